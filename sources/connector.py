@@ -1,0 +1,45 @@
+"""What a connector offers to the composite source.
+
+A stream has partitions; a partition is a sequence of tuples (and malformed inputs) with offsets 0, 1, 2, …, and reading
+``[start, end)`` always gives the same. The planner asks what is available; source tasks read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Malformed:
+    """An input that does not fit the schema: what was wrong, and the input as text."""
+
+    detail: str
+    raw: str
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive offsets of one partition: well-formed tuples, and malformed inputs among them.
+
+    ``tuples`` has the stream's Arrow schema; ``received_us`` is when the service got them (microseconds since 1970);
+    ``bytes`` is their size as received.
+    """
+
+    tuples: pa.RecordBatch
+    malformed: tuple[Malformed, ...]
+    received_us: int
+    bytes: int
+
+
+class Connector(Protocol):
+    """A source of one stream."""
+
+    def available(self, now_us: int) -> dict[str, int]:
+        """Return, for each partition, the offset after the last one readable now."""
+
+    def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
+        """Yield everything in ``[start, end)`` in order of offsets; the same at every call."""

@@ -1,0 +1,63 @@
+"""A log of numbered, immutable JSON records: one file each, written by one process, read by any.
+
+The changelog log, the batch log and the request log are such logs. Numbers start at 1 and have no gaps, except that
+old records may have been trimmed away at the front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from sources.storage import Storage
+
+
+class RecordLog:
+    """The records of one folder, named ``000000000001.json`` and up."""
+
+    def __init__(self, storage: Storage, folder: str) -> None:
+        self._storage = storage
+        self._folder = folder
+        self._latest: int | None = None
+
+    def _path(self, number: int) -> str:
+        return f"{self._folder}/{number:012d}.json"
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all records kept, ascending."""
+        return [int(name[:12]) for name in self._storage.names(self._folder) if name.endswith(".json")]
+
+    def latest(self) -> int:
+        """Return the number of the newest record, 0 when there is none; cheap when asked again."""
+        if self._latest is None:
+            self._latest = max(self.numbers(), default=0)
+        while self._storage.exists(self._path(self._latest + 1)):
+            self._latest += 1
+        return self._latest
+
+    def has(self, number: int) -> bool:
+        """Whether record ``number`` is kept."""
+        return self._storage.exists(self._path(number))
+
+    def read(self, number: int) -> dict[str, Any]:
+        """Return record ``number``; FileNotFoundError when it is not kept."""
+        record: dict[str, Any] = orjson.loads(self._storage.get(self._path(number)))
+        return record
+
+    def after(self, number: int) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield ``(number, record)`` for every kept record after ``number``, in order."""
+        for n in range(max(number, min(self.numbers(), default=1) - 1) + 1, self.latest() + 1):
+            yield n, self.read(n)
+
+    def append(self, number: int, record: dict[str, Any]) -> None:
+        """Write record ``number``; it is durable when the call returns."""
+        self._storage.put(self._path(number), orjson.dumps(record, option=orjson.OPT_NON_STR_KEYS))
+
+    def trim(self, upto: int) -> None:
+        """Remove the records up to and including ``upto``."""
+        for number in self.numbers():
+            if number > upto:
+                return
+            self._storage.delete(self._path(number))

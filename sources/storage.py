@@ -1,0 +1,132 @@
+"""Where everything that the service keeps lies: a folder, or a pyarrow filesystem URI.
+
+Writes are atomic (a reader sees the old bytes, the new bytes or nothing) and, on a local disk,
+durable when the call returns. Paths are relative to the root and use forward slashes.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import fs
+
+
+class Storage:
+    """Files below one root."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        if "://" in uri:
+            self._fs, self._root = fs.FileSystem.from_uri(uri)
+        else:
+            self._fs, self._root = fs.LocalFileSystem(), str(Path(uri).resolve())
+        self.local_root = Path(self._root) if isinstance(self._fs, fs.LocalFileSystem) else None
+        self._made: set[str] = set()
+
+    def __reduce__(self) -> tuple[type[Storage], tuple[str]]:
+        return Storage, (self.uri,)
+
+    def _full(self, path: str) -> str:
+        return f"{self._root}/{path}"
+
+    def _make_parent(self, path: str) -> None:
+        parent = path.rpartition("/")[0]
+        if parent not in self._made:
+            self._fs.create_dir(self._full(parent) if parent else self._root, recursive=True)
+            self._made.add(parent)
+
+    def local_path(self, path: str) -> Path:
+        """Return the local file of ``path``; ValueError when the root is not a local folder."""
+        if self.local_root is None:
+            raise ValueError(f"{self.uri!r} is not a local folder, so {path!r} has no local path.")
+        return self.local_root / path
+
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Write ``data`` to ``path``, replacing what was there.
+
+        ``durable=False`` leaves out the flush to disk, for files that a replay would write again.
+        """
+        try:
+            self._put(path, data, durable)
+        except FileNotFoundError:  # somebody removed the folder since it was made
+            self._made.discard(path.rpartition("/")[0])
+            self._put(path, data, durable)
+
+    def _put(self, path: str, data: bytes, durable: bool) -> None:
+        self._make_parent(path)
+        if self.local_root is None:
+            with self._fs.open_output_stream(self._full(path)) as out:
+                out.write(data)
+            return
+        target = self.local_root / path
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        with temporary.open("wb") as out:
+            out.write(data)
+            if durable:
+                out.flush()
+                os.fsync(out.fileno())
+        temporary.replace(target)
+        if durable:
+            sync_folder(target.parent)
+
+    def get(self, path: str) -> bytes:
+        """Return the bytes of ``path``; FileNotFoundError when there are none."""
+        if self.local_root is not None:
+            return (self.local_root / path).read_bytes()
+        with self._fs.open_input_file(self._full(path)) as source:
+            return source.read()
+
+    def open(self, path: str) -> pa.NativeFile:
+        """Open ``path`` for reading; a local file is mapped into memory."""
+        if self.local_root is not None:
+            return pa.memory_map(self._full(path))
+        return self._fs.open_input_file(self._full(path))
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file at ``path``."""
+        if self.local_root is not None:
+            return (self.local_root / path).exists()
+        return self._fs.get_file_info(self._full(path)).type == fs.FileType.File
+
+    def names(self, folder: str) -> list[str]:
+        """Return the sorted names of the files in ``folder``; none when it does not exist."""
+        if self.local_root is not None:
+            try:
+                entries = os.listdir(self.local_root / folder)
+            except FileNotFoundError:
+                return []
+            return sorted(name for name in entries if not name.startswith("."))
+        infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), allow_not_found=True))
+        return sorted(i.base_name for i in infos if i.type == fs.FileType.File)
+
+    def delete(self, path: str) -> None:
+        """Remove the file at ``path``; nothing happens when there is none."""
+        if self.local_root is not None:
+            (self.local_root / path).unlink(missing_ok=True)
+        elif self.exists(path):
+            self._fs.delete_file(self._full(path))
+
+    def delete_folder(self, path: str) -> None:
+        """Remove the folder at ``path`` with all in it; nothing happens when there is none."""
+        if self._fs.get_file_info(self._full(path)).type == fs.FileType.Directory:
+            self._fs.delete_dir(self._full(path))
+        self._made.clear()
+
+    def size(self, folder: str) -> int:
+        """Return the bytes of all files below ``folder``."""
+        infos = self._fs.get_file_info(
+            fs.FileSelector(self._full(folder), recursive=True, allow_not_found=True)
+        )
+        return sum(i.size for i in infos if i.type == fs.FileType.File)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the entries of a local folder, so that a new or renamed file outlives a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
