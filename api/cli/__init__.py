@@ -1,0 +1,1 @@
+"""The command line `braid`: one module per group of commands, `main` puts them together."""

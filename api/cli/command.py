@@ -1,0 +1,170 @@
+"""What all commands share: help with examples, the service's URL, exit statuses.
+
+Exit statuses: 0 done, 1 refused by the service, 2 wrong usage, 3 not reachable.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import click
+
+from api.cli.output import show_refusal
+from api.client import DEFAULT_URL, BraidClient, BraidQueryFailed, BraidRefused, BraidUnreachable, checked_url
+
+REFUSED = 1
+WRONG_USAGE = 2
+NOT_REACHABLE = 3
+# on top of what a call waits for; a service that is busy with a big batch may take seconds to answer
+_TIMEOUT_SECONDS = 30.0
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Command(click.Command):
+    """A command whose help ends with examples, each printed as it would be typed."""
+
+    def __init__(self, *args: Any, examples: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the examples below the options."""
+        formatter.write("\nExamples:\n" if len(self.examples) > 1 else "\nExample:\n")
+        for example in self.examples:
+            formatter.write("  " + example.replace("\n", "\n      ") + "\n")
+
+
+class Group(Command, click.Group):
+    """All commands, in the order they were added; turns the client's errors into exit statuses."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Keep the order of a first session with the service."""
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; say on stderr why it could not be done."""
+        try:
+            return super().invoke(ctx)
+        except BraidRefused as refused:
+            show_refusal(refused)
+            ctx.exit(REFUSED)
+        except BraidQueryFailed as failed:
+            click.echo(f"Error: {failed}", err=True)
+            ctx.exit(REFUSED)
+        except BraidUnreachable as unreachable:
+            click.echo(
+                f"Error: no Braid service answers at {unreachable.url} ({unreachable.reason}): "
+                "start it with `braid serve`, or name its address with --url or BRAID_URL.",
+                err=True,
+            )
+            ctx.exit(NOT_REACHABLE)
+
+
+class NameType(click.ParamType):
+    """A name or id that can stand in a path."""
+
+    name = "name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse what a URL would resolve away."""
+        if value.strip() in ("", ".", ".."):
+            self.fail(f"a name or id is needed here, got {value!r}.", param, ctx)
+        return str(value)
+
+
+class SqlType(click.ParamType):
+    """A statement; `-` reads it from standard input."""
+
+    name = "sql"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse an empty statement before the service is asked."""
+        statement = sys.stdin.read() if value == "-" else value
+        if not statement.strip():
+            self.fail("an SQL statement is needed here, got an empty one.", param, ctx)
+        return str(statement)
+
+
+class LabelType(click.ParamType):
+    """A label, `key=value`."""
+
+    name = "key=value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """Split at the first equals sign."""
+        if isinstance(value, tuple):
+            return value
+        key, equals, text = value.partition("=")
+        if not (key and equals):
+            self.fail(f"a label must look like team=ads, got {value!r}.", param, ctx)
+        return key, text
+
+
+class KeyType(click.ParamType):
+    """An idempotency key, which travels in a header."""
+
+    name = "key"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse what a header cannot carry; the longest leaves room for a piece's number."""
+        if not (value.isascii() and value.isprintable() and value.strip() == value and 0 < len(value) <= 240):
+            self.fail(f"a key must be 1 to 240 printable ASCII characters, got {value!r}.", param, ctx)
+        return str(value)
+
+
+NAME, SQL, LABEL, KEY = NameType(), SqlType(), LabelType(), KeyType()
+
+
+def sink_value(text: str | None) -> Any:
+    """Read a sink: a JSON object if it looks like one, a name otherwise."""
+    if text is None or not text.lstrip().startswith("{"):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(
+            f"a sink that starts with {{ must be JSON: {error}.", param_hint="--sink"
+        ) from None
+
+
+def _url(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001
+    if value is None:
+        return None
+    try:
+        return checked_url(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from None
+
+
+root_url_option = click.option(
+    "--url",
+    metavar="URL",
+    envvar="BRAID_URL",
+    default=DEFAULT_URL,
+    show_default=True,
+    show_envvar=True,
+    callback=_url,
+    help="Address of the service.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
+
+
+def with_client(command: Callable[Concatenate[BraidClient, P], R]) -> Callable[..., R]:
+    """Give a command a client of the service at `--url`, which may stand before or after its name."""
+
+    @click.option("--url", metavar="URL", callback=_url, help="Address of the service, as in `braid --url`.")
+    @functools.wraps(command)
+    def run(*args: Any, url: str | None, **kwargs: Any) -> R:
+        address = url or click.get_current_context().find_root().params.get("url") or DEFAULT_URL
+        with BraidClient(address, timeout=_TIMEOUT_SECONDS) as braid:
+            return command(braid, *args, **kwargs)
+
+    return run

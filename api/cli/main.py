@@ -1,0 +1,51 @@
+"""The console entry point `braid`."""
+
+from __future__ import annotations
+
+import sys
+from io import TextIOWrapper
+
+import click
+
+from api.cli.bench import bench, demo
+from api.cli.command import Group, root_url_option
+from api.cli.queries import drop, explain, queries
+from api.cli.query import query, results
+from api.cli.serve import serve
+from api.cli.sql import sql
+from api.cli.streams import push, streams, tables
+
+
+@click.group(
+    cls=Group,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    examples=(
+        "braid serve",
+        'braid query "SELECT user_id, price FROM purchases WHERE price > 5"',
+        "braid --url http://127.0.0.1:9000 queries",
+    ),
+)
+@root_url_option
+@click.version_option(package_name="braid", prog_name="braid")
+def cli(url: str) -> None:
+    """Run thousands of ad-hoc SQL queries over live streams at nearly the cost of one.
+
+    Exit status: 0 done, 1 refused by the service, 2 wrong usage, 3 not reachable.
+    """
+
+
+for command in (serve, query, queries, results, drop, explain, streams, tables, push, sql, demo, bench):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # a row must not be lost because the terminal's encoding lacks a letter
+            stream.reconfigure(errors="backslashreplace")
+    cli(prog_name="braid")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Draw a plan: the graph as a tree from the streams to the results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import click
+from rich.text import Text
+from rich.tree import Tree
+
+from api.cli.output import stdout
+from api.cli.table import cell_text
+
+_TITLES = ("label", "name", "operator", "kind", "type")
+
+
+def print_plan(graph: Mapping[str, Any]) -> None:
+    """Print a graph of `nodes` and `edges` as a tree, anything else as indented JSON."""
+    tree = plan_tree(graph)
+    if tree is None:
+        click.echo(json.dumps(graph, indent=2, ensure_ascii=False))
+        return
+    console = stdout()
+    # a tree that is piped must not be broken at rich's 80 columns
+    console.print(tree, width=console.width if console.is_terminal else 10_000, crop=False)
+
+
+def plan_tree(graph: Mapping[str, Any]) -> Tree | None:
+    """Build the tree from the nodes without an input on; a node with several inputs is spelt out once."""
+    nodes, edges = graph.get("nodes"), graph.get("edges", graph.get("links"))
+    if not isinstance(nodes, list) or not isinstance(edges, list):
+        return None
+    try:
+        known = {str(node["id"]): node for node in nodes}
+        feeds: dict[str, list[str]] = {name: [] for name in known}
+        fed = set()
+        for edge in edges:
+            feeds[str(edge["source"])].append(str(edge["target"]))
+            fed.add(str(edge["target"]))
+    except (KeyError, TypeError):
+        return None
+    if not fed <= known.keys():
+        return None
+    root = Tree("plan", hide_root=True)
+    spelt: set[str] = set()
+    todo = [(root, name) for name in reversed(known) if name not in fed]
+    while todo:
+        branch, name = todo.pop()
+        below = branch.add(_described(known[name], name in spelt and bool(feeds[name])))
+        if name not in spelt:
+            spelt.add(name)
+            todo.extend((below, target) for target in reversed(feeds[name]))
+    # what only a cycle reaches has no place in the tree: the JSON shows it
+    return root if spelt == known.keys() else None
+
+
+def _described(node: Mapping[str, Any], again: bool) -> Text:
+    title = next((field for field in _TITLES if node.get(field)), "id")
+    text = Text(cell_text(node[title]), style="bold")
+    if again:
+        return text.append("  (as above)", style="not bold")
+    rest = {field: value for field, value in node.items() if field != title and value not in (None, [], {})}
+    details = "  ".join(f"{field}={cell_text(value)}" for field, value in rest.items())
+    return text.append("  " + details, style="not bold") if details else text

@@ -1,0 +1,268 @@
+"""`braid query` and `braid results`: rows, live and kept.
+
+`braid query` owns the query it registered: however the command ends (Ctrl-C, SIGTERM, `--limit`, a closed
+pipe, an error), it retires the query or says that it could not.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from api.cli.command import LABEL, NAME, SQL, Command, json_option, sink_value, with_client
+from api.cli.output import RowWriter, print_json
+from api.cli.queries import find_query
+from api.client import BraidClient, BraidError, BraidQueryFailed, ResultPage
+
+# how long registering may wait for RUNNING: a first query may come while the service still warms up
+_WAIT_SECONDS = 30.0
+_RETIRE_SECONDS = 10.0
+_PAGE_ROWS = 1000
+
+
+@click.command(
+    short_help="Register a query and follow its rows.",
+    cls=Command,
+    examples=(
+        'braid query "SELECT user_id, price FROM purchases WHERE price > 5"',
+        "braid query --name revenue --label team=ads --detach \\\n"
+        '"SELECT gem_pack, SUM(price) AS revenue\n'
+        ' FROM purchases [RANGE 8 SECONDS SLIDE 4 SECONDS] GROUP BY gem_pack"',
+        "braid query --json --limit 100 - < query.sql > rows.ndjson",
+    ),
+)
+@click.argument("sql", type=SQL)
+@click.option("--name", help="Name of the query.")
+@click.option(
+    "--sink", metavar="SINK", help="Where its rows go besides `braid results`; { … } is read as JSON."
+)
+@click.option(
+    "--ttl", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Retire it after that."
+)
+@click.option(
+    "--label", "labels", type=LABEL, multiple=True, help="Label, such as team=ads; may be repeated."
+)
+@click.option("--detach", is_flag=True, help="Only register it; it goes on when this command has ended.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N rows.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=_WAIT_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long registering waits for the query to run.",
+)
+@json_option
+@with_client
+def query(
+    braid: BraidClient,
+    sql: str,
+    name: str | None,
+    sink: str | None,
+    ttl: float | None,
+    labels: tuple[tuple[str, str], ...],
+    detach: bool,
+    limit: int | None,
+    wait: float,
+    as_json: bool,
+) -> None:
+    """Register SQL as a query and follow its rows (- reads the SQL from standard input).
+
+    The query is retired when the command ends: with Ctrl-C, or after --limit rows. With --detach it is only
+    registered.
+    """
+    if detach and limit is not None:
+        raise click.UsageError("--limit counts rows that are followed: leave it out with --detach.")
+    fields: Any = {
+        "name": name,
+        "sink": sink_value(sink),
+        "ttl_seconds": ttl,
+        "labels": dict(labels) or None,
+    }
+
+    # under one key, asking again gives the query that was registered, not a second one
+    key = str(uuid.uuid4())
+
+    def register(client: BraidClient) -> dict[str, Any]:
+        return client.create_query(sql, wait=wait, key=key, **fields)
+
+    if detach:
+        _announce(register(braid), as_json, detach=True)
+    else:
+        with interruptible():
+            _follow_and_retire(braid, register, limit, as_json)
+
+
+@click.command(
+    short_help="Print the rows of a query.",
+    cls=Command,
+    examples=(
+        "braid results q-17",
+        "braid results q-17 --follow --json > rows.ndjson",
+        "braid results q-17 --after CURSOR --limit 100",
+    ),
+)
+@click.argument("query_id", metavar="ID", type=NAME)
+@click.option("--after", metavar="CURSOR", help="Start after this cursor, which the last call printed.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N rows.")
+@click.option("--follow", is_flag=True, help="Wait for more rows until the query is retired.")
+@json_option
+@with_client
+def results(
+    braid: BraidClient, query_id: str, after: str | None, limit: int | None, follow: bool, as_json: bool
+) -> None:
+    """Print the rows of the query with this ID (or name), and the cursor to go on after them."""
+    query_id = find_query(braid, query_id)["id"]
+    writer = RowWriter(as_json)
+    cursor, end = after, False
+    with interruptible():
+        pages = (
+            braid.follow_pages(query_id, after, max_rows=limit)
+            if follow
+            else _kept_pages(braid, query_id, after, limit)
+        )
+        try:
+            for page in pages:
+                writer.write(page.rows)
+                cursor, end = page.cursor, page.end
+        except KeyboardInterrupt:
+            _leave_interrupted_line()
+        finally:
+            if cursor is not None:
+                _note(f"cursor: {cursor}" + ("  (the end)" if end else ""), as_json)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Make SIGINT and SIGTERM a KeyboardInterrupt, also where a shell started the command in the background."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
+    _ignore_interrupts()
+    raise KeyboardInterrupt
+
+
+def _ignore_interrupts() -> None:
+    """Let a second Ctrl-C not keep the command from retiring its query, which takes a bounded time."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _kept_pages(
+    braid: BraidClient, query_id: str, after: str | None, max_rows: int | None
+) -> Iterator[ResultPage]:
+    """Yield the pages there are now, without waiting for more."""
+    left = max_rows
+    while left is None or left > 0:
+        page = braid.results(query_id, after, _PAGE_ROWS if left is None else min(_PAGE_ROWS, left))
+        yield page
+        if page.end or not page.rows:
+            return
+        after = page.cursor
+        left = None if left is None else left - len(page.rows)
+
+
+def _follow_and_retire(
+    braid: BraidClient, register: Callable[[BraidClient], dict[str, Any]], limit: int | None, as_json: bool
+) -> None:
+    registered: dict[str, Any] | None = None
+    cursor, over = None, False
+    try:
+        registered = register(braid)
+        _announce(registered, as_json, detach=False)
+        writer = RowWriter(as_json)
+        for page in braid.follow_pages(str(registered["id"]), max_rows=limit):
+            writer.write(page.rows)
+            cursor, over = page.cursor, page.end
+        if over:
+            _note(f"query {registered['id']} is RETIRED", as_json)
+    except KeyboardInterrupt:
+        _leave_interrupted_line()
+        if registered is None:
+            registered = _registered_after_all(braid, register)
+    except BraidQueryFailed:
+        over = True  # a failed query holds nothing that could be retired, and its error stays readable
+        raise
+    finally:
+        _ignore_interrupts()
+        if registered is not None and not over:
+            _retire(braid, registered, cursor, as_json)
+
+
+def _retire(braid: BraidClient, registered: dict[str, Any], cursor: str | None, as_json: bool) -> None:
+    """Delete the query; a sink still gets the windows that are complete, nobody else would read them."""
+    query_id = str(registered["id"])
+    try:
+        # an interrupt may have left the other client's connections in the middle of an answer
+        with BraidClient(braid.url, timeout=_RETIRE_SECONDS) as other:
+            other.delete_query(query_id, drain=registered.get("sink") is not None)
+    except BraidError as error:
+        rest = "" if cursor is None else f" --after {cursor}"
+        click.echo(
+            f"Query {query_id} could not be retired ({error}): it goes on. Retire it with "
+            f"`braid drop {query_id}`, or read on with `braid results {query_id} --follow{rest}`.",
+            err=True,
+        )
+        return
+    _note(f"retired query {query_id}", as_json)
+
+
+def _registered_after_all(
+    braid: BraidClient, register: Callable[[BraidClient], dict[str, Any]]
+) -> dict[str, Any] | None:
+    """Learn which query a request gave whose answer was not waited for."""
+    try:
+        with BraidClient(braid.url, timeout=_RETIRE_SECONDS) as other:
+            return register(other)
+    except BraidError as error:
+        click.echo(
+            f"Interrupted before the service answered ({error}): `braid queries` shows whether it is there.",
+            err=True,
+        )
+        return None
+
+
+def _leave_interrupted_line() -> None:
+    # the terminal has written ^C into the current line
+    if sys.stdout.isatty():
+        click.echo()
+
+
+def _announce(registered: dict[str, Any], as_json: bool, detach: bool) -> None:
+    query_id, state = registered["id"], registered.get("state")
+    if state == "FAILED":
+        raise BraidQueryFailed(f"query {query_id} is FAILED: {registered.get('error')}")
+    if detach and as_json:
+        print_json([registered])
+        return
+    name = f" ({registered['name']})" if registered.get("name") else ""
+    latency = registered.get("deployment_latency_seconds")
+    deployed = "" if latency is None else f", deployed in {float(latency):.2f} s"
+    ending = "" if detach else "; Ctrl-C retires it"
+    _note(f"query {query_id}{name} is {state}{deployed}{ending}", as_json)
+
+
+def _note(sentence: str, as_json: bool) -> None:
+    """Tell a person; where JSON is asked for, standard output holds rows only."""
+    try:
+        click.echo(sentence, err=as_json)
+    except BrokenPipeError:
+        click.echo(sentence, err=True)

@@ -1,0 +1,48 @@
+"""`braid serve`: run the service in this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from api.cli.command import Command
+
+
+@click.command(
+    short_help="Start the service.",
+    cls=Command,
+    examples=(
+        "braid serve",
+        "braid serve --port 9000 --data-dir /var/lib/braid --master 'local[4]'",
+        "BRAID_PORT=9000 braid serve --config braid.toml",
+    ),
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 picks one."
+)
+@click.option(
+    "--data-dir",
+    default="braid-data",
+    show_default=True,
+    help="Where everything is kept: a path or a filesystem URI. Started again on it, the service goes on.",
+)
+@click.option("--master", default="local[*]", show_default=True, help="Spark master.")
+@click.option("--config", default="braid.toml", show_default=True, help="File with settings.")
+@click.pass_context
+def serve(ctx: click.Context, **options: Any) -> None:
+    """Start the service.
+
+    Every setting is also BRAID_... in the environment. A flag wins over the environment, the environment
+    over the file, the file over the default.
+    """
+    from api.serve import serve as run
+
+    flags = {
+        name: value
+        for name, value in options.items()
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    raise SystemExit(run(flags))

@@ -1,0 +1,60 @@
+"""`braid sql`: send any one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from api.cli.command import SQL, Command, json_option, with_client
+from api.cli.output import print_fields, print_json, print_list
+from api.cli.plan import print_plan
+from api.client import BraidClient
+
+
+@click.command(
+    short_help="Send any one statement.",
+    cls=Command,
+    examples=(
+        'braid sql "CREATE STREAM purchases\n'
+        "(user_id BIGINT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '2' SECOND)\n"
+        "WITH (connector = 'push', format = 'json')\"",
+        'braid sql "SHOW QUERIES"',
+        "braid sql - < stream.sql",
+    ),
+)
+@click.argument("statement", type=SQL)
+@json_option
+@with_client
+def sql(braid: BraidClient, statement: str, as_json: bool) -> None:
+    """Send one STATEMENT: CREATE, DROP, SHOW, EXPLAIN or SELECT (- reads it from standard input).
+
+    A SELECT registers a query and prints it; `braid results ID --follow` reads its rows.
+    """
+    print_answer(braid.sql(statement), as_json)
+
+
+def print_answer(answer: Any, as_json: bool) -> None:
+    """Print what a statement gave: a list as a table, a graph as a tree, an object by its fields."""
+    items = _list_in(answer)
+    if items is not None:
+        print_list(items, as_json, "nothing there")
+    elif not isinstance(answer, Mapping):
+        print_json([answer])
+    elif "nodes" in answer and not as_json:
+        print_plan(answer)
+    else:
+        print_fields(answer, as_json)
+
+
+def _list_in(answer: Any) -> list[Mapping[str, Any]] | None:
+    """Find the list in `[…]`, `{"streams": […]}` or `{"rows": […], "cursor": …}`."""
+    if isinstance(answer, Mapping) and "nodes" not in answer and answer.keys() <= _ENVELOPE:
+        answer = next((value for value in answer.values() if isinstance(value, list)), None)
+    if isinstance(answer, list) and all(isinstance(item, Mapping) for item in answer):
+        return answer
+    return None
+
+
+_ENVELOPE = {"streams", "tables", "queries", "rows", "cursor", "next_cursor", "end"}

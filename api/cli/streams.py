@@ -1,0 +1,148 @@
+"""`braid streams`, `braid tables`, `braid push`: what queries read from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+import click
+
+from api.cli.command import KEY, NAME, Command, json_option, with_client
+from api.cli.output import print_fields, print_json, print_list
+from api.cli.table import cell_text
+from api.client import MEDIA_TYPES, BraidClient, BraidError
+
+# a body this big is well below what a service accepts, and big enough to be fast
+_CHUNK_BYTES = 1 << 20
+_ERRORS_SHOWN = 20
+
+
+@click.command(
+    short_help="List the streams, or show one.",
+    cls=Command,
+    examples=("braid streams", "braid streams purchases", "braid streams --json"),
+)
+@click.argument("name", type=NAME, required=False)
+@json_option
+@with_client
+def streams(braid: BraidClient, name: str | None, as_json: bool) -> None:
+    """List the streams, or show the stream NAME with its columns, clock, waterline and counts."""
+    if name is None:
+        found = braid.streams()
+        print_list(found if as_json else _readable(found), as_json, "no stream is declared yet")
+        return
+    stream = braid.stream(name)
+    print_fields(stream if as_json else _readable([stream])[0], as_json)
+
+
+@click.command(
+    short_help="List the static tables.", cls=Command, examples=("braid tables", "braid tables --json")
+)
+@json_option
+@with_client
+def tables(braid: BraidClient, as_json: bool) -> None:
+    """List the static tables that queries can join with."""
+    found = braid.tables()
+    print_list(found if as_json else _readable(found), as_json, "no table is declared yet")
+
+
+@click.command(
+    short_help="Push tuples to a stream.",
+    cls=Command,
+    examples=(
+        "braid push purchases purchases.ndjson",
+        "tail -f purchases.ndjson | braid push purchases",
+        "braid push purchases purchases.arrow --format arrow",
+        "braid push purchases purchases.ndjson --key purchases-monday   # safe to repeat",
+    ),
+)
+@click.argument("stream", type=NAME)
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(MEDIA_TYPES)),
+    default="ndjson",
+    show_default=True,
+    help="ndjson is sent as it comes, the others in one piece.",
+)
+@click.option("--key", type=KEY, help="Idempotency key: the same push with the same key counts once.")
+@json_option
+@with_client
+def push(braid: BraidClient, stream: str, file: BinaryIO, form: str, key: str | None, as_json: bool) -> None:
+    """Push the tuples in FILE (default: - for standard input) to STREAM.
+
+    Tuples that do not fit the stream are counted as rejected and kept as dead letters; the others are
+    accepted.
+    """
+    accepted = rejected = lines = shown = 0
+    errors: list[Any] = []
+    pieces = ndjson_pieces(file, steady=key is not None) if form == "ndjson" else iter([file.read()])
+    number = -1
+    try:
+        for number, piece in enumerate(pieces):
+            answer = braid.push(stream, piece, form, key=None if key is None else f"{key}-{number}")
+            accepted += int(answer.get("accepted", 0))
+            rejected += int(answer.get("rejected", 0))
+            for error in answer.get("errors") or []:
+                if isinstance(error.get("line"), int):
+                    # the service counts the lines of one piece
+                    error = error | {"line": error["line"] + lines}
+                if as_json:
+                    errors.append(error)
+                elif shown < _ERRORS_SHOWN:
+                    click.echo(f"line {error.get('line')}: {cell_text(error.get('detail'))}", err=True)
+                shown += 1
+            lines += piece.count(b"\n")
+        if number < 0:
+            braid.stream(stream)  # nothing to push, but a stream that is not there is still an error
+    except (BraidError, KeyboardInterrupt):
+        if accepted or rejected:
+            click.echo(f"Up to line {lines}: accepted {accepted}, rejected {rejected}. Then:", err=True)
+        raise
+    if as_json:
+        print_json([{"accepted": accepted, "rejected": rejected, "errors": errors}])
+        return
+    if shown > _ERRORS_SHOWN:
+        click.echo(f"… and {shown - _ERRORS_SHOWN} more", err=True)
+    click.echo(f"accepted {accepted}, rejected {rejected}")
+
+
+def ndjson_pieces(file: BinaryIO, steady: bool) -> Iterator[bytes]:
+    """Cut a stream of lines into pieces of whole lines.
+
+    A pipe gives what it has at once, so tuples are sent as they come; `steady` waits for full pieces
+    instead, so that the same input is always cut alike, which an idempotency key needs.
+    """
+    read = file.read if steady else getattr(file, "read1", file.read)
+    rest = b""
+    while chunk := read(_CHUNK_BYTES):
+        whole, newline, chunk_rest = chunk.rpartition(b"\n")
+        if not newline:
+            rest += chunk
+            continue
+        yield rest + whole + newline
+        rest = chunk_rest
+    if rest.strip():
+        yield rest
+
+
+def _readable(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Write columns as in SQL, and put them last, where a narrow terminal shortens them."""
+    readable = []
+    for item in items:
+        fields = {name: value for name, value in item.items() if name != "columns"}
+        if "columns" in item:
+            fields["columns"] = _columns(item["columns"])
+        readable.append(fields)
+    return readable
+
+
+def _columns(columns: Any) -> Any:
+    if isinstance(columns, Mapping):
+        return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    if isinstance(columns, list) and all(
+        isinstance(column, Mapping) and "name" in column for column in columns
+    ):
+        return ", ".join(f"{column['name']} {column.get('type', '')}".rstrip() for column in columns)
+    return columns

@@ -1,0 +1,116 @@
+"""The Spark job: composite source, shuffle to lanes, operator stage, and whatever sink it is given.
+
+Its plan never changes while it runs; queries and streams come and go inside it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.streaming.query import StreamingQuery
+
+from operators.composite_source import CompositeSource
+from operators.key_groups import spread_over_partitions
+from operators.operator_stage import OperatorStage
+from operators.wire import OUTPUT_SCHEMA
+from sources.storage import Storage
+
+CHECKPOINT = "checkpoint"
+TASK_ATTEMPTS = 4
+
+
+@dataclass(frozen=True)
+class JobSettings:
+    """``uri`` is the data folder; ``lanes`` is fixed by the first batch, for Spark fixes its state partitions then."""
+
+    uri: str
+    master: str
+    lanes: int
+    target_seconds: float
+    driver_memory: str = "2g"
+
+
+def settled_lanes(storage: Storage, wanted: int) -> int:
+    """Return the number of lanes of this data folder; the first start decides it."""
+    if not storage.exists("lanes.json"):
+        storage.put("lanes.json", orjson.dumps({"lanes": wanted}))
+    lanes: int = orjson.loads(storage.get("lanes.json"))["lanes"]
+    return lanes
+
+
+def with_retries(master: str) -> str:
+    """Let tasks be tried again on a local master, where Spark's default is to fail the job at once."""
+    found = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
+    return f"local[{found[1] or 1},{TASK_ATTEMPTS}]" if found else master
+
+
+def start_spark(settings: JobSettings, log_config: Path | None = None) -> SparkSession:
+    """Start the JVM with what DESIGN found to matter: checkpoint file manager, bounded memory, time-outs."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    java_options = ["-Xss4m"]
+    if log_config is not None:
+        java_options.append(f"-Dlog4j2.configurationFile=file:{log_config}")
+    options = {
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": " ".join(java_options),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": str(settings.lanes),
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+        "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        "spark.sql.streaming.minBatchesToRetain": "10",
+        "spark.sql.streaming.stopTimeout": "5000",
+        "spark.sql.streaming.numRecentProgressUpdates": "5",
+        "spark.sql.execution.pyspark.udf.idleTimeoutSeconds": "120",
+        "spark.sql.execution.pyspark.udf.killOnIdleTimeout": "true",
+        "spark.python.worker.reuse": "true",
+    }
+    builder = SparkSession.builder.appName("braid").master(with_retries(settings.master))
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("WARN")
+    return session
+
+
+def start_job(spark: SparkSession, settings: JobSettings, sink: type[DataSource]) -> StreamingQuery:
+    """Start the streaming query; it goes on from its checkpoint when there is one."""
+    lanes = spread_over_partitions(settings.lanes)
+    spark.dataSource.register(CompositeSource)
+    spark.dataSource.register(sink)
+    source = (
+        spark.readStream.format(CompositeSource.name())
+        .option("uri", settings.uri)
+        .option("lanes", orjson.dumps(lanes).decode())
+        .option("target_seconds", str(settings.target_seconds))
+        .load()
+    )
+    output = source.groupBy("lane").transformWithStateInPandas(
+        OperatorStage(settings.uri, lanes[0]), OUTPUT_SCHEMA, outputMode="Append", timeMode="None"
+    )
+    return (
+        output.writeStream.format(sink.name())
+        .option("uri", settings.uri)
+        .option("checkpointLocation", f"{settings.uri}/{CHECKPOINT}")
+        .queryName("braid")
+        .start()
+    )

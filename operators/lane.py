@@ -1,0 +1,268 @@
+"""A lane: one key group of every aggregation operator, with its buckets, across batches.
+
+Invariants:
+
+- The state store holds an *entry* per batch that brought buckets (the rows as they came, small payloads
+  inline, large ones as paths), and a *head*: which entries are alive, and files to delete. Nothing else is durable.
+- The lane in memory is a cache of that. It is brought up to the head before each batch, so it does not matter which
+  worker ran the batch before.
+- An entry lives until no window can need any of its slices. When many entries are alive they are merged into one.
+- Files dropped in batch n are deleted in batch n + 2, when batch n cannot be replayed any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from operators.aggregation import (
+    CELL,
+    SLICE_END,
+    SLICE_START,
+    aggregation_of,
+    key_columns,
+    measure_functions,
+    merge_partials,
+)
+from operators.bucket import Bucket
+from operators.bucket_store import get_payload, put_payload
+from operators.firing import fire
+from operators.live_queries import EARLIEST, LiveQueries, LiveQuery
+from operators.slicing import needed_until
+from sources.storage import Storage
+
+MOST_ENTRIES = 64
+
+
+class LaneState(Protocol):
+    """The durable state of one lane, kept by Spark's state store."""
+
+    def head(self) -> bytes | None:
+        """Return the head, None for a new lane."""
+
+    def set_head(self, head: bytes) -> None:
+        """Replace the head."""
+
+    def entry(self, seq: int) -> bytes:
+        """Return the entry of batch ``seq``."""
+
+    def put_entry(self, seq: int, entry: bytes) -> None:
+        """Store the entry of batch ``seq``."""
+
+    def drop_entry(self, seq: int) -> None:
+        """Remove the entry of batch ``seq``."""
+
+
+@dataclass(frozen=True)
+class Payload:
+    """A bucket as it travels: a path into the bucket store, or its bytes."""
+
+    path: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class _Entry:
+    payloads: tuple[Payload, ...]
+    buckets: tuple[Bucket, ...]
+
+
+@dataclass
+class _Head:
+    """``entries`` are batch numbers; ``garbage`` are (batch that dropped it, path)."""
+
+    entries: list[int] = field(default_factory=list)
+    garbage: list[tuple[int, str]] = field(default_factory=list)
+
+    def to_bytes(self) -> bytes:
+        return orjson.dumps({"entries": self.entries, "garbage": self.garbage})
+
+    @classmethod
+    def from_bytes(cls, data: bytes | None) -> _Head:
+        if data is None:
+            return cls()
+        value = orjson.loads(data)
+        return cls(value["entries"], [(seq, path) for seq, path in value["garbage"]])
+
+
+class Lane:
+    """Takes in the buckets of each batch and fires the windows that are due."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._entries: dict[int, _Entry] = {}
+
+    def advance(
+        self,
+        seq: int,
+        payloads: Sequence[Payload],
+        live: LiveQueries,
+        before: dict[str, int | None],
+        after: dict[str, int | None],
+        state: LaneState,
+    ) -> dict[str, tuple[list[LiveQuery], pa.Table]]:
+        """Run batch ``seq``: keep its buckets, fire, forget what is no longer needed.
+
+        ``before`` and ``after`` are the waterlines of each stream around the batch. Returns, for each operator with due
+        windows, its queries and their rows (:func:`operators.firing.fire`).
+        """
+        known = state.head()
+        head = _Head.from_bytes(known)
+        self._catch_up(head, state)
+        if payloads:
+            self._entries[seq] = self._read(payloads)
+            state.put_entry(seq, _pack(payloads))
+            head.entries.append(seq)
+        operators = {name: q for stream in live.streams for name, q in live.aggregations(stream).items()}
+        fired = self._fire(operators, live, before, after)
+        for old in self._expired(operators, after):
+            self._drop(old, seq, head, state)
+        if len(head.entries) > MOST_ENTRIES:
+            self._merge(seq, operators, after, head, state)
+        self._sweep(seq, head)
+        packed = head.to_bytes()
+        if packed != known and (known is not None or head.entries):
+            state.set_head(packed)
+        return fired
+
+    @property
+    def bytes(self) -> int:
+        """The size of the buckets in memory."""
+        return sum(bucket.bytes for entry in self._entries.values() for bucket in entry.buckets)
+
+    def _catch_up(self, head: _Head, state: LaneState) -> None:
+        alive = set(head.entries)
+        self._entries = {seq: entry for seq, entry in self._entries.items() if seq in alive}
+        for seq in head.entries:
+            if seq not in self._entries:
+                self._entries[seq] = self._read(_unpack(state.entry(seq)))
+
+    def _read(self, payloads: Iterable[Payload]) -> _Entry:
+        kept = tuple(payloads)
+        return _Entry(kept, tuple(Bucket.deserialize(get_payload(self._storage, p.path, p.data)) for p in kept))
+
+    def _fire(
+        self,
+        operators: dict[str, list[LiveQuery]],
+        live: LiveQueries,
+        before: dict[str, int | None],
+        after: dict[str, int | None],
+    ) -> dict[str, tuple[list[LiveQuery], pa.Table]]:
+        fired: dict[str, tuple[list[LiveQuery], pa.Table]] = {}
+        buckets = self._by_operator()
+        for name, queries in operators.items():
+            stream = queries[0].query.streams[0]
+            reached, passed = after.get(stream), before.get(stream)
+            if name not in buckets or reached is None or reached == passed:
+                continue
+            rows = fire(buckets[name], queries, live, EARLIEST if passed is None else passed, reached)
+            if rows is not None:
+                fired[name] = (queries, rows)
+        return fired
+
+    def _by_operator(self) -> dict[str, list[Bucket]]:
+        buckets: dict[str, list[Bucket]] = {}
+        for seq in sorted(self._entries):
+            for bucket in self._entries[seq].buckets:
+                buckets.setdefault(bucket.operator, []).append(bucket)
+        return buckets
+
+    def _expired(self, operators: dict[str, list[LiveQuery]], after: dict[str, int | None]) -> list[int]:
+        """Return the entries of which no query needs any slice again."""
+        expired = []
+        for seq, entry in self._entries.items():
+            if not any(_alive(bucket, operators, after).any() for bucket in entry.buckets):
+                expired.append(seq)
+        return expired
+
+    def _drop(self, old: int, seq: int, head: _Head, state: LaneState) -> None:
+        for payload in self._entries.pop(old).payloads:
+            if payload.path:
+                head.garbage.append((seq, payload.path))
+        head.entries.remove(old)
+        state.drop_entry(old)
+
+    def _merge(
+        self,
+        seq: int,
+        operators: dict[str, list[LiveQuery]],
+        after: dict[str, int | None],
+        head: _Head,
+        state: LaneState,
+    ) -> None:
+        """Replace all entries by one: slices that are no longer needed go, equal groups are added up."""
+        merged = list(_merge_buckets(self._entries, operators, after))
+        payloads = [Payload(*put_payload(self._storage, seq, bucket.serialize())) for bucket in merged]
+        for old in list(self._entries):
+            self._drop(old, seq, head, state)
+        self._entries[seq] = _Entry(tuple(payloads), tuple(merged))
+        state.put_entry(seq, _pack(payloads))
+        head.entries.append(seq)
+
+    def _sweep(self, seq: int, head: _Head) -> None:
+        """Delete files that even a replay of the batch before cannot need."""
+        for dropped, path in head.garbage:
+            if dropped <= seq - 2:
+                self._storage.delete(path)
+        head.garbage = [(dropped, path) for dropped, path in head.garbage if dropped > seq - 2]
+
+
+def _alive(bucket: Bucket, operators: dict[str, list[LiveQuery]], after: dict[str, int | None]) -> np.ndarray:
+    """Return which of the bucket's slices some window can still need, shape (slices,)."""
+    queries = operators.get(bucket.operator, [])
+    if not queries:
+        return np.zeros(len(bucket.slices), dtype=np.bool_)
+    reached = after.get(queries[0].query.streams[0])
+    if reached is None:
+        return np.ones(len(bucket.slices), dtype=np.bool_)
+    windows = list({aggregation_of(q).window for q in queries if q.epoch <= bucket.epoch})
+    return needed_until(bucket.slices, windows) > reached
+
+
+def _merge_buckets(
+    entries: dict[int, _Entry], operators: dict[str, list[LiveQuery]], after: dict[str, int | None]
+) -> Iterable[Bucket]:
+    """Yield one bucket for all that share operator, space, epoch and cells."""
+    alike: dict[tuple[Any, ...], list[Bucket]] = {}
+    for seq in sorted(entries):
+        for bucket in entries[seq].buckets:
+            layout = (bucket.operator, bucket.dimensions, bucket.epoch, bucket.query_sets.tobytes())
+            alike.setdefault((*layout, tuple(bucket.partials.column_names)), []).append(bucket)
+    for members in alike.values():
+        tables = [_living(bucket, _alive(bucket, operators, after)) for bucket in members]
+        table = pa.concat_tables(tables)
+        if not table.num_rows:
+            continue
+        by = [SLICE_START, SLICE_END, CELL, *key_columns(table)]
+        merged = merge_partials(table, by, measure_functions(table)).sort_by(SLICE_START)
+        first = members[0]
+        yield Bucket(first.operator, first.dimensions, first.epoch, first.query_sets, merged.combine_chunks())
+
+
+def _living(bucket: Bucket, alive: np.ndarray) -> pa.Table:
+    if alive.all():
+        return bucket.partials
+    starts = bucket.slices[alive, 0]
+    return bucket.partials.filter(pa.array(np.isin(np.asarray(bucket.partials.column(SLICE_START)), starts)))
+
+
+def _pack(payloads: Sequence[Payload]) -> bytes:
+    """Return payloads as an entry: a table of paths and bytes."""
+    batch = pa.record_batch(
+        [pa.array([p.path for p in payloads], pa.string()), pa.array([p.data for p in payloads], pa.binary())],
+        names=["path", "data"],
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def _unpack(entry: bytes) -> list[Payload]:
+    table = pa.ipc.open_stream(entry).read_all()
+    return [Payload(*row) for row in zip(table["path"].to_pylist(), table["data"].to_pylist(), strict=True)]

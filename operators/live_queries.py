@@ -1,0 +1,163 @@
+"""The queries that are running at one epoch, and what each of them sees.
+
+Every process of the data plane holds one :class:`LiveQueries` and moves it from epoch to epoch by applying
+changelogs with the clocks at the start of the batch in which they become active. Applying the same changelogs with
+the same clocks gives the same state everywhere, which is what makes a replayed batch see the same queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from operators.queries import Aggregation, Query, Selection, query_from_json
+from operators.query_set import Words, pack, words_for
+from sources.schema import StreamDefinition
+
+EARLIEST = -(2**62)
+LATEST = 2**62
+
+Clocks = Mapping[str, int | None]
+
+
+@dataclass(frozen=True)
+class LiveQuery:
+    """A query with its slot, the epoch that created it, and the event times (µs) between which it sees tuples.
+
+    It sees a tuple of stream S at t iff ``active_from[S] < t <= active_to[S]``. In ``active_from`` None means that
+    S had no tuple, so all are seen; in ``active_to`` None means the same, so none is seen. ``active_to`` itself is
+    None until the query is deleted.
+    """
+
+    id: str
+    slot: int
+    epoch: int
+    operator: str
+    query: Query
+    active_from: Clocks
+    active_to: Clocks | None = None
+
+    def after(self, stream: str) -> int:
+        """Return the time after which this query sees tuples of ``stream``."""
+        value = self.active_from.get(stream)
+        return EARLIEST if value is None else value
+
+    def until(self, stream: str) -> int:
+        """Return the last time at which this query sees tuples of ``stream``."""
+        if self.active_to is None:
+            return LATEST
+        value = self.active_to.get(stream)
+        return EARLIEST if value is None else value
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form for plan snapshots."""
+        return {
+            "id": self.id,
+            "slot": self.slot,
+            "epoch": self.epoch,
+            "operator": self.operator,
+            "query": self.query.to_json(),
+            "active_from": dict(self.active_from),
+            "active_to": None if self.active_to is None else dict(self.active_to),
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> LiveQuery:
+        """Read what :meth:`to_json` wrote."""
+        return cls(**{**value, "query": query_from_json(value["query"])})
+
+
+class LiveQueries:
+    """All queries and streams at one epoch."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.capacity = 0
+        self.by_slot: dict[int, LiveQuery] = {}
+        self.streams: dict[str, StreamDefinition] = {}
+
+    def apply(self, changelog: Mapping[str, Any], clocks: Clocks) -> None:
+        """Move to the changelog's epoch; ``clocks`` are those at the start of the batch that activates it.
+
+        ValueError when the changelog is not that of the next epoch.
+        """
+        epoch = changelog["epoch"]
+        if epoch != self.epoch + 1:
+            raise ValueError(f"Changelogs apply in order: epoch {self.epoch + 1} must be next, got {epoch}.")
+        for definition in changelog["streams_created"]:
+            self.streams[definition["id"]] = StreamDefinition.from_json(definition)
+        for stream in changelog["streams_dropped"]:
+            self.streams.pop(stream, None)
+        self._remove(freed["id"] for freed in changelog["freed"])
+        for created in changelog["created"]:
+            query = query_from_json(created["query"])
+            seen = {stream: clocks.get(stream) for stream in query.streams}
+            live = LiveQuery(created["id"], created["slot"], epoch, created["operator"], query, seen)
+            self.by_slot[live.slot] = live
+        for deleted in changelog["deleted"]:
+            found = self.by_slot.get(deleted["slot"])
+            if found is not None and found.id == deleted["id"] and found.active_to is None:
+                until = {stream: clocks.get(stream) for stream in found.query.streams}
+                self.by_slot[found.slot] = replace(found, active_to=until)
+        self._remove(freed["id"] for freed in changelog["freed"])
+        self.capacity = changelog["capacity"]
+        self.epoch = epoch
+
+    def _remove(self, ids: Iterable[str]) -> None:
+        gone = set(ids)
+        if gone:
+            self.by_slot = {slot: live for slot, live in self.by_slot.items() if live.id not in gone}
+
+    @property
+    def words(self) -> int:
+        """Words in a query-set of this epoch."""
+        return words_for(max(self.capacity, max(self.by_slot, default=-1) + 1))
+
+    def selections(self, stream: str) -> list[LiveQuery]:
+        """Return the selections over ``stream``, by slot."""
+        return [
+            live
+            for _, live in sorted(self.by_slot.items())
+            if isinstance(live.query, Selection) and live.query.stream == stream
+        ]
+
+    def aggregations(self, stream: str) -> dict[str, list[LiveQuery]]:
+        """Return the aggregations over ``stream`` by operator, each by slot."""
+        operators: dict[str, list[LiveQuery]] = {}
+        for _, live in sorted(self.by_slot.items()):
+            if isinstance(live.query, Aggregation) and live.query.stream == stream:
+                operators.setdefault(live.operator, []).append(live)
+        return operators
+
+    def changelog_set_since(self, epoch: int) -> Words:
+        """Return the changelog-set between ``epoch`` and now, shape (1, words): thesis eq. 4.1 and 4.2.
+
+        Bit s is 1 when slot s holds the same query at both. The AND of all changelog-sets in between says the same;
+        here it is read off the epochs in which the queries were created.
+        """
+        bits = np.zeros((1, self.words * 64), dtype=np.bool_)
+        for slot, live in self.by_slot.items():
+            bits[0, slot] = live.epoch <= epoch
+        return pack(bits, self.words)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form for plan snapshots."""
+        return {
+            "epoch": self.epoch,
+            "capacity": self.capacity,
+            "queries": [live.to_json() for live in self.by_slot.values()],
+            "streams": [definition.to_json() for definition in self.streams.values()],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> LiveQueries:
+        """Read what :meth:`to_json` wrote."""
+        live = cls()
+        live.epoch, live.capacity = value["epoch"], value["capacity"]
+        queries = [LiveQuery.from_json(q) for q in value["queries"]]
+        live.by_slot = {q.slot: q for q in queries}
+        live.streams = {s["id"]: StreamDefinition.from_json(s) for s in value["streams"]}
+        return live

@@ -1,0 +1,75 @@
+"""The offset of the composite source: all that decides a batch.
+
+Spark writes it to its write-ahead log before the batch runs, so a replayed batch sees the same tuples, queries and
+waterlines. Clocks and waterlines in an offset are those at the start of the batch that ends at it (CONTRACT section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Offset:
+    """``streams`` maps stream id to partition to the offset after the last tuple read; times are µs or None.
+
+    ``seq`` numbers the batches: the batch that ends at this offset is batch ``seq``.
+    """
+
+    seq: int = 0
+    epoch: int = 0
+    streams: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    clocks: Mapping[str, int | None] = field(default_factory=dict)
+    waterlines: Mapping[str, int | None] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that Spark logs."""
+        return {
+            "seq": self.seq,
+            "epoch": self.epoch,
+            "streams": {stream: dict(partitions) for stream, partitions in self.streams.items()},
+            "clocks": dict(self.clocks),
+            "waterlines": dict(self.waterlines),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Offset:
+        """Read what :meth:`to_json` wrote."""
+        return cls(value["seq"], value["epoch"], value["streams"], value["clocks"], value["waterlines"])
+
+
+@dataclass(frozen=True)
+class Span:
+    """The tuples of one partition of one stream that a batch reads: ``[start, end)``."""
+
+    stream: str
+    partition: str
+    start: int
+    end: int
+
+    def share(self, task: int, tasks: int) -> Span:
+        """Return the part that task ``task`` of ``tasks`` reads."""
+        length = self.end - self.start
+        low, high = self.start + length * task // tasks, self.start + length * (task + 1) // tasks
+        return Span(self.stream, self.partition, low, high)
+
+
+def spans_between(start: Offset, end: Offset) -> list[Span]:
+    """Return what the batch from ``start`` to ``end`` reads, leaving out what is empty."""
+    spans = []
+    for stream, partitions in end.streams.items():
+        before = start.streams.get(stream, {})
+        for partition, position in partitions.items():
+            if position > before.get(partition, 0):
+                spans.append(Span(stream, partition, before.get(partition, 0), position))
+    return spans
+
+
+def advance_waterline(waterline: int | None, clock: int | None, lateness_us: int) -> int | None:
+    """Return the waterline that follows from a clock; it never falls."""
+    if clock is None:
+        return waterline
+    reached = clock - lateness_us
+    return reached if waterline is None else max(waterline, reached)

@@ -1,0 +1,161 @@
+"""The stateful stage: Spark's ``transformWithState`` around a lane."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import orjson
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from operators.aggregation import latest_measure
+from operators.bucket_store import RESULTS, put_block
+from operators.firing import SLOT
+from operators.lane import Lane, Payload
+from operators.live_queries import LiveQueries
+from operators.offsets import Offset, advance_waterline
+from operators.plan_log import PlanLog
+from operators.wire import BLOCK, BUCKET, CONTROL, PROGRESS, STATE
+from sources.storage import Storage
+
+_SHARED: dict[str, tuple[PlanLog, dict[int, Lane]]] = {}
+
+
+class OperatorStage(StatefulProcessor):
+    """Runs one lane per call; what a worker keeps between calls is a cache."""
+
+    def __init__(self, uri: str, first_lane: int) -> None:
+        self._uri = uri
+        self._first_lane = first_lane
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Declare the state: a head and one entry per batch, opaque bytes both."""
+        self._head = handle.getValueState("head", "data binary")
+        self._entries = handle.getMapState("entries", "seq long", "data binary")
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame],
+        timerValues: Any,  # noqa: N803, ARG002
+    ) -> Iterator[pd.DataFrame]:
+        """Run a batch of one lane."""
+        began = time.perf_counter()
+        storage = Storage(self._uri)
+        plan, lanes = _SHARED.setdefault(self._uri, (PlanLog(storage), {}))
+        lane_number = int(key[0])
+        lane = lanes.setdefault(lane_number, Lane(storage))
+        controls, payloads, blocks = _sort_rows(rows)
+        start, end = Offset.from_json(controls[0]["start"]), Offset.from_json(controls[0]["end"])
+        live = plan.at(start, end)
+        progress = progress_of(controls, start, end)
+        fired = lane.advance(end.seq, payloads, live, dict(end.waterlines), progress["waterlines"], _SparkState(self))
+        output = [(BLOCK, body) for body in blocks]
+        for operator, (queries, table) in fired.items():
+            stream = queries[0].query.streams[0]
+            entry = _aggregation_entry(operator, stream, live, table, put_block(storage, RESULTS, end.seq, table))
+            output.append((BLOCK, orjson.dumps(entry).decode()))
+        if lane_number == self._first_lane:
+            output.append((PROGRESS, orjson.dumps(progress).decode()))
+        busy = int((time.perf_counter() - began) * 1e6)
+        output.append((STATE, orjson.dumps({"lane": lane_number, "bytes": lane.bytes, "busy_us": busy}).decode()))
+        yield pd.DataFrame(output, columns=["kind", "body"])
+
+    def close(self) -> None:
+        """Nothing to close: the caches outlive the call on purpose."""
+
+
+class _SparkState:
+    """The lane's state in Spark's state store."""
+
+    def __init__(self, stage: OperatorStage) -> None:
+        self._head = stage._head
+        self._entries = stage._entries
+
+    def head(self) -> bytes | None:
+        value = self._head.get()
+        return None if value is None else bytes(value[0])
+
+    def set_head(self, head: bytes) -> None:
+        self._head.update((head,))
+
+    def entry(self, seq: int) -> bytes:
+        return bytes(self._entries.getValue((seq,))[0])
+
+    def put_entry(self, seq: int, entry: bytes) -> None:
+        self._entries.updateValue((seq,), (entry,))
+
+    def drop_entry(self, seq: int) -> None:
+        self._entries.removeKey((seq,))
+
+
+def _sort_rows(rows: Iterator[pd.DataFrame]) -> tuple[list[dict[str, Any]], list[Payload], list[str]]:
+    """Split a lane's rows by kind, in an order that does not depend on how Spark shuffled them."""
+    controls: list[dict[str, Any]] = []
+    payloads: list[tuple[str, Payload]] = []
+    blocks: list[str] = []
+    for frame in rows:
+        for kind, body, payload in zip(frame["kind"], frame["body"], frame["payload"], strict=True):
+            if kind == CONTROL:
+                controls.append(orjson.loads(body))
+            elif kind == BUCKET:
+                payloads.append((body, Payload(orjson.loads(body)["path"], bytes(payload))))
+            else:
+                blocks.append(body)
+    controls.sort(key=lambda control: control["task"])
+    return controls, [payload for _, payload in payloads], blocks
+
+
+def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> dict[str, Any]:
+    """Bring together what the source tasks say: the part of the batch record that is not about results."""
+    clocks, waterlines = dict(end.clocks), dict(end.waterlines)
+    streams: dict[str, dict[str, Any]] = {
+        stream: {"tuples": 0, "late": 0, "malformed": 0, "bytes": 0, "offsets": dict(offsets)}
+        for stream, offsets in end.streams.items()
+    }
+    failures: dict[str, str] = {}
+    for control in controls:
+        failures.update(control["failures"])
+        for stream, counts in control["streams"].items():
+            for name in ("tuples", "late", "malformed", "bytes"):
+                streams[stream][name] += counts[name]
+            latest = counts["latest_us"]
+            known = clocks.get(stream)
+            if latest is not None and (known is None or latest > known):
+                clocks[stream] = latest
+    for stream in streams:
+        waterlines[stream] = advance_waterline(
+            waterlines.get(stream), clocks.get(stream), controls[0]["lateness"].get(stream, 0)
+        )
+    return {
+        "seq": end.seq,
+        "epoch": end.epoch,
+        "previous_epoch": start.epoch,
+        "clocks_at_start": dict(end.clocks),
+        "clocks": clocks,
+        "waterlines": waterlines,
+        "started_us": min(control["started_us"] for control in controls),
+        "source_busy_us": [control["busy_us"] for control in controls],
+        "streams": streams,
+        "failures": failures,
+    }
+
+
+def _aggregation_entry(operator: str, stream: str, live: LiveQueries, table: pa.Table, path: str) -> dict[str, Any]:
+    """Describe a block of fired windows for the batch record."""
+    slots, first, counts = np.unique(np.asarray(table.column(SLOT)), return_index=True, return_counts=True)
+    latest = latest_measure(live.streams[stream].schema).name
+    times = np.asarray(table.column(latest).combine_chunks().view(pa.int64()))
+    return {
+        "path": path,
+        "kind": "aggregation",
+        "operator": operator,
+        "stream": stream,
+        "slots": slots.tolist(),
+        "counts": counts.tolist(),
+        "latest_event_us": np.maximum.reduceat(times, first).tolist(),
+    }

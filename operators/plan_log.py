@@ -1,0 +1,69 @@
+"""The queries of any epoch, rebuilt from what lies on disk.
+
+A process starts from the newest plan snapshot and applies changelogs; activations say with which clocks. Later it only
+applies what is new.
+"""
+
+from __future__ import annotations
+
+import bisect
+from typing import Any
+
+import orjson
+
+from operators.live_queries import LiveQueries
+from operators.offsets import Offset
+from sources.errors import CorruptData
+from sources.record_log import RecordLog
+from sources.storage import Storage
+
+CHANGELOGS = "changelogs"
+ACTIVATIONS = "activations"
+PLANS = "plans"
+
+
+class PlanLog:
+    """Keeps one :class:`LiveQueries` and moves it to the epoch of the batch at hand."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._changelogs = RecordLog(storage, CHANGELOGS)
+        self._live: LiveQueries | None = None
+        self._activated: list[int] = []
+
+    def at(self, start: Offset, end: Offset) -> LiveQueries:
+        """Return the queries of the batch from ``start`` to ``end``; the caller must not keep it for another batch."""
+        live = self._live
+        if live is None or live.epoch > end.epoch:
+            live = self._load_snapshot(start.epoch)
+        while live.epoch < end.epoch:
+            epoch = live.epoch + 1
+            clocks = end.clocks if epoch > start.epoch else self._clocks_at_activation(epoch)
+            live.apply(self._changelogs.read(epoch), clocks)
+        self._live = live
+        return live
+
+    def _load_snapshot(self, upto: int) -> LiveQueries:
+        epochs = [int(name[:12]) for name in self._storage.names(PLANS)]
+        usable = [epoch for epoch in epochs if epoch <= upto]
+        if not usable:
+            return LiveQueries()
+        return LiveQueries.from_json(orjson.loads(self._storage.get(f"{PLANS}/{max(usable):012d}.json")))
+
+    def _clocks_at_activation(self, epoch: int) -> dict[str, int | None]:
+        at = bisect.bisect_left(self._activated, epoch)
+        if at == len(self._activated):
+            self._activated = [int(name[:12]) for name in self._storage.names(ACTIVATIONS)]
+            at = bisect.bisect_left(self._activated, epoch)
+        if at == len(self._activated):
+            raise CorruptData(f"Epoch {epoch} is in the offset log, but no activation of it is in {ACTIVATIONS!r}.")
+        record = orjson.loads(self._storage.get(f"{ACTIVATIONS}/{self._activated[at]:012d}.json"))
+        clocks: dict[str, int | None] = record["clocks"]
+        return clocks
+
+
+def write_activation(storage: Storage, previous_epoch: int, epoch: int, clocks: dict[str, Any]) -> None:
+    """Record the clocks with which the epochs in ``(previous_epoch, epoch]`` became active; nothing for none."""
+    if epoch > previous_epoch:
+        record = {"previous_epoch": previous_epoch, "epoch": epoch, "clocks": clocks}
+        storage.put(f"{ACTIVATIONS}/{epoch:012d}.json", orjson.dumps(record))

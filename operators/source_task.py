@@ -1,0 +1,199 @@
+"""A source task: reads its share of a batch and turns tuples into buckets and blocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.bucket_store import DEAD_LETTERS, RESULTS, put_block, put_bucket
+from operators.offsets import Offset, spans_between
+from operators.plan_log import PlanLog
+from operators.query_set import count_per_slot
+from operators.stream_operators import Selected, StreamOperators, selected_block
+from operators.wire import BLOCK, BUCKET, CONTROL, WireRow
+from sources.connector import Chunk, Connector
+from sources.connectors import open_connector
+from sources.schema import StreamDefinition
+from sources.storage import Storage
+
+TUPLES_AT_ONCE = 1 << 19
+
+
+class SourceTasks:
+    """What a worker process keeps between batches: the plan, open connectors, compiled operators."""
+
+    def __init__(self, storage: Storage, lanes: list[int]) -> None:
+        self._storage = storage
+        self._lanes = lanes
+        self._plan = PlanLog(storage)
+        self._connectors: dict[str, Connector] = {}
+        self._operators: dict[str, tuple[int, StreamOperators]] = {}
+
+    def run(self, start: Offset, end: Offset, task: int, tasks: int) -> Iterator[WireRow]:
+        """Yield the rows of task ``task`` of ``tasks`` of the batch from ``start`` to ``end``."""
+        began = time.time()
+        live = self._plan.at(start, end)
+        shares: dict[str, _StreamShare] = {}
+        for span in spans_between(start, end):
+            stream = live.streams.get(span.stream)
+            mine = span.share(task, tasks)
+            if stream is None or mine.start == mine.end:
+                continue
+            share = shares.setdefault(stream.id, _StreamShare(stream, end.waterlines.get(stream.id)))
+            operators = self._operators_of(stream, live)
+            connector = self._connector_of(stream)
+            for chunk in _gather(connector.read(mine.partition, mine.start, mine.end), stream):
+                yield from self._process(share, operators, chunk, end.seq, task)
+        for share in shares.values():
+            yield from self._dead_letters(share, end.seq, task)
+        control = {
+            "task": task,
+            "started_us": int(began * 1e6),
+            "busy_us": int((time.time() - began) * 1e6),
+            "start": start.to_json(),
+            "end": end.to_json(),
+            "lateness": {s.id: s.schema.lateness_us for s in live.streams.values()},
+            "streams": {share.stream.id: share.counts for share in shares.values()},
+            "failures": {q: m for share in shares.values() for q, m in share.failures.items()},
+        }
+        body = orjson.dumps(control).decode()
+        for lane in self._lanes:
+            yield WireRow(lane, CONTROL, body)
+
+    def _connector_of(self, stream: StreamDefinition) -> Connector:
+        if stream.id not in self._connectors:
+            self._connectors[stream.id] = open_connector(stream, self._storage)
+        return self._connectors[stream.id]
+
+    def _operators_of(self, stream: StreamDefinition, live: Any) -> StreamOperators:
+        known = self._operators.get(stream.id)
+        if known is None or known[0] != live.epoch:
+            known = (live.epoch, StreamOperators(live, stream, len(self._lanes)))
+            self._operators[stream.id] = known
+        return known[1]
+
+    def _process(
+        self, share: _StreamShare, operators: StreamOperators, chunk: Chunk, seq: int, task: int
+    ) -> Iterator[WireRow]:
+        output = operators.process(share.admit(chunk), share.waterline)
+        share.failures.update(output.failures)
+        if output.selected is not None:
+            yield self._block(_selection_entry(self._storage, share.stream.id, seq, output.selected), task)
+        for group, bucket in output.buckets:
+            path, payload = put_bucket(self._storage, seq, bucket)
+            yield WireRow(self._lanes[group], BUCKET, orjson.dumps({"path": path}).decode(), payload)
+
+    def _dead_letters(self, share: _StreamShare, seq: int, task: int) -> Iterator[WireRow]:
+        if share.dead_letters:
+            table = pa.concat_tables(share.dead_letters)
+            path = put_block(self._storage, DEAD_LETTERS, seq, table)
+            entry = {"dead_letters": True, "stream": share.stream.id, "path": path, "rows": table.num_rows}
+            yield self._block(entry, task)
+
+    def _block(self, entry: dict[str, Any], task: int) -> WireRow:
+        body = orjson.dumps({"task": task, **entry}).decode()
+        return WireRow(self._lanes[task % len(self._lanes)], BLOCK, body)
+
+
+def _selection_entry(storage: Storage, stream: str, seq: int, selected: Selected) -> dict[str, Any]:
+    """Write selected tuples as a block and describe it for the batch record."""
+    counts = count_per_slot(selected.query_sets)
+    slots = np.flatnonzero(counts)
+    table = selected_block(selected)
+    return {
+        "path": put_block(storage, RESULTS, seq, table),
+        "kind": "selection",
+        "operator": f"selection:{stream}",
+        "stream": stream,
+        "slots": slots.tolist(),
+        "counts": counts[slots].tolist(),
+        "latest_event_us": [selected.latest_us] * len(slots),
+    }
+
+
+class _StreamShare:
+    """One task's share of one stream in one batch: counts, and what becomes a dead letter."""
+
+    def __init__(self, stream: StreamDefinition, waterline: int | None) -> None:
+        self.stream = stream
+        self.waterline = waterline
+        self.counts: dict[str, Any] = {"tuples": 0, "late": 0, "malformed": 0, "bytes": 0, "latest_us": None}
+        self.dead_letters: list[pa.Table] = []
+        self.failures: dict[str, str] = {}
+
+    def admit(self, chunk: Chunk) -> pa.RecordBatch:
+        """Count a chunk, set late and malformed tuples aside, and return the rest."""
+        tuples = chunk.tuples
+        self.counts["tuples"] += tuples.num_rows
+        self.counts["malformed"] += len(chunk.malformed)
+        self.counts["bytes"] += chunk.bytes
+        if chunk.malformed:
+            self.dead_letters.append(
+                dead_letter_table("malformed", chunk.received_us, [(m.detail, None, m.raw) for m in chunk.malformed])
+            )
+        if not tuples.num_rows:
+            return tuples
+        times = np.asarray(tuples.column(self.stream.schema.event_time).view(pa.int64()))
+        latest = int(times.max())
+        known = self.counts["latest_us"]
+        self.counts["latest_us"] = latest if known is None else max(known, latest)
+        if self.waterline is None or int(times.min()) >= self.waterline:
+            return tuples
+        late = times < self.waterline
+        self.counts["late"] += int(late.sum())
+        detail = f"event time before the waterline {format_time(self.waterline)}"
+        rows = tuples.filter(pa.array(late)).to_pylist()
+        texts = [(detail, orjson.dumps(row, default=str, option=_JSON_TIMES).decode(), None) for row in rows]
+        self.dead_letters.append(dead_letter_table("late", chunk.received_us, texts))
+        return tuples.filter(pa.array(~late))
+
+
+_JSON_TIMES = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z
+
+
+def format_time(us: int) -> str:
+    """Return microseconds since 1970 as RFC 3339 in UTC."""
+    text: str = pc.strftime(pa.scalar(us, pa.timestamp("us")), format="%Y-%m-%dT%H:%M:%SZ").as_py()
+    return text
+
+
+def dead_letter_table(reason: str, received_us: int, entries: list[tuple[str, str | None, str | None]]) -> pa.Table:
+    """Return dead letters as a table; each entry is (detail, tuple as JSON or None, raw text or None)."""
+    return pa.table(
+        {
+            "reason": pa.array([reason] * len(entries), pa.string()),
+            "detail": pa.array([e[0] for e in entries], pa.string()),
+            "received_us": pa.array([received_us] * len(entries), pa.int64()),
+            "tuple": pa.array([e[1] for e in entries], pa.string()),
+            "raw": pa.array([e[2] for e in entries], pa.string()),
+        }
+    )
+
+
+def _gather(chunks: Iterable[Chunk], stream: StreamDefinition) -> Iterator[Chunk]:
+    """Join small chunks, so that kernels run over many tuples at once; malformed inputs keep their own chunks."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    received = 0
+    for chunk in chunks:
+        if chunk.malformed:
+            yield Chunk(chunk.tuples.slice(0, 0), chunk.malformed, chunk.received_us, 0)
+        waiting.append(chunk.tuples)
+        rows, size, received = rows + chunk.tuples.num_rows, size + chunk.bytes, chunk.received_us
+        if rows >= TUPLES_AT_ONCE:
+            yield Chunk(_concat(waiting, stream), (), received, size)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield Chunk(_concat(waiting, stream), (), received, size)
+
+
+def _concat(batches: list[pa.RecordBatch], stream: StreamDefinition) -> pa.RecordBatch:
+    table = pa.Table.from_batches(batches, stream.schema.arrow).combine_chunks()
+    found = table.to_batches()
+    return found[0] if found else batches[0]

@@ -1,0 +1,198 @@
+"""What a source task does with the tuples of one stream: shared selection, slicing, pre-aggregation.
+
+Thesis 4.3.1.2-4.3.1.5 moved into the source, as AJoin does (5.3.2). One :class:`StreamOperators` is compiled for one
+stream and epoch and serves all batches of that epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from operators import query_set
+from operators.aggregation import CELL, SLICE_END, SLICE_START, aggregation_of, key_names, measures_of, pre_aggregate
+from operators.bucket import Bucket
+from operators.cell_space import NO_CELL, CellSpace, cell_spaces
+from operators.expressions import Expression, columns_of, conjuncts_of
+from operators.key_groups import key_groups
+from operators.live_queries import LiveQueries, LiveQuery
+from operators.predicate_index import PredicateIndex
+from operators.queries import Aggregation
+from operators.query_set import Words
+from operators.slicing import cut_slices
+from operators.tuples import Tuples
+from operators.visibility import visibility
+from sources.schema import StreamDefinition
+
+_ALL_TUPLES = "_"
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Tuples that some selection wants: the needed columns, the query-set of each, the greatest event time (µs)."""
+
+    columns: pa.Table
+    query_sets: Words
+    latest_us: int
+
+
+@dataclass
+class StreamOutput:
+    """What the tuples of one stream gave: selected tuples, and buckets with their key groups."""
+
+    selected: Selected | None = None
+    buckets: list[tuple[int, Bucket]] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Operator:
+    """An aggregation operator: its queries and their cell spaces."""
+
+    name: str
+    queries: tuple[LiveQuery, ...]
+    spaces: tuple[CellSpace, ...]
+
+    @property
+    def keys(self) -> tuple[Expression, ...]:
+        return aggregation_of(self.queries[0]).keys
+
+
+class StreamOperators:
+    """The shared operators over one stream at one epoch; ``groups`` is the number of key groups."""
+
+    def __init__(self, live: LiveQueries, stream: StreamDefinition, groups: int) -> None:
+        self._stream = stream
+        self._words = live.words
+        self._groups = groups
+        self._epoch = live.epoch
+        self._selections = live.selections(stream.id)
+        operators = live.aggregations(stream.id)
+        queries = [*self._selections, *(q for members in operators.values() for q in members)]
+        kinds = {f.name: f.type.kind for f in stream.schema.fields}
+        self._index = PredicateIndex([q.query.where for q in queries], kinds)
+        row = {q.id: i for i, q in enumerate(queries)}
+        self._selection_spaces = cell_spaces(
+            self._selections, self._index, [row[q.id] for q in self._selections], self._words
+        )
+        self._operators = [
+            _Operator(
+                name,
+                tuple(members),
+                tuple(cell_spaces(members, self._index, [row[q.id] for q in members], self._words)),
+            )
+            for name, members in operators.items()
+        ]
+        self._needed = sorted(
+            {name for q in self._selections for output in q.query.outputs for name in columns_of(output.expression)}
+        )
+        self._expressions = {q.id: _expressions_of(q) for q in queries}
+
+    def process(self, batch: pa.RecordBatch, waterline: int | None) -> StreamOutput:
+        """Run all shared operators over tuples none of which is below ``waterline`` (µs)."""
+        output = StreamOutput()
+        if not batch.num_rows or not self._expressions:
+            return output
+        tuples = Tuples.of(batch)
+        times = np.asarray(tuples.columns[self._stream.schema.event_time].view(pa.int64()))
+        cells = self._index.cells_of(tuples)
+        if self._selections:
+            output.selected = self._select(tuples, times, cells, waterline)
+        for operator in self._operators:
+            output.buckets.extend(self._aggregate(operator, tuples, times, cells, waterline))
+        if tuples.failures:
+            output.failures = {
+                query: tuples.failures[text]
+                for query, texts in self._expressions.items()
+                for text in texts
+                if text in tuples.failures
+            }
+        return output
+
+    def _select(
+        self, tuples: Tuples, times: np.ndarray, cells: dict[str, np.ndarray], waterline: int | None
+    ) -> Selected | None:
+        """Shared selection (4.3.1.2): compute query-sets, drop tuples that nobody wants."""
+        query_sets = np.zeros((tuples.length, self._words), dtype=np.uint64)
+        for space in self._selection_spaces:
+            cell, of_cell = space.assign(cells, tuples.length)
+            wanted = of_cell[cell]
+            if (cell == NO_CELL).any():
+                wanted[cell == NO_CELL] = 0
+            query_sets |= wanted
+        visible = visibility(self._selections, self._stream.id, waterline, self._words)
+        query_sets &= visible.query_sets[visible.stretch_of(times)]
+        wanted_by_any = query_sets.any(axis=1)
+        if not wanted_by_any.any():
+            return None
+        keep = pa.array(wanted_by_any)
+        columns = {name: tuples.columns[name].filter(keep) for name in self._needed}
+        kept = query_sets[wanted_by_any]
+        table = pa.table(columns) if columns else pa.table({_ALL_TUPLES: pa.nulls(len(kept))})
+        return Selected(table, kept, int(times[wanted_by_any].max()))
+
+    def _aggregate(
+        self,
+        operator: _Operator,
+        tuples: Tuples,
+        times: np.ndarray,
+        cells: dict[str, np.ndarray],
+        waterline: int | None,
+    ) -> Iterator[tuple[int, Bucket]]:
+        """Shared aggregation (4.3.1.5): slice, add each tuple to one cell per space, split by key group."""
+        visible = visibility(operator.queries, self._stream.id, waterline, self._words)
+        windows = list({aggregation_of(q).window for q in operator.queries})
+        slices, slice_of = cut_slices(times, windows, visible.cuts.tolist())
+        stretch_of_slice = visible.stretch_of(slices[:, 0])
+        for space in operator.spaces:
+            cell, query_sets = space.assign(cells, tuples.length)
+            if len(visible.query_sets) > 1:
+                stretch = stretch_of_slice[slice_of]
+                cell = np.where(cell == NO_CELL, NO_CELL, stretch * len(query_sets) + cell)
+                query_sets = (visible.query_sets[:, None, :] & query_sets[None, :, :]).reshape(-1, self._words)
+            else:
+                query_sets = query_sets & visible.query_sets
+            wanted = (cell != NO_CELL) & query_sets.any(axis=1)[cell]
+            if not wanted.any():
+                continue
+            some, index = tuples, slice_of
+            if not wanted.all():
+                some, index, cell = tuples.where(wanted), slice_of[wanted], cell[wanted]
+            groups = index * len(query_sets) + cell
+            measures = measures_of(space.queries, self._stream.schema)
+            table = pre_aggregate(some, groups, operator.keys, measures)
+            yield from self._split(operator, space, table, slices, query_sets)
+
+    def _split(
+        self, operator: _Operator, space: CellSpace, table: pa.Table, slices: np.ndarray, query_sets: Words
+    ) -> Iterator[tuple[int, Bucket]]:
+        """Turn group numbers into slices and cells, and cut the table into one bucket per key group."""
+        table = table.sort_by("group").combine_chunks()
+        group = np.asarray(table.column("group"))
+        index, cell = np.divmod(group, len(query_sets))
+        names = key_names(operator.keys)
+        keys = [table.column(name).combine_chunks() for name in names]
+        leading = [pa.array(slices[index, 0]), pa.array(slices[index, 1]), pa.array(cell.astype(np.int32))]
+        rest = [table.column(name) for name in table.column_names if name != "group"]
+        labels = [SLICE_START, SLICE_END, CELL, *(name for name in table.column_names if name != "group")]
+        partials = pa.table([*leading, *rest], names=labels)
+        shares = key_groups(keys, len(group), self._groups, operator.name)
+        for share in np.unique(shares).tolist():
+            part = partials.filter(pa.array(shares == share)) if self._groups > 1 else partials
+            yield share, Bucket(operator.name, space.dimensions, self._epoch, query_sets, part)
+
+
+def _expressions_of(live: LiveQuery) -> Sequence[str]:
+    """Return the texts of all expressions that a source task evaluates for the query."""
+    wanted: list[Expression] = list(conjuncts_of(live.query.where))
+    if isinstance(live.query, Aggregation):
+        wanted += [*live.query.keys, *(m.argument for m in live.query.measures if m.argument is not None)]
+    return [str(expression) for expression in wanted]
+
+
+def selected_block(selected: Selected) -> pa.Table:
+    """Return selected tuples as a result block: the columns and ``_query_set``."""
+    return selected.columns.append_column(query_set.COLUMN, query_set.to_arrow(selected.query_sets))

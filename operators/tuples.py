@@ -1,0 +1,52 @@
+"""Tuples of one stream in columns, with every expression over them evaluated at most once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators.evaluation import evaluate
+from operators.expressions import Expression
+
+
+class Tuples:
+    """Columns of equal length.
+
+    ``failures`` maps the text of an expression whose evaluation raised to the message. Evaluation is not meant to
+    raise; if it does, the value is NULL, and whoever asked for it is told, so that no query harms another.
+    """
+
+    def __init__(self, columns: Mapping[str, pa.Array], length: int) -> None:
+        self.columns = columns
+        self.length = length
+        self.failures: dict[str, str] = {}
+        self._values: dict[str, pa.Array] = {}
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch) -> Tuples:
+        """Wrap a record batch."""
+        return cls(dict(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows)
+
+    def value(self, expression: Expression) -> pa.Array:
+        """Return the expression's value for each tuple."""
+        text = str(expression)
+        found = self._values.get(text)
+        if found is None:
+            try:
+                found = evaluate(expression, self.columns, self.length)
+            except Exception as error:
+                self.failures[text] = f"{type(error).__name__}: {error}"
+                found = pa.nulls(self.length, expression.type.arrow)
+            self._values[text] = found
+        return found
+
+    def where(self, mask: npt.NDArray[np.bool_]) -> Tuples:
+        """Return the tuples at which ``mask`` is true; values already computed are kept."""
+        keep = pa.array(mask)
+        kept = Tuples({name: array.filter(keep) for name, array in self.columns.items()}, int(mask.sum()))
+        kept.failures = self.failures
+        kept._values = {text: array.filter(keep) for text, array in self._values.items()}
+        return kept

@@ -1,0 +1,110 @@
+"""The router as Spark's sink: publishes each batch by writing its record (thesis 4.3.1.6).
+
+Tasks upstream have staged result and dead-letter blocks; a block counts only once a batch record names it. The record is
+one atomic file named by the batch's number, so that committing a batch again, after a crash, changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from operators.plan_log import write_activation
+from operators.planner import BATCHES
+from operators.wire import BLOCK, OUTPUT_SCHEMA, PROGRESS
+from sources.record_log import RecordLog
+from sources.storage import Storage
+
+
+@dataclass
+class StagedRows(WriterCommitMessage):
+    """The (kind, body) rows of one task."""
+
+    rows: list[tuple[str, str]]
+
+
+class RouterSink(DataSource):
+    """Option: ``uri`` of the data folder."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``writeStream.format``."""
+        return "braid-router"
+
+    def schema(self) -> str:
+        """Return the schema of the rows from lanes."""
+        return OUTPUT_SCHEMA
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802, ARG002
+        """Return the writer."""
+        return RouterWriter(self.options["uri"])
+
+
+class RouterWriter(DataSourceStreamArrowWriter):
+    """``write`` runs in tasks, ``commit`` once a batch in a process that keeps nothing."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Pass the rows on to ``commit``."""
+        rows: list[tuple[str, str]] = []
+        for batch in iterator:
+            rows.extend(zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True))
+        return StagedRows(rows)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
+        """Publish the batch."""
+        rows = [row for message in messages if isinstance(message, StagedRows) for row in message.rows]
+        publish(Storage(self._uri), rows)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Nothing to undo: staged blocks that no record names are swept at the next start."""
+
+
+def publish(storage: Storage, rows: Sequence[tuple[str, str]]) -> None:
+    """Write the activation and the record of the batch that ``rows`` describe, unless it is there already."""
+    decoded = [(kind, orjson.loads(body)) for kind, body in rows]
+    record: dict[str, Any] = next(body for kind, body in decoded if kind == PROGRESS)
+    log = RecordLog(storage, BATCHES)
+    if log.has(record["seq"]):
+        return
+    write_activation(storage, record["previous_epoch"], record["epoch"], record["clocks_at_start"])
+    blocks = sorted(
+        (body for kind, body in decoded if kind == BLOCK), key=lambda b: (b.get("task", 0), b["path"])
+    )
+    lanes = [body for kind, body in decoded if kind not in (BLOCK, PROGRESS)]
+    record["results"] = [b for b in blocks if "kind" in b]
+    record["dead_letters"] = [b for b in blocks if "dead_letters" in b]
+    record["bytes"] = {"state": sum(lane["bytes"] for lane in lanes)}
+    record["operator_busy_us"] = [lane["busy_us"] for lane in lanes]
+    record["committed_us"] = time.time_ns() // 1000
+    record["duration_us"] = record["committed_us"] - record["started_us"]
+    log.append(record["seq"], record)
+
+
+def sweep_unpublished(storage: Storage, folders: Sequence[str]) -> int:
+    """Delete blocks of batches that were staged but never published; return how many.
+
+    Only files of the newest published batch and later can be such; a file's name begins with its batch's number.
+    """
+    log = RecordLog(storage, BATCHES)
+    latest = log.latest()
+    named: set[str] = set()
+    if latest:
+        record = log.read(latest)
+        named = {block["path"] for block in (*record["results"], *record["dead_letters"])}
+    removed = 0
+    for folder in folders:
+        for name in storage.names(folder):
+            if int(name[:12]) >= latest and f"{folder}/{name}" not in named:
+                storage.delete(f"{folder}/{name}")
+                removed += 1
+    return removed

@@ -1,0 +1,159 @@
+"""Entry point of the Spark driver process: ``python -m session.job_main --data-dir DIR --master MASTER``.
+
+The service starts it and restarts it. Both speak through files in the data folder only: changelogs go in, batch records
+come out. When standard input ends, the service is gone, and so is this process and its JVM a moment later.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import signal
+import sys
+import threading
+import traceback
+from typing import Any
+
+import orjson
+import psutil
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from operators.bucket_store import DEAD_LETTERS, RESULTS
+from operators.job import JobSettings, settled_lanes, start_job, start_spark
+from operators.planner import BATCHES, WARM_UP_BATCHES
+from router.stream_sink import RouterSink, sweep_unpublished
+from session.supervisor import JOB_FILE, READY_FILE
+from sources.record_log import RecordLog
+from sources.storage import Storage
+
+STOP_SECONDS = 3.0
+MOST_FAILURES_IN_A_ROW = 3
+POLL_SECONDS = 0.02
+
+
+class Job:
+    """One Spark session and the streaming query in it."""
+
+    def __init__(self, storage: Storage, settings: JobSettings) -> None:
+        self._storage = storage
+        self._settings = settings
+        self._batches = RecordLog(storage, BATCHES)
+        self._stopping = threading.Event()
+        self._jvm: Any = None
+
+    def stop_soon(self, *_: object) -> None:
+        """Stop the query; whatever happens, the process ends within a few seconds."""
+        if not self._stopping.is_set():
+            self._stopping.set()
+            timer = threading.Timer(STOP_SECONDS, self.end, args=(0,))
+            timer.daemon = True
+            timer.start()
+
+    def end(self, status: int) -> None:
+        """End the JVM and this process now: what is not committed will be replayed."""
+        if self._jvm is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._jvm.pid, signal.SIGKILL)
+        sys.stdout.flush()
+        os._exit(status)
+
+    def run(self) -> int:
+        """Run until asked to stop; return the exit status."""
+        self._write_processes()
+        spark = start_spark(self._settings)
+        self._jvm = SparkContext._gateway.proc  # type: ignore[union-attr]
+        self._write_processes()
+        failures = 0
+        while not self._stopping.is_set() and failures < MOST_FAILURES_IN_A_ROW:
+            before = self._batches.latest()
+            query = start_job(spark, self._settings, RouterSink)
+            self._follow(query)
+            if not self._stopping.is_set():
+                print(f"The streaming query ended: {query.exception()}", flush=True)
+                self._storage.delete(READY_FILE)
+                failures = 1 if self._batches.latest() > before + WARM_UP_BATCHES else failures + 1
+                if not _is_alive(spark):
+                    break
+        return 0 if self._stopping.is_set() else 1
+
+    def _follow(self, query: StreamingQuery) -> None:
+        """Say when the warm-up batches are committed; return when the query has ended."""
+        wanted = self._batches.latest() + WARM_UP_BATCHES
+        ready = False
+        while query.isActive and not self._stopping.is_set():
+            if not ready and self._batches.latest() >= wanted:
+                self._storage.put(READY_FILE, orjson.dumps({"pid": os.getpid()}))
+                ready = True
+            self._stopping.wait(0.2 if ready else POLL_SECONDS)
+        if self._stopping.is_set():
+            query.stop()
+
+    def _write_processes(self) -> None:
+        processes = {"": os.getpid()} | ({} if self._jvm is None else {"jvm_": self._jvm.pid})
+        record: dict[str, Any] = {}
+        for name, pid in processes.items():
+            record[f"{name}pid"] = pid
+            record[f"{name}create_time"] = psutil.Process(pid).create_time()
+        self._storage.put(JOB_FILE, orjson.dumps(record))
+
+
+def _is_alive(spark: SparkSession) -> bool:
+    try:
+        return not spark.sparkContext._jsc.sc().isStopped()
+    except Exception:
+        return False
+
+
+def _local_cores(master: str) -> int:
+    """Return the parallelism of a master: the cores of a local one, two for each executor elsewhere."""
+    found = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\d+)?\])?", master)
+    if found:
+        return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
+    cluster = re.fullmatch(r"local-cluster\[(\d+),(\d+),\d+\]", master)
+    return int(cluster[1]) * int(cluster[2]) if cluster else 8
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the job."""
+    parser = argparse.ArgumentParser(description="The Spark job of a Braid service; the service starts it.")
+    parser.add_argument("--data-dir", required=True)
+    parser.add_argument("--master", default="local[*]")
+    parser.add_argument("--batch-target-seconds", type=float, default=1.0)
+    options = parser.parse_args(arguments)
+    storage = Storage(options.data_dir)
+    job = Job(
+        storage,
+        JobSettings(
+            uri=str(storage.local_root or options.data_dir),
+            master=options.master,
+            lanes=settled_lanes(storage, _local_cores(options.master)),
+            target_seconds=options.batch_target_seconds,
+        ),
+    )
+    signal.signal(signal.SIGTERM, job.stop_soon)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_watch_input, args=(job,), daemon=True).start()
+    sweep_unpublished(storage, [RESULTS, DEAD_LETTERS])
+    try:
+        status = job.run()
+    except Exception:
+        traceback.print_exc()
+        status = 1
+    job.end(status)
+    return status
+
+
+def _watch_input(job: Job) -> None:
+    """Stop the job when the service closes the pipe or dies."""
+    with contextlib.suppress(OSError):
+        while os.read(0, 4096):
+            pass
+    job.stop_soon()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

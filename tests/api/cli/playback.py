@@ -1,0 +1,299 @@
+"""A small HTTP service that plays back answers shaped as the contract says, for the client and the command line.
+
+It runs in a thread on a free port of 127.0.0.1, over real HTTP. It keeps streams, queries and result rows in
+memory, long-polls, honours `Idempotency-Key`, and records every request. It knows no SQL: a test says what
+comes, with `emit`, `retire`, `fail` and `play`.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+from click.testing import Result
+from fastapi import FastAPI, Request, Response
+
+Braid = Callable[..., Result]
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+DEADLINE_SECONDS = 20.0
+STREAM = {
+    "name": "purchases",
+    "columns": [{"name": "user_id", "type": "BIGINT"}, {"name": "time", "type": "TIMESTAMP"}],
+    "source": {"connector": "push", "format": "json"},
+    "clock": "2026-01-01T00:00:04.000000Z",
+    "waterline": "2026-01-01T00:00:02.500000Z",
+    "tuples": 7,
+    "late": 1,
+    "malformed": 2,
+}
+PLAN = {
+    "nodes": [
+        {"id": "s1", "kind": "stream", "label": "purchases"},
+        {"id": "a1", "kind": "aggregate", "label": "aggregate by gem_pack", "queries": 2},
+        {"id": "q-1", "kind": "query", "label": "q-1"},
+        {"id": "q-2", "kind": "query", "label": "q-2"},
+    ],
+    "edges": [
+        {"source": "s1", "target": "a1"},
+        {"source": "a1", "target": "q-1"},
+        {"source": "a1", "target": "q-2"},
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One request as it came."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body, read as JSON."""
+        return json.loads(self.body)
+
+
+def problem(status: int, title: str, detail: str, **more: Any) -> Response:
+    """Build a problem+json answer."""
+    body = {"type": "about:blank", "title": title, "status": status, "detail": detail} | more
+    return Response(json.dumps(body), status, media_type="application/problem+json")
+
+
+def answer(body: Any, status: int = 200) -> Response:
+    """Build a JSON answer."""
+    return Response(json.dumps(body), status, media_type="application/json")
+
+
+class Playback:
+    """The service's state; every change wakes whoever waits for one."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.requests: list[Recorded] = []
+        self.queries: dict[str, dict[str, Any]] = {}
+        self.rows: dict[str, list[dict[str, Any]]] = {}
+        self.played: deque[Response] = deque()
+        self.first_outcomes: dict[str, dict[str, Any]] = {}
+        self.hold_registrations = False
+        self.closing = False
+        self.url = ""
+
+    def emit(self, query_id: str, *rows: dict[str, Any]) -> None:
+        """Add result rows to a query."""
+        with self.changed:
+            self.rows[query_id].extend(rows)
+            self.queries[query_id]["rows_out"] += len(rows)
+            self.changed.notify_all()
+
+    def set_state(self, query_id: str, state: str, error: str | None = None) -> None:
+        """Move a query to a state."""
+        with self.changed:
+            self.queries[query_id].update(state=state, error=error)
+            self.changed.notify_all()
+
+    def play(self, *answers: Response) -> None:
+        """Give these answers to the next requests, whatever they ask."""
+        self.played.extend(answers)
+
+    def add_query(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Register a query that is RUNNING at once."""
+        with self.changed:
+            query_id = f"q-{len(self.queries) + 1}"
+            query = {
+                "id": query_id,
+                "name": body.get("name"),
+                "sql": body["sql"],
+                "state": "RUNNING",
+                "labels": body.get("labels", {}),
+                "sink": body.get("sink"),
+                "created_at": "2026-01-01T00:00:00.000000Z",
+                "deployment_latency_seconds": 0.84,
+                "event_time_latency_seconds": None,
+                "rows_out": 0,
+                "error": None,
+            }
+            self.queries[query_id] = query
+            self.rows[query_id] = []
+            self.changed.notify_all()
+            return query
+
+    def wait_until(self, condition: Callable[[], object]) -> None:
+        """Block until the condition holds; fail after a deadline."""
+        with self.changed:
+            assert self.changed.wait_for(condition, DEADLINE_SECONDS), [
+                (request.method, request.path) for request in self.requests
+            ]
+
+    def asked(self, method: str, path: str) -> list[Recorded]:
+        """Return the recorded requests of one kind."""
+        return [request for request in self.requests if (request.method, request.path) == (method, path)]
+
+    def last(self) -> Recorded:
+        """Return the last recorded request."""
+        return self.requests[-1]
+
+
+def build_app(service: Playback) -> FastAPI:
+    """Wire the state to the paths of the contract."""
+    app = FastAPI()
+
+    @app.middleware("http")
+    async def record(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        recorded = Recorded(
+            request.method,
+            request.scope["raw_path"].decode(),
+            dict(request.query_params),
+            dict(request.headers),
+            await request.body(),
+        )
+        with service.changed:
+            service.requests.append(recorded)
+            service.changed.notify_all()
+        return service.played.popleft() if service.played else await call_next(request)
+
+    @app.get("/queries/{query_id}/results")
+    def results(query_id: str, after: int = 0, limit: int = 1000, wait: float = 0.0) -> Response:
+        with service.changed:
+            if query_id not in service.queries:
+                return problem(404, "Not Found", f"There is no query {query_id!r}.")
+
+            def ready() -> bool:
+                retired = service.queries[query_id]["state"] in ("RETIRED", "FAILED")
+                return len(service.rows[query_id]) > after or retired or service.closing
+
+            service.changed.wait_for(ready, wait)
+            rows = service.rows[query_id][after : after + limit]
+            cursor = after + len(rows)
+            over = service.queries[query_id]["state"] == "RETIRED" and cursor == len(service.rows[query_id])
+        return answer({"rows": rows, "cursor": str(cursor), "end": over})
+
+    @app.get("/queries/{query_id}/plan")
+    def plan(query_id: str, format: str = "json") -> Response:
+        if format == "dot":
+            return Response(f"digraph {{ s1 -> {query_id} }}\n", media_type="text/vnd.graphviz")
+        return answer(PLAN)
+
+    @app.post("/queries/validate")
+    async def validate(request: Request) -> Response:
+        return answer({"sql": (await request.json())["sql"], "operator": "aggregate", "plan": PLAN})
+
+    @app.post("/queries")
+    def create(request: Request) -> Response:
+        body = service.asked("POST", "/queries")[-1].json
+        key = request.headers.get("Idempotency-Key")
+        with service.changed:
+            if isinstance(body, list):
+                return answer([service.add_query(one) for one in body], 201)
+            query = service.first_outcomes.get(key or "") or service.add_query(body)
+            if key:
+                service.first_outcomes[key] = query
+            service.changed.wait_for(lambda: not service.hold_registrations or service.closing)
+        return answer(query, 201)
+
+    @app.get("/queries")
+    def list_queries(state: str | None = None, cursor: int = 0, limit: int = 2) -> Response:
+        found = [query for query in service.queries.values() if state in (None, query["state"])]
+        page, rest = found[cursor : cursor + limit], found[cursor + limit :]
+        return answer({"queries": page, "cursor": str(cursor + limit) if rest else None})
+
+    @app.get("/queries/{query_id}")
+    def read(query_id: str) -> Response:
+        if query_id not in service.queries:
+            return problem(404, "Not Found", f"There is no query {query_id!r}.")
+        return answer(service.queries[query_id])
+
+    @app.delete("/queries/{query_id}")
+    def retire(query_id: str) -> Response:
+        if query_id not in service.queries:
+            return problem(404, "Not Found", f"There is no query {query_id!r}.")
+        service.set_state(query_id, "RETIRED")
+        return answer(service.queries[query_id], 202)
+
+    @app.get("/streams")
+    def list_streams() -> Response:
+        return answer({"streams": [STREAM]})
+
+    @app.get("/streams/{name}")
+    def stream(name: str) -> Response:
+        if name != STREAM["name"]:
+            return problem(404, "Not Found", f"There is no stream {name!r}; there is 'purchases'.")
+        return answer(STREAM)
+
+    @app.post("/streams/{name}/events")
+    async def push(name: str, request: Request) -> Response:
+        lines = (await request.body()).splitlines()
+        bad = [number for number, line in enumerate(lines, 1) if not line.startswith(b"{")]
+        errors = [{"line": number, "detail": "not an object"} for number in bad]
+        if name != STREAM["name"]:
+            return problem(404, "Not Found", f"There is no stream {name!r}; there is 'purchases'.")
+        return answer({"accepted": len(lines) - len(bad), "rejected": len(bad), "errors": errors})
+
+    @app.get("/streams/{name}/dead-letters")
+    def dead_letters(name: str) -> Response:
+        row = {"reason": "late", "detail": name, "received_at": STREAM["clock"], "tuple": {}, "raw": None}
+        return answer({"rows": [row], "cursor": "1"})
+
+    @app.get("/tables")
+    def list_tables() -> Response:
+        return answer([{"name": "packs", "columns": [{"name": "gem_pack", "type": "INT"}], "rows": 3}])
+
+    @app.post("/streams")
+    @app.post("/tables")
+    @app.post("/sql")
+    def statement() -> Response:
+        return answer({"name": "purchases", "state": "declared"}, 201)
+
+    @app.delete("/streams/{name}")
+    @app.delete("/tables/{name}")
+    def forget(name: str) -> Response:
+        return (
+            problem(409, "Conflict", f"{name!r} is in use.") if name == "busy" else Response(status_code=204)
+        )
+
+    @app.get("/changelogs")
+    def changelogs(after: int = 0) -> Response:
+        return answer({"changelogs": [{"epoch": after + 1, "created": ["q-1"], "deleted": []}]})
+
+    return app
+
+
+@contextmanager
+def running() -> Iterator[Playback]:
+    """Run the service for the length of a test."""
+    service = Playback()
+    config = uvicorn.Config(build_app(service), log_level="error", lifespan="off", ws="none")
+    server = uvicorn.Server(config)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        service.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            # uvicorn offers no event to wait on for its start
+            deadline = time.monotonic() + DEADLINE_SECONDS
+            while not server.started:
+                assert thread.is_alive()
+                assert time.monotonic() < deadline
+                thread.join(0.01)
+            yield service
+        finally:
+            with service.changed:
+                service.closing = True
+                service.changed.notify_all()
+            server.should_exit = True
+            thread.join(DEADLINE_SECONDS)
+            assert not thread.is_alive()

@@ -1,0 +1,109 @@
+"""`braid queries`, `braid drop`, `braid explain` and `braid sql`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.api.cli.playback import PLAN, Braid, Playback, answer
+
+SQL = "SELECT user_id\n  FROM purchases"
+
+
+@pytest.fixture(autouse=True)
+def three_queries(service: Playback, monkeypatch: pytest.MonkeyPatch, braid: Braid) -> None:  # noqa: ARG001
+    """Register q-1 (named cheap) and q-2, q-3 (both named twice), and point the commands at them."""
+    monkeypatch.setenv("BRAID_URL", service.url)
+    for name in ("cheap", "twice", "twice"):
+        service.add_query({"sql": SQL, "name": name})
+
+
+def test_queries_are_listed_over_all_pages(braid: Braid) -> None:
+    lines = braid("queries").stdout.splitlines()
+    assert lines[0].split() == ["id", "name", "state", "rows", "deployed", "in", "latency", "sql"]
+    assert lines[1].split() == ["q-1", "cheap", "RUNNING", "0", "0.84", "s", "-", *SQL.split()]
+    assert len(lines) == 4
+
+
+def test_queries_as_json_are_whole(service: Playback, braid: Braid) -> None:
+    printed = [json.loads(line) for line in braid("queries", "--json").stdout.splitlines()]
+    assert printed == list(service.queries.values())
+
+
+def test_queries_are_chosen_by_state_and_label(service: Playback, braid: Braid) -> None:
+    result = braid("queries", "--state", "retired", "--label", "team=ads")
+    assert result.stdout == "no such query\n"
+    assert service.last().query == {"state": "RETIRED", "label": "team=ads"}
+    assert braid("queries", "--state", "RETIRED", "--json").stdout == ""
+
+
+def test_drop_retires_by_id_and_by_name(service: Playback, braid: Braid) -> None:
+    assert braid("drop", "q-2").stdout == "query q-2 is RETIRED\n"
+    assert service.asked("DELETE", "/queries/q-2")[0].query == {"drain": "true"}
+    assert braid("drop", "cheap", "--no-drain").stdout == "query q-1 is RETIRED\n"
+    assert service.asked("DELETE", "/queries/q-1")[0].query == {"drain": "false"}
+    # one of the two that share a name is retired, so the name is clear again
+    assert braid("drop", "twice").stdout == "query q-3 is RETIRED\n"
+
+
+def test_drop_does_not_guess_between_two_of_a_name(service: Playback, braid: Braid) -> None:
+    result = braid("drop", "twice")
+    assert result.exit_code == 2
+    assert "one of q-2, q-3" in result.stderr
+    assert all(query["state"] == "RUNNING" for query in service.queries.values())
+
+
+def test_drop_of_what_is_not_there_is_refused(braid: Braid) -> None:
+    result = braid("drop", "nothing")
+    assert result.exit_code == 1
+    assert "There is no query 'nothing'." in result.stderr
+
+
+@pytest.mark.parametrize("kind", ["stream", "table"])
+def test_drop_of_streams_and_tables(service: Playback, braid: Braid, kind: str) -> None:
+    assert braid("drop", f"--{kind}", "purchases").stdout == f"dropped the {kind} purchases\n"
+    assert (service.last().method, service.last().path) == ("DELETE", f"/{kind}s/purchases")
+    result = braid("drop", "busy", f"--{kind}")
+    assert result.exit_code == 1
+    assert "409 Conflict" in result.stderr
+
+
+def test_explain_draws_the_plan_of_a_query(braid: Braid) -> None:
+    lines = braid("explain", "cheap").stdout.splitlines()
+    assert lines[0].startswith("purchases")
+    assert lines[1].lstrip("└─ ").startswith("aggregate by gem_pack")
+    assert json.loads(braid("explain", "q-1", "--json").stdout) == PLAN
+    assert braid("explain", "q-1", "--format", "dot").stdout == "digraph { s1 -> q-1 }\n"
+
+
+@pytest.mark.parametrize("text", [SQL, f"EXPLAIN {SQL}", f"\nexplain\n{SQL}"])
+def test_explain_of_a_text_registers_nothing(service: Playback, braid: Braid, text: str) -> None:
+    result = braid("explain", text)
+    assert service.last().path == "/queries/validate"
+    assert service.last().json == {"sql": SQL}
+    assert "operator  aggregate" in result.stdout
+    assert "aggregate by gem_pack" in result.stdout
+    assert len(service.queries) == 3
+    assert json.loads(braid("explain", text, "--json").stdout)["plan"] == PLAN
+
+
+def test_sql_prints_what_the_statement_gives(service: Playback, braid: Braid) -> None:
+    assert braid("sql", "CREATE STREAM …").stdout == "name   purchases\nstate  declared\n"
+    assert service.last().json == {"sql": "CREATE STREAM …"}
+    service.play(answer({"streams": [{"name": "a"}, {"name": "b"}]}))
+    assert braid("sql", "SHOW STREAMS").stdout == "name\na\nb\n"
+    service.play(answer({"queries": [{"id": "q-1"}], "cursor": None}))
+    assert braid("sql", "SHOW QUERIES", "--json").stdout == '{"id": "q-1"}\n'
+    service.play(answer([]))
+    assert braid("sql", "SHOW QUERIES").stdout == "nothing there\n"
+    service.play(answer(PLAN))
+    assert "aggregate by gem_pack" in braid("sql", "EXPLAIN …").stdout
+    service.play(answer(PLAN))
+    assert json.loads(braid("sql", "EXPLAIN …", "--json").stdout) == PLAN
+
+
+def test_a_graph_without_nodes_and_edges_is_printed_as_it_is(service: Playback, braid: Braid) -> None:
+    graph = {"nodes": {"operator": ["q-1"]}}
+    service.play(answer(service.queries["q-1"]), answer(graph))
+    assert json.loads(braid("explain", "q-1").stdout) == graph

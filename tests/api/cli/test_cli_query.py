@@ -1,0 +1,263 @@
+"""`braid query` and `braid results`, as processes with signals, pipes and terminals, and in this process."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import signal
+import struct
+import subprocess
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.api.cli.playback import DEADLINE_SECONDS, Braid, Playback, Start, problem, running
+
+SQL = "SELECT user_id FROM purchases WHERE price > 5"
+RESULTS = "/queries/q-1/results"
+
+
+def ended(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
+    """Wait for a process; return its status, stdout and stderr."""
+    out, err = process.communicate(timeout=DEADLINE_SECONDS)
+    return process.returncode, (out or b"").decode(), (err or b"").decode()
+
+
+def follows(service: Playback, polls: int = 1) -> None:
+    """Wait until the command long-polls for the nth time."""
+    service.wait_until(lambda: len(service.asked("GET", RESULTS)) >= polls)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_retires_the_query_and_says_so(service: Playback, start: Start, number: int) -> None:
+    process = start("query", SQL)
+    follows(service)
+    service.emit("q-1", {"user_id": 7})
+    follows(service, 2)
+    process.send_signal(number)
+    status, out, err = ended(process)
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        "query q-1 is RUNNING, deployed in 0.84 s; Ctrl-C retires it",
+        "user_id",
+        "      7",
+        "retired query q-1",
+    ]
+    assert [request.query for request in service.asked("DELETE", "/queries/q-1")] == [{"drain": "false"}]
+    assert service.queries["q-1"]["state"] == "RETIRED"
+
+
+def test_a_shell_that_ignores_interrupts_in_the_background_does_not_keep_it(
+    service: Playback, start: Start
+) -> None:
+    process = start("query", SQL, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    follows(service)
+    process.send_signal(signal.SIGINT)
+    assert ended(process)[0] == 0
+    assert service.queries["q-1"]["state"] == "RETIRED"
+
+
+def test_an_interrupt_before_the_answer_leaves_no_query_behind(service: Playback, start: Start) -> None:
+    service.hold_registrations = True
+    process = start("query", SQL)
+    service.wait_until(lambda: len(service.queries) == 1)
+    process.send_signal(signal.SIGINT)
+    service.wait_until(lambda: len(service.asked("POST", "/queries")) == 2)
+    with service.changed:
+        service.hold_registrations = False
+        service.changed.notify_all()
+    status, out, _ = ended(process)
+    assert (status, out) == (0, "retired query q-1\n")
+    assert [query["state"] for query in service.queries.values()] == ["RETIRED"]
+
+
+def test_rows_are_printed_as_they_come(service: Playback, start: Start) -> None:
+    process = start("query", SQL, "--json")
+    assert process.stdout is not None
+    follows(service)
+    for number in range(3):
+        service.emit("q-1", {"user_id": number, "name": "ü"})
+        # blocks until the line is there, while the command goes on
+        assert json.loads(process.stdout.readline()) == {"user_id": number, "name": "ü"}
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    status, out, err = ended(process)
+    assert (status, out) == (0, "")
+    assert "deployed in 0.84 s" in err
+    assert "retired query q-1" in err
+
+
+def test_a_reader_that_goes_away_retires_the_query(service: Playback, start: Start) -> None:
+    process = start("query", SQL, "--json")
+    assert process.stdout is not None
+    follows(service)
+    process.stdout.close()
+    service.emit("q-1", {"user_id": 1})
+    service.wait_until(lambda: service.asked("DELETE", "/queries/q-1"))
+    assert process.wait(DEADLINE_SECONDS) != 0
+    assert service.queries["q-1"]["state"] == "RETIRED"
+
+
+def test_a_sink_still_gets_what_is_complete(service: Playback, start: Start) -> None:
+    process = start("query", SQL, "--sink", '{"connector": "file"}')
+    follows(service)
+    process.send_signal(signal.SIGINT)
+    assert ended(process)[0] == 0
+    assert service.queries["q-1"]["sink"] == {"connector": "file"}
+    assert service.asked("DELETE", "/queries/q-1")[0].query == {"drain": "true"}
+
+
+def test_a_service_that_goes_away_is_status_3_and_names_the_way_back(start: Start) -> None:
+    with running() as leaving:
+        process = start("query", SQL, "--url", leaving.url)
+        follows(leaving)
+        leaving.emit("q-1", {"user_id": 1})
+        follows(leaving, 2)
+    status, out, err = ended(process)
+    assert status == 3
+    assert "retired" not in out
+    assert "`braid drop q-1`" in err
+    assert "`braid results q-1 --follow --after 1`" in err
+    assert f"no Braid service answers at {leaving.url}" in err
+
+
+def test_the_end_of_the_results_ends_the_command(service: Playback, start: Start) -> None:
+    process = start("query", SQL)
+    follows(service)
+    service.set_state("q-1", "RETIRED")
+    status, out, _ = ended(process)
+    assert status == 0
+    assert out.endswith("query q-1 is RETIRED\n")
+    assert service.asked("DELETE", "/queries/q-1") == []
+
+
+def test_a_query_that_fails_is_status_1_with_its_error(service: Playback, start: Start) -> None:
+    process = start("query", SQL)
+    follows(service)
+    service.set_state("q-1", "FAILED", "division by zero")
+    status, _, err = ended(process)
+    assert (status, err) == (1, "Error: query q-1 is FAILED: division by zero\n")
+
+
+def test_the_limit_ends_the_command_and_the_query(service: Playback, start: Start) -> None:
+    process = start("query", SQL, "--json", "--limit", "2")
+    follows(service)
+    service.emit("q-1", {"n": 1}, {"n": 2}, {"n": 3})
+    status, out, err = ended(process)
+    assert (status, out) == (0, '{"n": 1}\n{"n": 2}\n')
+    assert "retired query q-1" in err
+
+
+def test_detach_only_registers(service: Playback, braid: Braid) -> None:
+    words = ["--name", "cheap", "--ttl", "60", "--label", "team=ads", "--label", "a=b=c", "--wait", "3"]
+    result = braid("--url", service.url, "query", SQL, "--detach", *words)
+    assert result.stdout == "query q-1 (cheap) is RUNNING, deployed in 0.84 s\n"
+    assert len(service.requests) == 1
+    assert service.last().query == {"wait": "3.0"}
+    assert service.last().json == {
+        "sql": SQL,
+        "name": "cheap",
+        "ttl_seconds": 60,
+        "labels": {"team": "ads", "a": "b=c"},
+    }
+    printed = braid("--url", service.url, "query", SQL, "--detach", "--json").stdout
+    assert json.loads(printed)["id"] == "q-2"
+
+
+def test_a_query_may_come_from_standard_input(service: Playback, braid: Braid) -> None:
+    result = braid("--url", service.url, "query", "-", "--detach", input=SQL + "\n")
+    assert result.exit_code == 0
+    assert service.last().json == {"sql": SQL + "\n"}
+
+
+def test_results_prints_what_there_is_and_where_to_go_on(service: Playback, braid: Braid) -> None:
+    service.add_query({"sql": SQL, "name": "cheap"})
+    service.emit("q-1", *({"n": n} for n in range(1000, 2500)))
+    result = braid("--url", service.url, "results", "cheap", "--limit", "1200")
+    lines = result.stdout.splitlines()
+    assert len(lines) == 1 + 1200 + 1
+    assert lines[-1] == "cursor: 1200"
+    result = braid("--url", service.url, "results", "q-1", "--after", "1200", "--json")
+    assert [json.loads(line)["n"] for line in result.stdout.splitlines()] == list(range(2200, 2500))
+    assert result.stderr == "cursor: 1500\n"
+    assert all("wait" not in request.query for request in service.asked("GET", RESULTS))
+
+
+def test_results_follows_until_the_end(service: Playback, start: Start) -> None:
+    service.add_query({"sql": SQL})
+    service.emit("q-1", {"n": 1})
+    process = start("results", "q-1", "--follow")
+    follows(service, 2)
+    service.emit("q-1", {"n": 2})
+    follows(service, 3)
+    service.set_state("q-1", "RETIRED")
+    assert ended(process) == (0, "n\n1\n2\ncursor: 2  (the end)\n", "")
+
+
+def test_interrupted_results_name_the_cursor_and_leave_the_query(service: Playback, start: Start) -> None:
+    service.add_query({"sql": SQL})
+    service.emit("q-1", {"n": 1})
+    process = start("results", "q-1", "--follow", "--json")
+    follows(service, 2)
+    process.send_signal(signal.SIGINT)
+    assert ended(process) == (0, '{"n": 1}\n', "cursor: 1\n")
+    assert service.queries["q-1"]["state"] == "RUNNING"
+
+
+def test_results_of_nothing_is_a_refusal(service: Playback, braid: Braid) -> None:
+    result = braid("--url", service.url, "results", "q-9")
+    assert result.exit_code == 1
+    assert result.stderr == "Refused (404 Not Found): There is no query 'q-9'.\n"
+
+
+@contextmanager
+def terminal(columns: int) -> Iterator[tuple[int, int]]:
+    """Open a terminal of some width; give its two ends."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    try:
+        yield ours, theirs
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def read_until(end: int, mark: bytes) -> bytes:
+    """Read from a terminal until a mark comes; a process that ends without it fails the test."""
+    text = b""
+    while mark not in text:
+        text += os.read(end, 65536)
+    return text
+
+
+@pytest.mark.parametrize(("columns", "shortened"), [(50, True), (200, False)])
+def test_a_terminal_gets_colours_and_lines_that_fit(
+    service: Playback, start: Start, columns: int, shortened: bool
+) -> None:
+    with terminal(columns) as (ours, theirs):
+        process = start("query", SQL, "--limit", "1", stdout=theirs)
+        follows(service)
+        service.emit("q-1", {"user_id": 123456789, "text": "x" * 100})
+        text = read_until(ours, b"retired query q-1").decode()
+        assert ended(process)[0] == 0
+    header, row = text.split("\r\n")[1:3]
+    assert header.startswith("\x1b[1m")
+    assert "\x1b" not in row
+    assert "123456789" in row
+    assert ("…" in row) == shortened
+    assert len(row) <= columns
+
+
+def test_a_pipe_gets_no_colour_codes(service: Playback, start: Start) -> None:
+    service.play(problem(422, "Unknown column", "no", position={"line": 1, "column": 8}))
+    assert "\x1b" not in ended(start("query", SQL))[2]
+    service.add_query({"sql": SQL})
+    for words in (["queries"], ["streams"], ["streams", "purchases"], ["explain", "q-1"], ["results", "q-1"]):
+        status, out, _ = ended(start(*words))
+        assert status == 0
+        assert out
+        assert "\x1b" not in out

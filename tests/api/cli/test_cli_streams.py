@@ -1,0 +1,149 @@
+"""`braid streams`, `braid tables` and `braid push`."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from api.cli.streams import ndjson_pieces
+from tests.api.cli.playback import DEADLINE_SECONDS, STREAM, Braid, Playback, Start, answer, problem
+
+EVENTS = "/streams/purchases/events"
+
+
+@pytest.fixture(autouse=True)
+def _at_the_service(service: Playback, monkeypatch: pytest.MonkeyPatch, braid: Braid) -> None:  # noqa: ARG001
+    monkeypatch.setenv("BRAID_URL", service.url)
+
+
+def test_streams_are_listed_with_their_columns_last(braid: Braid) -> None:
+    lines = braid("streams").stdout.splitlines()
+    assert lines[0].split()[0] == "name"
+    assert lines[0].split()[-1] == "columns"
+    assert lines[1].endswith("user_id BIGINT, time TIMESTAMP")
+    assert json.loads(braid("streams", "--json").stdout) == STREAM
+
+
+def test_one_stream_is_shown_field_by_field(braid: Braid) -> None:
+    lines = braid("streams", "purchases").stdout.splitlines()
+    assert "waterline  2026-01-01T00:00:02.500000Z" in lines
+    assert "clock      2026-01-01T00:00:04Z" in lines
+    assert "columns    user_id BIGINT, time TIMESTAMP" in lines
+    assert json.loads(braid("streams", "purchases", "--json").stdout) == STREAM
+    assert braid("streams", "sales").exit_code == 1
+
+
+def test_tables_are_listed(braid: Braid) -> None:
+    assert braid("tables").stdout.splitlines()[1].split() == ["packs", "3", "gem_pack", "INT"]
+
+
+def test_push_counts_what_was_accepted_and_names_bad_lines(
+    service: Playback, braid: Braid, tmp_path: Path
+) -> None:
+    file = tmp_path / "events.ndjson"
+    file.write_text('{"a": 1}\nbad\n{"a": 2}')
+    result = braid("push", "purchases", str(file))
+    assert result.exit_code == 0
+    assert result.stdout == "accepted 2, rejected 1\n"
+    assert result.stderr == "line 2: not an object\n"
+    assert b"".join(request.body for request in service.asked("POST", EVENTS)) == file.read_bytes()
+    assert json.loads(braid("push", "purchases", str(file), "--json").stdout) == {
+        "accepted": 2,
+        "rejected": 1,
+        "errors": [{"line": 2, "detail": "not an object"}],
+    }
+
+
+def test_a_big_file_is_pushed_in_pieces_of_whole_lines(
+    service: Playback, braid: Braid, tmp_path: Path
+) -> None:
+    lines = ['{"a": "' + "x" * 1000 + '"}'] * 2500
+    lines[2400] = "bad"
+    file = tmp_path / "events.ndjson"
+    file.write_text("\n".join(lines) + "\n")
+    result = braid("push", "purchases", str(file), "--key", "k")
+    assert result.stdout == "accepted 2499, rejected 1\n"
+    assert result.stderr == "line 2401: not an object\n"
+    pieces = service.asked("POST", EVENTS)
+    assert len(pieces) > 1
+    assert all(piece.body.endswith(b"\n") for piece in pieces)
+    assert b"".join(piece.body for piece in pieces) == file.read_bytes()
+    keys = [piece.headers["idempotency-key"] for piece in pieces]
+    assert keys == [f"k-{number}" for number in range(len(pieces))]
+
+
+def test_a_pipe_is_pushed_as_it_comes(service: Playback, start: Start) -> None:
+    def pushed(count: int) -> bool:
+        return len(service.asked("POST", EVENTS)) == count
+
+    process = start("push", "purchases", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    for number in range(1, 4):
+        process.stdin.write(b'{"a": %d}\n' % number)
+        process.stdin.flush()
+        service.wait_until(partial(pushed, number))
+    out, err = process.communicate(timeout=DEADLINE_SECONDS)
+    assert (out, err) == (b"accepted 3, rejected 0\n", b"")
+
+
+@pytest.mark.parametrize(("form", "media_type"), [("json", "json"), ("arrow", "vnd.apache.arrow.stream")])
+def test_other_formats_are_pushed_in_one_piece(
+    service: Playback, braid: Braid, form: str, media_type: str
+) -> None:
+    body = b"{" + bytes(3 << 20)
+    assert braid("push", "purchases", "--format", form, input=body).exit_code == 0
+    assert service.last().body == body
+    assert service.last().headers["content-type"] == f"application/{media_type}"
+
+
+def test_a_refused_piece_says_how_far_it_came(service: Playback, braid: Braid, tmp_path: Path) -> None:
+    file = tmp_path / "events.ndjson"
+    file.write_text(('{"a": "' + "x" * 1000 + '"}\n') * 2500)
+    service.play(
+        answer({"accepted": 1000, "rejected": 0, "errors": []}),
+        problem(429, "Too Many Requests", "slow down"),
+    )
+    result = braid("push", "purchases", str(file))
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    lines = service.requests[0].body.count(b"\n")
+    assert result.stderr.startswith(f"Up to line {lines}: accepted 1000, rejected 0. Then:\n")
+    assert "429 Too Many Requests" in result.stderr
+
+
+def test_pushing_nothing_still_needs_a_stream(braid: Braid) -> None:
+    assert braid("push", "purchases", input="").stdout == "accepted 0, rejected 0\n"
+    assert braid("push", "sales", input="").exit_code == 1
+    assert braid("push", "sales", input="{}\n").exit_code == 1
+
+
+def test_pieces_are_cut_alike_whenever_they_must_be() -> None:
+    body = b"".join(b'{"n": %d}\n' % number for number in range(300_000)) + b'{"last": 1}'
+
+    class Slow(io.RawIOBase):
+        """Gives a few bytes at a time, as a pipe may."""
+
+        def __init__(self) -> None:
+            self.at = 0
+
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+            piece = body[self.at : self.at + min(len(buffer), 7919)]
+            buffer[: len(piece)] = piece
+            self.at += len(piece)
+            return len(piece)
+
+    whole = list(ndjson_pieces(io.BytesIO(body), steady=True))
+    assert list(ndjson_pieces(io.BufferedReader(Slow()), steady=True)) == whole
+    assert b"".join(whole) == body
+    as_it_comes = list(ndjson_pieces(io.BufferedReader(Slow()), steady=False))
+    assert len(as_it_comes) > len(whole)
+    assert b"".join(as_it_comes) == body
+    assert all(piece.endswith(b"\n") for piece in as_it_comes[:-1])

@@ -1,0 +1,165 @@
+"""Check the Grafana dashboards against their builder and against the metrics that the service exports."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HELM = Path(__file__).resolve().parents[2] / "helm"
+DASHBOARDS = sorted((HELM / "braid" / "dashboards").glob("*.json"))
+
+GAUGES = {
+    "braid_queries": {"state"},
+    "braid_query_info": {"query_id", "name"},
+    "braid_stream_clock_seconds": {"stream"},
+    "braid_stream_waterline_seconds": {"stream"},
+    "braid_stream_lag_tuples": {"stream"},
+    "braid_epoch": set(),
+    "braid_state_bytes": set(),
+    "braid_bucket_bytes": set(),
+    "braid_result_log_bytes": set(),
+    "braid_ready": set(),
+}
+COUNTERS = {
+    "braid_queries_created_total": set(),
+    "braid_queries_deleted_total": set(),
+    "braid_query_results_total": {"query_id"},
+    "braid_stream_tuples_total": {"stream"},
+    "braid_stream_bytes_total": {"stream"},
+    "braid_stream_late_total": {"stream"},
+    "braid_stream_malformed_total": {"stream"},
+    "braid_batches_total": set(),
+}
+HISTOGRAMS = {
+    "braid_query_event_time_latency_seconds": {"query_id"},
+    "braid_query_processing_time_latency_seconds": {"query_id"},
+    "braid_query_deployment_latency_seconds": set(),
+    "braid_batch_duration_seconds": set(),
+    "braid_batch_tuples": set(),
+}
+EXPORTED: dict[str, set[str]] = {
+    **GAUGES,
+    **COUNTERS,
+    **{f"{name}_bucket": labels | {"le"} for name, labels in HISTOGRAMS.items()},
+}
+# What Prometheus adds to every series.
+TARGET_LABELS = {"namespace", "job"}
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(params=DASHBOARDS, ids=lambda path: path.name)
+def dashboard(request: pytest.FixtureRequest) -> Json:
+    """Load each committed dashboard."""
+    loaded = json.loads(request.param.read_text(encoding="utf-8"))
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def panels(dashboard: Json) -> list[Json]:
+    """Return the panels that show something: no rows."""
+    return [each for each in dashboard["panels"] if each["type"] != "row"]
+
+
+def expressions(dashboard: Json) -> Iterator[str]:
+    """Yield every PromQL expression of the panels and the variables."""
+    for panel in panels(dashboard):
+        for target in panel["targets"]:
+            yield target["expr"]
+    for variable in dashboard["templating"]["list"]:
+        if variable["type"] == "query":
+            yield variable["query"]["query"]
+
+
+def test_committed_files_are_what_the_builder_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(HELM))
+    built: dict[str, str] = importlib.import_module("dashboards").build()
+    assert sorted(built) == [path.name for path in DASHBOARDS]
+    for path in DASHBOARDS:
+        assert path.read_text(encoding="utf-8") == built[path.name], (
+            f"{path.name} is not what its builder builds: run `python helm/dashboards.py` and commit the result"
+        )
+
+
+def test_every_metric_is_exported_and_used_by_its_kind(dashboard: Json) -> None:
+    for expression in expressions(dashboard):
+        for metric in re.findall(r"\bbraid_\w+", expression):
+            assert metric in EXPORTED, f"{metric} in {expression}"
+            if metric in GAUGES:
+                assert f"rate({metric}" not in expression, f"{metric} is a gauge"
+        for metric in re.findall(r"\brate\((\w+)", expression):
+            assert metric in COUNTERS or metric.endswith("_bucket"), f"rate of {metric}"
+
+
+def test_every_exported_metric_is_shown(dashboard: Json) -> None:
+    shown = {metric for each in expressions(dashboard) for metric in re.findall(r"\bbraid_\w+", each)}
+    assert EXPORTED.keys() <= shown
+
+
+def test_every_label_is_one_that_the_metric_has(dashboard: Json) -> None:
+    for expression in expressions(dashboard):
+        for metric, matchers in re.findall(r"\b(braid_\w+)\{([^}]*)\}", expression):
+            labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
+            assert labels <= EXPORTED[metric] | TARGET_LABELS, expression
+        for grouping in re.findall(r"by \(([^)]*)\)", expression):
+            assert set(grouping.split(", ")) <= set().union(*EXPORTED.values()), expression
+
+
+def test_every_panel_says_what_it_shows(dashboard: Json) -> None:
+    titles = [panel["title"] for panel in panels(dashboard)]
+    assert len(set(titles)) == len(titles)
+    for panel in panels(dashboard):
+        assert panel["description"].endswith(".")
+        assert panel["fieldConfig"]["defaults"]["unit"]
+        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+        assert panel["targets"]
+        refs = [target["refId"] for target in panel["targets"]]
+        assert len(set(refs)) == len(refs)
+        assert all(target["legendFormat"] for target in panel["targets"])
+
+
+def test_panels_fill_the_grid_without_overlap(dashboard: Json) -> None:
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    assert len(set(ids)) == len(ids)
+    taken: set[tuple[int, int]] = set()
+    for panel in dashboard["panels"]:
+        grid = panel["gridPos"]
+        cells = {(grid["x"] + i, grid["y"] + j) for i in range(grid["w"]) for j in range(grid["h"])}
+        assert not cells & taken, panel["title"]
+        assert grid["x"] + grid["w"] <= 24
+        taken |= cells
+    height = max(y for _, y in taken) + 1
+    assert len(taken) == 24 * height, "a line of panels leaves a gap"
+
+
+def test_every_variable_that_is_used_exists(dashboard: Json) -> None:
+    known = {variable["name"] for variable in dashboard["templating"]["list"]}
+    text = json.dumps(dashboard["panels"]) + json.dumps(
+        [each.get("query") for each in dashboard["templating"]["list"]]
+    )
+    used = {name for name in re.findall(r"\$\{?(\w+)", text) if not name.startswith("__")}
+    assert used <= known
+    assert known <= used, "a choice that changes nothing"
+
+
+def test_query_variable_shows_names_and_takes_ids(dashboard: Json) -> None:
+    (variable,) = [each for each in dashboard["templating"]["list"] if each["name"] == "query"]
+    assert variable["multi"]
+    assert variable["includeAll"]
+    pattern = re.compile(variable["regex"].strip("/").replace("(?<", "(?P<"))
+
+    def read(series: str) -> tuple[str | None, str]:
+        match = pattern.search(series)
+        assert match is not None
+        return match["text"], match["value"]
+
+    line = 'braid_query_info{container_name="c",instance="i",job="braid",name="revenue",query_id="q1"} 1 1700000000'
+    assert read(line) == ("revenue", "q1")
+    # Prometheus drops an empty label; Grafana then shows the value.
+    assert read('braid_query_info{container_name="c",job="braid",query_id="q2"} 1 1700000000') == (None, "q2")

@@ -1,0 +1,1 @@
+"""Test kit: a running service, a REST client, and waiting on conditions."""

@@ -1,0 +1,73 @@
+"""Pytest fixtures of the test kit; load with `pytest_plugins = ["tests.kit.fixtures"]`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+
+import pytest
+
+from tests.kit.client import Api
+from tests.kit.service import RunningService
+
+FreshService = Callable[..., RunningService]
+
+# changelogs are cut quickly, so that a test does not wait for them
+ENVIRONMENT = {"BRAID_CHANGELOG_TIMEOUT_SECONDS": "0.1"}
+
+_started_by_test: list[RunningService] = []
+_of_session: list[RunningService] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the tail of the log of every running service to a failed test's report."""
+    report = yield
+    if report.failed and item.get_closest_marker("service") is not None:
+        for service in _started_by_test + _of_session:
+            report.sections.append((f"service log {service.log}", service.log_tail()))
+    return report
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """One service for the whole test session: tests use streams with unique names."""
+    folder = tmp_path_factory.mktemp("service")
+    running = RunningService(folder / "data", folder / "service.log", ENVIRONMENT)
+    _of_session.append(running)
+    try:
+        running.start()
+        yield running
+        running.stop()
+    finally:
+        running.end_everything()
+        _of_session.remove(running)
+
+
+@pytest.fixture
+def api(service: RunningService) -> Iterator[Api]:
+    """A REST client of the session's service."""
+    with Api(service.url) as client:
+        yield client
+
+
+@pytest.fixture
+def fresh_service(tmp_path_factory: pytest.TempPathFactory) -> FreshService:
+    """Start services of one's own, each on its own data directory, with extra environment."""
+
+    def start(**environment: str) -> RunningService:
+        folder = tmp_path_factory.mktemp("fresh-service")
+        running = RunningService(folder / "data", folder / "service.log", {**ENVIRONMENT, **environment})
+        _started_by_test.append(running)
+        return running.start()
+
+    return start
+
+
+@pytest.fixture(autouse=True)
+def end_what_the_test_started() -> Iterator[None]:
+    """End every service that a test started, whether it passed or failed."""
+    yield
+    while _started_by_test:
+        _started_by_test.pop().end_everything()

@@ -1,0 +1,1 @@
+"""Differential tests: the service against DuckDB, through REST alone."""

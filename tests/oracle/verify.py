@@ -1,0 +1,92 @@
+"""Hold all that a driver observed against the contract; complaints name query, rows and times."""
+
+from __future__ import annotations
+
+from tests.oracle.compare import check_late, check_window_order, match_rows
+from tests.oracle.driver import Driver, Registered
+from tests.oracle.model import SEQUENCE, Aggregation, micros
+from tests.oracle.recompute import Life, Recompute
+from tests.oracle.wire import WireError, decode_row, parse_time
+
+SHOWN_COMPLAINTS = 5
+
+
+def verify(driver: Driver) -> None:
+    """Check a finished driver's stream and every query of it.
+
+    Raises:
+        AssertionError: with the first complaints, each with its query and the first rows that differ.
+    """
+    complaints = check_stream(driver)
+    with Recompute(driver.schema, driver.tuples, driver.late) as recompute:
+        for registered in driver.queries:
+            complaints += check_query(driver, registered, recompute)
+    if complaints:
+        shown = "\n\n".join(complaints[:SHOWN_COMPLAINTS])
+        raise AssertionError(
+            f"{len(complaints)} complaints about stream {driver.stream}, {len(driver.tuples)} tuples, "
+            f"{len(driver.late)} late, {len(driver.queries)} queries\n{driver.schema.sql(driver.stream)}\n\n{shown}"
+        )
+
+
+def check_stream(driver: Driver) -> list[str]:
+    """Check which tuples were late, and the stream's clock, waterline and counters."""
+    complaints = []
+    complaint = check_late(driver.schema, driver.pushes, driver.late)
+    if complaint is not None:
+        complaints.append(complaint)
+    unknown = driver.late - {row[SEQUENCE] for row in driver.tuples}
+    if unknown:
+        complaints.append(
+            f"dead letters must be tuples that were pushed, got {SEQUENCE} {sorted(unknown)[:5]}"
+        )
+    info = driver.info
+    if info["late"] != len(driver.late):
+        complaints.append(f"late must count the {len(driver.late)} dead letters, got {info['late']!r}")
+    clock, waterline = micros(parse_time(info["clock"])), micros(parse_time(info["waterline"]))
+    if clock != driver.newest:
+        complaints.append(f"clock must be the greatest event time {driver.newest}, got {info['clock']!r}")
+    if waterline != clock - driver.schema.lateness:
+        complaints.append(f"waterline must be clock - {driver.schema.lateness} us, got {info!r}")
+    return complaints
+
+
+def check_query(driver: Driver, registered: Registered, recompute: Recompute) -> list[str]:
+    """Check one query: when it was active, the form and order of its rows, and their values."""
+    query, schema = registered.query, driver.schema
+    heading = f"query {registered.id} slot {registered.info['slot']}: {query.sql(driver.stream, schema)}\n  "
+    try:
+        life = registered.life(driver.stream)
+    except ValueError as error:
+        return [f"{heading}active_from and active_to are not as the contract says: {error}"]
+    complaints = [check_life(driver, registered, life)]
+    if registered.followed and registered.followed != registered.rows[: len(registered.followed)]:
+        complaints.append(
+            "the pages read while it ran must be the first rows of all it answered, they are not"
+        )
+    output = query.output(schema)
+    try:
+        rows = [decode_row(output, row) for row in registered.rows]
+    except WireError as error:
+        complaints.append(f"a row is not as the contract says: {error}")
+    else:
+        waterline = parse_time(driver.info["waterline"])
+        complaints.append(match_rows(output, recompute.rows(query, life, waterline), rows))
+        if isinstance(query, Aggregation):
+            complaints.append(check_window_order(rows))
+    return [f"{heading}{life}\n  {complaint}" for complaint in complaints if complaint is not None]
+
+
+def check_life(driver: Driver, registered: Registered, life: Life) -> str | None:
+    """Check `active_from` and `active_to` against what was known around creation and deletion."""
+    times = {row[driver.schema.event_time] for row in driver.tuples}
+    for name, time in (("active_from", life.active_from), ("active_to", life.active_to)):
+        if time is not None and time not in times:
+            return f"{name} must be the event time of some tuple, got {time.isoformat()}"
+    active_from = None if life.active_from is None else micros(life.active_from)
+    before, after = registered.clock_before, registered.newest_after
+    if before is not None and (active_from is None or active_from < before):
+        return f"active_from must be at least the clock {before} reported before creation, got {active_from}"
+    if active_from is not None and (after is None or active_from > after):
+        return f"active_from must be at most {after}, the newest pushed when it ran, got {active_from}"
+    return None
