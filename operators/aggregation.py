@@ -1,7 +1,8 @@
 """Shared aggregation (thesis 4.3.1.5): partial aggregates per slice, key and cell, and how they merge.
 
 A *partial table* is an Arrow table with the columns ``slice_start``, ``slice_end`` (int64, µs), ``cell`` (int32),
-``key0``, ``key1``, … and one column per measure, named by ``Measure.name``. The cells' query-sets travel beside it.
+``key0``, ``key1``, … and one column per measure, named by ``Measure.name``; sums of decimals are decimal256 while they
+are partial. The cells' query-sets travel beside it.
 All partial tables of one operator, space and epoch have the same columns and merge by adding up equal groups.
 """
 
@@ -56,7 +57,7 @@ def pre_aggregate(
 ) -> pa.Table:
     """Aggregate tuples by ``groups`` and keys; the result has the columns ``group``, keys and measures."""
     data: dict[str, pa.Array] = {"group": pa.array(groups)}
-    data.update((name, tuples.value(key)) for name, key in zip(key_names(keys), keys, strict=True))
+    data.update((name, _one_zero(tuples.value(key))) for name, key in zip(key_names(keys), keys, strict=True))
     names = list(data)
     wanted: list[tuple[str | list[str], str]] = []
     for measure in measures:
@@ -64,7 +65,7 @@ def pre_aggregate(
             wanted.append(([], "count_all"))
         else:
             argument = f"argument {measure.argument}"
-            data[argument] = tuples.value(measure.argument)
+            data[argument] = _widened(tuples.value(measure.argument), measure)
             wanted.append((argument, measure.function))
     table = pa.table(data).group_by(names, use_threads=False).aggregate(wanted)
     arrays = [table.column(name) for name in names]
@@ -74,8 +75,22 @@ def pre_aggregate(
     return pa.table(arrays, names=[*names, *(m.name for m in measures)])
 
 
+def _one_zero(column: pa.Array) -> pa.Array:
+    """Turn -0.0 into 0.0, which SQL groups together and Arrow does not."""
+    return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
+
+
+def _widened(column: pa.Array, measure: Measure) -> pa.Array:
+    """Give sums of decimals 76 digits: Arrow wraps around silently at 38."""
+    if measure.function == "sum" and pa.types.is_decimal(column.type):
+        return column.cast(pa.decimal256(76, column.type.scale))
+    return column
+
+
 def _typed(column: pa.ChunkedArray, measure: Measure) -> pa.ChunkedArray:
     kind = measure.type.arrow
+    if pa.types.is_decimal(kind) and measure.function == "sum":
+        return column
     return column if column.type == kind else pc.cast(column, kind, safe=False)
 
 
@@ -101,3 +116,9 @@ def measure_functions(table: pa.Table) -> dict[str, str]:
 def key_columns(table: pa.Table) -> list[str]:
     """Return the names of the key columns of a partial table, in order."""
     return [name for name in table.column_names if name.startswith("key")]
+
+
+def renumber(table: pa.Table, number: npt.NDArray[np.int64]) -> pa.Table:
+    """Give cell c of a partial table the number ``number[c]``."""
+    cells = pa.array(number[np.asarray(table.column(CELL))].astype(np.int32))
+    return table.set_column(table.column_names.index(CELL), CELL, cells)

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 import pyarrow as pa
 
 from operators.aggregation import SLICE_END, SLICE_START
@@ -47,7 +48,7 @@ class Bucket:
         """Return the bucket as an Arrow IPC stream."""
         metadata = {
             b"operator": self.operator.encode(),
-            b"dimensions": "\n".join(self.dimensions).encode(),
+            b"dimensions": orjson.dumps(self.dimensions),
             b"epoch": str(self.epoch).encode(),
             b"words": str(self.query_sets.shape[1]).encode(),
             b"query_sets": self.query_sets.tobytes(),
@@ -64,10 +65,9 @@ class Bucket:
         table = pa.ipc.open_stream(data).read_all()
         metadata = table.schema.metadata
         words = int(metadata[b"words"])
-        dimensions = metadata[b"dimensions"].decode()
         return cls(
             operator=metadata[b"operator"].decode(),
-            dimensions=tuple(dimensions.split("\n")) if dimensions else (),
+            dimensions=tuple(orjson.loads(metadata[b"dimensions"])),
             epoch=int(metadata[b"epoch"]),
             query_sets=np.frombuffer(metadata[b"query_sets"], dtype=np.uint64).reshape(-1, words),
             partials=table.replace_schema_metadata(None),

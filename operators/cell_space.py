@@ -68,11 +68,20 @@ class CellSpace:
         cell, query_sets = first.local[cells[first.dimension]], first.query_sets
         for axis in rest:
             combined = cell * len(axis.query_sets) + axis.local[cells[axis.dimension]]
-            present, cell = np.unique(combined, return_inverse=True)
+            present, cell = _distinct(combined, len(query_sets) * len(axis.query_sets))
             query_sets = query_sets[present // len(axis.query_sets)] & axis.query_sets[present % len(axis.query_sets)]
             query_sets, cell = _merge_equal(query_sets, cell)
         wanted = query_sets.any(axis=1)
         return (cell if wanted.all() else np.where(wanted[cell], cell, NO_CELL)), query_sets
+
+
+def _distinct(codes: Cells, count: int) -> tuple[Cells, Cells]:
+    """Return the distinct codes in ``[0, count)`` that occur, ascending, and each code's rank among them."""
+    if count > 4 * len(codes) + 1000:
+        return np.unique(codes, return_inverse=True)
+    occurs = np.zeros(count, dtype=np.bool_)
+    occurs[codes] = True
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[codes]
 
 
 def _merge_equal(query_sets: Words, cell: Cells) -> tuple[Words, Cells]:

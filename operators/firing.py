@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators import query_set
-from operators.aggregation import CELL, SLICE_END, SLICE_START, aggregation_of, key_columns, measure_functions
+from operators.aggregation import CELL, SLICE_END, SLICE_START, aggregation_of, key_columns, measure_functions, renumber
 from operators.bucket import Bucket
 from operators.evaluation import evaluate
 from operators.live_queries import LiveQueries, LiveQuery
@@ -26,7 +26,6 @@ from operators.range_reduction import UFUNCS, RangeReduction, identity_of
 from operators.slicing import due_windows
 
 SLOT = "_slot"
-_GROUP = "_group"
 _DENSE_ENTRIES = 1 << 22
 
 Numbers = npt.NDArray[np.int64]
@@ -75,22 +74,25 @@ def _rows_of_window(
     groups = list(_cell_groups(buckets, due, live, start, end))
     if not groups:
         return None
-    numbered = [g.rows.append_column(_GROUP, pa.array(np.full(g.rows.num_rows, i))) for i, g in enumerate(groups)]
-    table = pa.concat_tables(numbered, promote_options="default").combine_chunks()
+    table = pa.concat_tables([g.rows for g in groups], promote_options="default").combine_chunks()
+    group_starts = np.cumsum([0, *(g.rows.num_rows for g in groups)])
     key_code, keys = _encode_keys(table)
-    group = np.asarray(table.column(_GROUP))
     cell = np.asarray(table.column(CELL)).astype(np.int64)
     values = {
         name: encode_measure(function, table.column(name).combine_chunks())
         for name, function in measure_functions(table).items()
     }
     cells = max(len(g.bits) for g in groups)
-    per_pass = max(1, _DENSE_ENTRIES // cells)
+    per_pass = max(1, _DENSE_ENTRIES // max(cells, len(due)))
     parts: list[pa.Table] = []
     for first in range(0, keys.num_rows, per_pass):
         count = min(per_pass, keys.num_rows - first)
-        inside = np.flatnonzero((key_code >= first) & (key_code < first + count))
-        part = _reduce_keys(groups, group[inside], cell[inside], key_code[inside] - first, values, inside, count)
+        inside: Numbers | slice = slice(None)
+        bounds = group_starts
+        if count < keys.num_rows:
+            inside = np.flatnonzero((key_code >= first) & (key_code < first + count))
+            bounds = np.searchsorted(inside, group_starts)
+        part = _reduce_keys(groups, bounds, cell[inside], key_code[inside] - first, values, inside, count)
         parts.append(_rows_of_queries(part, due, keys.slice(first, count), values))
     rows = pa.concat_tables(parts)
     if not rows.num_rows:
@@ -130,7 +132,7 @@ def _cell_groups(
         bits = [query_set.unpack(query_sets, slots) for query_sets, _ in members]
         distinct, inverse = np.unique(np.concatenate(bits), axis=0, return_inverse=True)
         starts = np.cumsum([0, *(len(b) for b in bits)])
-        tables = [_renumber(rows, inverse.reshape(-1)[starts[i] :]) for i, (_, rows) in enumerate(members)]
+        tables = [renumber(rows, inverse.reshape(-1)[starts[i] :]) for i, (_, rows) in enumerate(members)]
         yield from _wanted(distinct, tables)
 
 
@@ -146,11 +148,6 @@ def _inside(bucket: Bucket, start: int, end: int) -> pa.Table | None:
     return bucket.partials.filter(pa.array((starts >= start) & (ends <= end)))
 
 
-def _renumber(rows: pa.Table, number: npt.NDArray[np.int64]) -> pa.Table:
-    cells = pa.array(number[np.asarray(rows.column(CELL))].astype(np.int32))
-    return rows.set_column(rows.column_names.index(CELL), CELL, cells)
-
-
 def _wanted(bits: Bools, tables: Sequence[pa.Table]) -> Iterator[_CellGroup]:
     """Drop the rows of cells that no due query has."""
     rows = pa.concat_tables(tables, promote_options="default")
@@ -164,13 +161,17 @@ def _wanted(bits: Bools, tables: Sequence[pa.Table]) -> Iterator[_CellGroup]:
 def _encode_keys(table: pa.Table) -> tuple[npt.NDArray[np.int64], pa.Table]:
     """Return a code for each row's key, and the table of distinct keys in the order of their codes."""
     names = key_columns(table)
-    code = np.zeros(table.num_rows, dtype=np.int64)
+    code, distinct = np.zeros(table.num_rows, dtype=np.int64), 1
     for name in names:
         encoded = table.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
-        code = code * (len(encoded.dictionary) + 1) + np.asarray(encoded.indices)
-        _, code = np.unique(code, return_inverse=True)
-    _, first, code = np.unique(code, return_index=True, return_inverse=True)
-    keys = table.select(names).take(pa.array(first)) if names else pa.table({_GROUP: pa.nulls(1)})
+        code = code * len(encoded.dictionary) + np.asarray(encoded.indices)
+        if distinct > 1:  # keep codes dense, so that they never overflow
+            encoded = pa.array(code).dictionary_encode()
+            code = np.asarray(encoded.indices).astype(np.int64)
+        distinct = len(encoded.dictionary)
+    some_row = np.zeros(distinct, dtype=np.int64)
+    some_row[code] = np.arange(len(code))
+    keys = table.select(names).take(pa.array(some_row)) if names else pa.table({"": pa.nulls(1)})
     return code, keys.combine_chunks()
 
 
@@ -182,19 +183,24 @@ class _Reduced:
     valid: dict[str, Bools]
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _reduce_keys(
     groups: Sequence[_CellGroup],
-    group: Numbers,
+    bounds: Numbers,
     cell: Numbers,
     key_code: Numbers,
     values: dict[str, MeasureValues],
-    inside: Numbers,
+    inside: Numbers | slice,
     keys: int,
 ) -> _Reduced:
-    """Reduce every measure over each query's cells, for some of the keys."""
+    """Reduce every measure over each query's cells, for some of the keys.
+
+    The rows of group i are those at ``bounds[i]:bounds[i + 1]`` of ``inside``, ``cell`` and ``key_code``.
+    """
     queries = groups[0].bits.shape[1]
     numbers: dict[str, npt.NDArray[np.generic]] = {}
     valid: dict[str, Bools] = {}
+    at = cell * keys + key_code
     for name, measure in values.items():
         picked = measure.numbers[inside]
         neutral = identity_of(measure.function, picked.dtype)
@@ -203,12 +209,13 @@ def _reduce_keys(
             valid[name] = np.zeros((queries, keys), dtype=np.bool_)
         total = np.full((queries, keys), neutral, dtype=picked.dtype)
         for i, cells in enumerate(groups):
-            mine = group == i
-            at = cell[mine] * keys + key_code[mine]
-            dense = _scatter(at, picked[mine], measure.function, len(cells.bits), keys)
+            mine = slice(bounds[i], bounds[i + 1])
+            if mine.start == mine.stop:
+                continue
+            dense = _scatter(at[mine], picked[mine], measure.function, len(cells.bits), keys)
             _reduce_queries(total, RangeReduction(dense, measure.function), cells.bits, UFUNCS[measure.function])
             if measure.valid is not None:
-                seen = _scatter(at, measure.valid[inside][mine].astype(np.int8), "max", len(cells.bits), keys)
+                seen = _scatter(at[mine], measure.valid[inside][mine].astype(np.int8), "max", len(cells.bits), keys)
                 found = np.zeros((queries, keys), dtype=np.int8)
                 _reduce_queries(found, RangeReduction(np.maximum(seen, 0), "max"), cells.bits, np.fmax)
                 valid[name] |= found > 0

@@ -28,11 +28,13 @@ from operators.aggregation import (
     key_columns,
     measure_functions,
     merge_partials,
+    renumber,
 )
 from operators.bucket import Bucket
 from operators.bucket_store import get_payload, put_payload
 from operators.firing import fire
 from operators.live_queries import EARLIEST, LiveQueries, LiveQuery
+from operators.query_set import Words
 from operators.slicing import needed_until
 from sources.storage import Storage
 
@@ -126,7 +128,7 @@ class Lane:
             self._merge(seq, operators, after, head, state)
         self._sweep(seq, head)
         packed = head.to_bytes()
-        if packed != known and (known is not None or head.entries):
+        if packed != known and (known is not None or head.entries or head.garbage):
             state.set_head(packed)
         return fired
 
@@ -227,21 +229,36 @@ def _alive(bucket: Bucket, operators: dict[str, list[LiveQuery]], after: dict[st
 def _merge_buckets(
     entries: dict[int, _Entry], operators: dict[str, list[LiveQuery]], after: dict[str, int | None]
 ) -> Iterable[Bucket]:
-    """Yield one bucket for all that share operator, space, epoch and cells."""
+    """Yield one bucket for all that share operator, space and epoch.
+
+    Cells over one dimension keep their order, so their buckets must have the same cells; over several, each bucket
+    has numbered its cells by itself, and equal query-sets become one cell.
+    """
     alike: dict[tuple[Any, ...], list[Bucket]] = {}
     for seq in sorted(entries):
         for bucket in entries[seq].buckets:
-            layout = (bucket.operator, bucket.dimensions, bucket.epoch, bucket.query_sets.tobytes())
-            alike.setdefault((*layout, tuple(bucket.partials.column_names)), []).append(bucket)
+            cells = b"" if len(bucket.dimensions) > 1 else bucket.query_sets.tobytes()
+            layout = (bucket.operator, bucket.dimensions, bucket.epoch, cells, tuple(bucket.partials.column_names))
+            alike.setdefault(layout, []).append(bucket)
     for members in alike.values():
         tables = [_living(bucket, _alive(bucket, operators, after)) for bucket in members]
+        query_sets = members[0].query_sets
+        if len(members[0].dimensions) > 1:
+            query_sets, tables = _with_common_cells([bucket.query_sets for bucket in members], tables)
         table = pa.concat_tables(tables)
         if not table.num_rows:
             continue
         by = [SLICE_START, SLICE_END, CELL, *key_columns(table)]
         merged = merge_partials(table, by, measure_functions(table)).sort_by(SLICE_START)
         first = members[0]
-        yield Bucket(first.operator, first.dimensions, first.epoch, first.query_sets, merged.combine_chunks())
+        yield Bucket(first.operator, first.dimensions, first.epoch, query_sets, merged.combine_chunks())
+
+
+def _with_common_cells(query_sets: Sequence[Words], tables: Sequence[pa.Table]) -> tuple[Words, list[pa.Table]]:
+    """Number the cells of several buckets together, one number for each query-set that occurs."""
+    distinct, number = np.unique(np.concatenate(query_sets), axis=0, return_inverse=True)
+    starts = np.cumsum([0, *(len(q) for q in query_sets)])
+    return distinct, [renumber(table, number.reshape(-1)[starts[i] :]) for i, table in enumerate(tables)]
 
 
 def _living(bucket: Bucket, alive: np.ndarray) -> pa.Table:

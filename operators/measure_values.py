@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Numbers = npt.NDArray[Any]
+_EXACT = Context(prec=80)
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,14 @@ def _filled(column: pa.Array) -> Numbers:
 
 
 def _decimal_sums(function: str, column: pa.Array, valid: npt.NDArray[np.bool_] | None) -> MeasureValues:
-    """Add decimals as Python integers: exact, and rare enough."""
+    """Add decimals as Python integers: exact, and rare enough. A sum beyond 38 digits is NULL."""
     scale = column.type.scale
-    numbers = np.array([0 if v is None else int(v.scaleb(scale)) for v in column.to_pylist()], dtype=object)
+    beyond = 10**38
+    numbers = np.array([0 if v is None else int(_EXACT.scaleb(v, scale)) for v in column.to_pylist()], dtype=object)
 
     def decode(values: Numbers) -> pa.Array:
-        return pa.array([Decimal(int(v)).scaleb(-scale) for v in values], type=column.type)
+        sums = [_EXACT.scaleb(Decimal(int(v)), -scale) if abs(v) < beyond else None for v in values]
+        return pa.array(sums, type=pa.decimal128(38, scale))
 
     return MeasureValues(function, numbers, valid, decode)
 

@@ -8,8 +8,10 @@ about the target duration.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Mapping
 
+import numpy as np
 import orjson
 
 from operators.offsets import Offset
@@ -25,22 +27,41 @@ WARM_UP_BATCHES = 2
 
 
 class BatchBudget:
-    """How many tuples a batch may read, learnt from how long batches took."""
+    """How many tuples a batch may read, learnt from how long batches took.
+
+    A batch takes an overhead, whatever it reads, and a time per tuple; a line through the recent batches tells them
+    apart. Tuples get what the overhead leaves of the target, and at least half of it: small batches would not make a
+    large overhead smaller.
+    """
 
     def __init__(
-        self, target_seconds: float, first: int = 200_000, least: int = 20_000, most: int = 20_000_000
+        self, target_seconds: float, first: int = 200_000, least: int = 50_000, most: int = 20_000_000
     ) -> None:
         self._target = target_seconds
         self._least = least
         self._most = most
+        self._recent: deque[tuple[int, float]] = deque(maxlen=20)
         self.tuples = first
 
     def learn(self, tuples: int, seconds: float) -> None:
-        """Take note of a batch; a small one says little, since most of its time is overhead."""
-        if tuples < self.tuples // 2 and seconds < self._target:
+        """Take note of a batch; only one that used most of the budget changes it."""
+        self._recent.append((tuples, seconds))
+        if tuples < self.tuples // 2:
             return
-        wanted = int(tuples * self._target / max(seconds, 1e-3))
+        overhead, per_tuple = self._fit()
+        wanted = self._most
+        if per_tuple > 0:
+            wanted = int(max(self._target - overhead, self._target / 2) / per_tuple)
         self.tuples = min(max(wanted, self.tuples // 2, self._least), self.tuples * 2, self._most)
+
+    def _fit(self) -> tuple[float, float]:
+        """Return the overhead (seconds) and the seconds per tuple of the recent batches."""
+        counts, seconds = np.array(self._recent, dtype=np.float64).T
+        spread = counts - counts.mean()
+        if not spread.any():
+            return 0.0, float(seconds.mean() / max(counts.mean(), 1.0))
+        per_tuple = max(0.0, float(spread @ seconds / (spread @ spread)))
+        return max(0.0, float(seconds.mean() - per_tuple * counts.mean())), per_tuple
 
 
 class Planner:
@@ -118,7 +139,7 @@ class Planner:
         bounded: dict[str, dict[str, int]] = {}
         for stream, partitions in available.items():
             before = start.streams.get(stream, {})
-            bounded[stream] = {}
+            bounded[stream] = dict(before)  # a partition that is out of sight for a while goes on where it was
             for partition, end in partitions.items():
                 first = before.get(partition, 0)
                 taken = max(0, end - first)

@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,12 +30,14 @@ from operators.evaluation import evaluate
 from operators.expressions import Call, Column, Expression, columns_of, conjuncts_of
 from operators.query_set import Bools
 from operators.tuples import Tuples
+from sources.schema import BIGINT, DOUBLE, INT, ColumnType
 
 Cells = npt.NDArray[np.int64]
 COMPARISONS = {"=", "<>", "<", "<=", ">", ">="}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 _INTEGER_LIKE = ("INT", "BIGINT", "DATE", "TIMESTAMP", "BOOLEAN")
 _EPOCH = dt.datetime(1970, 1, 1)
+_MOST_LISTED = 1 << 16
 
 
 class NotIndexable(Exception):
@@ -62,19 +65,30 @@ class Dimension:
     def cells_of(self, tuples: Tuples) -> Cells:
         """Return the cell of each tuple, shape (tuples,)."""
         if self.residual is not None:
-            return np.asarray(pc.fill_null(tuples.value(self.residual), False)).astype(np.int64)
+            outcome = tuples.value(self.residual).cast(pa.bool_())  # the literal NULL has a type of its own
+            return np.asarray(pc.fill_null(outcome, False)).astype(np.int64)
         array = tuples.columns[self.name]
         if self.kind == "VARCHAR":
             return self._cells_of_strings(array)
         values = _numeric(array)
-        constants = np.asarray(self.constants, dtype=values.dtype)
-        left = np.searchsorted(constants, values, side="left")
-        cells = 2 * left
-        if len(constants):
-            cells += constants[np.minimum(left, len(constants) - 1)] == values
+        if values.dtype == np.int64 and self._table is not None:
+            least, greatest = self.constants[0], self.constants[-1]
+            cells = self._table[np.clip(values, least - 1, greatest + 1) - (least - 1)]
+        else:
+            cells = _search(np.asarray(self.constants, dtype=values.dtype), values)
         if array.null_count:
             cells[np.asarray(array.is_null())] = self.cell_count - 1
         return cells
+
+    @cached_property
+    def _table(self) -> Cells | None:
+        """The cell of every whole number from one below the constants to one above them; None when they are many."""
+        if not self.constants:
+            return None
+        least, greatest = self.constants[0] - 1, self.constants[-1] + 1
+        if greatest - least > _MOST_LISTED or least < -(2**63) or greatest >= 2**63:
+            return None
+        return _search(np.asarray(self.constants, dtype=np.int64), np.arange(least, greatest + 1, dtype=np.int64))
 
     def _cells_of_strings(self, array: pa.Array) -> Cells:
         """Look up each distinct string once."""
@@ -85,6 +99,14 @@ class Dimension:
             table[i] = 2 * left + (left < len(self.constants) and self.constants[left] == value)
         table[-1] = self.cell_count - 1
         return table[np.asarray(pc.fill_null(encoded.indices, len(encoded.dictionary)))]
+
+
+def _search(constants: npt.NDArray[Any], values: npt.NDArray[Any]) -> Cells:
+    left = np.searchsorted(constants, values, side="left")
+    cells: Cells = 2 * left
+    if len(constants):
+        cells += constants[np.minimum(left, len(constants) - 1)] == values
+    return cells
 
 
 def _numeric(array: pa.Array) -> npt.NDArray[Any]:
@@ -203,10 +225,18 @@ def _column_of(expression: Expression) -> str | None:
         return expression.name
     if isinstance(expression, Call) and expression.function == "cast":
         inner = expression.arguments[0]
-        lossless = {"INT": ("BIGINT", "DOUBLE", "DECIMAL"), "BIGINT": ("DECIMAL",)}
-        if isinstance(inner, Column) and expression.type.kind in lossless.get(inner.type.kind, ()):
+        if isinstance(inner, Column) and _keeps_values(inner.type, expression.type):
             return inner.name
     return None
+
+
+def _keeps_values(given: ColumnType, target: ColumnType) -> bool:
+    """Whether a cast keeps every value; one that does not gives NULL for some, or rounds."""
+    if not given.is_integer:
+        return False
+    if target.kind == "DECIMAL":
+        return target.precision - target.scale >= (10 if given == INT else 19)
+    return target == BIGINT or (given == INT and target in (INT, DOUBLE))
 
 
 def _required_column(expression: Expression) -> str:
@@ -219,7 +249,10 @@ def _required_column(expression: Expression) -> str:
 def _constant_of(expression: Expression) -> Any:
     if next(columns_of(expression), None) is not None:
         raise NotIndexable
-    value = evaluate(expression, {}, 1)[0].as_py()
+    try:
+        value = evaluate(expression, {}, 1)[0].as_py()
+    except Exception as error:  # such as a date that Python's do not hold; the index must not fail for all queries
+        raise NotIndexable from error
     if value is None:
         raise NotIndexable
     return value
@@ -234,7 +267,7 @@ def _fit(operator: str, constant: Any, kind: str) -> tuple[str, Any]:
         if not isinstance(constant, str):
             raise NotIndexable
         return operator, constant
-    number = _number(constant)
+    number = _number(constant, kind)
     if kind == "DOUBLE":
         value = float(number)
         if not math.isfinite(value) or Decimal(value) != Decimal(number):
@@ -252,12 +285,12 @@ def _fit(operator: str, constant: Any, kind: str) -> tuple[str, Any]:
     return (">" if operator in (">", ">=") else "<="), floor
 
 
-def _number(constant: Any) -> int | float | Decimal:
-    if isinstance(constant, dt.datetime):
+def _number(constant: Any, kind: str) -> int | float | Decimal:
+    if isinstance(constant, dt.datetime) and kind == "TIMESTAMP":
         return (constant - _EPOCH) // dt.timedelta(microseconds=1)
-    if isinstance(constant, dt.date):
+    if isinstance(constant, dt.date) and not isinstance(constant, dt.datetime) and kind == "DATE":
         return (constant - _EPOCH.date()).days
-    if isinstance(constant, (int, float, Decimal)):
+    if isinstance(constant, (int, float, Decimal)) and kind not in ("TIMESTAMP", "DATE"):
         return constant
     raise NotIndexable
 

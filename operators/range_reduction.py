@@ -43,6 +43,7 @@ class RangeReduction:
             self._levels.append(pairs)
         return self._levels[number]
 
+    @np.errstate(over="ignore", invalid="ignore")  # infinities in the data are no news
     def over(self, selected: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         """Reduce the cells at which ``selected`` is true; shape (keys,)."""
         edges = np.flatnonzero(np.diff(np.concatenate([[False], selected, [False]])))

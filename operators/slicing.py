@@ -103,17 +103,27 @@ def due_windows(slices: Times, window: Window, after: int, upto: int) -> Times:
     starts, ends = slices[:, 0], slices[:, 1]
     lowest = np.maximum(-((offset + size - ends) // slide), (after - offset - size) // slide + 1)
     highest = np.minimum((starts - offset) // slide, (upto - offset - size) // slide)
-    numbers = _ranges(lowest, highest)
-    begin = np.unique(numbers) * slide + offset
+    begin = _union(lowest, highest) * slide + offset
     return np.stack([begin, begin + size], axis=1)
 
 
-def _ranges(lowest: Times, highest: Times) -> Times:
-    """Concatenate the ranges ``lowest..highest``, both included; an empty range where highest < lowest."""
-    counts = np.maximum(highest - lowest + 1, 0)
-    starts = np.repeat(lowest, counts)
-    skipped = np.repeat(np.cumsum(counts) - counts, counts)
-    return starts + np.arange(counts.sum()) - skipped
+def _union(lowest: Times, highest: Times) -> Times:
+    """Return the distinct whole numbers in the ranges ``lowest..highest``, both included, ascending.
+
+    Ranges may be empty. They are joined before they are listed: neighbouring slices share nearly all their windows.
+    """
+    some = lowest <= highest
+    lowest, highest = lowest[some], highest[some]
+    if not len(lowest):
+        return np.empty(0, dtype=np.int64)
+    order = np.argsort(lowest)
+    lowest, reached = lowest[order], np.maximum.accumulate(highest[order])
+    apart = np.flatnonzero(lowest[1:] > reached[:-1])
+    first, last = lowest[np.concatenate([[0], apart + 1])], reached[np.concatenate([apart, [len(reached) - 1]])]
+    counts = last - first + 1
+    skipped = np.cumsum(counts) - counts
+    listed: Times = np.repeat(first - skipped, counts) + np.arange(counts.sum())
+    return listed
 
 
 def needed_until(slices: Times, windows: Sequence[Window]) -> Times:

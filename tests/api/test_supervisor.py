@@ -44,10 +44,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Start supervisors of the small child; all are stopped after the test."""
     started: list[JobSupervisor] = []
 
-    def starter(mode: str, **options: float) -> JobSupervisor:
+    def starter(mode: str, longest_pause: float = 30) -> JobSupervisor:
         command = [sys.executable, "-c", CHILD, str(tmp_path), mode]
         supervisor = JobSupervisor(
-            command, Storage(str(tmp_path)), tmp_path / "logs" / "job.log", first_pause=0.05, **options
+            command, Storage(str(tmp_path)), tmp_path / "logs" / "job.log", first_pause=0.05, longest_pause=longest_pause
         )
         started.append(supervisor)
         supervisor.start()

@@ -140,6 +140,17 @@ class Api:
         )
         return seen
 
+    def wait_deleted(self, query_id: str, deadline_seconds: float = 60) -> Json:
+        """Wait until a deletion is active, that is, until `active_to` is decided, and return the description."""
+        seen: dict[str, Json] = {}
+
+        def reached() -> bool:
+            seen.update(self.query(query_id))
+            return seen["state"] == "RETIRED" or None not in seen["active_to"].values()
+
+        wait_until(reached, deadline_seconds, lambda: f"query {query_id} has an active_to, it is {seen!r}")
+        return seen
+
     def page(
         self, query_id: str, after: str | None = None, limit: int = 2000, wait: float | None = None
     ) -> Json:

@@ -7,37 +7,17 @@ firing. Each query's rows must be those of a loop over the tuples that CONTRACT 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import query_set
-from operators.bucket_store import put_bucket
 from operators.expressions import Call, Column, Expression, Literal
-from operators.firing import SLOT
-from operators.lane import Lane, Payload
-from operators.live_queries import LiveQueries
-from operators.offsets import advance_waterline
-from operators.queries import COUNT_ALL, Aggregation, Measure, Output, Selection, Window
-from operators.stream_operators import StreamOperators
-from sources.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
+from operators.queries import Aggregation, Output, Query, Selection, Window
 from sources.storage import Storage
-
-LATENESS = 15
-SCHEMA = StreamSchema(
-    (Field("k", INT), Field("v", BIGINT), Field("s", VARCHAR), Field("t", TIMESTAMP)), "t", LATENESS
-)
-STREAM = StreamDefinition("s-1", "s", SCHEMA, "push", "json")
-K, V, S = Column("k", INT), Column("v", BIGINT), Column("s", VARCHAR)
-
-
-def compare(column: Column, operator: str, value: Any) -> Expression:
-    return Call(operator, (column, Literal(value, column.type)), BOOLEAN)
+from tests.operators.pipeline import BOOLEAN, STREAM, K, Pipeline, Row, S, T, V, aggregation, changelog, compare
 
 
 def random_where(rng: random.Random, depth: int = 2) -> Expression | None:
@@ -62,14 +42,39 @@ def random_where(rng: random.Random, depth: int = 2) -> Expression | None:
     return compare(rng.choice([K, V]), operator, rng.randint(-2, 8))
 
 
-def holds(where: Expression | None, row: dict[str, Any]) -> bool | None:
+def random_query(rng: random.Random) -> Query:
+    where = random_where(rng)
+    if rng.random() < 0.3:
+        return Selection(STREAM.id, where, (Output("v", V), Output("t", T)))
+    slide = rng.randint(3, 25)
+    window = Window(rng.choice([slide, rng.randint(3, 40)]), slide, rng.randint(-5, 5))
+    return aggregation(where, rng.choice([(), (K,), (S, K)]), window)
+
+
+def random_tuples(rng: random.Random, time: int) -> tuple[list[Row], int]:
+    """Return a batch of tuples from ``time`` on, and the time that was reached."""
+    tuples = []
+    for _ in range(rng.choice([0, 1, 20, 60])):
+        time += rng.choice([0, 0, 1, 1, 2, 30 if rng.random() < 0.05 else 1])
+        tuples.append(
+            {
+                "k": rng.choice([None, 0, 1, 2]),
+                "v": rng.choice([None, *range(-3, 9)]),
+                "s": rng.choice([None, "a", "b", "c", "é"]),
+                "t": time - rng.choice([0, 0, rng.randint(0, 25)]),
+            }
+        )
+    return tuples, time
+
+
+def holds(where: Expression | None, row: Row) -> Any:
     """Evaluate a predicate on one tuple, with three-valued logic."""
     if where is None:
         return True
     if isinstance(where, Column):
         return row[where.name]
     if isinstance(where, Literal):
-        return where.value  # type: ignore[return-value]
+        return where.value
     values = [holds(a, row) for a in where.arguments]
     match where.function:
         case "and":
@@ -83,225 +88,139 @@ def holds(where: Expression | None, row: dict[str, Any]) -> bool | None:
     left, right = values
     if left is None or right is None:
         return None
-    order = (left > right) - (left < right)  # type: ignore[operator]
-    return {
-        "=": order == 0, "<>": order != 0, "<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0,
-    }[where.function]
-
-
-MEASURES = (COUNT_ALL, Measure("sum", V), Measure("min", V), Measure("max", S), Measure("count", S))
-
-
-def random_query(rng: random.Random) -> Selection | Aggregation:
-    where = random_where(rng)
-    if rng.random() < 0.3:
-        return Selection(STREAM.id, where, (Output("v", V), Output("t", Column("t", TIMESTAMP))))
-    slide = rng.randint(3, 25)
-    window = Window(rng.choice([slide, rng.randint(3, 40)]), slide, rng.randint(-5, 5))
-    keys = rng.choice([(), (K,), (S, K)])
-    return Aggregation(STREAM.id, window, where, keys, MEASURES, ())
+    order = (left > right) - (left < right)
+    return order in {"=": (0,), "<>": (-1, 1), "<": (-1,), "<=": (-1, 0), ">": (1,), ">=": (0, 1)}[where.function]
 
 
 @dataclass
-class Clock:
-    """What a batch decides at its start."""
+class Lifetime:
+    """What the contract needs to know of a query; times None mean that the stream had no tuple yet.
 
-    clock: int | None = None
-    waterline: int | None = None
+    ``last_batch`` and ``last_waterline`` are of the batch before the one in which a query left without draining.
+    """
+
+    query: Query
+    slot: int
+    active_from: int | None
+    deleted: bool = False
+    active_to: int | None = None
+    freed: bool = False
+    last_batch: int | None = None
+    last_waterline: int | None = None
+
+    def sees(self, time: int, batch: int) -> bool:
+        """Whether the query sees a tuple with this event time that was read in this batch."""
+        if self.last_batch is not None and batch > self.last_batch:
+            return False
+        if self.deleted and (self.active_to is None or time > self.active_to):
+            return False
+        return self.active_from is None or time > self.active_from
+
+    def emits(self, end: int, waterline: int | None) -> bool:
+        """Whether a window that ends at ``end`` was due while the query ran."""
+        reached = waterline if self.last_batch is None else self.last_waterline
+        if reached is None or end > reached:
+            return False
+        return not self.deleted or (self.active_to is not None and end <= self.active_to)
 
 
-@dataclass
-class MemoryState:
-    """A lane's durable state, kept in a dictionary."""
+class Session:
+    """Creates, deletes and frees queries at random, and gives freed slots again."""
 
-    data: dict[str | int, bytes] = field(default_factory=dict)
-
-    def head(self) -> bytes | None:
-        return self.data.get("head")
-
-    def set_head(self, head: bytes) -> None:
-        self.data["head"] = head
-
-    def entry(self, seq: int) -> bytes:
-        return self.data[seq]
-
-    def put_entry(self, seq: int, entry: bytes) -> None:
-        self.data[seq] = entry
-
-    def drop_entry(self, seq: int) -> None:
-        del self.data[seq]
-
-
-class Pipeline:
-    """The data plane in one process: source operators, two lanes, and the rows that come out."""
-
-    def __init__(self, storage: Storage, rng: random.Random) -> None:
-        self.storage = storage
+    def __init__(self, rng: random.Random, pipeline: Pipeline) -> None:
         self.rng = rng
-        self.live = LiveQueries()
-        self.lanes = [Lane(storage), Lane(storage)]
-        self.states = [MemoryState(), MemoryState()]
-        self.now = Clock()
-        self.seq = 0
-        self.rows: dict[str, list[tuple[Any, ...]]] = {}
+        self.pipeline = pipeline
+        self.epoch = 0
+        self.slots = 0
+        self.free: list[int] = []
+        self.lifetimes: dict[str, Lifetime] = {}
 
-    def run(self, tuples: list[dict[str, Any]], changelogs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Run a batch; return the tuples that are not late."""
-        self.seq += 1
-        for changelog in changelogs:
-            self.live.apply(changelog, {STREAM.id: self.now.clock})
-        waterline = self.now.waterline
-        seen = [r for r in tuples if waterline is None or r["t"] >= waterline]
-        batch = pa.RecordBatch.from_pylist(
-            [{**r, "t": r["t"]} for r in seen],
-            schema=pa.schema([("k", pa.int32()), ("v", pa.int64()), ("s", pa.string()), ("t", pa.int64())]),
-        )
-        batch = batch.set_column(3, "t", batch.column(3).view(pa.timestamp("us")))
-        payloads: list[list[Payload]] = [[], []]
-        half = len(seen) // 2
-        for part in (batch.slice(0, half), batch.slice(half)):
-            output = StreamOperators(self.live, STREAM, 2).process(part, waterline)
-            assert not output.failures
-            if output.selected is not None:
-                self._take_selected(output.selected.columns, output.selected.query_sets)
-            for group, bucket in output.buckets:
-                payloads[group].append(Payload(*put_bucket(self.storage, self.seq, bucket)))
-        clock = max([r["t"] for r in tuples] + ([] if self.now.clock is None else [self.now.clock]), default=None)
-        after = advance_waterline(waterline, clock, LATENESS)
-        for lane in range(2):
-            if self.rng.random() < 0.2:  # another worker takes over: its cache is empty
-                self.lanes[lane] = Lane(self.storage)
-            self.rng.shuffle(payloads[lane])
-            fired = self.lanes[lane].advance(
-                self.seq, payloads[lane], self.live, {STREAM.id: waterline}, {STREAM.id: after}, self.states[lane]
-            )
-            for _, table in fired.values():
-                self._take_fired(table)
-        self.now = Clock(clock, after)
-        return seen
+    def changelogs(self) -> list[dict[str, Any]]:
+        """Return the changelogs that become active in the next batch."""
+        drained = [name for name, life in self.lifetimes.items() if self._has_drained(life)]
+        return [self._cut(drained if i == 0 else []) for i in range(self.rng.choice([0, 1, 1, 1, 2, 3]))]
 
-    def _take_selected(self, columns: pa.Table, query_sets: query_set.Words) -> None:
-        for live in self.live.selections(STREAM.id):
-            bits = query_set.unpack(query_sets, np.array([live.slot]))[:, 0]
-            rows = columns.filter(pa.array(bits)).set_column(0, "t", columns["t"].filter(pa.array(bits)))
-            for value, time in zip(
-                columns["v"].filter(pa.array(bits)).to_pylist(),
-                np.asarray(rows["t"].combine_chunks().view(pa.int64())).tolist(),
-                strict=True,
-            ):
-                self.rows.setdefault(live.id, []).append((value, time))
+    def _has_drained(self, life: Lifetime) -> bool:
+        if not life.deleted or life.freed:
+            return False
+        if life.active_to is None or life.active_to == life.active_from:
+            return True
+        reached = self.pipeline.waterline
+        if reached is None:
+            return False
+        return reached > life.active_to if isinstance(life.query, Selection) else reached >= life.active_to
 
-    def _take_fired(self, table: pa.Table) -> None:
-        for row in table.to_pylist():
-            live = self.live.by_slot[row[SLOT]]
-            assert isinstance(live.query, Aggregation)
-            start = int(row["window_start"].timestamp() * 1e6) if False else _us(row["window_start"])
-            keys = tuple(row[f"key{i}"] for i in range(len(live.query.keys)))
-            self.rows.setdefault(live.id, []).append(
-                (start, _us(row["window_end"]), keys, *(row[m.name] for m in MEASURES))
-            )
+    def _cut(self, drained: list[str]) -> dict[str, Any]:
+        self.epoch += 1
+        created, deleted = [], []
+        freed = [(name, self.lifetimes[name].slot) for name in drained]
+        for name, life in self.lifetimes.items():
+            if life.freed or name in drained or self.rng.random() > 0.25:
+                continue
+            undrained = self.rng.random() < 0.3
+            if not life.deleted:
+                deleted.append((name, life.slot))
+                life.deleted, life.active_to = True, self.pipeline.clock
+            elif not undrained:
+                continue
+            if undrained:
+                freed.append((name, life.slot))
+                life.last_batch, life.last_waterline = self.pipeline.seq, self.pipeline.waterline
+        for name, slot in freed:
+            self.lifetimes[name].freed = True
+            self.free.append(slot)
+        for _ in range(self.rng.randint(0, 5)):
+            slot = self.free.pop() if self.free else self.slots
+            self.slots += slot == self.slots
+            name = f"q{len(self.lifetimes)}"
+            self.lifetimes[name] = Lifetime(random_query(self.rng), slot, self.pipeline.clock)
+            created.append((name, slot, self.lifetimes[name].query))
+        return changelog(self.epoch, created, deleted, freed, capacity=self.slots)
 
 
-def _us(value: Any) -> int:
-    return int(np.datetime64(value, "us").astype(np.int64))
-
-
-def expected_rows(query: Any, seen: list[tuple[dict[str, Any], int]], clock: Any) -> list[tuple[Any, ...]]:
-    """Recompute a query from the tuples it sees; ``clock`` has active_from, active_to and the final waterline."""
-    active_from, active_to, waterline = clock
-    mine = [
-        r
-        for r, _ in seen
-        if (active_from is None or r["t"] > active_from)
-        and (active_to == "running" or (active_to is not None and r["t"] <= active_to))
-        and holds(query.where, r)
-    ]
+def expected_rows(life: Lifetime, seen: list[tuple[Row, int]], waterline: int | None) -> list[tuple[Any, ...]]:
+    """Recompute a query from the tuples and the batches in which they were read."""
+    query = life.query
+    mine = [r for r, batch in seen if life.sees(r["t"], batch) and holds(query.where, r)]
     if isinstance(query, Selection):
-        return [(r["v"], r["t"]) for r in mine]
-    rows = []
+        return [(r["t"], r["v"]) for r in mine]
     window = query.window
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    groups: dict[tuple[Any, ...], list[Row]] = {}
     for r in mine:
-        k = (r["t"] - window.offset_us) // window.slide_us
-        while k * window.slide_us + window.offset_us + window.size_us > r["t"]:
-            start = k * window.slide_us + window.offset_us
-            groups.setdefault((start, tuple(r[c.name] for c in query.keys)), []).append(r)
-            k -= 1
-    for (start, keys), members in groups.items():
-        end = start + window.size_us
-        if waterline is None or end > waterline or (active_to != "running" and (active_to is None or end > active_to)):
-            continue
-        values = [m["v"] for m in members if m["v"] is not None]
-        texts = [m["s"] for m in members if m["s"] is not None]
-        rows.append(
-            (
-                start, end, keys, len(members), sum(values) if values else None, min(values, default=None),
-                max(texts, default=None), len(texts),
-            )
-        )
-    return rows
+        number = (r["t"] - window.offset_us) // window.slide_us
+        while (start := number * window.slide_us + window.offset_us) + window.size_us > r["t"]:
+            groups.setdefault((start, tuple(r[str(key)] for key in query.keys)), []).append(r)
+            number -= 1
+    return [
+        (start, start + window.size_us, keys, *aggregates(members))
+        for (start, keys), members in groups.items()
+        if life.emits(start + window.size_us, waterline)
+    ]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], print_blob=True)
+def aggregates(members: list[Row]) -> tuple[Any, ...]:
+    """Return what MEASURES are of some tuples."""
+    values = [m["v"] for m in members if m["v"] is not None]
+    texts = [m["s"] for m in members if m["s"] is not None]
+    total = sum(values) if values else None
+    return len(members), total, min(values, default=None), max(texts, default=None), len(texts)
+
+
+@settings(max_examples=60, deadline=None, print_blob=True)
 @given(seed=st.integers(0, 2**32))
 def test_every_query_gets_its_rows(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     rng = random.Random(seed)
-    pipeline = Pipeline(Storage(str(tmp_path_factory.mktemp("data"))), rng)
-    pipeline.live.streams[STREAM.id] = STREAM
-    running: dict[str, tuple[int, Any]] = {}
-    windows: dict[str, list[Any]] = {}
-    queries: dict[str, Any] = {}
-    seen: list[tuple[dict[str, Any], int]] = []
-    free: list[int] = []
-    drained: set[str] = set()
-    epoch = slots = time = 0
+    pipeline = Pipeline(Storage(str(tmp_path_factory.mktemp("data"))), rng=rng)
+    session = Session(rng, pipeline)
+    seen: list[tuple[Row, int]] = []
+    time = 0
     for _ in range(rng.randint(3, 14)):
-        changelogs = []
-        if rng.random() < 0.7:
-            epoch += 1
-            created, deleted, freed = [], [], []
-            waterline = pipeline.now.waterline
-            for name, (slot, _) in list(running.items()):
-                until = windows[name][1]
-                if until != "running" and name not in drained and (until is None or (waterline or -99) > until):
-                    freed.append({"id": name, "slot": slot})
-                    drained.add(name)
-                    free.append(slot)
-                elif until == "running" and rng.random() < 0.25:
-                    deleted.append({"id": name, "slot": slot, "drain": True})
-                    windows[name][1] = pipeline.now.clock
-            for _ in range(rng.randint(0, 6)):
-                name = f"q{len(queries)}"
-                queries[name] = random_query(rng)
-                slot = free.pop() if free else slots
-                slots += slot == slots
-                operator = "x" if isinstance(queries[name], Selection) else str([str(k) for k in queries[name].keys])
-                created.append(
-                    {"id": name, "slot": slot, "operator": operator, "query": queries[name].to_json()}
-                )
-                running[name] = (slot, epoch)
-                windows[name] = [pipeline.now.clock, "running"]
-            changelogs.append(
-                {
-                    "epoch": epoch, "created": created, "deleted": deleted, "freed": freed,
-                    "streams_created": [], "streams_dropped": [], "capacity": slots,
-                }
-            )
-        tuples = []
-        for _ in range(rng.choice([0, 1, 20, 60])):
-            time += rng.choice([0, 0, 1, 1, 2, 30 if rng.random() < 0.05 else 1])
-            tuples.append(
-                {
-                    "k": rng.choice([None, 0, 1, 2]),
-                    "v": rng.choice([None, *range(-3, 9)]),
-                    "s": rng.choice([None, "a", "b", "c", "é"]),
-                    "t": time - rng.choice([0, 0, rng.randint(0, 25)]),
-                }
-            )
+        changelogs = session.changelogs()
+        tuples, time = random_tuples(rng, time)
         seen += [(r, pipeline.seq) for r in pipeline.run(tuples, changelogs)]
-    pipeline.run([{"k": 0, "v": 0, "s": "end", "t": time + 10_000}], [])
-    seen.append(({"k": 0, "v": 0, "s": "end", "t": time + 10_000}, 0))
-    for name, query in queries.items():
-        expected = expected_rows(query, seen, (*windows[name], pipeline.now.waterline))
-        assert sorted(map(repr, pipeline.rows.get(name, []))) == sorted(map(repr, expected)), (seed, name, query)
+    last: list[Row] = [{"k": 0, "v": 0, "s": "end", "t": time + 10_000}]
+    seen += [(r, pipeline.seq) for r in pipeline.run(last)]
+    for name, life in session.lifetimes.items():
+        expected = expected_rows(life, seen, pipeline.waterline)
+        assert sorted(map(repr, pipeline.rows.get(name, []))) == sorted(map(repr, expected)), (seed, name, life)
     assert all(len(state.data) <= 2 for state in pipeline.states), "entries outlive every window"

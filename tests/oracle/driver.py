@@ -208,7 +208,7 @@ class Driver:
         assert self.newest is not None, "push before retiring"
         deleted = [registered for registered in self.queries if registered.deleted]
         for registered in deleted:
-            self.api.wait_state(registered.id, "DRAINING", "RETIRED")
+            self.api.wait_deleted(registered.id)
         self.close(self.newest + self.schema.lateness + SECOND)
         self.settle()
         for registered in deleted:

@@ -257,7 +257,7 @@ def test_late_and_malformed_tuples_are_dead_letters_page_by_page(api: Api) -> No
     assert all(error["detail"] for error in answer["errors"])
 
     driver.delete([everything])
-    api.wait_state(everything.id, "DRAINING", "RETIRED")
+    api.wait_deleted(everything.id)
     driver.close(waterline + 70 * SECOND)
     driver.settle()
     at_once = [letter for page in api.dead_letters(driver.stream) for letter in page]

@@ -1,0 +1,56 @@
+# `make help` lists what there is. Everything runs in .venv, which `make setup` builds.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PY := .venv/bin/python
+PACKAGES := api session optimizer router operators sources bench_driver
+
+# $(call step,NAME,COMMAND): run it, say how long it took, stop at the first failure
+define step
+	@printf '\n── %s\n' '$(1)'; began=$$(date +%s); \
+	if $(2); then printf '── %s: passed in %d s\n' '$(1)' $$(($$(date +%s) - began)); \
+	else status=$$?; printf '── %s: FAILED after %d s\n' '$(1)' $$(($$(date +%s) - began)) >&2; exit $$status; fi
+endef
+
+.PHONY: help setup demo test lint types unit test-long first-mark clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do \
+		printf '  make %-12s %s\n' "$$name" "$$text"; done
+
+setup: ## find Python and Java, build .venv, install what is pinned (quick when nothing changed)
+	@bash setup.sh
+
+demo: setup ## see it at work; SECONDS=60 ends it by itself, else Ctrl-C
+	@$(PY) -m bench_driver.demo $(if $(SECONDS),--seconds $(SECONDS))
+
+test: ## the gate: set up, then lint, types and all tests; stops at the first failure
+	$(call step,setup,bash setup.sh)
+	$(call step,helm,{ [[ -n "$${BRAID_SKIP_HELM:-}" ]] || bash helm/install-helm.sh; })
+	$(call step,ruff check,$(PY) -m ruff check .)
+	$(call step,ruff format,$(PY) -m ruff format --check .)
+	$(call step,mypy,$(PY) -m mypy $(PACKAGES))
+	$(call step,pytest,$(PY) -m pytest)
+	@printf '\n── all passed\n'
+
+lint: setup ## ruff: rules and format
+	$(call step,ruff check,$(PY) -m ruff check .)
+	$(call step,ruff format,$(PY) -m ruff format --check .)
+
+types: setup ## mypy: strict on the kernels and the plan
+	$(call step,mypy,$(PY) -m mypy $(PACKAGES))
+
+unit: setup ## the tests that need no running service
+	$(call step,pytest without a service,$(PY) -m pytest -m "not service")
+
+test-long: setup ## the oracle with 60 examples, the crash test with 15 kills, then all other tests
+	$(call step,pytest with more examples and crashes,BRAID_ORACLE_EXAMPLES=60 BRAID_CRASH_KILLS=15 $(PY) -m pytest)
+
+first-mark: setup ## measure the speed of this checkout on this machine; ARGUMENTS="--quick" for a short one
+	@$(PY) -m bench_driver.first_mark $(ARGUMENTS)
+
+clean: ## remove caches, builds and what demos left; .venv and .tools stay
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse metastore_db derby.log
+	@find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,105 @@
+"""Read request bodies within their limit, and answer a repeated POST with its first outcome."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+from fastapi import Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from api.service import Service
+from session.requests import Outcome
+from sources.errors import MalformedRequest, TooLarge
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+_KEY = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """Return the body; TooLarge as soon as more than ``limit`` bytes are announced or have come."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > limit:
+        raise TooLarge(f"A body must have at most {limit} bytes; got {announced}. Send it in parts.")
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > limit:
+            raise TooLarge(f"A body must have at most {limit} bytes; got more. Send it in parts.")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def parse_json(body: bytes) -> Any:
+    """Return the JSON value of a body; MalformedRequest says where it breaks."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        if not body.strip():
+            raise MalformedRequest("The body must be JSON; got none.") from None
+        raise MalformedRequest(
+            f"The body must be JSON; line {error.lineno}, column {error.colno}: {error.msg.partition(':')[0]}."
+        ) from None
+
+
+def statement_of(body: bytes, example: str) -> str:
+    """Return the SQL text of a body ``{"sql": "…"}``."""
+    value = parse_json(body)
+    if not isinstance(value, dict) or not isinstance(value.get("sql"), str):
+        raise MalformedRequest(
+            f'The body must be an object such as {{"sql": "{example}"}}; got {_short(value)}.'
+        )
+    unknown = sorted(value.keys() - {"sql"})
+    if unknown:
+        raise MalformedRequest(
+            f'The body must have "sql" and nothing else; got {", ".join(map(repr, unknown))} too.'
+        )
+    sql: str = value["sql"]
+    return sql
+
+
+def idempotency_key(request: Request) -> str | None:
+    """Return the request's Idempotency-Key, None without one; MalformedRequest when it is no usable key."""
+    key = request.headers.get(IDEMPOTENCY_KEY)
+    if key is not None and not _KEY.fullmatch(key):
+        raise MalformedRequest(
+            f"The header {IDEMPOTENCY_KEY} must be 1 to 255 printable ASCII characters; got {key[:300]!r}."
+        )
+    return key
+
+
+def fingerprint(request: Request, body: bytes) -> str:
+    """Return what a repetition must share with the first request to count as one: call and body."""
+    call = f"{request.method} {request.url.path}\n{request.headers.get('content-type', '')}\n"
+    return hashlib.sha256(call.encode() + body).hexdigest()
+
+
+async def answer_once(
+    service: Service, request: Request, body: bytes, action: Callable[[], Outcome]
+) -> Response:
+    """Run ``action`` off the event loop and answer its outcome; with an Idempotency-Key at most once."""
+    key = idempotency_key(request)
+    service.check_running()
+    if key is None:
+        outcome = await run_in_threadpool(action)
+    else:
+        outcome = await run_in_threadpool(service.session.idempotent, key, fingerprint(request, body), action)
+    return response_of(outcome)
+
+
+def outcome(status: int, value: Any, **headers: str) -> Outcome:
+    """Return an outcome with a JSON body."""
+    return Outcome(status, headers, orjson.dumps(value).decode())
+
+
+def response_of(outcome: Outcome) -> Response:
+    """Return the response that tells an outcome."""
+    return Response(outcome.body, outcome.status, outcome.headers, "application/json")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

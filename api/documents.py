@@ -1,0 +1,193 @@
+"""What ``/openapi.json`` and ``/docs`` say beside the code: bodies, examples and refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from api import problems
+from api.rows import ARROW, JSON, NDJSON
+
+Json = dict[str, Any]
+
+DESCRIPTION = """\
+Braid runs thousands of ad-hoc SQL queries over live streams inside one long-running job.
+
+Declare a stream, push tuples, register queries, read their rows. Times are RFC 3339 UTC with microseconds. Errors are
+`application/problem+json` (RFC 9457); nothing changes when a request fails. The header `Idempotency-Key` makes a retry
+of any POST safe.
+"""
+
+CREATE_STREAM = (
+    "CREATE STREAM purchases (user_id BIGINT, gem_pack INT, price DOUBLE,"
+    " time TIMESTAMP LATENESS INTERVAL '2' SECOND) WITH (connector = 'push', format = 'json')"
+)
+CREATE_TABLE = (
+    "CREATE TABLE packs (gem_pack INT, name VARCHAR)"
+    " WITH (connector = 'file', path = 'packs.csv', format = 'csv')"
+)
+SELECT = "SELECT user_id, price FROM purchases WHERE price > 5"
+EVENTS = '{"user_id": 1, "gem_pack": 4, "price": 9.5, "time": "2026-01-01T00:00:01Z"}\n'
+
+STREAM: Json = {
+    "name": "purchases",
+    "id": "s-1",
+    "columns": [{"name": "user_id", "type": "BIGINT", "event_time": False}],
+    "source": {"connector": "push", "format": "json", "options": {}},
+    "clock": "2026-01-01T00:00:01.000000Z",
+    "waterline": "2025-12-31T23:59:59.000000Z",
+    "tuples": 1,
+    "late": 0,
+    "malformed": 0,
+}
+QUERY: Json = {
+    "id": "q-1",
+    "name": "expensive",
+    "sql": SELECT,
+    "state": "RUNNING",
+    "slot": 0,
+    "epoch": 2,
+    "active_from": {"purchases": None},
+    "active_to": {"purchases": None},
+    "created_at": "2026-01-01T00:00:00.000000Z",
+    "deployed_at": "2026-01-01T00:00:00.700000Z",
+    "deployment_latency_seconds": 0.7,
+    "rows_out": 1,
+    "last_result_at": "2026-01-01T00:00:02.000000Z",
+    "event_time_latency_seconds": 1.0,
+    "group": None,
+    "operator": "select",
+    "sink": None,
+    "error": None,
+}
+RESULTS: Json = {
+    "rows": [{"user_id": 1, "price": 9.5}],
+    "cursor": "AQAAAAAAAAABAAAAAAAAAAEAAAAA",
+    "end": False,
+}
+DEAD_LETTERS: Json = {
+    "rows": [
+        {
+            "reason": "malformed",
+            "detail": "line 3: column 'price': 'cheap' is not a DOUBLE",
+            "received_at": "2026-01-01T00:00:02.000000Z",
+            "tuple": None,
+            "raw": '{"price": "cheap"}',
+        }
+    ],
+    "cursor": "AQAAAAAAAAABAAAAAAAAAAEAAAAA",
+}
+
+_REASONS = {
+    400: "The request cannot be read.",
+    404: "There is no such thing.",
+    406: "None of the accepted forms can be given.",
+    409: "It contradicts what exists.",
+    410: "Its retention has passed.",
+    413: "The body is too large.",
+    415: "The body has a form that this call does not take.",
+    422: "Understood, but not possible; the detail names what exists or what to write instead.",
+    429: "Too much at once; try again after `Retry-After` seconds.",
+    503: "Not ready: starting, stopping or recovering.",
+}
+_PROBLEM: Json = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "position": {
+            "type": "object",
+            "properties": {"line": {"type": "integer"}, "column": {"type": "integer"}},
+        },
+    },
+}
+
+
+def answers(status: int, description: str, example: Any, *refusals: int) -> dict[int | str, Json]:
+    """Return the ``responses`` of a call: its good answer with an example, and the statuses of its refusals."""
+    good = {"description": description, "content": {JSON: {"example": example}}}
+    return {status: good, **refused(*refusals)}
+
+
+def refused(*statuses: int) -> dict[int | str, Json]:
+    """Return the ``responses`` entry of each status of refusal."""
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {
+        s: {"description": _REASONS[s], "content": {problems.MEDIA_TYPE: {"schema": schema}}}
+        for s in statuses
+    }
+
+
+def json_body(schema: Json, example: Any) -> Json:
+    """Return the ``openapi_extra`` of a call that takes JSON."""
+    content = {JSON: {"schema": schema, "example": example}}
+    return {"requestBody": {"required": True, "content": content}, "parameters": [KEY_HEADER]}
+
+
+def sql_body(example: str) -> Json:
+    """Return the ``openapi_extra`` of a call that takes ``{"sql": …}``."""
+    schema = {"type": "object", "required": ["sql"], "properties": {"sql": {"type": "string"}}}
+    return json_body(schema, {"sql": example})
+
+
+KEY_HEADER: Json = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string", "maxLength": 255},
+    "description": "Makes a retry safe: the first outcome is answered again, also after a crash; kept for a day.",
+}
+QUERY_SCHEMA: Json = {
+    "type": "object",
+    "required": ["sql"],
+    "additionalProperties": False,
+    "properties": {
+        "sql": {"type": "string", "description": "A SELECT, or CREATE QUERY name AS SELECT"},
+        "name": {"type": ["string", "null"]},
+        "sink": {
+            "type": ["string", "null"],
+            "description": "`log`: rows are read from /queries/{id}/results",
+        },
+        "ttl_seconds": {"type": ["number", "null"], "description": "Delete the query after this time"},
+        "labels": {"type": ["object", "null"], "additionalProperties": {"type": "string"}},
+    },
+}
+EVENTS_BODY: Json = {
+    "parameters": [KEY_HEADER],
+    "requestBody": {
+        "required": True,
+        "content": {
+            NDJSON: {"schema": {"type": "string"}, "example": EVENTS},
+            JSON: {"schema": {"anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]}},
+            ARROW: {"schema": {"type": "string", "format": "binary"}},
+        },
+    },
+}
+
+
+def install(app: FastAPI) -> None:
+    """Make ``app`` describe itself: without FastAPI's own form of validation errors, which we never send."""
+
+    def described() -> Json:
+        if app.openapi_schema is None:
+            schema = get_openapi(
+                title=app.title, version=app.version, description=app.description, routes=app.routes
+            )
+            for path in schema["paths"].values():
+                for call in path.values():
+                    if "HTTPValidationError" in str(call["responses"].get("422")):
+                        del call["responses"]["422"]
+                        call["responses"].setdefault("400", refused(400)[400])
+            schemas = schema.setdefault("components", {}).setdefault("schemas", {})
+            for name in ("HTTPValidationError", "ValidationError"):
+                schemas.pop(name, None)
+            schemas["Problem"] = _PROBLEM
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    app.openapi = described  # type: ignore[method-assign]

@@ -1,0 +1,41 @@
+"""``/streams/{name}/events``: push tuples."""
+
+from __future__ import annotations
+
+import orjson
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from api.bodies import fingerprint, idempotency_key, read_body
+from api.documents import EVENTS_BODY, answers
+from api.service import ServiceDep
+from sources.formats.decoding import decode
+
+router = APIRouter(tags=["streams"])
+_EXAMPLE = {"accepted": 1, "rejected": 1, "errors": [{"line": 2, "detail": "line 2: not a JSON object"}]}
+
+
+@router.post(
+    "/streams/{name}/events",
+    responses=answers(200, "What is accepted is on disk.", _EXAMPLE, 400, 404, 413, 422, 429, 503),
+    openapi_extra=EVENTS_BODY,
+)
+async def push_events(name: str, request: Request, service: ServiceDep) -> Response:
+    """Push tuples: NDJSON, a JSON object or array, or an Arrow stream.
+
+    Inputs that do not fit the schema are rejected one by one (and kept as dead letters); the others are accepted.
+    """
+    service.check_running()
+    definition = service.session.definition(name)
+    key = idempotency_key(request)
+    body = await read_body(request, service.settings.max_body_bytes)
+    content_type = request.headers.get("content-type", "")
+
+    def push() -> bytes:
+        stream = service.pushes.stream(definition)
+        outcome = stream.push(
+            lambda: decode(body, content_type, definition.schema), len(body), key, fingerprint(request, body)
+        )
+        return orjson.dumps(outcome)
+
+    return Response(await run_in_threadpool(push), media_type="application/json")

@@ -1,0 +1,102 @@
+"""``/queries/{id}/results/stream``: rows as server-sent events, as they come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import orjson
+from fastapi import APIRouter, Header, Request
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from api import rows
+from api.documents import refused
+from api.parameters import After
+from api.results import is_end, news_for
+from api.service import Service, ServiceDep
+from router.cursor import decode_cursor
+from router.result_reader import Page
+from session.query_record import FAILED
+from sources.errors import BraidError, NotAllowed
+
+router = APIRouter(tags=["results"])
+PAGE_ROWS = 1000
+KEEP_ALIVE_SECONDS = 15.0
+KEEP_ALIVE = b": keep-alive\n\n"
+MEDIA_TYPE = "text/event-stream"
+
+
+@router.get(
+    "/queries/{id}/results/stream",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "An event a row; its id is the cursor after it. `event: end` closes the stream.",
+            "content": {MEDIA_TYPE: {"example": 'id: AQAAAA\ndata: {"user_id":1,"price":9.5}\n\n'}},
+        },
+        **refused(400, 404, 410),
+    },
+)
+async def stream_results(
+    id: str,
+    request: Request,
+    service: ServiceDep,
+    after: After = None,
+    last_event_id: Annotated[
+        str | None, Header(description="Resume after this event; wins over `after`.")
+    ] = None,
+) -> StreamingResponse:
+    """Follow the rows of a query as server-sent events, from a cursor or from the beginning."""
+    cursor = last_event_id or after
+    deployed = service.session.live_query(id)
+    if cursor is not None:
+        decode_cursor(cursor, deployed.id)
+    first = await run_in_threadpool(service.results.read, deployed, cursor, PAGE_ROWS)
+    ended = is_end(service, deployed, first)
+    return StreamingResponse(
+        events(service, id, first, ended, request),
+        media_type=MEDIA_TYPE,
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def events(
+    service: Service, query_id: str, page: Page, ended: bool, request: Request
+) -> AsyncIterator[bytes]:
+    """Yield the events of ``page`` and of all that follow."""
+    yield KEEP_ALIVE  # tells the client, and proxies, that the stream is open
+    session = service.session
+    while True:
+        if page.table.num_rows:
+            yield await run_in_threadpool(_frames, page)
+        if ended:
+            yield _frame("end", page.cursor, b"{}")
+            return
+        try:
+            deployed = session.live_query(query_id)
+            if not page.has_more and deployed.state != FAILED:
+                until = time.monotonic() + KEEP_ALIVE_SECONDS
+                if not await news_for(service, deployed, page.cursor, until, request):
+                    if service.news.stopping or await request.is_disconnected():
+                        return
+                    yield KEEP_ALIVE
+                deployed = session.live_query(query_id)
+            had_all = not page.has_more
+            page = await run_in_threadpool(service.results.read, deployed, page.cursor, PAGE_ROWS)
+            if deployed.state == FAILED and had_all and not page.table.num_rows:
+                raise NotAllowed(session.query(query_id)["error"] or "The query failed.")
+        except BraidError as error:  # the status is sent already, so the event says it
+            yield _frame("failed", page.cursor, orjson.dumps({"error": error.detail}))
+            return
+        ended = is_end(service, deployed, page)
+
+
+def _frames(page: Page) -> bytes:
+    lines = zip(page.cursors(), rows.json_lines(page.table), strict=True)
+    return b"".join(b"id: %b\ndata: %b\n" % (cursor.encode(), line) for cursor, line in lines)
+
+
+def _frame(event: str, cursor: str, data: bytes) -> bytes:
+    return b"event: %b\nid: %b\ndata: %b\n\n" % (event.encode(), cursor.encode(), data)

@@ -1,0 +1,49 @@
+"""Wake the readers that wait for the next batch, without a thread for each of them.
+
+Batches are applied on a thread of the session; readers wait on the event loop. One event serves all readers: a batch
+sets it and puts a new one in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+
+class News:
+    """Tells waiting coroutines that a batch was applied, or that the service is stopping."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._event: asyncio.Event | None = None
+        self.stopping = False
+
+    def bind(self) -> None:
+        """Take the running event loop as the one that readers wait on."""
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def publish(self) -> None:
+        """Wake all readers; may be called on any thread."""
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(self._wake)
+
+    def stop(self) -> None:
+        """Wake all readers for the last time: they must answer now."""
+        self.stopping = True
+        self.publish()
+
+    def _wake(self) -> None:
+        if self._event is not None:
+            self._event.set()
+        self._event = asyncio.Event()
+
+    async def wait(self, seconds: float) -> None:
+        """Return when something is published, or after ``seconds``."""
+        if self.stopping or seconds <= 0:
+            return
+        assert self._event is not None, "bind() must come before wait()"
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._event.wait(), seconds)

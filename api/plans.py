@@ -1,0 +1,64 @@
+"""``/plan`` and ``/changelogs``: how queries run, with whom they share, and how that came about."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import orjson
+from fastapi import APIRouter, Query, Response
+
+from api.documents import answers
+from api.service import ServiceDep
+from optimizer.graph import to_dot
+
+router = APIRouter(tags=["plan"])
+DOT = "text/vnd.graphviz"
+Form = Annotated[Literal["json", "dot"], Query(description="`dot`: Graphviz' language.")]
+_GRAPH = {
+    "version": 3,
+    "nodes": [{"id": "stream:s-1", "kind": "stream", "name": "purchases"}],
+    "edges": [{"source": "stream:s-1", "target": "select:s-1"}],
+}
+_CHANGELOG = {
+    "epoch": 3,
+    "created_at": "2026-01-01T00:00:00.000000Z",
+    "why": "2 requests",
+    "created": [{"id": "q-2", "slot": 1, "operator": "select:s-1"}],
+    "deleted": [],
+    "freed": [],
+    "changelog_set": "10",
+    "capacity": 2,
+    "plan_version": 3,
+}
+
+
+@router.get("/plan", responses=answers(200, "Everything that runs, as a graph.", _GRAPH, 400))
+def get_plan(service: ServiceDep, format: Form = "json") -> Response:
+    """Look at how all queries run and share."""
+    return _graph(service.session.plan(), format)
+
+
+@router.get(
+    "/queries/{id}/plan", responses=answers(200, "The query's part of the graph.", _GRAPH, 400, 404, 410)
+)
+def get_query_plan(id: str, service: ServiceDep, format: Form = "json") -> Response:
+    """Look at how one query runs and with whom it shares."""
+    return _graph(service.session.query_plan(id), format)
+
+
+@router.get(
+    "/changelogs", responses=answers(200, "Changelogs in order of epochs.", {"changelogs": [_CHANGELOG]}, 400)
+)
+def get_changelogs(
+    service: ServiceDep, after: Annotated[int, Query(ge=0, description="Only later epochs.")] = 0
+) -> Response:
+    """Read the changelogs after an epoch: at most 1000; ask again after the last epoch for more."""
+    return Response(
+        orjson.dumps({"changelogs": service.session.changelogs(after)}), media_type="application/json"
+    )
+
+
+def _graph(graph: dict[str, Any], form: str) -> Response:
+    if form == "dot":
+        return Response(to_dot(graph), media_type=DOT)
+    return Response(orjson.dumps(graph), media_type="application/json")

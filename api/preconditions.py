@@ -1,0 +1,82 @@
+"""What must hold before the service starts: Python, Java, and a data directory that nobody else uses."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sources.storage import Storage
+
+LOCK_FILE = "service.lock"
+OLDEST_JAVA = 17
+OLDEST_PYTHON = (3, 11)
+JAVA_SECONDS = 20
+
+
+class CannotStart(Exception):
+    """The service cannot start; the message is one sentence for the user."""
+
+
+def check_python() -> None:
+    """CannotStart for a Python that is too old."""
+    if sys.version_info < OLDEST_PYTHON:
+        raise CannotStart(
+            f"Braid needs Python {'.'.join(map(str, OLDEST_PYTHON))} or newer; this is {sys.version.split()[0]}."
+        )
+
+
+def check_java(environment: Mapping[str, str] = os.environ) -> None:
+    """CannotStart when the Java that Spark would start is missing or too old."""
+    home = environment.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
+    need = f"Braid needs Java {OLDEST_JAVA} or newer"
+    if java is None:
+        raise CannotStart(f"{need}, but there is no java in PATH; install one or set JAVA_HOME.")
+    try:
+        found = subprocess.run(
+            [java, "-version"], capture_output=True, timeout=JAVA_SECONDS, check=False, text=True
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotStart(f"{need}, but {java!r} does not run: {error}; check JAVA_HOME.") from error
+    version = re.search(r'version "(?:1\.)?(\d+)', found.stderr + found.stdout)
+    if found.returncode != 0 or version is None:
+        raise CannotStart(f"{need}, but {java!r} does not tell its version; check JAVA_HOME.")
+    if int(version[1]) < OLDEST_JAVA:
+        raise CannotStart(f"{need}, but {java!r} is Java {version[1]}; install a newer one or set JAVA_HOME.")
+
+
+@contextlib.contextmanager
+def lock_data_dir(storage: Storage) -> Iterator[None]:
+    """Hold the data directory for this process; CannotStart when another one does.
+
+    The lock goes with the process, however it ends. A directory that is not local is not locked.
+    """
+    if storage.local_root is None:
+        yield
+        return
+    try:
+        file = storage.local_path(LOCK_FILE).open("a+")
+    except OSError as error:
+        raise CannotStart(
+            f"The data directory {storage.uri!r} must be writable: {error.strerror}."
+        ) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            raise CannotStart(
+                f"Another Braid service (process {file.read().strip() or 'unknown'}) runs on {storage.uri!r};"
+                " stop it or choose another --data-dir."
+            ) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield

@@ -1,0 +1,121 @@
+"""Every refusal as RFC 9457 ``application/problem+json``, whoever raised it.
+
+Three sources end here: errors of Braid (:mod:`sources.errors`, which know their status), what FastAPI finds wrong with
+a parameter (400), and what the routing finds (404, 405). Anything else is a defect: 500, with the traceback in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from sources.errors import BraidError, MalformedRequest, Overloaded
+
+MEDIA_TYPE = "application/problem+json"
+log = logging.getLogger("braid.api")
+
+
+class NotAcceptable(BraidError):
+    """None of the forms that the client accepts is one we can give."""
+
+    status = 406
+    title = "Not acceptable"
+
+
+class UnsupportedMediaType(BraidError):
+    """The body comes in a form that this call does not take."""
+
+    status = 415
+    title = "Unsupported media type"
+
+
+def document_of(error: BraidError) -> dict[str, Any]:
+    """Return the problem document of an error."""
+    document: dict[str, Any] = {
+        "type": f"urn:braid:problem:{_kebab(type(error).__name__)}",
+        "title": error.title,
+        "status": error.status,
+        "detail": error.detail,
+    }
+    if error.position is not None:
+        document["position"] = error.position.to_json()
+    if error.query_id is not None:
+        document["query_id"] = error.query_id
+    if error.stream is not None:
+        document["stream"] = error.stream
+    return document
+
+
+def headers_of(error: BraidError) -> dict[str, str]:
+    """Return the headers that belong to an error."""
+    return {"Retry-After": str(error.retry_after)} if isinstance(error, Overloaded) else {}
+
+
+def problem(document: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """Return the response that carries a problem document."""
+    return Response(orjson.dumps(document), document["status"], dict(headers or {}), MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Make ``app`` answer every error with a problem document."""
+    app.add_exception_handler(BraidError, _of_braid)
+    app.add_exception_handler(RequestValidationError, _of_validation)
+    app.add_exception_handler(HTTPException, _of_routing)
+    app.add_exception_handler(Exception, _of_defect)
+
+
+async def _of_braid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, BraidError)
+    if error.status >= 500 and error.status != HTTPStatus.SERVICE_UNAVAILABLE:
+        log.error(
+            "request failed",
+            exc_info=error,
+            extra={"fields": {"path": request.url.path, "query_id": error.query_id}},
+        )
+    return problem(document_of(error), headers_of(error))
+
+
+async def _of_validation(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    parts = []
+    for found in error.errors():
+        place, *path = (str(part) for part in found["loc"])
+        parts.append(f"The {place} parameter {'.'.join(path)!r}: {found['msg']}; got {found.get('input')!r}.")
+    return problem(document_of(MalformedRequest(" ".join(parts))))
+
+
+async def _of_routing(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    details = {
+        404: f"There is no {request.url.path!r} here; /docs lists all calls.",
+        405: f"{request.url.path!r} does not take {request.method}; it takes {(error.headers or {}).get('Allow')}.",
+    }
+    status = HTTPStatus(error.status_code)
+    document = {
+        "type": f"urn:braid:problem:{_kebab(status.phrase.title().replace(' ', ''))}",
+        "title": status.phrase,
+        "status": status.value,
+        "detail": details.get(status.value, str(error.detail)),
+    }
+    return problem(document, error.headers)
+
+
+async def _of_defect(request: Request, error: Exception) -> Response:
+    log.error("request failed", exc_info=error, extra={"fields": {"path": request.url.path}})
+    return problem(
+        document_of(
+            BraidError(f"Something in Braid is broken ({type(error).__name__}); its log has the details.")
+        )
+    )
+
+
+def _kebab(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()

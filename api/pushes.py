@@ -1,0 +1,193 @@
+"""The push logs of all streams: take tuples in, once per Idempotency-Key, and drop what has been read.
+
+Invariants:
+
+- A key and its outcome are in the same frame as the tuples, so both are durable or neither is. Keys are read back from
+  the frames when a log is opened; before segments are trimmed, the keys go to the file ``keys.json`` beside them.
+- A segment goes only when the batch that read it is :data:`BATCHES_KEPT` batches old: a replay never asks for it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from sources.errors import NotAllowed, NotReady
+from sources.formats.decoded import Decoded
+from sources.push import PARTITION, PushLog
+from sources.schema import StreamDefinition
+from sources.storage import Storage
+
+CONNECTOR = "push"
+BATCHES_KEPT = 16
+ERRORS_SHOWN = 1000
+FOLDER = "streams"
+
+
+@dataclass(frozen=True)
+class _Kept:
+    fingerprint: str | None
+    received_us: int
+    outcome: Any
+
+
+class PushStream:
+    """The log of one stream and the outcomes of its keys."""
+
+    def __init__(self, storage: Storage, definition: StreamDefinition, keep_us: int, now_us: int) -> None:
+        self.log = PushLog(storage, definition)
+        self._storage = storage
+        self._keys_path = f"{FOLDER}/{definition.id}/keys.json"
+        self._keep_us = keep_us
+        self._changed = threading.Condition()
+        self._running: set[str] = set()
+        self._kept: dict[str, _Kept] = {}
+        if storage.exists(self._keys_path):
+            for key, fingerprint, received_us, outcome in orjson.loads(storage.get(self._keys_path)):
+                self._kept[key] = _Kept(fingerprint, received_us, outcome)
+        for key, fingerprint, outcome, received_us in self.log.keyed_frames():
+            self._kept.setdefault(key, _Kept(fingerprint, received_us, outcome))
+        self.expire(now_us)
+
+    def push(self, decode: Callable[[], Decoded], size: int, key: str | None, fingerprint: str) -> Any:
+        """Append what ``decode`` returns and answer the outcome; a key that is known answers its first one.
+
+        NotAllowed for a key that came with another request.
+        """
+        if key is None:
+            return self._append(decode(), size, None, None)
+        with self._changed:
+            self._changed.wait_for(lambda: key not in self._running)
+            kept = self._kept.get(key)
+            if kept is not None and kept.received_us >= _now_us() - self._keep_us:
+                if kept.fingerprint != fingerprint:
+                    raise NotAllowed(
+                        f"An Idempotency-Key must come with the same request each time; {key!r} came with another"
+                        " one before. Take a new key for a new request."
+                    )
+                return kept.outcome
+            self._running.add(key)
+        try:
+            return self._append(decode(), size, key, fingerprint)
+        finally:
+            with self._changed:
+                self._running.discard(key)
+                self._changed.notify_all()
+
+    def _append(self, decoded: Decoded, size: int, key: str | None, fingerprint: str | None) -> Any:
+        now_us = _now_us()
+        outcome = {
+            "accepted": decoded.tuples.num_rows,
+            "rejected": len(decoded.malformed),
+            "errors": [{"line": m.line, "detail": m.detail} for m in decoded.malformed[:ERRORS_SHOWN]],
+        }
+        self.log.append(decoded.tuples, decoded.malformed, now_us, size, key, fingerprint, outcome)
+        if key is not None:
+            with self._changed:
+                self._kept.pop(key, None)
+                self._kept[key] = _Kept(fingerprint, now_us, outcome)
+        return outcome
+
+    def expire(self, now_us: int) -> None:
+        """Forget the keys whose time is over."""
+        with self._changed:
+            while self._kept:
+                key, kept = next(iter(self._kept.items()))
+                if kept.received_us >= now_us - self._keep_us:
+                    return
+                del self._kept[key]
+
+    def trim(self, offset: int) -> None:
+        """Drop the segments below ``offset``; the keys in them are kept."""
+        with self._changed:
+            rows = [[key, k.fingerprint, k.received_us, k.outcome] for key, k in self._kept.items()]
+        if rows or self._storage.exists(self._keys_path):
+            self._storage.put(self._keys_path, orjson.dumps(rows))
+        self.log.trim(offset)
+
+
+class Pushes:
+    """The push streams of one service; each log is opened when it is first pushed to."""
+
+    def __init__(self, storage: Storage, keep_seconds: float) -> None:
+        self._storage = storage
+        self._keep_us = round(keep_seconds * 1e6)
+        self._lock = threading.Lock()
+        self._streams: dict[str, PushStream] = {}
+        self._read: dict[str, deque[tuple[int, int]]] = {}
+        self._dropped: dict[str, int] = {}
+        self._seq = 0
+        self._closed = False
+
+    def stream(self, definition: StreamDefinition) -> PushStream:
+        """Return the push stream of a definition; NotAllowed when the stream takes no pushes."""
+        if definition.connector != CONNECTOR:
+            raise NotAllowed(
+                f"Tuples can be pushed to streams WITH (connector = 'push') only; {definition.name!r} has"
+                f" connector {definition.connector!r}.",
+                stream=definition.name,
+            )
+        with self._lock:
+            if self._closed:
+                raise NotReady("The service is stopping; send the request again once it has started.")
+            found = self._streams.get(definition.id)
+            if found is None:
+                found = PushStream(self._storage, definition, self._keep_us, _now_us())
+                self._streams[definition.id] = found
+            return found
+
+    def absorb(self, record: dict[str, Any]) -> None:
+        """Note how far a batch has read."""
+        with self._lock:
+            self._seq = record["seq"]
+            for stream, counted in record["streams"].items():
+                offset = counted.get("offsets", {}).get(PARTITION)
+                if offset is not None:
+                    self._read.setdefault(stream, deque()).append((record["seq"], offset))
+
+    def trim(self, defined: set[str]) -> None:
+        """Drop what batches that are never replayed have read, and the folders of streams that are not defined."""
+        with self._lock:
+            upto = self._seq - BATCHES_KEPT
+            offsets = {stream: _passed(read, upto) for stream, read in self._read.items()}
+            for stream in self._read.keys() - defined:
+                del self._read[stream]
+            gone = [self._streams.pop(stream) for stream in self._streams.keys() - defined]
+            here = [(self._streams[s], offset) for s, offset in offsets.items() if s in self._streams]
+        for push_stream in gone:
+            push_stream.log.close()
+        for push_stream, offset in here:
+            push_stream.expire(_now_us())
+            if offset is not None:
+                push_stream.trim(offset)
+        on_disk = set(self._storage.names(FOLDER))
+        for stream in on_disk - defined:
+            if self._dropped.setdefault(stream, self._seq) < upto:
+                self._storage.delete_folder(f"{FOLDER}/{stream}")
+        self._dropped = {stream: seq for stream, seq in self._dropped.items() if stream in on_disk - defined}
+
+    def close(self) -> None:
+        """Close all logs; later pushes raise NotReady."""
+        with self._lock:
+            self._closed = True
+            for push_stream in self._streams.values():
+                push_stream.log.close()
+            self._streams.clear()
+
+
+def _passed(read: deque[tuple[int, int]], upto: int) -> int | None:
+    """Take what batches up to ``upto`` have read off the queue and return its end."""
+    offset = None
+    while read and read[0][0] <= upto:
+        offset = read.popleft()[1]
+    return offset
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,175 @@
+"""``/queries``: register, validate, list, look at and retire queries."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from api import documents
+from api.bodies import answer_once, outcome, parse_json, read_body
+from api.documents import QUERY_SCHEMA, answers, json_body
+from api.parameters import Wait
+from api.service import Service, ServiceDep
+from session.admission import QueryRequest
+from session.query_record import PENDING, STATES
+from session.reads import MOST_LISTED
+from session.requests import Outcome
+from sources.errors import BraidError, MalformedRequest, TooLarge
+
+router = APIRouter(tags=["queries"])
+FIELDS = ("sql", "name", "sink", "ttl_seconds", "labels")
+POLL_SECONDS = 1.0
+
+
+@router.post(
+    "/queries",
+    status_code=201,
+    responses=answers(
+        201,
+        "The query is accepted, or all of the array are.",
+        documents.QUERY,
+        400,
+        404,
+        409,
+        413,
+        422,
+        429,
+        503,
+    ),
+    openapi_extra=json_body(
+        {"anyOf": [QUERY_SCHEMA, {"type": "array", "items": QUERY_SCHEMA}]},
+        {"sql": documents.SELECT, "name": "expensive"},
+    ),
+)
+async def create_queries(request: Request, service: ServiceDep, wait: Wait = 0.0) -> Response:
+    """Register a query, or with a JSON array many: all or none. With `wait`, answer once they are RUNNING."""
+    body = await read_body(request, service.settings.max_body_bytes)
+
+    def create() -> Outcome:
+        value = parse_json(body)
+        if isinstance(value, list):
+            made = service.session.create_queries(requests_of(value, service.settings.max_queries))
+            return outcome(201, made, Location="/queries")
+        made = service.session.create_queries([request_of(value)])
+        return outcome(201, made[0], Location=f"/queries/{made[0]['id']}")
+
+    response = await answer_once(service, request, body, create)
+    if wait > 0 and response.status_code == 201:
+        made = orjson.loads(response.body)
+        ids = [query["id"] for query in (made if isinstance(made, list) else [made])]
+        await wait_running(service, ids, wait)
+        now = await run_in_threadpool(lambda: [service.session.query(query_id) for query_id in ids])
+        shown = now if isinstance(made, list) else now[0]
+        response = Response(
+            orjson.dumps(shown), 201, {"Location": response.headers["location"]}, "application/json"
+        )
+    return response
+
+
+async def wait_running(service: Service, ids: list[str], seconds: float) -> None:
+    """Return when none of the queries is PENDING, or after ``seconds``; holds no thread."""
+    until = time.monotonic() + seconds
+    left = list(ids)
+    while True:
+        while left and service.session.live_query(left[-1]).state != PENDING:
+            left.pop()
+        remaining = until - time.monotonic()
+        if not left or remaining <= 0 or service.news.stopping:
+            return
+        await service.news.wait(min(remaining, POLL_SECONDS))
+
+
+@router.post(
+    "/queries/validate",
+    responses=answers(
+        200,
+        "What the query would run as.",
+        {"operator": "select", "shares_with": ["q-1"]},
+        400,
+        404,
+        409,
+        413,
+        422,
+    ),
+    openapi_extra=json_body(QUERY_SCHEMA, {"sql": documents.SELECT}),
+)
+async def validate_query(request: Request, service: ServiceDep) -> Response:
+    """Try a query out: what it would run as, with whom it would share, or the error a POST would give."""
+    body = await read_body(request, service.settings.max_body_bytes)
+
+    def validate() -> bytes:
+        return orjson.dumps(service.session.validate(request_of(parse_json(body))))
+
+    return Response(await run_in_threadpool(validate), media_type="application/json")
+
+
+@router.get(
+    "/queries",
+    responses=answers(200, "A page of queries.", {"queries": [documents.QUERY], "cursor": None}, 400),
+)
+def list_queries(
+    service: ServiceDep,
+    state: Annotated[str | None, Query(description=f"One of {', '.join(STATES)}.")] = None,
+    label: Annotated[str | None, Query(description="`name` or `name=value`.")] = None,
+    limit: Annotated[int, Query(ge=1, description=f"Most queries; at most {MOST_LISTED}.")] = 100,
+    cursor: Annotated[str | None, Query(description="The cursor of the page before.")] = None,
+) -> Response:
+    """List queries, oldest first, in pages; `cursor` is null on the last."""
+    page = service.session.list_queries(state, label, min(limit, MOST_LISTED), cursor)
+    return Response(orjson.dumps(page), media_type="application/json")
+
+
+@router.get("/queries/{id}", responses=answers(200, "The query.", documents.QUERY, 404, 410))
+def get_query(id: str, service: ServiceDep) -> dict[str, Any]:
+    """Look at one query; also when it is RETIRED, until its retention has passed."""
+    return service.session.query(id)
+
+
+@router.delete(
+    "/queries/{id}",
+    status_code=202,
+    responses=answers(202, "The query retires.", documents.QUERY, 400, 404, 410, 503),
+)
+def delete_query(
+    id: str,
+    service: ServiceDep,
+    drain: Annotated[
+        bool, Query(description="Still emit the windows that are complete; `false` stops at once.")
+    ] = True,
+) -> dict[str, Any]:
+    """Retire a query. Repeating it is harmless."""
+    service.check_running()
+    return service.session.delete_query(id, drain)
+
+
+def requests_of(values: list[Any], most: int) -> list[QueryRequest]:
+    """Read the bodies of many queries; the error of the first that does not fit says which it is."""
+    if len(values) > most:
+        raise TooLarge(f"One request must hold at most {most} queries; got {len(values)}.")
+    requests = []
+    for number, value in enumerate(values, 1):
+        try:
+            requests.append(request_of(value))
+        except BraidError as error:
+            raise type(error)(f"Query {number} of {len(values)}: {error.detail}") from None
+    return requests
+
+
+def request_of(value: Any) -> QueryRequest:
+    """Read the body of one query; MalformedRequest when it has another shape."""
+    if not isinstance(value, dict):
+        raise MalformedRequest(
+            f'A query must be an object such as {{"sql": "SELECT …"}}; got {type(value).__name__} {str(value)[:80]!r}.'
+        )
+    unknown = sorted(value.keys() - set(FIELDS))
+    if unknown:
+        raise MalformedRequest(
+            f"A query has the fields {', '.join(FIELDS)}; got {', '.join(map(repr, unknown))} too."
+        )
+    if not isinstance(value.get("sql"), str):
+        raise MalformedRequest(f'A query must have its text in "sql"; got {value.get("sql")!r}.')
+    return QueryRequest(**{name: given for name, given in value.items() if given is not None})

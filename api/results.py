@@ -1,0 +1,101 @@
+"""``/queries/{id}/results``: the rows of a query, in pages; see :mod:`api.live` for the stream of them."""
+
+from __future__ import annotations
+
+import time
+
+import orjson
+from fastapi import APIRouter, Header, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from api import documents, rows
+from api.documents import answers
+from api.parameters import After, Limit, Wait
+from api.service import Service, ServiceDep
+from router.result_reader import Page
+from session.query_record import RETIRED
+from session.reads import DeployedQuery
+
+router = APIRouter(tags=["results"])
+POLL_SECONDS = 1.0
+_EXAMPLES = answers(200, "Rows in order, each once.", documents.RESULTS, 400, 404, 406, 410)
+_EXAMPLES[200]["content"] |= {
+    rows.NDJSON: {"example": '{"user_id":1,"price":9.5}\n'},
+    rows.ARROW: {"schema": {"type": "string", "format": "binary"}},
+}
+_EXAMPLES[200]["headers"] = {
+    "Braid-Cursor": {"schema": {"type": "string"}, "description": "The place after the rows."},
+    "Braid-End": {"schema": {"type": "string"}, "description": "`true` when no row will ever follow."},
+}
+
+
+@router.get("/queries/{id}/results", responses=_EXAMPLES)
+async def read_results(
+    id: str,
+    request: Request,
+    service: ServiceDep,
+    after: After = None,
+    limit: Limit = 1000,
+    wait: Wait = 0.0,
+    accept: str | None = Header(None, include_in_schema=False),
+) -> Response:
+    """Read rows after a cursor; with `wait`, answer as soon as there is one. `Accept` chooses JSON, NDJSON or Arrow."""
+    form = rows.negotiate(accept)
+    page, end = await next_page(service, id, after, limit, wait, request)
+    body = await run_in_threadpool(_encode, form, page, end)
+    headers = {
+        "Braid-Cursor": page.cursor,
+        "Braid-End": "true" if end else "false",
+        "Cache-Control": "no-store",
+    }
+    return Response(body, headers=headers, media_type=form)
+
+
+async def next_page(
+    service: Service, query_id: str, after: str | None, limit: int, wait: float, request: Request
+) -> tuple[Page, bool]:
+    """Return the next page and whether it is the end.
+
+    Waits up to ``wait`` seconds for a first row, without a thread. Where the waiting ends early, because the client
+    left or the service stops, the page is empty.
+    """
+    until = time.monotonic() + wait
+    while True:
+        deployed = service.session.live_query(query_id)
+        page = await run_in_threadpool(service.results.read, deployed, after, limit)
+        end = is_end(service, deployed, page)
+        after = page.cursor
+        if page.table.num_rows or end:
+            return page, end
+        if not await news_for(service, deployed, after, until, request):
+            return page, False
+
+
+async def news_for(
+    service: Service, deployed: DeployedQuery, after: str, until: float, request: Request
+) -> bool:
+    """Return True when there is something to read after a cursor, False at ``until`` or when nobody waits for it."""
+    while True:
+        remaining = until - time.monotonic()
+        if remaining <= 0 or service.news.stopping:
+            return False
+        now = service.session.live_query(deployed.id)
+        if now.state == RETIRED or service.results.has_news(now, after):
+            return True
+        await service.news.wait(min(remaining, POLL_SECONDS))
+        if await request.is_disconnected():
+            return False
+
+
+def is_end(service: Service, deployed: DeployedQuery, page: Page) -> bool:
+    """Whether no row will ever follow: the query was RETIRED before the page was read, and the page has all."""
+    seen_all = service.results.index.latest >= (deployed.last_seq or 0)
+    return deployed.state == RETIRED and not page.has_more and seen_all
+
+
+def _encode(form: str, page: Page, end: bool) -> bytes:
+    if form == rows.NDJSON:
+        return rows.ndjson(page.table)
+    if form == rows.ARROW:
+        return rows.arrow_stream(page.table)
+    return orjson.dumps({"rows": rows.objects(page.table), "cursor": page.cursor, "end": end})

@@ -1,0 +1,96 @@
+"""Result rows as bytes: JSON, NDJSON or an Arrow stream.
+
+JSON values: timestamps RFC 3339 UTC with microseconds, DATE ISO, DECIMAL a number with exactly its digits, NaN and
+infinities null. Conversion goes column by column, because a page may have 100,000 rows.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from api.problems import NotAcceptable
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+ARROW = "application/vnd.apache.arrow.stream"
+FORMS = (JSON, NDJSON, ARROW)
+
+
+def negotiate(accept: str | None) -> str:
+    """Return the form that an Accept header prefers; NotAcceptable when it wants none of ours."""
+    best: tuple[float, int] | None = None
+    chosen = JSON
+    for part in (accept or "*/*").split(","):
+        kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        quality = next((_quality(p[2:]) for p in parameters if p.startswith("q=")), 1.0)
+        exact = kind in FORMS
+        if quality <= 0 or not (exact or kind in ("*/*", "application/*", "")):
+            continue
+        rank = (quality, 1 if exact else 0)
+        if best is None or rank > best:
+            best, chosen = rank, kind if exact else JSON
+    if best is None:
+        raise NotAcceptable(f"Results come as {', '.join(FORMS)}; the Accept header asks for {accept!r}.")
+    return chosen
+
+
+def _quality(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 1.0
+
+
+def objects(table: pa.Table) -> list[dict[str, Any]]:
+    """Return the rows as dicts whose values orjson writes as the contract says."""
+    columns = [values(column) for column in table.columns]
+    if not columns:
+        return [{} for _ in range(table.num_rows)]
+    names = table.column_names
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def values(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column as orjson takes them."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return _times(column.cast(pa.timestamp("us")), "us", "Z")
+    if pa.types.is_date(kind):
+        return _times(column.cast(pa.date32()), "D", "")
+    if pa.types.is_decimal(kind):
+        return [None if v is None else orjson.Fragment(v) for v in column.cast(pa.string()).to_pylist()]
+    if (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and not column.null_count:
+        plain: list[Any] = column.to_numpy().tolist()
+        return plain
+    return column.to_pylist()
+
+
+def json_lines(table: pa.Table) -> Iterator[bytes]:
+    """Yield each row as one JSON line, newline included."""
+    for row in objects(table):
+        yield orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def ndjson(table: pa.Table) -> bytes:
+    """Return the rows as newline-delimited JSON."""
+    return b"".join(json_lines(table))
+
+
+def arrow_stream(table: pa.Table) -> bytes:
+    """Return the rows as an Arrow IPC stream; no rows still carry the schema."""
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _times(column: pa.ChunkedArray, unit: Literal["us", "D"], suffix: str) -> list[Any]:
+    stamps = column.to_numpy().astype(f"datetime64[{unit}]")
+    texts: list[str] = np.datetime_as_string(stamps, unit=unit).tolist()
+    return [None if text == "NaT" else text + suffix for text in texts]

@@ -1,0 +1,202 @@
+"""Run the service: one process that answers REST and keeps the session, one child that runs the Spark job.
+
+Order of start: settings → lock on the data directory → Java → port → session → readers → job → REST. What was
+started is stopped in reverse, within ten seconds of SIGTERM or Ctrl-C. Whatever keeps it from starting is said in one
+sentence, and the exit status is 1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from api import logs
+from api.app import create_app
+from api.preconditions import CannotStart, check_java, check_python, lock_data_dir
+from api.service import Service
+from router.retention import DEFAULT_BYTES, DEFAULT_SECONDS, Retention
+from session.settings import Settings, load_settings
+from session.shared_session import SharedSession
+from session.supervisor import JobSupervisor
+from sources.errors import BraidError
+from sources.record_log import RecordLog
+from sources.storage import Storage
+
+GRACEFUL_SECONDS = 2
+JOB_STOP_SECONDS = 5.0
+KEEP_ALIVE_SECONDS = 75
+BACKLOG = 2048
+TRIM_SECONDS = 15.0
+READY_POLL_SECONDS = 0.05
+
+log = logging.getLogger("braid.serve")
+
+
+def serve(flags: Mapping[str, Any]) -> int:
+    """Run the service until it is told to stop; return the exit status."""
+    try:
+        settings = load_settings(flags)
+        logs.configure(settings.log_level)
+        check_python()
+        with contextlib.ExitStack() as stack:
+            storage = open_storage(settings.data_dir)
+            stack.enter_context(lock_data_dir(storage))
+            check_java()
+            listener = stack.enter_context(open_port(settings.host, settings.port))
+            answer(stack.enter_context(running(settings, storage, listener)), listener)
+        return 0
+    except (BraidError, CannotStart) as error:
+        print(f"braid: {error}", file=sys.stderr)
+        return 1
+
+
+def open_storage(data_dir: str) -> Storage:
+    """Open the data directory, made if it is new; CannotStart when that is not possible."""
+    try:
+        storage = Storage(data_dir)
+        if storage.local_root is not None:
+            storage.local_root.mkdir(parents=True, exist_ok=True)
+        return storage
+    except (OSError, ValueError, ImportError) as error:  # pyarrow's errors are ValueErrors and OSErrors
+        raise CannotStart(
+            f"The data directory {data_dir!r} must be a folder or a filesystem URI that can be written: {error}."
+        ) from error
+
+
+def open_port(host: str, port: int) -> socket.socket:
+    """Listen on ``host:port``; CannotStart when somebody else does."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # with the protocol named, asyncio sets TCP_NODELAY on what is accepted; without it an answer takes 40 ms
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise CannotStart(
+            f"Port {port} on {host} must be free to listen on, but: {error.strerror or error}."
+            " Stop what uses it or choose another with --port."
+        ) from error
+    return listener
+
+
+@contextlib.contextmanager
+def running(settings: Settings, storage: Storage, listener: socket.socket) -> Iterator[Service]:
+    """Start everything; stop it at the end."""
+    supervisor = supervise(settings, storage)
+    service = Service.assemble(
+        SharedSession(storage, settings), storage, settings, lambda: _why_not_ready(supervisor)
+    )
+    stopped = threading.Event()
+    url = _url(settings.host, listener.getsockname()[1])
+    with contextlib.ExitStack() as stack:
+        stack.callback(service.close)
+        service.start()
+        stack.callback(supervisor.stop, JOB_STOP_SECONDS)
+        supervisor.start()
+        stack.callback(stopped.set)
+        threading.Thread(target=_trim, args=(service, stopped), name="retention", daemon=True).start()
+        threading.Thread(target=_announce, args=(supervisor, url, stopped), name="ready", daemon=True).start()
+        log.info("listening", extra={"fields": {"url": url, "data_dir": settings.data_dir}})
+        yield service
+        log.info("stopping")
+
+
+def supervise(settings: Settings, storage: Storage) -> JobSupervisor:
+    """Return the supervisor of the Spark job."""
+    root = storage.local_root
+    data_dir = str(root) if root is not None else settings.data_dir
+    folder = root if root is not None else Path(tempfile.mkdtemp(prefix="braid-"))
+    project = str(Path(__file__).resolve().parents[1])
+    environment = {f"BRAID_{name.upper()}": str(value) for name, value in asdict(settings).items()}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [project, os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", "session.job_main", "--data-dir", data_dir, "--master", settings.master]
+    command += ["--batch-target-seconds", str(settings.batch_target_seconds)]
+    return JobSupervisor(command, storage, folder / "logs" / "job.log", environment=environment)
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn that ends without raising the signal again, and lets waiting readers go at once."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        def stop(number: int, frame: FrameType | None) -> None:
+            self._service.news.stop()
+            self.handle_exit(number, frame)
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            # what is left to do takes seconds; a second signal must not tear it apart
+            for number in before:
+                signal.signal(number, signal.SIG_IGN)
+
+
+def answer(service: Service, listener: socket.socket) -> None:
+    """Answer REST on ``listener`` until a signal comes."""
+    config = uvicorn.Config(
+        create_app(service),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACEFUL_SECONDS,
+    )
+    _Server(config, service).run(sockets=[listener])
+
+
+def _why_not_ready(supervisor: JobSupervisor) -> str | None:
+    return None if supervisor.is_ready() else supervisor.why_not_ready()
+
+
+def _announce(supervisor: JobSupervisor, url: str, stopped: threading.Event) -> None:
+    while not stopped.wait(READY_POLL_SECONDS):
+        if supervisor.is_ready():
+            print(f"Braid is ready at {url} (docs: /docs)", flush=True)
+            return
+
+
+def _trim(service: Service, stopped: threading.Event) -> None:
+    retention = Retention(
+        service.storage,
+        RecordLog(service.storage, "batches"),
+        service.results.index,
+        seconds=getattr(service.settings, "result_retention_seconds", DEFAULT_SECONDS),
+        size=getattr(service.settings, "result_retention_bytes", DEFAULT_BYTES),
+        on_removed=service.forget_block,
+    )
+    while not stopped.wait(TRIM_SECONDS):
+        try:
+            service.pushes.trim({definition.id for definition in service.session.definitions()})
+            trimmed = retention.trim(time.time_ns() // 1000, service.session.snapshot_seq)
+        except Exception:  # the service goes on; the next round tries again
+            log.exception("retention failed")
+            continue
+        if trimmed.batches:
+            log.info(
+                "results trimmed", extra={"fields": {"batches": trimmed.batches, "blocks": trimmed.blocks}}
+            )
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

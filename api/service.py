@@ -1,0 +1,93 @@
+"""What the routes share: the session, the readers of results, the push logs, and whether the service is up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from api.lag import Lag
+from api.metrics import Metrics
+from api.news import News
+from api.pushes import Pushes
+from router.dead_letter_reader import DeadLetterReader
+from router.result_reader import ResultReader
+from session.settings import Settings
+from session.shared_session import SharedSession
+from sources.errors import NotReady
+from sources.storage import Storage
+
+
+@dataclass
+class Service:
+    """One running service. ``why_not_ready`` returns None once queries run at full speed, else the reason."""
+
+    session: SharedSession
+    storage: Storage
+    settings: Settings
+    results: ResultReader
+    dead_letters: DeadLetterReader
+    pushes: Pushes
+    metrics: Metrics
+    why_not_ready: Callable[[], str | None]
+    news: News = field(default_factory=News)
+
+    @classmethod
+    def assemble(
+        cls,
+        session: SharedSession,
+        storage: Storage,
+        settings: Settings,
+        why_not_ready: Callable[[], str | None],
+    ) -> Service:
+        """Put the parts together and have the session feed them; nothing is started."""
+        results = ResultReader(storage)
+        lag = Lag(session, storage)
+        service = cls(
+            session=session,
+            storage=storage,
+            settings=settings,
+            results=results,
+            dead_letters=DeadLetterReader(storage, results.index),
+            pushes=Pushes(storage, settings.idempotency_seconds),
+            metrics=Metrics(
+                session, storage, settings.metrics_labelled_queries, lambda: why_not_ready() is None, lag.read
+            ),
+            why_not_ready=why_not_ready,
+        )
+        for listener in (results.absorb, service.metrics.absorb, service.pushes.absorb):
+            session.on_batch(listener)
+        session.on_batch(lambda _: service.news.publish())
+        return service
+
+    def start(self) -> None:
+        """Recover the session, let the readers catch up with it, and follow it."""
+        self.session.start()
+        self.results.index.advance(self.session.applied_seq)
+
+    def close(self) -> None:
+        """Let the readers go, then close the push logs and the session."""
+        self.news.stop()
+        self.pushes.close()
+        self.session.close()
+
+    def check_running(self) -> None:
+        """Raise NotReady while the service stops."""
+        if self.news.stopping:
+            raise NotReady("The service is stopping; send the request again once it has started.")
+
+    def forget_block(self, path: str) -> None:
+        """Let go of a block whose file is being removed."""
+        self.results.materializer.forget(path)
+        self.dead_letters.forget(path)
+
+
+def service_of(request: Request) -> Service:
+    """Return the service that answers a request."""
+    service: Service = request.app.state.service
+    return service
+
+
+ServiceDep = Annotated[Service, Depends(service_of)]

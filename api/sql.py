@@ -1,0 +1,29 @@
+"""``/sql``: any one statement, as the command line sends it."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from api.bodies import answer_once, outcome, read_body, statement_of
+from api.documents import answers, sql_body
+from api.service import ServiceDep
+from session.requests import Outcome
+
+router = APIRouter(tags=["sql"])
+
+
+@router.post(
+    "/sql",
+    responses=answers(
+        200, "What the call for the same purpose answers.", {"streams": []}, 400, 404, 409, 413, 422, 429, 503
+    ),
+    openapi_extra=sql_body("SHOW STREAMS"),
+)
+async def execute(request: Request, service: ServiceDep) -> Response:
+    """Carry out one statement: CREATE, DROP, SHOW, EXPLAIN, or a SELECT, which runs as a query."""
+    body = await read_body(request, service.settings.max_body_bytes)
+
+    def run() -> Outcome:
+        return outcome(200, service.session.execute(statement_of(body, "SHOW STREAMS")))
+
+    return await answer_once(service, request, body, run)

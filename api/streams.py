@@ -1,0 +1,80 @@
+"""``/streams``: declare, list, look at and drop streams; their dead letters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from api import documents
+from api.bodies import answer_once, outcome, read_body, statement_of
+from api.documents import answers, refused, sql_body
+from api.parameters import After, Limit
+from api.service import ServiceDep
+from session.requests import Outcome
+from session.times import rfc3339
+
+router = APIRouter(tags=["streams"])
+
+
+@router.post(
+    "/streams",
+    status_code=201,
+    responses=answers(201, "The stream is declared.", documents.STREAM, 400, 409, 413, 422, 503),
+    openapi_extra=sql_body(documents.CREATE_STREAM),
+)
+async def create_stream(request: Request, service: ServiceDep) -> Response:
+    """Declare a stream with a CREATE STREAM statement."""
+    body = await read_body(request, service.settings.max_body_bytes)
+
+    def create() -> Outcome:
+        stream = service.session.create_stream(statement_of(body, "CREATE STREAM …"))
+        return outcome(201, stream, Location=f"/streams/{stream['name']}")
+
+    return await answer_once(service, request, body, create)
+
+
+@router.get("/streams", responses=answers(200, "All streams, oldest first.", {"streams": [documents.STREAM]}))
+def list_streams(service: ServiceDep) -> dict[str, Any]:
+    """List the streams."""
+    return {"streams": service.session.streams()}
+
+
+@router.get("/streams/{name}", responses=answers(200, "The stream.", documents.STREAM, 404))
+def get_stream(name: str, service: ServiceDep) -> dict[str, Any]:
+    """Look at one stream: columns, source, clock, waterline, and counts of tuples."""
+    return service.session.stream(name)
+
+
+@router.delete("/streams/{name}", status_code=204, responses=refused(404, 409, 503))
+def drop_stream(name: str, service: ServiceDep) -> Response:
+    """Drop a stream; refused while a query that is not RETIRED uses it."""
+    service.check_running()
+    service.session.drop_stream(name)
+    return Response(status_code=204)
+
+
+@router.get(
+    "/streams/{name}/dead-letters",
+    responses=answers(200, "Dead letters in order.", documents.DEAD_LETTERS, 400, 404, 410),
+)
+async def dead_letters(name: str, service: ServiceDep, after: After = None, limit: Limit = 1000) -> Response:
+    """Read the tuples that no query sees: late ones, and inputs that do not fit the schema."""
+
+    def read() -> bytes:
+        page = service.dead_letters.read(service.session.definition(name).id, after, limit)
+        rows = [
+            {
+                "reason": row["reason"],
+                "detail": row["detail"],
+                "received_at": rfc3339(row["received_us"]),
+                "tuple": None if row["tuple"] is None else orjson.Fragment(row["tuple"]),
+                "raw": row["raw"],
+            }
+            for row in page.table.to_pylist()
+        ]
+        return orjson.dumps({"rows": rows, "cursor": page.cursor})
+
+    return Response(await run_in_threadpool(read), media_type="application/json")

@@ -1,0 +1,49 @@
+"""``/tables``: static tables to join with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from api import documents
+from api.bodies import answer_once, outcome, read_body, statement_of
+from api.documents import answers, refused, sql_body
+from api.service import ServiceDep
+from session.requests import Outcome
+from sources.errors import UnknownObject
+
+router = APIRouter(tags=["tables"])
+
+
+@router.post(
+    "/tables",
+    status_code=201,
+    responses=answers(201, "The table is declared.", {"name": "packs"}, 400, 409, 413, 422, 503),
+    openapi_extra=sql_body(documents.CREATE_TABLE),
+)
+async def create_table(request: Request, service: ServiceDep) -> Response:
+    """Declare a static table with a CREATE TABLE statement."""
+    body = await read_body(request, service.settings.max_body_bytes)
+
+    def create() -> Outcome:
+        table = service.session.create_table(statement_of(body, "CREATE TABLE …"))
+        return outcome(201, table, Location=f"/tables/{table['name']}")
+
+    return await answer_once(service, request, body, create)
+
+
+@router.get("/tables", responses=answers(200, "All tables.", {"tables": []}))
+def list_tables(service: ServiceDep) -> dict[str, Any]:
+    """List the static tables."""
+    return {"tables": service.session.tables()}
+
+
+@router.delete("/tables/{name}", status_code=204, responses=refused(404, 409, 503))
+def drop_table(name: str, service: ServiceDep) -> Response:
+    """Drop a static table; refused while a query uses it."""
+    service.check_running()
+    known = [table["name"] for table in service.session.tables()]
+    raise UnknownObject(
+        f"A table must exist to be dropped; got {name!r}. Tables: {', '.join(known) or 'none'}."
+    )

@@ -1,0 +1,173 @@
+"""Start a service as a process of its own, on a free port and a data directory of its own, and end it without a trace.
+
+Lifecycle: `start` → `wait_ready` → `stop`. The service owns a process session; what it spawns (JVM, Python workers)
+stays in that session, so `stop` finds and ends exactly what this service started. Its folder goes with it, except when
+it failed: then the logs stay, for whoever wants to know why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+import psutil
+
+PROJECT = Path(__file__).resolve().parents[1]
+READY_SECONDS = 120.0
+STOP_SECONDS = 15.0
+KILL_SECONDS = 5.0
+POLL_SECONDS = 0.05
+
+
+class ServiceFailedError(Exception):
+    """The service did not start, or ended by itself; `log` has its words."""
+
+    def __init__(self, what: str, log: Path) -> None:
+        super().__init__(f"{what}. What it said is in {log}")
+        self.log = log
+
+
+class ServiceProcess:
+    """One `braid serve` process; `environment` is added to this process's own."""
+
+    def __init__(self, name: str = "bench", environment: Mapping[str, str] | None = None) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix=f"braid-{name}-"))
+        self.log = self._folder / "service.log"
+        self.data_dir = self._folder / "data"
+        self.port = _free_port()
+        self.started_at = 0.0
+        self._environment = dict(environment or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        self._failed = False
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(keep_logs=kind is not None and issubclass(kind, Exception))
+
+    @property
+    def url(self) -> str:
+        """The base URL of the REST interface."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> Self:
+        """Start the process; it is not ready yet."""
+        command = [sys.executable, "-m", "api.cli.main", "serve", "--host", "127.0.0.1"]
+        command += ["--port", str(self.port), "--data-dir", str(self.data_dir)]
+        search = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self._folder,  # no braid.toml of somebody else is read there
+                env={**os.environ, "PYTHONPATH": search, **self._environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for us; we end it in order
+            )
+        self.started_at = time.monotonic()
+        return self
+
+    def wait_ready(
+        self, deadline_seconds: float = READY_SECONDS, tick: Callable[[str], None] = lambda _: None
+    ) -> float:
+        """Return the seconds from start to `/readyz` 200; `tick` is told again and again what it waits for.
+
+        Raises:
+            ServiceFailedError: the process ended, or was not ready in time.
+        """
+        with httpx.Client(timeout=5, trust_env=False) as http:
+            while (waited := time.monotonic() - self.started_at) < deadline_seconds:
+                self.check_alive()
+                reason = "the process starts"
+                with contextlib.suppress(httpx.TransportError):
+                    answer = http.get(f"{self.url}/readyz")
+                    if answer.status_code == 200:
+                        return time.monotonic() - self.started_at
+                    reason = _detail(answer)
+                tick(reason)
+                time.sleep(min(POLL_SECONDS, max(0.0, deadline_seconds - waited)))
+        raise self.failure(f"The service must be ready within {deadline_seconds:g} s, and was not ({reason})")
+
+    def check_alive(self) -> None:
+        """Raise ServiceFailedError when the process has ended by itself."""
+        status = None if self._process is None else self._process.poll()
+        if status is not None:
+            raise self.failure(f"The service ended by itself with exit status {status}")
+
+    def memory_bytes(self) -> int:
+        """Return the resident memory of the service's processes together; shared pages count more than once."""
+        total = 0
+        for process in _session_processes(0 if self._process is None else self._process.pid):
+            with contextlib.suppress(psutil.Error):
+                total += process.memory_info().rss
+        return total
+
+    def failure(self, what: str) -> ServiceFailedError:
+        """Return the error to raise; the logs are kept for it."""
+        self._failed = True
+        return ServiceFailedError(what, self.log)
+
+    def stop(self, keep_logs: bool = False) -> None:
+        """End the process and whatever it left behind, and remove its folder; harmless to repeat."""
+        process = self._process
+        if process is not None:
+            if process.poll() is None:
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=STOP_SECONDS)
+            self._end_session(process.pid)
+            process.wait()
+        self._process = None
+        if self._failed or keep_logs:
+            for log in (self.data_dir / "logs").glob("*.log"):
+                shutil.copy(log, self._folder / log.name)
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+        else:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _end_session(self, session: int) -> None:
+        left = _session_processes(session)
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(signal.SIGKILL)
+        psutil.wait_procs(left, timeout=KILL_SECONDS)
+
+
+def _session_processes(session: int) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def _detail(answer: httpx.Response) -> str:
+    with contextlib.suppress(json.JSONDecodeError):
+        body = answer.json()
+        if isinstance(body, dict):
+            return str(body.get("detail") or body.get("title") or answer.status_code)
+    return f"it answers {answer.status_code}"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,62 @@
+"""Vectorised evaluation of expressions over Arrow arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from operators.expressions import Call, Column, Expression, Literal
+from operators.functions import FUNCTIONS
+from operators.functions_signature import Datum
+
+__all__ = ["FUNCTIONS", "evaluate", "fold"]
+
+# results may be longer than what they are made from
+_GROWING = ("concat", "replace")
+
+
+def evaluate(expression: Expression, columns: Mapping[str, pa.Array], length: int) -> pa.Array:
+    """Return the values of an expression, one per row, in the Arrow type of ``expression.type``.
+
+    ``columns`` are the input columns by name, each of ``length`` rows. Never raises because of data.
+    """
+    value = _evaluate(expression, columns)
+    if isinstance(value, pa.Scalar):
+        value = pa.repeat(value, length)  # type: ignore[call-overload]
+    target = expression.type.arrow
+    return value if value.type == target else value.cast(target, safe=False)
+
+
+def _evaluate(expression: Expression, columns: Mapping[str, pa.Array]) -> Datum:
+    if isinstance(expression, Column):
+        column = columns[expression.name]
+        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(expression, Literal):
+        return pa.scalar(expression.value, expression.type.arrow)
+    arguments = [_evaluate(argument, columns) for argument in expression.arguments]
+    function = FUNCTIONS[expression.function]
+    if any(isinstance(argument, pa.Array) for argument in arguments):
+        return function.evaluate(expression, arguments)
+    # constants only: one row, whose first argument stands for the column
+    rows = [pa.repeat(arguments[0], 1), *arguments[1:]]
+    return _first(function.evaluate(expression, rows))
+
+
+def _first(value: Datum) -> Datum:
+    return value[0] if isinstance(value, pa.Array) else value
+
+
+def fold(expression: Expression) -> Expression:
+    """Return a call of literals as the literal it evaluates to, anything else as it is."""
+    if (
+        not isinstance(expression, Call)
+        or expression.function in _GROWING
+        or not all(isinstance(a, Literal) for a in expression.arguments)
+    ):
+        return expression
+    try:
+        value = evaluate(expression, {}, 1)[0].as_py()
+    except (OverflowError, ValueError):  # a date beyond what Python's dates hold
+        return expression
+    return Literal(value, expression.type)

@@ -1,0 +1,155 @@
+"""Implicit conversions between SQL types, as Flink SQL and DuckDB both allow them.
+
+Numbers widen INT → BIGINT → DECIMAL → DOUBLE, DATE widens to TIMESTAMP, and a text *literal* beside a DATE or TIMESTAMP
+is read as one. Nothing else converts by itself: the user writes CAST.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from decimal import Decimal
+
+from operators.expressions import Call, Expression, Literal, Value
+from sources.errors import NotAllowed
+from sources.schema import BIGINT, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
+
+INT_RANGE = (-(2**31), 2**31 - 1)
+BIGINT_RANGE = (-(2**63), 2**63 - 1)
+MAX_PRECISION = 38
+
+
+def describe(expression: Expression) -> str:
+    """Return the expression and its type for an error message, shortened."""
+    text = str(expression)
+    return f"{text if len(text) <= 60 else text[:57] + '...'} ({expression.type})"
+
+
+def integer_type(value: int) -> ColumnType | None:
+    """Return the narrowest integer type that holds ``value``, None beyond 64 bits."""
+    if INT_RANGE[0] <= value <= INT_RANGE[1]:
+        return INT
+    return BIGINT if BIGINT_RANGE[0] <= value <= BIGINT_RANGE[1] else None
+
+
+def decimal_type(value: Decimal) -> ColumnType | None:
+    """Return the narrowest DECIMAL that holds ``value`` exactly, None beyond 38 digits."""
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        return None
+    scale = max(0, -exponent)
+    precision = max(len(digits) + max(0, exponent), scale, 1)
+    return ColumnType("DECIMAL", precision, scale) if precision <= MAX_PRECISION else None
+
+
+def as_decimal(expression: Expression) -> ColumnType:
+    """Return the DECIMAL type that a DECIMAL or integer expression fits; an integer literal counts its digits."""
+    kind = expression.type
+    if kind.kind == "DECIMAL":
+        return kind
+    if isinstance(expression, Literal) and isinstance(expression.value, int):
+        return ColumnType("DECIMAL", len(str(abs(expression.value))), 0)
+    return ColumnType("DECIMAL", 10 if kind == INT else 19, 0)
+
+
+def common_type(expressions: Sequence[Expression]) -> ColumnType | None:
+    """Return the type that all widen to; None when there is none, NULL when all are NULL."""
+    given = [e for e in expressions if e.type != NULL]
+    kinds = {e.type for e in given}
+    if not kinds:
+        return NULL
+    if len(kinds) == 1:
+        return given[0].type
+    if all(kind.is_numeric for kind in kinds):
+        return _common_number(given)
+    temporal = {kind for kind in kinds if kind in (DATE, TIMESTAMP)}
+    if temporal and all(e.type in temporal or _is_text_literal(e) for e in given):
+        return TIMESTAMP if TIMESTAMP in temporal else DATE
+    return None
+
+
+def _is_text_literal(expression: Expression) -> bool:
+    return isinstance(expression, Literal) and expression.type == VARCHAR
+
+
+def _common_number(expressions: Sequence[Expression]) -> ColumnType:
+    kinds = {e.type for e in expressions}
+    if DOUBLE in kinds:
+        return DOUBLE
+    if all(kind.is_integer for kind in kinds):
+        return BIGINT
+    decimals = [as_decimal(e) for e in expressions]
+    scale = max(d.scale for d in decimals)
+    precision = max(d.precision - d.scale for d in decimals) + scale
+    # what no DECIMAL holds is compared as DOUBLE
+    return ColumnType("DECIMAL", precision, scale) if precision <= MAX_PRECISION else DOUBLE
+
+
+def unify(arguments: Sequence[Expression]) -> tuple[Expression, ...] | None:
+    """Return the arguments converted to their common type (VARCHAR when all are NULL); None when there is none."""
+    kind = common_type(arguments)
+    if kind is None:
+        return None
+    kind = VARCHAR if kind == NULL else kind
+    return tuple(coerce(a, kind) for a in arguments)
+
+
+def widest(unified: Sequence[Expression]) -> ColumnType:
+    """Return the one type of unified expressions, among which INT may stand beside BIGINT."""
+    return next((e.type for e in unified if e.type != INT), INT)
+
+
+def coerce(expression: Expression, target: ColumnType) -> Expression:
+    """Convert implicitly to a type that :func:`common_type` gave; literals at once, the rest by a cast.
+
+    INT stays INT where BIGINT is asked for: the kernels widen it, and plans stay readable.
+    Raises NotAllowed for a text literal that is no date or timestamp.
+    """
+    if expression.type == target:
+        return expression
+    if isinstance(expression, Literal):
+        return Literal(_convert(expression.value, target), target)
+    if expression.type.is_integer and target.is_integer:
+        return expression
+    return Call("cast", (expression,), target)
+
+
+def _convert(value: Value, target: ColumnType) -> Value:
+    if value is None:
+        return None
+    match target.kind:
+        case "DOUBLE" if isinstance(value, (int, Decimal)):
+            return float(value)
+        case "DECIMAL" if isinstance(value, (int, Decimal)):
+            return Decimal(value).quantize(Decimal(1).scaleb(-target.scale))
+        case "TIMESTAMP" if isinstance(value, str):
+            return _required(parse_timestamp(value), value, "TIMESTAMP", "2026-01-31 12:00:00")
+        case "TIMESTAMP" if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+            return dt.datetime(value.year, value.month, value.day)
+        case "DATE" if isinstance(value, str):
+            return _required(parse_date(value), value, "DATE", "2026-01-31")
+    return value
+
+
+def _required(parsed: Value, text: str, kind: str, example: str) -> Value:
+    if parsed is None:
+        raise NotAllowed(f"A text beside a {kind} must read like {example!r}; got {text!r}.")
+    return parsed
+
+
+def parse_timestamp(text: str) -> dt.datetime | None:
+    """Read an ISO 8601 timestamp or date as naive UTC; None when it is neither. Without offset it is UTC."""
+    try:
+        value = dt.datetime.fromisoformat(text.strip())
+        return value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo is not None else value
+    except (ValueError, OverflowError):
+        return None
+
+
+def parse_date(text: str) -> dt.date | None:
+    """Read ``YYYY-MM-DD``; None when it is none."""
+    text = text.strip()
+    try:
+        return dt.date.fromisoformat(text) if len(text) == 10 else None
+    except ValueError:
+        return None

@@ -1,0 +1,26 @@
+"""Graphs of plans as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_SHAPES = {"stream": "cylinder", "router": "diamond", "query": "note"}
+
+
+def to_dot(graph: Mapping[str, Any]) -> str:
+    """Return a graph in Graphviz' language: ``nodes`` have ``id`` and ``kind``, ``edges`` ``source`` and ``target``."""
+    lines = ["digraph plan {", "  rankdir=LR;"]
+    for node in graph["nodes"]:
+        label = [node.get("name") or node["id"]]
+        if "queries" in node:
+            label.append(f"{node['queries']} quer{'y' if node['queries'] == 1 else 'ies'}")
+        shape = _SHAPES.get(node["kind"], "box")
+        text = "\\n".join(_escaped(part) for part in label)
+        lines.append(f'  "{_escaped(node["id"])}" [shape={shape}, label="{text}"];')
+    lines += [f'  "{_escaped(e["source"])}" -> "{_escaped(e["target"])}";' for e in graph["edges"]]
+    return "\n".join([*lines, "}", ""])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")

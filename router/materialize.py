@@ -1,0 +1,270 @@
+"""Turn shared result blocks into the rows of one query.
+
+Results are written once for all queries (thesis 4.3.1.6; the copy per query happens here, when somebody reads). A block
+is an Arrow IPC file of one batch:
+
+- ``selection``: stream columns and ``_query_set``, little-endian uint64 words, bit ``s`` of word ``s // 64``.
+- ``aggregation``: ``_slot``, ``window_start``, ``window_end``, ``key0``…, measures; sorted by ``_slot``.
+
+Blocks never change, so what is derived from one (the rows of a slot, the order of a batch) is kept in small caches,
+and a page out of the middle of a large block costs a slice.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Generic, Literal, Protocol, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.evaluation import evaluate
+from operators.expressions import columns_of
+from operators.queries import PARTIAL, WINDOW_END, WINDOW_START, Aggregation, Query
+from operators.query_set import COLUMN as QUERY_SET
+from operators.query_set import from_arrow
+from sources.errors import CorruptData, Gone
+from sources.storage import Storage
+
+SLOT = "_slot"
+OPEN_BLOCKS = 64
+ROW_INDEX_BYTES = 64 << 20
+
+Rows = npt.NDArray[np.int64]
+T = TypeVar("T")
+
+
+class DeployedQuery(Protocol):
+    """What the reader must know of a query.
+
+    Its rows are those of ``slot`` in batches with an epoch in ``[epoch, freed_epoch)``; ``freed_epoch`` is None while
+    it holds its slot. A query that no changelog has yet has no slot and no epoch. ``active_from`` maps stream ids to
+    microseconds or None.
+    """
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def slot(self) -> int | None: ...
+    @property
+    def epoch(self) -> int | None: ...
+    @property
+    def freed_epoch(self) -> int | None: ...
+    @property
+    def query(self) -> Query: ...
+    @property
+    def active_from(self) -> Mapping[str, int | None] | None: ...
+
+
+@dataclass(frozen=True)
+class BlockPart:
+    """The ``count`` rows that a query has in the block at ``path``."""
+
+    path: str
+    count: int
+
+
+class LeastRecentlyUsed(Generic[T]):
+    """A cache bounded by the sum of its values' weights; safe between threads."""
+
+    def __init__(self, limit: int, weigh: Callable[[T], int]) -> None:
+        self._limit = limit
+        self._weigh = weigh
+        self._values: OrderedDict[Hashable, T] = OrderedDict()
+        self._weight = 0
+        self._lock = Lock()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return the value of ``key``, made by ``make`` (outside the lock) when it is not kept."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+        value = make()
+        with self._lock:
+            if key not in self._values:
+                self._values[key] = value
+                self._weight += self._weigh(value)
+            while self._weight > self._limit and len(self._values) > 1:
+                self._weight -= self._weigh(self._values.popitem(last=False)[1])
+        return value
+
+    def discard(self, key: Hashable) -> None:
+        """Forget the value of ``key``, if there is one."""
+        with self._lock:
+            if key in self._values:
+                self._weight -= self._weigh(self._values.pop(key))
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+class Materializer:
+    """Reads result blocks; keeps some of them open (mapped into memory)."""
+
+    def __init__(
+        self, storage: Storage, open_blocks: int = OPEN_BLOCKS, row_index_bytes: int = ROW_INDEX_BYTES
+    ) -> None:
+        self._storage = storage
+        self._blocks: LeastRecentlyUsed[pa.Table] = LeastRecentlyUsed(open_blocks, lambda _: 1)
+        self._rows: LeastRecentlyUsed[Rows] = LeastRecentlyUsed(row_index_bytes, lambda rows: rows.nbytes)
+
+    def rows(
+        self, deployed: DeployedQuery, slot: int, parts: Sequence[BlockPart], start: int, count: int
+    ) -> pa.Table:
+        """Return rows ``[start, start + count)`` of the query in ``slot`` in one batch.
+
+        ``parts`` are the batch's blocks that hold rows of the query, in the order of the batch record. Raises Gone when
+        a block is no longer there, CorruptData when one does not hold what its batch record says.
+        """
+        if isinstance(deployed.query, Aggregation):
+            return self._window_rows(deployed, slot, parts, start, count)
+        pieces = []
+        for part in parts:
+            if start < part.count and count > 0:
+                taken = min(part.count - start, count)
+                pieces.append(self._selected(deployed.query, slot, part, start, taken))
+                count -= taken
+                start = 0
+            else:
+                start -= part.count
+        return pa.concat_tables(pieces) if pieces else empty_rows(deployed.query)
+
+    def forget(self, path: str) -> None:
+        """Close the block at ``path``, whose file is being removed."""
+        self._blocks.discard(path)
+
+    def _open(self, path: str) -> pa.Table:
+        return self._blocks.get(path, lambda: read_block(self._storage, path))
+
+    def _selected(self, query: Query, slot: int, part: BlockPart, start: int, count: int) -> pa.Table:
+        block = self._open(part.path)
+        indexes = self._rows.get(("selection", part.path, slot), lambda: rows_of_slot(block, slot))
+        _check_count(part, slot, len(indexes))
+        wanted = indexes[start : start + count]
+        first, last = int(wanted[0]), int(wanted[-1])
+        span = block.slice(first, last - first + 1)
+        if len(wanted) < len(span):
+            span = span.select(_needed(query, span)).take(wanted - first)
+        return compute_outputs(query, span, len(wanted))
+
+    def _window_rows(
+        self, deployed: DeployedQuery, slot: int, parts: Sequence[BlockPart], start: int, count: int
+    ) -> pa.Table:
+        query = deployed.query
+        assert isinstance(query, Aggregation)
+        slices = []
+        for part in parts:
+            block = self._open(part.path)
+            first, after = range_of_slot(block, slot)
+            _check_count(part, slot, after - first)
+            slices.append(block.slice(first, after - first))
+        together = pa.concat_tables(slices)
+        key = ("aggregation", tuple(part.path for part in parts), slot)
+        order = self._rows.get(key, lambda: order_windows(together, len(query.keys)))
+        wanted = order[start : start + count]
+        rows = together.select(_needed(query, together)).take(wanted)
+        return compute_outputs(query, rows, len(wanted), (deployed.active_from or {}).get(query.stream))
+
+
+def read_block(storage: Storage, path: str) -> pa.Table:
+    """Open the Arrow IPC file at ``path``; its columns stay in the mapped file unless they are compressed."""
+    try:
+        return pa.ipc.open_file(storage.open(path)).read_all()
+    except FileNotFoundError:
+        raise Gone(
+            f"The rows in {path!r} have passed their retention. Leave the cursor out to read the oldest rows kept."
+        ) from None
+    except pa.ArrowInvalid as error:
+        raise CorruptData(f"The result block {path!r} must be an Arrow IPC file: {error}.") from error
+
+
+def rows_of_slot(block: pa.Table, slot: int) -> Rows:
+    """Return the ascending row numbers of a selection block whose query-set has bit ``slot``."""
+    found, base = [], 0
+    for chunk in block.column(QUERY_SET).chunks:
+        if len(chunk) and slot // 64 < chunk.type.byte_width // 8:
+            words = from_arrow(cast(pa.FixedSizeBinaryArray, chunk))
+            found.append(np.flatnonzero(words[:, slot // 64] & np.uint64(1 << (slot % 64))) + base)
+        base += len(chunk)
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def range_of_slot(block: pa.Table, slot: int) -> tuple[int, int]:
+    """Return ``(first, after)``: the rows of an aggregation block that belong to ``slot``."""
+    first, after, base = 0, 0, 0
+    for chunk in block.column(SLOT).chunks:
+        low, high = (int(n) for n in np.searchsorted(chunk.to_numpy(zero_copy_only=True), [slot, slot + 1]))
+        if high > low:
+            first = first if after else base + low
+            after = base + high
+        base += len(chunk)
+    return first, after
+
+
+def order_windows(rows: pa.Table, keys: int) -> Rows:
+    """Return the order of one batch's rows of a query: by window_end, window_start, then the keys, NULL last."""
+    names = [WINDOW_END, WINDOW_START, *(f"key{i}" for i in range(keys))]
+    by: list[tuple[str, Literal["ascending", "descending"]]] = [(name, "ascending") for name in names]
+    order = pc.sort_indices(rows.select(names), sort_keys=by)  # NULL comes last
+    return order.to_numpy().astype(np.int64)
+
+
+def compute_outputs(query: Query, rows: pa.Table, length: int, active_from: int | None = None) -> pa.Table:
+    """Evaluate the outputs of ``query`` over rows of a block; a windowed query gets ``_partial`` as last column.
+
+    ``length`` is the number of rows (a query of constants needs no column, and a table of no columns forgets it);
+    ``active_from`` (microseconds) is that of the query's stream: a window that began at or before it is partial.
+    """
+    columns = {name: _flat(rows.column(name)) for name in _needed(query, rows)}
+    arrays = [evaluate(output.expression, columns, length) for output in query.outputs]
+    if isinstance(query, Aggregation):
+        if active_from is None:
+            arrays.append(pa.array(np.zeros(length, bool)))
+        else:
+            began = columns[WINDOW_START].cast(pa.int64())
+            arrays.append(pc.less_equal(began, pa.scalar(active_from, pa.int64())))
+    return pa.Table.from_arrays(arrays, schema=schema_of(query))
+
+
+def schema_of(query: Query) -> pa.Schema:
+    """Return the Arrow schema of the rows of ``query``."""
+    fields = [pa.field(output.name, output.expression.type.arrow) for output in query.outputs]
+    if isinstance(query, Aggregation):
+        fields.append(pa.field(PARTIAL, pa.bool_()))
+    return pa.schema(fields)
+
+
+def empty_rows(query: Query) -> pa.Table:
+    """Return no rows of ``query``."""
+    return schema_of(query).empty_table()
+
+
+def _needed(query: Query, rows: pa.Table) -> list[str]:
+    # outputs are few beside the columns of a block that serves thousands of queries
+    names = {name for output in query.outputs for name in columns_of(output.expression)}
+    if isinstance(query, Aggregation):
+        names.add(WINDOW_START)
+    return [name for name in rows.column_names if name in names]
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    chunks: list[pa.Array] = column.chunks
+    if len(chunks) == 1:
+        return chunks[0]
+    return pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
+
+
+def _check_count(part: BlockPart, slot: int, found: int) -> None:
+    if found != part.count:
+        raise CorruptData(
+            f"Block {part.path!r} must hold {part.count} rows of slot {slot}, as its batch record says;"
+            f" it holds {found}."
+        )

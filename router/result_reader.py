@@ -1,0 +1,297 @@
+"""Read the rows of one query, page by page, out of the shared result log.
+
+The batch log says which block of which batch holds how many rows of which slot. Invariants:
+
+- a batch becomes visible by :meth:`ResultReader.absorb`, in order, once the session has applied it (so that
+  ``active_from`` of the queries in it is known);
+- only the newest records are kept in memory; older ones are read again when a reader is that far behind, and a summary
+  of each stretch of records (which slots occur) lets a query skip what does not concern it;
+- rows have one order for ever: by batch, then within it by block (selection) or window and keys (aggregation). A
+  :class:`~router.cursor.Position` in that order is all that a reader must remember.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from router.cursor import Position, decode_cursor, encode_cursor
+from router.materialize import (
+    BlockPart,
+    DeployedQuery,
+    LeastRecentlyUsed,
+    Materializer,
+    empty_rows,
+)
+from sources.errors import Gone, MalformedRequest
+from sources.record_log import RecordLog
+from sources.storage import Storage
+
+BATCH_LOG = "batches"
+RECENT_RECORDS = 512
+OLD_RECORD_BYTES = 64 << 20
+STRETCH = 64
+
+
+@dataclass(frozen=True)
+class BlockEntry:
+    """A block of a batch: its path, and the ascending slots that have rows in it with their numbers of rows."""
+
+    path: str
+    slots: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.int64]
+
+    def count(self, slot: int) -> int:
+        """Return the rows of ``slot``."""
+        at = int(np.searchsorted(self.slots, slot))
+        return int(self.counts[at]) if at < len(self.slots) and self.slots[at] == slot else 0
+
+
+@dataclass(frozen=True)
+class BatchEntry:
+    """What reading needs of a batch record."""
+
+    seq: int
+    epoch: int
+    blocks: tuple[BlockEntry, ...]
+    dead_letters: tuple[tuple[str, str, int], ...]
+    """``(stream id, path, rows)``"""
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> BatchEntry:
+        """Take it out of a batch record."""
+        blocks = tuple(
+            BlockEntry(r["path"], np.array(r["slots"], np.int32), np.array(r["counts"], np.int64))
+            for r in record["results"]
+        )
+        dead = tuple((d["stream"], d["path"], d["rows"]) for d in record.get("dead_letters", ()))
+        return cls(record["seq"], record["epoch"], blocks, dead)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory it takes, about."""
+        return 200 + sum(200 + b.slots.nbytes + b.counts.nbytes for b in self.blocks)
+
+    def parts(self, slot: int) -> list[BlockPart]:
+        """Return the blocks with rows of ``slot``, in order."""
+        return [BlockPart(b.path, n) for b in self.blocks if (n := b.count(slot))]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What occurs in a stretch of :data:`STRETCH` consecutive batches; ``slots`` is a bitset."""
+
+    first_epoch: int
+    slots: int
+    streams_with_dead_letters: frozenset[str]
+
+
+class BatchIndex:
+    """The visible batches ``first … latest`` of the batch log; safe for one writer and many readers."""
+
+    def __init__(self, log: RecordLog, latest: int = 0) -> None:
+        self._log = log
+        self._lock = Lock()
+        self.latest = latest
+        numbers = log.numbers()
+        self.first = numbers[0] if numbers else 1
+        self._recent: dict[int, BatchEntry] = {}
+        self._older: LeastRecentlyUsed[BatchEntry] = LeastRecentlyUsed(OLD_RECORD_BYTES, lambda e: e.nbytes)
+        self._summaries: dict[int, Summary] = {}
+
+    def absorb(self, record: dict[str, Any]) -> None:
+        """Make a batch visible; one that is visible already changes nothing."""
+        entry = BatchEntry.from_record(record)
+        with self._lock:
+            if entry.seq <= self.latest:
+                return
+            self._recent[entry.seq] = entry
+            for seq in sorted(self._recent)[:-RECENT_RECORDS]:
+                del self._recent[seq]
+            self.latest = entry.seq
+
+    def advance(self, seq: int) -> None:
+        """Make all batches up to ``seq``, which are in the log, visible."""
+        with self._lock:
+            self.latest = max(self.latest, seq)
+
+    def entry(self, seq: int) -> BatchEntry:
+        """Return batch ``seq``; Gone when its record was trimmed."""
+        recent = self._recent.get(seq)
+        return recent or self._older.get(seq, lambda: self._read(seq))
+
+    def in_memory(self, seq: int) -> bool:
+        """Whether ``seq`` and all batches after it are answered without reading a file."""
+        return seq > self.latest or seq in self._recent
+
+    def with_slot(self, seq: int, latest: int, slot: int, freed_epoch: int | None) -> Iterator[BatchEntry]:
+        """Yield the batches ``seq … latest`` before ``freed_epoch`` in which ``slot`` may have rows."""
+        while seq <= latest:
+            if seq % STRETCH == 0 and seq + STRETCH <= latest and not self.in_memory(seq):
+                summary = self.summary(seq)
+                if freed_epoch is not None and summary.first_epoch >= freed_epoch:
+                    return
+                if not summary.slots >> slot & 1:
+                    seq += STRETCH
+                    continue
+            entry = self.entry(seq)
+            if freed_epoch is not None and entry.epoch >= freed_epoch:
+                return
+            yield entry
+            seq += 1
+
+    def with_dead_letters(self, seq: int, latest: int, stream: str) -> Iterator[BatchEntry]:
+        """Yield the batches ``seq … latest`` with dead letters of ``stream``."""
+        while seq <= latest:
+            whole = seq % STRETCH == 0 and seq + STRETCH <= latest and not self.in_memory(seq)
+            if whole and stream not in self.summary(seq).streams_with_dead_letters:
+                seq += STRETCH
+                continue
+            entry = self.entry(seq)
+            if any(stream == of for of, _, _ in entry.dead_letters):
+                yield entry
+            seq += 1
+
+    def summary(self, start: int) -> Summary:
+        """Return what occurs in batches ``start … start + STRETCH - 1``; all of them must be visible."""
+        found = self._summaries.get(start)
+        if found is None:
+            entries = [self.entry(seq) for seq in range(start, start + STRETCH)]
+            found = self._summaries[start] = Summary(
+                entries[0].epoch,
+                _bitset([b.slots for e in entries for b in e.blocks]),
+                frozenset(stream for e in entries for stream, _, _ in e.dead_letters),
+            )
+        return found
+
+    def position(self, cursor: str, owner: str, latest: int) -> Position:
+        """Read a cursor; MalformedRequest past batch ``latest``, Gone below the batches kept."""
+        position = decode_cursor(cursor, owner)
+        if position.seq < self.first:
+            raise Gone(_gone(position.seq, self.first))
+        if position > Position(latest + 1):
+            raise MalformedRequest(
+                f"A cursor must not point past the newest batch, {latest}; got {cursor!r}, which is at batch"
+                f" {position.seq}."
+            )
+        return position
+
+    def first_of_epoch(self, epoch: int, latest: int) -> int:
+        """Return the first batch up to ``latest`` with an epoch of at least ``epoch``, else ``latest + 1``."""
+        low, high = self.first, latest + 1
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle).epoch >= epoch:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def forget(self, upto: int) -> None:
+        """Make the batches up to and including ``upto`` invisible, before their files are removed."""
+        self.first = max(self.first, upto + 1)
+        for start in [s for s in self._summaries if s <= upto]:
+            self._summaries.pop(start, None)
+
+    def _read(self, seq: int) -> BatchEntry:
+        try:
+            return BatchEntry.from_record(self._log.read(seq))
+        except FileNotFoundError:
+            raise Gone(_gone(seq, self.first)) from None
+
+
+@dataclass(frozen=True)
+class Page:
+    """Rows in order; ``cursor`` is the place after them, ``has_more`` whether there are rows after it now."""
+
+    table: pa.Table
+    cursor: str
+    has_more: bool
+    owner: str
+    runs: tuple[tuple[int, int, int], ...] = field(default=())
+    """Where the rows come from: ``(seq, first row, rows)``."""
+
+    def cursors(self) -> Iterator[str]:
+        """Yield, for each row, the cursor of the place after it."""
+        for seq, first, count in self.runs:
+            for row in range(first + 1, first + count + 1):
+                yield encode_cursor(Position(seq, row), self.owner)
+
+
+class ResultReader:
+    """Pages of rows of any query."""
+
+    def __init__(self, storage: Storage, index: BatchIndex | None = None) -> None:
+        self.index = index or BatchIndex(RecordLog(storage, BATCH_LOG))
+        self.materializer = Materializer(storage)
+
+    def absorb(self, record: dict[str, Any]) -> None:
+        """Make the results of a batch visible."""
+        self.index.absorb(record)
+
+    def read(self, deployed: DeployedQuery, after: str | None, limit: int) -> Page:
+        """Return up to ``limit`` rows after a cursor, or from the oldest rows kept.
+
+        Raises MalformedRequest for a cursor that is not of this query, Gone for one below what is kept.
+        """
+        latest, slot, epoch = self.index.latest, deployed.slot, deployed.epoch
+        if after is not None:
+            position = self.index.position(after, deployed.id, latest)
+        elif epoch is not None:
+            position = Position(self.index.first_of_epoch(epoch, latest))
+        end = Position(latest + 1)
+        tables, runs, has_more = [], [], False
+        if slot is None or epoch is None:  # no changelog has the query yet
+            return Page(empty_rows(deployed.query), encode_cursor(end, deployed.id), False, deployed.id)
+        for entry in self.index.with_slot(position.seq, latest, slot, deployed.freed_epoch):
+            parts = entry.parts(slot) if entry.epoch >= epoch else []
+            total = sum(part.count for part in parts)
+            start = position.row_in(entry.seq)
+            if start > total:
+                raise MalformedRequest(f"The cursor {after!r} points past the end of its batch.")
+            taken = min(limit, total - start)
+            if taken:
+                tables.append(self.materializer.rows(deployed, slot, parts, start, taken))
+                runs.append((entry.seq, start, taken))
+                limit -= taken
+            if start + taken < total:
+                has_more, end = True, Position(entry.seq, start + taken)
+                break
+        table = pa.concat_tables(tables) if tables else empty_rows(deployed.query)
+        return Page(table, encode_cursor(end, deployed.id), has_more, deployed.id, tuple(runs))
+
+    def has_news(self, deployed: DeployedQuery, after: str) -> bool:
+        """Whether there may be rows after a cursor; reads no file, so it may be asked on an event loop."""
+        position, latest = decode_cursor(after, deployed.id), self.index.latest
+        slot, epoch = deployed.slot, deployed.epoch
+        if slot is None or epoch is None:
+            return False
+        return not self.index.in_memory(position.seq) or any(
+            entry.epoch >= epoch
+            and sum(part.count for part in entry.parts(slot)) > position.row_in(entry.seq)
+            for entry in self.index.with_slot(position.seq, latest, slot, deployed.freed_epoch)
+        )
+
+
+def _bitset(slots: list[npt.NDArray[np.int32]]) -> int:
+    if not slots:
+        return 0
+    together = np.concatenate(slots)
+    if not len(together):
+        return 0
+    bits = np.zeros(int(together.max()) + 1, bool)
+    bits[together] = True
+    return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
+
+
+def _gone(seq: int, first: int) -> str:
+    return (
+        f"Results of batch {seq} have passed their retention; the oldest batch kept is {first}."
+        " Leave the cursor out to read from there."
+    )

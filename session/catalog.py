@@ -1,0 +1,143 @@
+"""The catalog: streams by name, and what each of them has taken in so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from session.times import rfc3339
+from sources.errors import UnknownObject
+from sources.schema import StreamDefinition
+
+_COUNTERS = ("tuples", "late", "malformed", "bytes")
+
+
+@dataclass
+class StreamState:
+    """A stream and its progress, as of the last batch record applied.
+
+    ``clock`` and ``waterline`` are event times in microseconds, None before the first tuple. ``waterline_moved_us``
+    is when the waterline last rose (time of commit), ``users`` how many queries keep the stream from being dropped.
+    """
+
+    definition: StreamDefinition
+    clock: int | None = None
+    waterline: int | None = None
+    waterline_moved_us: int = 0
+    tuples: int = 0
+    late: int = 0
+    malformed: int = 0
+    bytes: int = 0
+    offsets: dict[str, Any] = field(default_factory=dict)
+    users: int = 0
+
+    def add(self, counted: Mapping[str, Any]) -> None:
+        """Add what one batch took in."""
+        for name in _COUNTERS:
+            setattr(self, name, getattr(self, name) + counted.get(name, 0))
+        self.offsets |= counted.get("offsets", {})
+
+    def move(self, clock: int | None, waterline: int | None, committed_us: int) -> bool:
+        """Set clock and waterline after a batch; return whether the waterline rose."""
+        self.clock = self.clock if clock is None else clock
+        rose = waterline is not None and (self.waterline is None or waterline > self.waterline)
+        if rose:
+            self.waterline, self.waterline_moved_us = waterline, committed_us
+        return rose
+
+    def describe(self) -> dict[str, Any]:
+        """Return the body of GET /streams/{name}."""
+        definition, schema = self.definition, self.definition.schema
+        return {
+            "name": definition.name,
+            "id": definition.id,
+            "columns": [
+                {"name": f.name, "type": str(f.type), "event_time": f.name == schema.event_time}
+                for f in schema.fields
+            ],
+            "source": {
+                "connector": definition.connector,
+                "format": definition.format,
+                "options": dict(definition.options),
+            },
+            "lateness_seconds": schema.lateness_us / 1e6,
+            "clock": rfc3339(self.clock),
+            "waterline": rfc3339(self.waterline),
+            "tuples": self.tuples,
+            "late": self.late,
+            "malformed": self.malformed,
+            "bytes": self.bytes,
+            "offsets": dict(self.offsets),
+            "queries": self.users,
+            "created_at": rfc3339(definition.created_us),
+            "sql": definition.sql,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form for the snapshot; ``users`` is counted again when it is read."""
+        return {
+            "definition": self.definition.to_json(),
+            "clock": self.clock,
+            "waterline": self.waterline,
+            "waterline_moved_us": self.waterline_moved_us,
+            **{name: getattr(self, name) for name in _COUNTERS},
+            "offsets": dict(self.offsets),
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> StreamState:
+        """Read what :meth:`to_json` wrote."""
+        return cls(**{**value, "definition": StreamDefinition.from_json(value["definition"])})
+
+
+class Catalog(Mapping[str, StreamDefinition]):
+    """Definitions of streams by name; case does not count in look-ups."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, StreamState] = {}
+        self._by_id: dict[str, StreamState] = {}
+
+    def __getitem__(self, name: str) -> StreamDefinition:
+        return self._by_name[name.lower()].definition
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([state.definition.name for state in self._by_name.values()])
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def copy(self) -> Catalog:
+        """Return a catalog of the same streams that later changes of this one leave alone."""
+        catalog = Catalog()
+        catalog._by_name, catalog._by_id = dict(self._by_name), dict(self._by_id)
+        return catalog
+
+    def add(self, state: StreamState) -> None:
+        """Add a stream."""
+        self._by_name[state.definition.name.lower()] = state
+        self._by_id[state.definition.id] = state
+
+    def remove(self, stream_id: str) -> None:
+        """Remove a stream; nothing happens when there is none of this id."""
+        state = self._by_id.pop(stream_id, None)
+        if state is not None:
+            del self._by_name[state.definition.name.lower()]
+
+    def state(self, name: str) -> StreamState:
+        """Return the stream called ``name``; UnknownObject lists those that exist."""
+        state = self._by_name.get(name.lower())
+        if state is None:
+            known = ", ".join(list(self)[:20]) or "none yet; CREATE STREAM declares one"
+            raise UnknownObject(
+                f"A stream must exist to be used; got {name!r}. Streams: {known}.", stream=name
+            )
+        return state
+
+    def by_id(self, stream_id: str) -> StreamState | None:
+        """Return the stream with this id, None when it was dropped."""
+        return self._by_id.get(stream_id)
+
+    def states(self) -> list[StreamState]:
+        """Return all streams, oldest first."""
+        return list(self._by_id.values())

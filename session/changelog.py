@@ -1,0 +1,164 @@
+"""Changelogs: one batch of query creations and deletions each, with its changelog-set (thesis 4.2.1.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bitarray import bitarray, frozenbitarray
+from bitarray.util import ones
+
+from operators.queries import Query, query_from_json
+from sources.errors import CorruptData
+from sources.schema import StreamDefinition
+
+
+@dataclass(frozen=True)
+class Created:
+    """A query that starts with a changelog, the slot it gets, and the operator that runs it."""
+
+    id: str
+    slot: int
+    operator: str
+    query: Query
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form."""
+        return {
+            "id": self.id,
+            "slot": self.slot,
+            "operator": self.operator,
+            "query": self.query.to_json(),
+        }
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """A query that sees no tuples after a changelog; without ``drain`` it is freed by the same changelog."""
+
+    id: str
+    slot: int
+    drain: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form."""
+        return {"id": self.id, "slot": self.slot, "drain": self.drain}
+
+
+@dataclass(frozen=True)
+class Freed:
+    """A query that leaves the operators; its slot may be refilled by the same changelog."""
+
+    id: str
+    slot: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form."""
+        return {"id": self.id, "slot": self.slot}
+
+
+@dataclass(frozen=True)
+class Changelog:
+    """What changes at ``epoch``.
+
+    ``capacity`` is the number of slots after it and the length of ``changelog_set``. ``requests`` and ``batches`` are
+    the numbers of the last request record and batch record that the session had applied when it cut this changelog:
+    a replay applies them in the same order.
+    """
+
+    epoch: int
+    created_us: int
+    why: str
+    changelog_set: frozenbitarray
+    capacity: int
+    plan_version: int
+    created: tuple[Created, ...] = ()
+    deleted: tuple[Deleted, ...] = ()
+    freed: tuple[Freed, ...] = ()
+    streams_created: tuple[StreamDefinition, ...] = ()
+    streams_dropped: tuple[str, ...] = ()
+    requests: int = 0
+    batches: int = 0
+
+    def __post_init__(self) -> None:
+        if self.epoch < 1:
+            raise CorruptData(f"An epoch must be 1 or more; got {self.epoch!r}.")
+        if len(self.changelog_set) != self.capacity:
+            raise CorruptData(
+                f"The changelog-set of epoch {self.epoch} must have a bit for each of {self.capacity} slots;"
+                f" got {self.changelog_set.to01()!r}."
+            )
+        changed = {c.slot for c in self.created} | {f.slot for f in self.freed if f.slot < self.capacity}
+        if any(not 0 <= slot < self.capacity or self.changelog_set[slot] for slot in changed):
+            raise CorruptData(
+                f"The changelog-set of epoch {self.epoch} must be 0 at the slots {sorted(changed)};"
+                f" got {self.changelog_set.to01()!r}."
+            )
+        undrained = {d.id for d in self.deleted if not d.drain}
+        if not undrained <= {f.id for f in self.freed}:
+            raise CorruptData(f"Queries deleted without drain must be freed at once; got {self.freed!r}.")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record of the changelog log."""
+        return {
+            "epoch": self.epoch,
+            "created_us": self.created_us,
+            "why": self.why,
+            "created": [c.to_json() for c in self.created],
+            "deleted": [d.to_json() for d in self.deleted],
+            "freed": [f.to_json() for f in self.freed],
+            "streams_created": [s.to_json() for s in self.streams_created],
+            "streams_dropped": list(self.streams_dropped),
+            "changelog_set": self.changelog_set.to01(),
+            "capacity": self.capacity,
+            "plan_version": self.plan_version,
+            "requests": self.requests,
+            "batches": self.batches,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Changelog:
+        """Read what :meth:`to_json` wrote."""
+        return cls(
+            epoch=value["epoch"],
+            created_us=value["created_us"],
+            why=value["why"],
+            changelog_set=frozenbitarray(value["changelog_set"]),
+            capacity=value["capacity"],
+            plan_version=value["plan_version"],
+            created=tuple(
+                Created(c["id"], c["slot"], c["operator"], query_from_json(c["query"]))
+                for c in value["created"]
+            ),
+            deleted=tuple(Deleted(**d) for d in value["deleted"]),
+            freed=tuple(Freed(**f) for f in value["freed"]),
+            streams_created=tuple(StreamDefinition.from_json(s) for s in value["streams_created"]),
+            streams_dropped=tuple(value["streams_dropped"]),
+            requests=value["requests"],
+            batches=value["batches"],
+        )
+
+
+def changelog_set_between(changelogs: Mapping[int, Changelog], i: int, j: int) -> frozenbitarray:
+    """Return cl-set(T_i, T_j): bit s is 1 iff slot s holds the same query at both epochs (thesis eq. 4.1, 4.2).
+
+    ``changelogs`` maps epochs to changelogs and has at least those in ``(i, j]`` (for i = j, the one of i).
+    The result has the capacity of epoch j. For i = j nothing changed: all bits are 1.
+    """
+    if i > j:
+        raise ValueError(f"A changelog-set leads forward in time: i <= j must hold; got i={i}, j={j}.")
+    capacity = changelogs[j].capacity
+    result = ones(capacity)
+    for epoch in range(i + 1, j + 1):
+        result &= resized(changelogs[epoch].changelog_set, capacity)
+    return frozenbitarray(result)
+
+
+def resized(bits: bitarray, capacity: int) -> bitarray:
+    """Return ``bits`` cut or filled with zeros to ``capacity``: a slot that was not there held no query."""
+    if len(bits) >= capacity:
+        return bitarray(bits[:capacity])
+    filled = bitarray(capacity)
+    filled[: len(bits)] = bits
+    return filled

@@ -1,0 +1,82 @@
+"""Cut a changelog out of what waits (thesis 4.3.1.1): which queries come, go and are freed, and with which slots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bitarray import frozenbitarray
+
+from session.changelog import Changelog, Created, Deleted, Freed, resized
+from session.query_record import QueryRecord
+from session.session_state import SessionState, number_of
+
+
+def cut_changelog(
+    state: SessionState, now_us: int, timed_out: Iterable[str] = (), free_since_us: int | None = None
+) -> Changelog | None:
+    """Return the next changelog, None when it would say nothing; changes nothing.
+
+    It takes all that waits, frees the queries that drained for too long (``timed_out``), and drops slots at the end
+    that have been free since ``free_since_us`` (thesis 4.3.2.4; None: drops none).
+    """
+    waiting = state.waiting
+    created = [state.queries[query_id] for query_id in sorted(waiting.create, key=number_of)]
+    deleted = [state.queries[query_id] for query_id in waiting.delete]
+    undrained = [record.id for record in deleted if not record.drain]
+    late = [query_id for query_id in timed_out if query_id not in waiting.free]
+    freed = [state.queries[query_id] for query_id in [*waiting.free, *undrained, *late]]
+    freed.sort(key=_slot)
+    slots = state.slots.next_slots(len(created), [_slot(record) for record in freed])
+    used = max(slots, default=-1) + 1
+    kept = state.slots.capacity if free_since_us is None else state.slots.compacted_capacity(free_since_us)
+    capacity = max(kept, used)
+    if not waiting.anything and not freed and capacity == state.slots.capacity:
+        return None
+    bits = resized(state.slots.held(), capacity)
+    for slot in (*slots, *(_slot(record) for record in freed)):
+        bits[slot] = 0
+    plan = state.plan.changed(
+        [(record.id, record.query) for record in created],
+        [(record.id, record.query) for record in freed],
+        {definition.id: definition.name for definition in waiting.definitions},
+        waiting.streams_dropped,
+    )
+    return Changelog(
+        epoch=state.epoch + 1,
+        created_us=now_us,
+        why=_why(state, len(late), capacity),
+        changelog_set=frozenbitarray(bits),
+        capacity=capacity,
+        plan_version=plan.version,
+        created=tuple(
+            Created(record.id, slot, record.operator, record.query)
+            for record, slot in zip(created, slots, strict=True)
+        ),
+        deleted=tuple(Deleted(record.id, _slot(record), record.drain) for record in deleted),
+        freed=tuple(Freed(record.id, _slot(record)) for record in freed),
+        streams_created=tuple(waiting.definitions),
+        streams_dropped=tuple(waiting.streams_dropped),
+        requests=state.requests,
+        batches=state.applied_seq,
+    )
+
+
+def _slot(record: QueryRecord) -> int:
+    assert record.slot is not None, f"{record.id} must have been placed"
+    return record.slot
+
+
+def _why(state: SessionState, timed_out: int, capacity: int) -> str:
+    waiting, freed = state.waiting, len(state.waiting.free)
+    parts = []
+    if waiting.requests:
+        parts.append(f"{waiting.requests} request{'s' * (waiting.requests > 1)}")
+    parts += [f"stream {definition.name} created" for definition in waiting.definitions]
+    parts += [f"stream {stream} dropped" for stream in waiting.streams_dropped]
+    if freed:
+        parts.append(f"{freed} slot{'s' * (freed > 1)} freed")
+    if timed_out:
+        parts.append(f"{timed_out} drain{'s' * (timed_out > 1)} timed out")
+    if capacity < state.slots.capacity:
+        parts.append(f"compacted to {capacity} slots")
+    return ", ".join(parts)

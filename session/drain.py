@@ -1,0 +1,68 @@
+"""Which deleted queries have drained: a heap of thresholds per stream.
+
+A query has drained on stream S when it saw no tuple of S (``active_to`` is None or equals ``active_from``), or when
+no further row can come: a selection sees tuples up to ``active_to``, which are late once the waterline is above it; an
+aggregation emits windows with ``window_end <= active_to``, all of which are final once the waterline reaches it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+from operators.queries import Selection
+from session.query_record import QueryRecord
+
+
+def threshold(record: QueryRecord, stream: str) -> int | None:
+    """Return the waterline of ``stream`` with which the deleted query has drained; None: it has already."""
+    assert record.active_to is not None
+    assert record.active_from is not None
+    active_to = record.active_to[stream]
+    if active_to is None or active_to == record.active_from[stream]:
+        return None
+    return active_to + 1 if isinstance(record.query, Selection) else active_to
+
+
+class Draining:
+    """The deleted queries that have not drained, and the streams that each still waits for."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, set[str]] = {}
+        self._heaps: dict[str, list[tuple[int, str]]] = {}
+
+    @property
+    def ids(self) -> list[str]:
+        """The queries that have not drained."""
+        return list(self._left)
+
+    def add(self, record: QueryRecord, waterline: Callable[[str], int | None]) -> bool:
+        """Watch a deleted query; return True instead when it has drained already."""
+        left = set()
+        for stream in record.query.streams:
+            wanted, reached = threshold(record, stream), waterline(stream)
+            if wanted is not None and (reached is None or reached < wanted):
+                left.add(stream)
+                heapq.heappush(self._heaps.setdefault(stream, []), (wanted, record.id))
+        if left:
+            self._left[record.id] = left
+        return not left
+
+    def passed(self, stream: str, waterline: int | None) -> list[str]:
+        """Return the queries that have drained now that ``stream`` has reached ``waterline``."""
+        heap, drained = self._heaps.get(stream, []), []
+        while heap and waterline is not None and heap[0][0] <= waterline:
+            _, query_id = heapq.heappop(heap)
+            left = self._left.get(query_id)
+            if left is not None:
+                left.discard(stream)
+                if not left:
+                    del self._left[query_id]
+                    drained.append(query_id)
+        if not heap:
+            self._heaps.pop(stream, None)
+        return drained
+
+    def remove(self, query_id: str) -> None:
+        """Stop watching a query."""
+        self._left.pop(query_id, None)

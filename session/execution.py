@@ -1,0 +1,66 @@
+"""Carry out any one statement: what POST /sql does."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from session.admission import QueryRequest
+from session.sql.parser import parse_statement
+from session.sql.statements import (
+    CreateQuery,
+    CreateStream,
+    DropQuery,
+    DropStream,
+    DropTable,
+    Explain,
+    Select,
+    ShowQueries,
+    ShowStreams,
+    ShowTables,
+)
+from sources.errors import UnknownObject
+
+if TYPE_CHECKING:
+    from session.shared_session import SharedSession
+
+
+def execute_statement(session: SharedSession, sql: str) -> dict[str, Any]:
+    """Carry out ``sql`` and return what the REST call of the same purpose answers.
+
+    CREATE STREAM gives the stream; CREATE QUERY, SELECT and DROP QUERY give the query; SHOW gives
+    ``{"streams" | "tables" | "queries": […]}``; EXPLAIN gives how the query would run, with ``nodes`` and ``edges``;
+    DROP STREAM gives ``{"dropped": name}``, with a null name when IF EXISTS found nothing.
+    """
+    statement = parse_statement(sql)
+    match statement:
+        case CreateStream():
+            return session.create_stream(sql)
+        case CreateQuery() | Select():
+            return session.create_queries([QueryRequest(sql)])[0]
+        case DropStream(name, if_exists):
+            with suppress(*_missing(if_exists)):
+                session.drop_stream(name)
+                return {"dropped": name}
+            return {"dropped": None}
+        case DropQuery(name, if_exists):
+            with suppress(*_missing(if_exists)):
+                return session.delete_query(name)
+            return {"dropped": None}
+        case DropTable(name, if_exists):
+            if if_exists:
+                return {"dropped": None}
+            raise UnknownObject(f"A table must exist to be dropped; got {name!r}. There are no tables.")
+        case ShowStreams():
+            return {"streams": session.streams()}
+        case ShowTables():
+            return {"tables": session.tables()}
+        case ShowQueries():
+            return session.list_queries(limit=1000)
+        case Explain(select):
+            explained = session.explain(select)
+            return {**explained, **explained.pop("plan")}
+
+
+def _missing(if_exists: bool) -> tuple[type[UnknownObject], ...]:
+    return (UnknownObject,) if if_exists else ()

@@ -1,0 +1,167 @@
+"""One query's record: what was asked, where it runs, and how far it has got.
+
+Lifecycle::
+
+    PENDING ──► RUNNING ──► DRAINING ──► RETIRED
+       │           │            │
+       └───────────┴────────────┴──────► FAILED
+
+A query is PENDING until the first batch that has its epoch is committed, DRAINING from the accepted deletion on,
+RETIRED once it has drained (or was deleted before any changelog had it). Only :mod:`session.session_state` calls
+the methods that change a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from operators.queries import Query, query_from_json
+from session.times import rfc3339
+
+PENDING, RUNNING, DRAINING, RETIRED, FAILED = STATES = (
+    "PENDING",
+    "RUNNING",
+    "DRAINING",
+    "RETIRED",
+    "FAILED",
+)
+
+Times = dict[str, int | None]
+
+
+@dataclass
+class QueryRecord:
+    """All that is known of a query.
+
+    Times are microseconds; ``active_from`` and ``active_to`` are event times by stream id, None before they are
+    decided. ``epoch``, ``deleted_epoch`` and ``freed_epoch`` are those of the changelogs that created, deleted and
+    freed it. ``first_seq`` is the batch that made it RUNNING, ``last_seq`` the one that retired or failed it.
+    """
+
+    id: str
+    sql: str
+    query: Query
+    operator: str
+    stream_names: dict[str, str]
+    created_us: int
+    name: str | None = None
+    sink: str | None = None
+    ttl_seconds: float | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    state: str = PENDING
+    slot: int | None = None
+    epoch: int | None = None
+    deleted_epoch: int | None = None
+    freed_epoch: int | None = None
+    drain: bool = True
+    active_from: Times | None = None
+    active_to: Times | None = None
+    deployed_us: int | None = None
+    active_to_us: int | None = None
+    finished_us: int | None = None
+    first_seq: int | None = None
+    last_seq: int | None = None
+    rows_out: int = 0
+    last_result_us: int | None = None
+    event_time_latency_us: int | None = None
+    error: str | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it is RETIRED or FAILED."""
+        return self.state in (RETIRED, FAILED)
+
+    @property
+    def ttl_due_us(self) -> int | None:
+        """When the query is deleted by itself."""
+        return None if self.ttl_seconds is None else self.created_us + round(self.ttl_seconds * 1e6)
+
+    def place(self, slot: int, epoch: int) -> None:
+        """Give it a slot: the changelog ``epoch`` creates it."""
+        self.slot, self.epoch = slot, epoch
+
+    def deploy(self, clocks: Mapping[str, int | None], committed_us: int, seq: int) -> None:
+        """Note the first batch that has its epoch; ``clocks`` are those at the batch's start."""
+        self.active_from = {stream: clocks.get(stream) for stream in self.query.streams}
+        self.deployed_us, self.first_seq = committed_us, seq
+        if self.state == PENDING:
+            self.state = RUNNING
+
+    def delete(self, drain: bool) -> None:
+        """Note an accepted deletion."""
+        self.state, self.drain = DRAINING, drain
+
+    def end(self, clocks: Mapping[str, int | None], committed_us: int) -> None:
+        """Note the first batch that has its deletion."""
+        self.active_to = {stream: clocks.get(stream) for stream in self.query.streams}
+        self.active_to_us = committed_us
+
+    def retire(self, at_us: int, seq: int | None) -> None:
+        """Note that no further row will come; ``seq`` None: it never ran."""
+        self.state, self.finished_us, self.last_seq = RETIRED, at_us, seq
+
+    def fail(self, error: str, at_us: int, seq: int) -> None:
+        """Note that its evaluation failed."""
+        self.state, self.error, self.finished_us, self.last_seq = FAILED, error, at_us, seq
+
+    def count(self, rows: int, latest_event_us: int | None, committed_us: int) -> None:
+        """Add the rows of one batch; ``latest_event_us`` is the greatest event time that contributed."""
+        self.rows_out += rows
+        self.last_result_us = committed_us
+        if latest_event_us is not None:
+            self.event_time_latency_us = committed_us - latest_event_us
+
+    def describe(self) -> dict[str, Any]:
+        """Return the body of GET /queries/{id}."""
+        deployment_us = None if self.deployed_us is None else self.deployed_us - self.created_us
+        return {
+            "id": self.id,
+            "name": self.name,
+            "sql": self.sql,
+            "state": self.state,
+            "slot": self.slot,
+            "epoch": self.epoch,
+            "active_from": self._named(self.active_from),
+            "active_to": self._named(self.active_to),
+            "created_at": rfc3339(self.created_us),
+            "deployed_at": rfc3339(self.deployed_us),
+            "deployment_latency_seconds": _seconds(deployment_us),
+            "rows_out": self.rows_out,
+            "last_result_at": rfc3339(self.last_result_us),
+            "event_time_latency_seconds": _seconds(self.event_time_latency_us),
+            "group": None,
+            "operator": self.operator,
+            "sink": self.sink,
+            "error": self.error,
+            "labels": dict(self.labels),
+            "ttl_seconds": self.ttl_seconds,
+        }
+
+    def _named(self, times: Times | None) -> dict[str, str | None]:
+        return {name: rfc3339((times or {}).get(stream)) for stream, name in self.stream_names.items()}
+
+    @cached_property
+    def _query_json(self) -> orjson.Fragment:
+        # the query never changes, and is by far the largest part of every snapshot
+        return orjson.Fragment(orjson.dumps(self.query.to_json()))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a form for the snapshot and the request log that orjson writes as JSON."""
+        return {**{name: getattr(self, name) for name in _FIELDS}, "query": self._query_json}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> QueryRecord:
+        """Read what :meth:`to_json` wrote."""
+        return cls(**{**value, "query": query_from_json(value["query"])})
+
+
+_FIELDS = tuple(f.name for f in fields(QueryRecord))
+
+
+def _seconds(us: int | None) -> float | None:
+    return None if us is None else us / 1e6

@@ -1,0 +1,131 @@
+"""Settings of the service: flag, else environment ``BRAID_<NAME>``, else TOML file, else default."""
+
+from __future__ import annotations
+
+import math
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from sources.errors import NotAllowed
+
+DEFAULT_CONFIG = "braid.toml"
+LOG_LEVELS = ("debug", "info", "warning", "error")
+_MAY_BE_ZERO = ("port", "changelog_timeout_seconds", "slot_compaction_seconds", "metrics_labelled_queries")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that can be set; durations in seconds, sizes in bytes.
+
+    ``port`` 0 takes a free one. ``retention_seconds`` is how long a RETIRED or FAILED query is still known,
+    ``idempotency_seconds`` how long the outcome of an Idempotency-Key is. Result rows are kept for
+    ``result_retention_seconds``, and at most ``result_retention_bytes`` of them.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    data_dir: str = "braid-data"
+    master: str = "local[*]"
+    changelog_batch_size: int = 100
+    changelog_timeout_seconds: float = 1.0
+    drain_timeout_seconds: float = 60.0
+    retention_seconds: float = 86400.0
+    idempotency_seconds: float = 86400.0
+    slot_compaction_seconds: float = 60.0
+    result_retention_seconds: float = 86400.0
+    result_retention_bytes: int = 20 * 1024**3
+    max_body_bytes: int = 64 * 1024 * 1024
+    max_queries: int = 20000
+    metrics_labelled_queries: int = 1000
+    batch_target_seconds: float = 1.0
+    log_level: str = "info"
+
+    def __post_init__(self) -> None:
+        for name, kind in _KINDS.items():
+            value = getattr(self, name)
+            if kind == "str":
+                if not isinstance(value, str) or not value.strip():
+                    raise NotAllowed(f"The setting {name} must be a text that is not empty; got {value!r}.")
+                continue
+            least = "0 or more" if name in _MAY_BE_ZERO else "above 0"
+            whole = kind == "int"
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int if whole else (int, float))
+                or not math.isfinite(value)
+                or value < 0
+                or (value == 0 and name not in _MAY_BE_ZERO)
+            ):
+                noun = "a whole number" if whole else "a number of seconds"
+                raise NotAllowed(f"The setting {name} must be {noun} {least}; got {value!r}.")
+        if self.port > 65535:
+            raise NotAllowed(f"The setting port must be at most 65535; got {self.port!r}.")
+        if self.log_level not in LOG_LEVELS:
+            raise NotAllowed(
+                f"The setting log_level must be one of {', '.join(LOG_LEVELS)}; got {self.log_level!r}."
+            )
+
+
+_KINDS = {f.name: str(f.type) for f in fields(Settings)}
+
+
+def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
+    """Merge the four sources of settings; NotAllowed for an unknown key or a value that does not fit.
+
+    A flag that is None was not given. ``config`` (flag, or BRAID_CONFIG) names the TOML file, which must then exist;
+    ``braid.toml`` in the working directory is read if present. Variables ``BRAID_…`` that name no setting are left
+    alone: other programs use the prefix too (``BRAID_URL``).
+    """
+    environment = os.environ if environment is None else environment
+    given = {name: value for name, value in flags.items() if value is not None}
+    config = given.pop("config", None) or environment.get("BRAID_CONFIG") or None
+    _check_known(given, "a flag")
+    values = _read_file(config)
+    for name in _KINDS:
+        text = environment.get(f"BRAID_{name.upper()}")
+        if text is not None:
+            values[name] = _read_text(name, text, f"The environment variable BRAID_{name.upper()}")
+    for name, value in given.items():
+        values[name] = _read_text(name, value, f"The flag {name}") if isinstance(value, str) else value
+    return Settings(**values)
+
+
+def _read_file(config: Any) -> dict[str, Any]:
+    path = Path(config or DEFAULT_CONFIG)
+    if config is None and not path.exists():
+        return {}
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise NotAllowed(
+            f"The configuration file must be readable; got {str(path)!r}: {error.strerror}."
+        ) from error
+    except ValueError as error:  # also what is not UTF-8
+        raise NotAllowed(f"The configuration file {str(path)!r} must be TOML: {error}.") from error
+    _check_known(values, f"the file {str(path)!r}")
+    return values
+
+
+def _check_known(values: Mapping[str, Any], where: str) -> None:
+    unknown = sorted(values.keys() - _KINDS.keys())
+    if unknown:
+        raise NotAllowed(
+            f"{where[0].upper()}{where[1:]} must set only known settings;"
+            f" got {', '.join(map(repr, unknown))}. Known are {', '.join(_KINDS)}."
+        )
+
+
+def _read_text(name: str, text: str, where: str) -> Any:
+    """Return ``text`` as a value of the setting's type."""
+    kind = _KINDS[name]
+    if kind == "str":
+        return text
+    try:
+        return int(text) if kind == "int" else float(text)
+    except ValueError:
+        noun = "a whole number" if kind == "int" else "a number"
+        raise NotAllowed(f"{where} must be {noun}; got {text!r}.") from None

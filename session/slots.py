@@ -1,0 +1,97 @@
+"""Slots: which bit of every query-set belongs to which query (thesis 4.2.1.2, 4.3.2.4).
+
+Invariants: a slot has at most one holder; the lowest free slot is given first; a slot is given again only after it
+was freed; the capacity grows by one when no slot is free and shrinks only at its end.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import Any
+
+from bitarray import bitarray
+
+from sources.errors import CorruptData
+
+
+class SlotTable:
+    """The holder of each slot below ``capacity``."""
+
+    def __init__(self) -> None:
+        self._holders: list[str | None] = []
+        self._free: list[int] = []
+        self._free_since: dict[int, int] = {}
+
+    @property
+    def capacity(self) -> int:
+        """How many slots there are, held or free."""
+        return len(self._holders)
+
+    def holder(self, slot: int) -> str | None:
+        """Return the id of the query that holds ``slot``."""
+        return self._holders[slot] if 0 <= slot < len(self._holders) else None
+
+    def held(self) -> bitarray:
+        """Return a bit for each slot: whether it has a holder."""
+        return bitarray(holder is not None for holder in self._holders)
+
+    def next_slots(self, count: int, also_free: Iterable[int] = ()) -> list[int]:
+        """Return the slots that the next ``count`` queries get once ``also_free`` are freed; changes nothing."""
+        slots = heapq.nsmallest(count, [*self._free, *also_free])
+        return [*slots, *range(self.capacity, self.capacity + count - len(slots))]
+
+    def take(self, slot: int, query_id: str) -> None:
+        """Give ``slot``, which must be the next one, to a query; CorruptData when it is another."""
+        expected = self._free[0] if self._free else self.capacity
+        if slot != expected:
+            raise CorruptData(
+                f"A query must get the lowest free slot, {expected}; got {slot} for {query_id!r}.",
+                query_id=query_id,
+            )
+        if slot == self.capacity:
+            self._holders.append(query_id)
+            return
+        heapq.heappop(self._free)
+        del self._free_since[slot]
+        self._holders[slot] = query_id
+
+    def free(self, slot: int, query_id: str, at_us: int) -> None:
+        """Take ``slot`` back from its holder; CorruptData when that is not ``query_id``."""
+        if self.holder(slot) != query_id:
+            raise CorruptData(
+                f"Slot {slot} must be freed by its holder, {self.holder(slot)!r}; got {query_id!r}.",
+                query_id=query_id,
+            )
+        self._holders[slot] = None
+        self._free_since[slot] = at_us
+        heapq.heappush(self._free, slot)
+
+    def compacted_capacity(self, free_since_us: int) -> int:
+        """Return the capacity without the slots at the end that have been free since ``free_since_us`` or longer."""
+        capacity = self.capacity
+        while capacity and self._free_since.get(capacity - 1, free_since_us + 1) <= free_since_us:
+            capacity -= 1
+        return capacity
+
+    def truncate(self, capacity: int) -> None:
+        """Drop the free slots from ``capacity`` on; CorruptData when one of them is held."""
+        if any(self._holders[capacity:]):
+            raise CorruptData(f"Slots from {capacity} on must be free to be dropped; got {self._holders!r}.")
+        for slot in range(capacity, self.capacity):
+            del self._free_since[slot]
+        del self._holders[capacity:]
+        self._free = sorted(self._free_since)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form for the snapshot."""
+        return {"holders": self._holders.copy(), "free_since": list(self._free_since.items())}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> SlotTable:
+        """Read what :meth:`to_json` wrote."""
+        table = cls()
+        table._holders = list(value["holders"])
+        table._free_since = dict(value["free_since"])
+        table._free = sorted(table._free_since)
+        return table

@@ -1,0 +1,1 @@
+"""SQL: text → statement (`parser`), SELECT → query (`select`)."""

@@ -1,0 +1,134 @@
+"""Bind the expressions that a windowed SELECT computes once a group: over keys, window bounds and aggregates."""
+
+from __future__ import annotations
+
+from operators.expressions import Call, Column, Expression, Literal, columns_of
+from operators.functions import call
+from operators.functions_casts import cast_to
+from operators.functions_coercion import describe
+from operators.queries import COUNT_ALL, Measure
+from session.sql.expressions import Binder
+from session.sql.scope import WINDOW_COLUMNS, Scope
+from session.sql.syntax import Node
+from sources.schema import BOOLEAN, DATE, DOUBLE, TIMESTAMP, VARCHAR
+
+# no column of a stream has such a name, but one may be called key0
+_KEY = "(key)"
+_ORDERED = (VARCHAR, DATE, TIMESTAMP)
+
+
+class AggregateBinder(Binder):
+    """Binds outputs and HAVING; collects the measures they need.
+
+    ``keys`` are the GROUP BY expressions: where one occurs, the column ``key{i}`` takes its place.
+    """
+
+    def __init__(
+        self, scope: Scope, clause: str, keys: tuple[Expression, ...], measures: dict[Measure, None]
+    ) -> None:
+        super().__init__(scope, clause)
+        self._keys = keys
+        self._measures = measures
+        self._names_at: dict[str, int] = {}
+
+    def bind(self, node: Node) -> Expression:
+        """Return the expression over the columns of the group, window bounds and measures."""
+        expression = super().bind(node)
+        if expression in self._keys:
+            return Column(f"{_KEY}{self._keys.index(expression)}", expression.type)
+        return expression
+
+    def group_value(self, node: Node) -> Expression:
+        """Return an output; SqlNotAllowed names a column that is neither grouped by nor aggregated."""
+        return self._grouped(self.value(node), node)
+
+    def group_condition(self, node: Node | None) -> Expression | None:
+        """Return HAVING; SqlNotAllowed as for outputs."""
+        condition = self.condition(node)
+        return condition if condition is None or node is None else self._grouped(condition, node)
+
+    def _grouped(self, expression: Expression, node: Node) -> Expression:
+        ours = {*WINDOW_COLUMNS, *(m.name for m in self._measures)}
+        for name in columns_of(expression):
+            if name not in ours and not name.startswith(_KEY):
+                raise self.sql.not_allowed(
+                    f"Column {name!r} must stand in GROUP BY or inside an aggregate such as MAX({name}).",
+                    self._names_at.get(name, node.at),
+                )
+        return _rename_keys(expression)
+
+    def column(self, node: Node) -> Expression:
+        """Return the column that a name means, remembering where it stands."""
+        column = self.scope.resolve(node.value, node.at)
+        self._names_at.setdefault(column.name, node.at)
+        return column
+
+    def aggregate(self, node: Node) -> Expression:
+        """Return the column of a measure, or what AVG makes of two."""
+        name = node.value
+        if len(node.children) != 1:
+            usage = "COUNT(*) or COUNT(value)" if name == "count" else f"{name.upper()}(value)"
+            raise self.sql.not_allowed(f"Write {usage}.", node.at)
+        child = node.children[0]
+        if child.kind == "star":
+            return self._measure(COUNT_ALL)
+        argument = AggregateArgument(self.scope, name.upper()).value(child)
+        if any(c in WINDOW_COLUMNS for c in columns_of(argument)):
+            return self._of_window(name, argument, child)
+        return self._aggregate_of(name, argument, child)
+
+    def _of_window(self, name: str, argument: Expression, child: Node) -> Expression:
+        """Return MIN or MAX of a window bound: the bound itself, as all tuples of the window share it."""
+        if name in ("min", "max") and all(c in WINDOW_COLUMNS for c in columns_of(argument)):
+            return argument
+        raise self.sql.not_allowed(f"{name.upper()} cannot use the bounds of the window.", child.at)
+
+    def _aggregate_of(self, name: str, argument: Expression, child: Node) -> Expression:
+        kind = argument.type
+        if name == "count":
+            constant = isinstance(argument, Literal) and argument.value is not None
+            return self._measure(COUNT_ALL if constant else Measure("count", argument))
+        if name in ("sum", "avg") and not kind.is_numeric:
+            raise self.sql.not_allowed(f"{name.upper()} needs a number; got {describe(argument)}.", child.at)
+        if name in ("min", "max") and not (kind.is_numeric or kind in _ORDERED):
+            raise self.sql.not_allowed(
+                f"{name.upper()} needs a number, text, date or timestamp; got {describe(argument)}."
+                + (" Write CAST(… AS INT)." if kind == BOOLEAN else ""),
+                child.at,
+            )
+        if name != "avg":
+            return self._measure(Measure(name, argument))
+        total, count = self._measure(Measure("sum", argument)), self._measure(Measure("count", argument))
+        return call("/", cast_to(total, DOUBLE), cast_to(count, DOUBLE))
+
+    def _measure(self, measure: Measure) -> Column:
+        self._measures.setdefault(measure)
+        return Column(measure.name, measure.type)
+
+
+def _rename_keys(expression: Expression) -> Expression:
+    """Give the key columns the names they have in results."""
+    if isinstance(expression, Column) and expression.name.startswith(_KEY):
+        return Column(f"key{expression.name.removeprefix(_KEY)}", expression.type)
+    if isinstance(expression, Call):
+        return Call(expression.function, tuple(map(_rename_keys, expression.arguments)), expression.type)
+    return expression
+
+
+class AggregateArgument(Binder):
+    """Binds what stands inside an aggregate: expressions over single tuples, and window bounds."""
+
+    def column(self, node: Node) -> Expression:
+        """Return the column that a name means."""
+        return self.scope.resolve(node.value, node.at)
+
+
+def has_aggregate(nodes: tuple[Node, ...]) -> Node | None:
+    """Return the first aggregate in some expressions, without recursion."""
+    pending = list(reversed(nodes))
+    while pending:
+        node = pending.pop()
+        if node.kind == "aggregate":
+            return node
+        pending.extend(reversed(node.children))
+    return None

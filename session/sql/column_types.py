@@ -1,0 +1,58 @@
+"""The types of columns and casts: ``DECIMAL(10, 2)``."""
+
+from __future__ import annotations
+
+from session.sql.cursor import Cursor
+from sources.errors import NotAllowed
+from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
+
+_NAMES = {
+    "BOOLEAN": BOOLEAN,
+    "BOOL": BOOLEAN,
+    "INT": INT,
+    "INTEGER": INT,
+    "BIGINT": BIGINT,
+    "DOUBLE": DOUBLE,
+    "VARCHAR": VARCHAR,
+    "STRING": VARCHAR,
+    "TEXT": VARCHAR,
+    "DATE": DATE,
+    "TIMESTAMP": TIMESTAMP,
+}
+_OFFERED = "BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p,s), VARCHAR, DATE, TIMESTAMP"
+
+
+def parse_type(cursor: Cursor) -> ColumnType:
+    """Read a type; SqlNotAllowed names those that exist."""
+    token = cursor.token
+    if token.kind != "word":
+        raise cursor.unexpected(f"a type ({_OFFERED})")
+    cursor.advance()
+    if token.upper in ("DECIMAL", "NUMERIC"):
+        return _parse_decimal(cursor, token.start)
+    if token.upper not in _NAMES:
+        raise cursor.not_allowed(f"The type {token.text} does not exist; use one of {_OFFERED}.", token.start)
+    if token.upper == "DOUBLE":
+        cursor.accept("PRECISION")
+    if cursor.at("("):
+        raise cursor.not_allowed(f"{token.upper} takes no length or precision; write {token.upper} alone.")
+    return _NAMES[token.upper]
+
+
+def _parse_decimal(cursor: Cursor, at: int) -> ColumnType:
+    precision, scale = 10, 0
+    if cursor.accept("("):
+        precision = _parse_digits(cursor)
+        if cursor.accept(","):
+            scale = _parse_digits(cursor)
+        cursor.expect(")")
+    try:
+        return ColumnType("DECIMAL", precision, scale)
+    except NotAllowed as error:
+        raise cursor.not_allowed(error.detail, at) from None
+
+
+def _parse_digits(cursor: Cursor) -> int:
+    if cursor.token.kind != "number" or not cursor.token.text.isdecimal() or len(cursor.token.text) > 4:
+        raise cursor.unexpected("a number of digits")
+    return int(cursor.advance().text)

@@ -1,0 +1,93 @@
+"""Durations: ``INTERVAL '8' SECOND``, and ``8 SECONDS`` inside a window."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from session.sql.cursor import Cursor
+
+MICROSECONDS = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+    "WEEK": 604_800_000_000,
+}
+MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+MAX_MICROSECONDS = 36_525 * MICROSECONDS["DAY"]
+MAX_MONTHS = 1_200
+
+
+def parse_interval(cursor: Cursor) -> tuple[int, int]:
+    """Read ``INTERVAL '1.5' HOUR`` and return ``(months, microseconds)``, one of which is zero.
+
+    The amount may also be a number, and the unit may stand inside the quotes.
+    """
+    cursor.expect("INTERVAL")
+    return _parse_amount(cursor)
+
+
+def parse_duration(cursor: Cursor, what: str) -> int:
+    """Read an interval, or an amount with its unit, and return microseconds."""
+    at = cursor.token.start
+    if not cursor.at("INTERVAL") and cursor.token.kind not in ("number", "string"):
+        raise cursor.unexpected(f"{what}, such as 8 SECONDS or INTERVAL '8' SECOND")
+    months, microseconds = parse_interval(cursor) if cursor.at("INTERVAL") else _parse_amount(cursor)
+    if months:
+        raise cursor.not_allowed(
+            f"{what.capitalize()} must have a fixed length; months and years vary. Write it in DAYS.", at
+        )
+    return microseconds
+
+
+def _parse_amount(cursor: Cursor) -> tuple[int, int]:
+    start = cursor.token.start
+    sign = -1 if cursor.at("-") else 1
+    if cursor.at("-", "+"):
+        cursor.advance()
+    token = cursor.token
+    if token.kind not in ("number", "string"):
+        raise cursor.unexpected("an amount such as '8'")
+    cursor.advance()
+    amount, _, inner = token.text.strip().partition(" ")
+    unit_at = token.start
+    if inner:
+        unit = inner.strip().upper()
+    else:
+        unit_at = cursor.token.start
+        if cursor.token.kind != "word":
+            raise cursor.unexpected(f"a unit ({_units()})")
+        unit = cursor.advance().upper
+    unit = unit if unit in MICROSECONDS or unit in MONTHS else unit.removesuffix("S")
+    if unit not in MICROSECONDS and unit not in MONTHS:
+        raise cursor.syntax_error(f"A unit must be one of {_units()}; got {unit!r}.", unit_at)
+    return _scale(cursor, sign * _read(cursor, amount, token.start), unit, start)
+
+
+def _units() -> str:
+    return ", ".join([*MICROSECONDS, *MONTHS])
+
+
+def _read(cursor: Cursor, amount: str, at: int) -> Decimal:
+    digits = amount.removeprefix("-").removeprefix("+")
+    if not digits.replace(".", "", 1).isdecimal() or not digits.isascii() or len(digits) > 16:
+        raise cursor.syntax_error(
+            f"The amount of an interval must be a number such as '8' or '1.5'; got {amount!r}.", at
+        )
+    return Decimal(amount)
+
+
+def _scale(cursor: Cursor, amount: Decimal, unit: str, at: int) -> tuple[int, int]:
+    # exact: 16 digits times at most 12 fit the 28 of a Decimal
+    limit = MAX_MONTHS if unit in MONTHS else MAX_MICROSECONDS
+    total = amount * (MONTHS.get(unit) or MICROSECONDS[unit])
+    if abs(total) > limit:
+        raise cursor.not_allowed("An interval must be at most 100 years long.", at)
+    if total != int(total):
+        raise cursor.not_allowed(
+            f"An interval must be a whole number of {'months' if unit in MONTHS else 'microseconds'}; got {total}.",
+            at,
+        )
+    return (int(total), 0) if unit in MONTHS else (0, int(total))

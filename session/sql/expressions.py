@@ -1,0 +1,130 @@
+"""Give syntax trees meaning: names become columns, calls get types, constants are computed."""
+
+from __future__ import annotations
+
+from operators.evaluation import fold
+from operators.expressions import Column, Expression, Literal
+from operators.functions import call
+from operators.functions_casts import cast_to
+from operators.functions_coercion import coerce, describe
+from operators.functions_comparison import MIRRORED
+from session.sql.limits import Limits
+from session.sql.scope import WINDOW_COLUMNS, Scope
+from session.sql.syntax import Node
+from sources.errors import NotAllowed
+from sources.schema import BIGINT, BOOLEAN, NULL, VARCHAR
+
+_COMPARING = (*MIRRORED, "between", "in", "is_distinct_from", "is_not_distinct_from")
+
+
+class Binder:
+    """Binds the expressions of one SELECT over single tuples; ``clause`` is for messages."""
+
+    def __init__(self, scope: Scope, clause: str) -> None:
+        self.scope = scope
+        self.sql = scope.sql
+        self.clause = clause
+        self._limits = Limits(scope.sql)
+
+    def value(self, node: Node) -> Expression:
+        """Return the typed expression of a node; a lone NULL is a VARCHAR."""
+        expression = self.bind(node)
+        return coerce(expression, VARCHAR) if expression.type == NULL else expression
+
+    def condition(self, node: Node | None) -> Expression | None:
+        """Return a condition, None for none and for one that is always true; SqlNotAllowed when not BOOLEAN."""
+        if node is None:
+            return None
+        expression = self.bind(node)
+        if expression.type == NULL:
+            return Literal(None, BOOLEAN)
+        if expression.type != BOOLEAN:
+            raise self.sql.not_allowed(
+                f"{self.clause} must be followed by a condition; got {describe(expression)}.", node.at
+            )
+        return None if isinstance(expression, Literal) and expression.value is True else expression
+
+    def bind(self, node: Node) -> Expression:
+        """Return the typed expression of a node."""
+        match node.kind:
+            case "literal":
+                literal: Literal = node.value
+                return literal
+            case "name":
+                return self.column(node)
+            case "aggregate":
+                return self.aggregate(node)
+            case "star":
+                raise self.sql.not_allowed("* stands alone in the select list or in COUNT(*).", node.at)
+            case "interval":
+                raise self.sql.not_allowed(
+                    "An INTERVAL must be added to or subtracted from a timestamp.", node.at
+                )
+        if (
+            node.kind == "call"
+            and node.value in ("+", "-")
+            and any(c.kind == "interval" for c in node.children)
+        ):
+            return self._shift(node)
+        return self._call(node, tuple(map(self.bind, node.children)))
+
+    def column(self, node: Node) -> Expression:
+        """Return the column that a name means."""
+        column = self.scope.resolve(node.value, node.at)
+        if self.scope.windowed and column.name in WINDOW_COLUMNS:
+            raise self.sql.not_allowed(
+                f"{column.name} is not known yet in {self.clause}, which comes before windows; write it in HAVING"
+                " or in the select list.",
+                node.at,
+            )
+        return column
+
+    def aggregate(self, node: Node) -> Expression:
+        """Refuse an aggregate, which single tuples do not have."""
+        instead = "Write the condition in HAVING." if self.clause == "WHERE" else "Nest no aggregates."
+        raise self.sql.not_allowed(
+            f"{node.value.upper()} is an aggregate, which {self.clause} cannot have. {instead}", node.at
+        )
+
+    def _call(self, node: Node, arguments: tuple[Expression, ...]) -> Expression:
+        try:
+            cast = node.kind == "cast"
+            expression = cast_to(arguments[0], node.value) if cast else call(node.value, *arguments)
+        except NotAllowed as error:
+            raise self.sql.not_allowed(error.detail, _culprit(node)) from None
+        return fold(self._limits.check(expression, node.at))
+
+    def _shift(self, node: Node) -> Expression:
+        """Add an interval to a timestamp, or subtract it."""
+        left, right = node.children
+        if left.kind == "interval" and node.value == "+":
+            left, right = right, left
+        if left.kind == "interval" or right.kind != "interval":
+            raise self.sql.not_allowed(
+                "An INTERVAL must be added to or subtracted from a timestamp.",
+                left.at if left.kind == "interval" else right.at,
+            )
+        months, microseconds = right.value
+        sign = 1 if node.value == "+" else -1
+        name, amount = ("add_months", months) if months else ("add_interval", microseconds)
+        try:
+            expression = call(name, self.bind(left), Literal(sign * amount, BIGINT))
+        except NotAllowed as error:
+            if error.position is not None:
+                raise
+            raise self.sql.not_allowed(error.detail, node.at) from None
+        return fold(self._limits.check(expression, node.at))
+
+
+def _culprit(node: Node) -> int:
+    """Return the offset to blame for types that do not fit: a text in a comparison, else the operator."""
+    if node.kind == "call" and node.value in _COMPARING:
+        for child in node.children:
+            if child.kind == "literal" and child.value.type == VARCHAR:
+                return child.at
+    return node.at
+
+
+def is_window_column(expression: Expression) -> bool:
+    """Whether an expression is a bound of the window."""
+    return isinstance(expression, Column) and expression.name in WINDOW_COLUMNS

@@ -1,0 +1,102 @@
+"""The functions that SQL may call: their names, and what to write for those that do not exist here."""
+
+from __future__ import annotations
+
+import difflib
+
+from operators.functions_time import FIELDS
+
+AGGREGATES = ("count", "sum", "avg", "min", "max")
+
+# fmt: off
+_SAME = (
+    "abs", "sign", "floor", "ceil", "round", "sqrt", "exp", "ln", "power", "mod", "greatest", "least",
+    "coalesce", "nullif", "upper", "lower", "length", "trim", "ltrim", "rtrim", "substring", "concat",
+    "replace", "strpos", "starts_with", "date_trunc",
+)
+# fmt: on
+_SYNONYMS = {
+    "ceiling": "ceil",
+    "pow": "power",
+    "signum": "sign",
+    "char_length": "length",
+    "character_length": "length",
+    "len": "length",
+    "substr": "substring",
+    "ucase": "upper",
+    "lcase": "lower",
+    "btrim": "trim",
+    "ifnull": "coalesce",
+    "nvl": "coalesce",
+    "instr": "strpos",
+    "startswith": "starts_with",
+    "dayofmonth": "day",
+    "dayofyear": "doy",
+}
+_FIELD_FUNCTIONS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+
+FUNCTION_NAMES: dict[str, str] = {
+    **{name: name for name in (*_SAME, *_FIELD_FUNCTIONS)},
+    **_SYNONYMS,
+}
+
+# the fields of EXTRACT, also in the plural
+FIELD_NAMES: dict[str, str] = {
+    **{name: name for name in FIELDS},
+    **{f"{name}s": name for name in FIELDS if name not in ("dow", "isodow", "doy", "epoch")},
+}
+
+_ONLY_AGGREGATES = f"the aggregates are {', '.join(a.upper() for a in AGGREGATES)}."
+_INSTEAD = {
+    **dict.fromkeys(
+        (
+            "stddev_samp",
+            "stddev",
+            "stddev_pop",
+            "var_samp",
+            "var_pop",
+            "variance",
+            "median",
+            "first_value",
+            "last_value",
+            "approx_count_distinct",
+            "listagg",
+            "string_agg",
+            "array_agg",
+            "collect",
+            "count_if",
+        ),
+        f"This version does not have it; {_ONLY_AGGREGATES}",
+    ),
+    **dict.fromkeys(
+        ("tumble", "hop", "session", "tumble_start", "tumble_end", "hop_start", "hop_end"),
+        "Windows stand in FROM: FROM TUMBLE(TABLE s, DESCRIPTOR(t), INTERVAL '8' SECOND) or FROM s [RANGE 8 SECONDS];"
+        " their bounds are the columns window_start and window_end.",
+    ),
+    **dict.fromkeys(
+        ("row_number", "rank", "dense_rank", "lag", "lead", "ntile"),
+        "This version has no window functions with OVER.",
+    ),
+    **dict.fromkeys(
+        ("now", "current_timestamp", "localtimestamp", "current_date", "proctime", "random", "rand", "uuid"),
+        "A query must give the same rows whenever it runs; compare with the event time column or a constant.",
+    ),
+    "log": "Write LN(x) for the natural logarithm, LN(x) / LN(10) for the common one.",
+    "if": "Write CASE WHEN condition THEN value ELSE value END.",
+    "try_cast": "Write CAST: what does not convert is NULL.",
+    "to_timestamp": "Write CAST(… AS TIMESTAMP).",
+    "to_date": "Write CAST(… AS DATE).",
+    "datediff": "Write (EXTRACT(EPOCH FROM a) - EXTRACT(EPOCH FROM b)) / 86400.",
+    "timestampdiff": "Write EXTRACT(EPOCH FROM a) - EXTRACT(EPOCH FROM b).",
+}
+
+
+def unknown_function(name: str) -> str:
+    """Return the message that a function does not exist, with what to write instead."""
+    lower = name.lower()
+    if lower in _INSTEAD:
+        return f"{name.upper()} is not supported. {_INSTEAD[lower]}"
+    known = [*FUNCTION_NAMES, *AGGREGATES, "position", "extract"]
+    close = difflib.get_close_matches(lower, known, n=1)
+    hint = f" Did you mean {close[0].upper()}?" if close else f" There are {', '.join(sorted(known))}."
+    return f"The function {name} does not exist.{hint}"

@@ -1,0 +1,62 @@
+"""Bounds on the size of expressions, so that a statement cannot take the service's stack, time or memory."""
+
+from __future__ import annotations
+
+from operators.expressions import Call, Expression, Literal
+from session.sql.expression_parser import MAX_DEPTH, MAX_NODES
+from session.sql.tokens import SqlText
+
+MAX_GROWTH = 10_000
+
+
+class Limits:
+    """Measures expressions bottom-up as they are built; each node once.
+
+    An expression's *growth* bounds how many times longer than its inputs a text may get:
+    nested CONCAT and REPLACE multiply it.
+    """
+
+    def __init__(self, sql: SqlText) -> None:
+        self._sql = sql
+        # keeps the expression too, so that its id stays its own
+        self._known: dict[int, tuple[tuple[int, int, int], Expression]] = {}
+
+    def check(self, expression: Expression, at: int) -> Expression:
+        """Return the expression; SqlNotAllowed when it exceeds a limit."""
+        depth, nodes, growth = self._measure(expression)
+        if depth > MAX_DEPTH:
+            raise self._sql.not_allowed(
+                f"An expression must not be nested more than {MAX_DEPTH} deep; split it.", at
+            )
+        if nodes > MAX_NODES:
+            raise self._sql.not_allowed(f"An expression must have at most {MAX_NODES} parts; split it.", at)
+        if growth > MAX_GROWTH:
+            raise self._sql.not_allowed("Nested CONCAT and REPLACE may make texts too long; nest fewer.", at)
+        return expression
+
+    def _measure(self, expression: Expression) -> tuple[int, int, int]:
+        if not isinstance(expression, Call):
+            return 1, 1, 1
+        known = self._known.get(id(expression))
+        if known is not None:
+            return known[0]
+        parts = [self._measure(a) for a in expression.arguments]
+        growths = [growth for _, _, growth in parts]
+        measured = (
+            1 + max(depth for depth, _, _ in parts),
+            1 + sum(nodes for _, nodes, _ in parts),
+            _growth(expression, growths),
+        )
+        self._known[id(expression)] = (measured, expression)
+        return measured
+
+
+def _growth(call: Call, growths: list[int]) -> int:
+    if call.function == "concat":
+        return sum(growths)
+    if call.function != "replace":
+        return max(growths)
+    old, new = (a.value if isinstance(a, Literal) else None for a in call.arguments[1:])
+    if isinstance(old, str) and isinstance(new, str) and old:
+        return growths[0] * max(1, -(-len(new) // len(old)))
+    return growths[0] * growths[2] * 1000

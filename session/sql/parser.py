@@ -1,0 +1,127 @@
+"""Parse one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from session.sql.ddl import check_name, parse_create_stream
+from session.sql.select_parser import SelectParser
+from session.sql.statements import (
+    CreateQuery,
+    DropQuery,
+    DropStream,
+    DropTable,
+    Explain,
+    ShowQueries,
+    ShowStreams,
+    ShowTables,
+    Statement,
+)
+from sources.errors import BraidError, SqlNotAllowed
+
+_STATEMENTS = (
+    "CREATE STREAM | QUERY, DROP STREAM | TABLE | QUERY, SHOW STREAMS | TABLES | QUERIES, EXPLAIN, SELECT"
+)
+_REFUSED = {
+    "INSERT": "INSERT is not supported; push tuples with POST /streams/{name}/events.",
+    "UPDATE": "UPDATE is not supported: streams are only appended to.",
+    "DELETE": "DELETE is not supported; write DROP QUERY to retire a query.",
+    "ALTER": "ALTER is not supported; drop the object and create it again.",
+    "DESCRIBE": "DESCRIBE is not supported; ask GET /streams/{name}.",
+    "WITH": "WITH is not supported yet; register the inner SELECT as its own query.",
+    "VALUES": "VALUES is not supported; name a stream in FROM.",
+}
+_DROPS: dict[str, Callable[[str, bool], Statement]] = {
+    "STREAM": DropStream,
+    "TABLE": DropTable,
+    "QUERY": DropQuery,
+}
+_SHOWS: dict[str, Callable[[], Statement]] = {
+    "STREAMS": ShowStreams,
+    "TABLES": ShowTables,
+    "QUERIES": ShowQueries,
+}
+
+
+def parse_statement(text: str) -> Statement:
+    """Return the one statement in the text, which may end with ``;``.
+
+    Raises SqlSyntaxError (400) or SqlNotAllowed (422), both with the position of the offending token.
+    """
+    cursor = SelectParser(text)
+    try:
+        statement = _parse(cursor)
+    except RecursionError:
+        raise SqlNotAllowed(
+            "The statement is nested too deeply; split it.", position=cursor.sql.position(0)
+        ) from None
+    if cursor.accept(";"):
+        while cursor.accept(";"):
+            pass
+        if cursor.token.kind != "end":
+            raise cursor.syntax_error("Send one statement at a time; this is a second one.")
+    if cursor.token.kind != "end":
+        raise cursor.unexpected("the end of the statement")
+    return statement
+
+
+def _parse(cursor: SelectParser) -> Statement:
+    token = cursor.token
+    match token.upper:
+        case "SELECT":
+            return cursor.select()
+        case "EXPLAIN":
+            cursor.advance()
+            return Explain(cursor.select())
+        case "CREATE":
+            cursor.advance()
+            return _parse_create(cursor)
+        case "DROP":
+            cursor.advance()
+            return _parse_drop(cursor)
+        case "SHOW":
+            cursor.advance()
+            if cursor.token.upper not in _SHOWS:
+                raise cursor.unexpected("STREAMS, TABLES or QUERIES")
+            return _SHOWS[cursor.advance().upper]()
+    raise _refusal(cursor)
+
+
+def _refusal(cursor: SelectParser) -> BraidError:
+    if cursor.token.kind == "end":
+        return cursor.syntax_error(f"The statement is empty. There are {_STATEMENTS}.")
+    if cursor.token.kind == "word" and cursor.token.upper in _REFUSED:
+        return cursor.not_allowed(_REFUSED[cursor.token.upper])
+    return cursor.syntax_error(f"A statement cannot begin with {cursor.shown()}. There are {_STATEMENTS}.")
+
+
+def _parse_create(cursor: SelectParser) -> Statement:
+    token = cursor.token
+    if cursor.at("OR"):
+        raise cursor.not_allowed("CREATE OR REPLACE is not supported; drop the object first.")
+    if cursor.accept("STREAM"):
+        return parse_create_stream(cursor)
+    if cursor.accept("QUERY"):
+        name_at = cursor.token.start
+        name = check_name(cursor, cursor.name("the name of the query"), "the query", name_at)
+        cursor.expect("AS", "and a SELECT")
+        return CreateQuery(name, cursor.select())
+    if cursor.at("TABLE"):
+        raise cursor.not_allowed(
+            "CREATE TABLE is not supported: joins with static tables are not supported yet.", token.start
+        )
+    if cursor.at("VIEW", "MATERIALIZED", "TEMPORARY", "INDEX", "FUNCTION", "SINK", "SOURCE"):
+        raise cursor.not_allowed(
+            f"CREATE {token.upper} is not supported; write CREATE QUERY name AS SELECT …."
+        )
+    raise cursor.unexpected("STREAM or QUERY")
+
+
+def _parse_drop(cursor: SelectParser) -> Statement:
+    if cursor.token.upper not in _DROPS:
+        raise cursor.unexpected("STREAM, TABLE or QUERY")
+    make = _DROPS[cursor.advance().upper]
+    if_exists = cursor.accept_all("IF", "EXISTS")
+    if cursor.token.kind == "string":
+        return make(cursor.advance().text, if_exists)
+    return make(cursor.name("the name of what to drop"), if_exists)

@@ -1,0 +1,138 @@
+"""The statements of Braid's SQL as the parser returns them: frozen, their names not yet looked up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from operators.queries import Window
+from session.sql.syntax import Node
+from session.sql.tokens import SqlText
+from sources.schema import StreamSchema
+
+
+@dataclass(frozen=True)
+class CreateStream:
+    """``CREATE STREAM [IF NOT EXISTS] name (columns) WITH (options)``.
+
+    ``options`` are those besides ``connector`` and ``format``.
+    """
+
+    name: str
+    schema: StreamSchema
+    connector: str
+    format: str
+    options: dict[str, str] = field(default_factory=dict)
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class DropStream:
+    """``DROP STREAM [IF EXISTS] name``."""
+
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class DropTable:
+    """``DROP TABLE [IF EXISTS] name``."""
+
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class DropQuery:
+    """``DROP QUERY [IF EXISTS] name``, by name or id."""
+
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class ShowStreams:
+    """``SHOW STREAMS``."""
+
+
+@dataclass(frozen=True)
+class ShowTables:
+    """``SHOW TABLES``."""
+
+
+@dataclass(frozen=True)
+class ShowQueries:
+    """``SHOW QUERIES``."""
+
+
+@dataclass(frozen=True)
+class SelectItem:
+    """One entry of the select list: its expression, its alias if any, and its text for a derived name."""
+
+    node: Node
+    alias: str | None
+    text: str
+
+
+@dataclass(frozen=True)
+class WindowedSource:
+    """What FROM names: a stream, its alias, and its window; ``descriptor`` is the column a window function names.
+
+    The offsets ``at``, ``window_at`` and ``descriptor_at`` are for error positions.
+    """
+
+    stream: str
+    at: int
+    alias: str | None = None
+    window: Window | None = None
+    window_at: int = 0
+    descriptor: str | None = None
+    descriptor_at: int = 0
+
+
+@dataclass(frozen=True)
+class Select:
+    """A SELECT statement: the syntax only; :func:`session.sql.select.plan_select` gives it meaning."""
+
+    sql: SqlText
+    start: int
+    end: int
+    items: tuple[SelectItem, ...]
+    source: WindowedSource
+    where: Node | None = None
+    group_by: tuple[Node, ...] = ()
+    having: Node | None = None
+    emit_at: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of the SELECT alone, without what stands before it (``EXPLAIN``) and after it (``;``)."""
+        return self.sql.text[self.start : self.end]
+
+
+@dataclass(frozen=True)
+class CreateQuery:
+    """``CREATE QUERY name AS SELECT …``."""
+
+    name: str
+    select: Select
+
+
+@dataclass(frozen=True)
+class Explain:
+    """``EXPLAIN SELECT …``."""
+
+    select: Select
+
+
+Statement = (
+    CreateStream
+    | DropStream
+    | DropTable
+    | DropQuery
+    | ShowStreams
+    | ShowTables
+    | ShowQueries
+    | CreateQuery
+    | Explain
+    | Select
+)

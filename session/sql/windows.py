@@ -1,0 +1,163 @@
+"""Windows in FROM: ``[RANGE 8 SECONDS SLIDE 4 SECONDS]``, and the table functions TUMBLE and HOP.
+
+The thesis writes SLICE for SLIDE, in brackets of its own (figures 4.7 and 4.8); both are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from operators.queries import Window
+from session.sql.cursor import Cursor
+from session.sql.durations import parse_duration
+from session.sql.statements import WindowedSource
+from sources.errors import NotAllowed
+
+MAX_WINDOWS_PER_TUPLE = 1000
+MIN_SLIDE_US = 1000
+_ONLY = "This version has TUMBLE, HOP and [RANGE size SLIDE slide]"
+SESSION = f"SESSION windows are not supported yet. {_ONLY}."
+
+
+def make_window(cursor: Cursor, at: int, size_us: int, slide_us: int, offset_us: int = 0) -> Window:
+    """Return the window; SqlNotAllowed when it is empty, too fine, or holds a tuple too often."""
+    try:
+        window = Window(size_us, slide_us, offset_us % slide_us if slide_us > 0 else 0)
+    except NotAllowed as error:
+        raise cursor.not_allowed(error.detail, at) from None
+    if min(size_us, slide_us) < MIN_SLIDE_US:
+        raise cursor.not_allowed("A window's size and slide must be at least 1 MILLISECOND.", at)
+    if size_us > MAX_WINDOWS_PER_TUPLE * slide_us:
+        raise cursor.not_allowed(
+            f"A tuple must lie in at most {MAX_WINDOWS_PER_TUPLE} windows (size / slide);"
+            f" here it lies in {-(-size_us // slide_us)}. Make the slide longer or the size shorter.",
+            at,
+        )
+    return window
+
+
+def parse_range(cursor: Cursor) -> Window:
+    """Read ``[RANGE r]``, ``[RANGE r SLIDE s]`` or ``[RANGE r] [SLICE s]``."""
+    at = cursor.expect("[").start
+    if cursor.at("SESSION"):
+        raise cursor.not_allowed(SESSION)
+    if cursor.at("ROWS"):
+        raise cursor.not_allowed(f"Windows of a number of rows are not supported. {_ONLY}.")
+    cursor.expect("RANGE", "(as in [RANGE 8 SECONDS SLIDE 4 SECONDS])")
+    size = slide = parse_duration(cursor, "the size of the window")
+    if cursor.at("]") and cursor.ahead().upper == "[" and cursor.ahead(2).upper in ("SLIDE", "SLICE"):
+        cursor.advance()
+        cursor.advance()
+    if cursor.at("SLIDE", "SLICE"):
+        cursor.advance()
+        slide = parse_duration(cursor, "the slide of the window")
+    cursor.expect("]")
+    return make_window(cursor, at, size, slide)
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    name: str
+    synonyms: tuple[str, ...]
+    parse: Callable[[Cursor], Any]
+    required: bool = True
+
+
+def _parse_stream(cursor: Cursor) -> WindowedSource:
+    table = cursor.accept("TABLE")
+    wrapped = table and cursor.accept("(")
+    if cursor.at("SELECT", "("):
+        raise cursor.not_allowed("A window function needs a stream, not a subquery.")
+    source = WindowedSource(at=cursor.token.start, stream=cursor.name("the name of a stream"))
+    if cursor.at("PARTITION"):
+        raise cursor.not_allowed(
+            "PARTITION BY belongs to SESSION windows, which are not supported yet; use GROUP BY."
+        )
+    if wrapped:
+        cursor.expect(")")
+    return source
+
+
+def _parse_descriptor(cursor: Cursor) -> tuple[str, int]:
+    cursor.expect("DESCRIPTOR", "(the event time column)")
+    cursor.expect("(")
+    at = cursor.token.start
+    name = cursor.name("the event time column")
+    cursor.expect(")")
+    return name, at
+
+
+def _duration(what: str) -> Callable[[Cursor], int]:
+    return lambda cursor: parse_duration(cursor, what)
+
+
+_DATA = _Parameter("data", (), _parse_stream)
+_TIMECOL = _Parameter("timecol", (), _parse_descriptor)
+_SIZE = _Parameter("dur", ("size",), _duration("the size of the window"))
+_SLIDE = _Parameter("hopsize", ("slide",), _duration("the slide of the window"))
+_OFFSET = _Parameter("offset", (), _duration("the offset of the window"), required=False)
+_FUNCTIONS = {
+    "TUMBLE": (_DATA, _TIMECOL, _SIZE, _OFFSET),
+    "HOP": (_DATA, _TIMECOL, _SLIDE, _SIZE, _OFFSET),
+}
+_USAGE = {
+    "TUMBLE": "TUMBLE(TABLE s, DESCRIPTOR(t), size[, offset])",
+    "HOP": "HOP(TABLE s, DESCRIPTOR(t), slide, size[, offset])",
+}
+WINDOW_FUNCTIONS = (*_FUNCTIONS, "SESSION", "CUMULATE")
+
+
+def parse_window_function(cursor: Cursor) -> WindowedSource:
+    """Read ``TUMBLE(…)`` or ``HOP(…)`` with positional or named arguments (One SQL to Rule Them All, section 6.4)."""
+    function = cursor.advance()
+    if function.upper not in _FUNCTIONS:
+        raise cursor.not_allowed(
+            SESSION
+            if function.upper == "SESSION"
+            else f"{function.upper} windows are not supported. {_ONLY}.",
+            function.start,
+        )
+    cursor.expect("(")
+    given: dict[str, Any] = {}
+    while True:
+        parameter = _next_parameter(cursor, function.upper, given)
+        given[parameter.name] = parameter.parse(cursor)
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    missing = [p.name for p in _FUNCTIONS[function.upper] if p.required and p.name not in given]
+    if missing:
+        raise cursor.syntax_error(f"{_USAGE[function.upper]} lacks {', '.join(missing)}.", function.start)
+    descriptor, descriptor_at = given["timecol"]
+    size = given["dur"]
+    window = make_window(cursor, function.start, size, given.get("hopsize", size), given.get("offset", 0))
+    return replace(
+        given["data"],
+        window=window,
+        window_at=function.start,
+        descriptor=descriptor,
+        descriptor_at=descriptor_at,
+    )
+
+
+def _next_parameter(cursor: Cursor, function: str, given: dict[str, Any]) -> _Parameter:
+    parameters = _FUNCTIONS[function]
+    if cursor.ahead().upper != "=>":
+        if len(given) >= len(parameters):
+            raise cursor.syntax_error(f"{_USAGE[function]} takes no further argument.")
+        parameter = parameters[len(given)]
+    else:
+        name = cursor.token.text.lower()
+        matching = [p for p in parameters if name == p.name or name in p.synonyms]
+        if not matching:
+            names = ", ".join(p.name for p in parameters)
+            raise cursor.syntax_error(f"{function} has no argument {name!r}; it has {names}.")
+        parameter = matching[0]
+    if parameter.name in given:
+        raise cursor.syntax_error(f"The argument {parameter.name} of {function} is given twice.")
+    if cursor.ahead().upper == "=>":
+        cursor.advance()
+        cursor.advance()
+    return parameter

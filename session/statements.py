@@ -1,0 +1,54 @@
+"""From SQL text to what the session does: read each kind of statement, or refuse it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from operators.queries import Query
+from session.sql.parser import parse_statement
+from session.sql.select import plan_select
+from session.sql.statements import CreateQuery, CreateStream, Select
+from sources.connectors import validate_definition
+from sources.errors import NotAllowed
+from sources.schema import StreamDefinition
+
+
+def read_query(sql: str, catalog: Mapping[str, StreamDefinition]) -> tuple[str | None, Query]:
+    """Return the name (of CREATE QUERY, else None) and the query of a SQL text; NotAllowed for other statements."""
+    statement = parse_statement(sql)
+    if isinstance(statement, CreateQuery):
+        return statement.name, plan_select(statement.select, catalog)
+    if isinstance(statement, Select):
+        return None, plan_select(statement, catalog)
+    raise NotAllowed(
+        f"A query must be SELECT … or CREATE QUERY name AS SELECT …; got {sql.strip()[:80]!r}."
+        " POST /sql takes every statement."
+    )
+
+
+def read_create_stream(sql: str) -> CreateStream:
+    """Return the CREATE STREAM statement of a SQL text; NotAllowed for other ones and bad options."""
+    statement = parse_statement(sql)
+    if isinstance(statement, CreateStream):
+        validate_definition(
+            statement.name, statement.schema, statement.connector, statement.format, statement.options
+        )
+        return statement
+    raise NotAllowed(
+        f"A stream must be declared with CREATE STREAM …; got {sql.strip()[:80]!r}."
+        " POST /sql takes every statement."
+    )
+
+
+def to_definition(statement: CreateStream, stream_id: str, sql: str, created_us: int) -> StreamDefinition:
+    """Return the definition of the stream that a statement declares."""
+    return StreamDefinition(
+        id=stream_id,
+        name=statement.name,
+        schema=statement.schema,
+        connector=statement.connector,
+        format=statement.format,
+        options=dict(statement.options),
+        sql=sql,
+        created_us=created_us,
+    )

@@ -1,0 +1,275 @@
+"""Keep the Spark driver running as a child process, and leave nothing of it behind.
+
+Lifecycle of a child: leftovers of an earlier service are ended → spawn → (dies → what it started is ended → pause →
+spawn)* → stop. The child writes two files in the data directory: ``job.json`` with the process ids of itself and of its
+JVM (and when those were created, because ids are reused), and ``ready.json`` with its own id once its first batch is
+committed. Its standard input is a pipe that nobody writes to: the end of it tells the child that the service died.
+Its process group is its own, so that Ctrl-C in a terminal reaches the service alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+import psutil
+
+from sources.storage import Storage
+
+JOB_FILE = "job.json"
+READY_FILE = "ready.json"
+LOG_BYTES = 16 << 20
+LOG_FILES = 4
+HEALTHY_SECONDS = 60.0
+REAP_SECONDS = 5.0
+POLL_SECONDS = 0.02
+
+log = logging.getLogger("braid.supervisor")
+
+
+class JobSupervisor:
+    """Runs ``command``, again and again until :meth:`stop`."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        storage: Storage,
+        log_file: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+        first_pause: float = 0.5,
+        longest_pause: float = 30.0,
+    ) -> None:
+        self._command = list(command)
+        self._storage = storage
+        self._environment = {**os.environ, **(environment or {})}
+        self._folder = folder
+        self._first_pause = first_pause
+        self._longest_pause = longest_pause
+        self.log_file = log_file
+        self._sink: RotatingFileHandler | None = None
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread: threading.Thread | None = None
+        self._pump: threading.Thread | None = None
+        self.deaths = 0
+        """How often the child ended without being asked to."""
+        self._last_end = ""
+
+    def start(self) -> None:
+        """End what an earlier service left behind, start the child and watch over it."""
+        end_leftovers(self._storage)
+        self._sink = _open_log(self.log_file)
+        self._spawn()
+        self._thread = threading.Thread(target=self._watch, name="job-supervisor", daemon=True)
+        self._thread.start()
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the child, None while there is none."""
+        process = self._process
+        return None if process is None or process.returncode is not None else process.pid
+
+    def is_ready(self) -> bool:
+        """Whether the child that runs now has committed its first batch."""
+        ready = _read_json(self._storage, READY_FILE).get("pid")
+        return ready is not None and ready == self.pid
+
+    def why_not_ready(self) -> str:
+        """Say what the child is doing while it is not ready."""
+        if self._stopping.is_set():
+            return "The service is stopping."
+        if self.deaths:
+            return (
+                f"The Spark job is being restarted; it ended {self.deaths} times, the last time with"
+                f" {self._last_end}. Its log is {self.log_file}."
+            )
+        return "The Spark job is starting; its first batch is not committed yet."
+
+    def stop(self, deadline: float) -> None:
+        """Ask the child to end, and after ``deadline`` seconds make it and all it started end."""
+        until = time.monotonic() + deadline
+        self._stopping.set()
+        with self._lock:
+            process = self._process
+        if process is not None and process.returncode is None:
+            family = _family(process.pid)
+            _close_input(process)
+            if not self._ended_within(deadline / 2):
+                _signal(process, signal.SIGTERM)
+                self._ended_within(until - time.monotonic())
+            if process.returncode is None:
+                family = _family(process.pid)
+                _signal(process, signal.SIGKILL)
+            started = [member for member in family if member.pid != process.pid]
+            kill_all(wait_gone(started, max(0.1, until - time.monotonic())))
+        end_leftovers(self._storage)
+        for thread in (self._thread, self._pump):
+            if thread is not None:
+                thread.join(REAP_SECONDS)
+        if self._sink is not None:
+            self._sink.close()
+
+    def _ended_within(self, seconds: float) -> bool:
+        assert self._thread is not None
+        self._thread.join(max(0.0, seconds))
+        return not self._thread.is_alive()
+
+    def _spawn(self) -> None:
+        self._storage.delete(READY_FILE)
+        with self._lock:
+            if self._stopping.is_set():
+                return
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                cwd=self._folder,
+                process_group=0,
+            )
+        assert self._process.stdout is not None
+        assert self._sink is not None
+        self._pump = threading.Thread(
+            target=_pump, args=(self._process.stdout, self._sink), name="job-log", daemon=True
+        )
+        self._pump.start()
+        log.info("job started", extra={"fields": {"pid": self._process.pid}})
+
+    def _watch(self) -> None:
+        pause = self._first_pause
+        while True:
+            process, began = self._process, time.monotonic()
+            assert process is not None
+            # wait without reaping: while the child is a zombie, its process group id cannot be given to another
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            if not self._stopping.is_set():
+                end_leftovers(self._storage)
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            status = process.wait()
+            _close_input(process)
+            if self._stopping.is_set():
+                return
+            self.deaths += 1
+            self._last_end = f"signal {-status}" if status < 0 else f"exit status {status}"
+            if time.monotonic() - began > HEALTHY_SECONDS:
+                pause = self._first_pause
+            log.error(
+                "job died",
+                extra={
+                    "fields": {"end": self._last_end, "restart_seconds": pause, "log": str(self.log_file)}
+                },
+            )
+            if self._stopping.wait(pause):
+                return
+            pause = min(self._longest_pause, pause * 2)
+            self._spawn()
+            if self._stopping.is_set() and self._process is process:
+                return
+
+
+def end_leftovers(storage: Storage) -> None:
+    """End the driver and the JVM that ``job.json`` names, with all they started, and forget them.
+
+    A process counts only when it was created when the file says: process ids are reused.
+    """
+    job = _read_json(storage, JOB_FILE)
+    left: list[psutil.Process] = []
+    for name in ("", "jvm_"):
+        pid, created = job.get(f"{name}pid"), job.get(f"{name}create_time")
+        if isinstance(pid, int) and isinstance(created, (int, float)):
+            with contextlib.suppress(psutil.Error):
+                if abs(psutil.Process(pid).create_time() - created) < 1:
+                    left += _family(pid)
+    if left:
+        log.warning("ending what is left of a job", extra={"fields": {"pids": [p.pid for p in left]}})
+        kill_all(left)
+    storage.delete(JOB_FILE)
+
+
+def kill_all(processes: Iterable[psutil.Process]) -> None:
+    """Kill processes and wait until they are gone."""
+    killed = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+            killed.append(process)
+    wait_gone(killed, REAP_SECONDS)
+
+
+def wait_gone(processes: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
+    """Return the processes that still run after at most ``seconds``.
+
+    A zombie is gone: whoever started it reaps it. ``psutil.wait_procs`` would reap children of ours itself.
+    """
+    until = time.monotonic() + seconds
+    while (left := [p for p in processes if not _is_gone(p)]) and time.monotonic() < until:
+        time.sleep(POLL_SECONDS)
+    return left
+
+
+def _close_input(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):
+        process.stdin.close()
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    # not Popen.send_signal: that would reap the child under the watching thread
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    try:
+        parent = psutil.Process(pid)
+        return [parent, *parent.children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+def _is_gone(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return True
+
+
+def _read_json(storage: Storage, path: str) -> dict[str, Any]:
+    try:
+        value = orjson.loads(storage.get(path))
+    except (FileNotFoundError, orjson.JSONDecodeError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _open_log(path: Path) -> RotatingFileHandler:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = RotatingFileHandler(
+        path, maxBytes=LOG_BYTES, backupCount=LOG_FILES - 1, errors="backslashreplace"
+    )
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    return handler
+
+
+def _pump(output: IO[bytes], sink: RotatingFileHandler) -> None:
+    # the child's lines are data: not a logger's, so that no level or configuration can drop them
+    with output:
+        for line in output:
+            text = line.decode(errors="replace").rstrip("\n")
+            sink.handle(logging.makeLogRecord({"msg": text}))

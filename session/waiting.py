@@ -1,0 +1,102 @@
+"""What waits for the next changelog."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sources.schema import StreamDefinition
+
+
+class Waiting:
+    """Queries to create, delete and free, and streams to announce and drop, each with the time (µs) it came.
+
+    Requests come in the order of their times; slots to free come from requests and batches, in any order.
+    """
+
+    def __init__(self) -> None:
+        self.create: dict[str, int] = {}
+        self.delete: dict[str, int] = {}
+        self.free: dict[str, int] = {}
+        self.streams_created: dict[str, tuple[StreamDefinition, int]] = {}
+        self.streams_dropped: dict[str, int] = {}
+
+    @property
+    def requests(self) -> int:
+        """How many query requests wait: thesis 4.3.1.1 counts them against the batch size."""
+        return len(self.create) + len(self.delete)
+
+    @property
+    def urgent(self) -> bool:
+        """Whether a changelog must be cut at once: pushes need a stream as soon as it is declared."""
+        return bool(self.streams_created or self.streams_dropped)
+
+    @property
+    def anything(self) -> bool:
+        """Whether the next changelog would say something."""
+        return bool(self.requests or self.free or self.urgent)
+
+    @property
+    def since_us(self) -> int | None:
+        """When the first of all that wait came, None when nothing waits."""
+        firsts = [next(iter(times.values())) for times in (self.create, self.delete) if times]
+        if self.free:
+            firsts.append(min(self.free.values()))
+        firsts += [at_us for _, at_us in self.streams_created.values()]
+        firsts += self.streams_dropped.values()
+        return min(firsts, default=None)
+
+    @property
+    def definitions(self) -> list[StreamDefinition]:
+        """The streams to announce."""
+        return [definition for definition, _ in self.streams_created.values()]
+
+    def created(self, query_id: str, at_us: int) -> None:
+        """Let a query wait for its creation."""
+        self.create[query_id] = at_us
+
+    def deleted(self, query_id: str, at_us: int) -> None:
+        """Let a query wait for its deletion."""
+        self.delete[query_id] = at_us
+
+    def freed(self, query_id: str, at_us: int) -> None:
+        """Let a query's slot wait to be freed."""
+        self.free[query_id] = min(at_us, self.free.get(query_id, at_us))
+
+    def cancelled(self, query_id: str) -> None:
+        """Forget a query that is not to be created any more."""
+        del self.create[query_id]
+
+    def failed(self, query_id: str) -> None:
+        """Forget a query's deletion, if it waits for one: it is freed instead."""
+        self.delete.pop(query_id, None)
+
+    def stream_created(self, definition: StreamDefinition, at_us: int) -> None:
+        """Let a stream wait to be announced."""
+        self.streams_created[definition.id] = definition, at_us
+
+    def stream_dropped(self, stream_id: str, at_us: int) -> None:
+        """Let a stream wait to be dropped; one that was never announced just goes."""
+        if self.streams_created.pop(stream_id, None) is None:
+            self.streams_dropped[stream_id] = at_us
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form for the snapshot."""
+        return {
+            "create": list(self.create.items()),
+            "delete": list(self.delete.items()),
+            "free": list(self.free.items()),
+            "streams_created": [[d.to_json(), at_us] for d, at_us in self.streams_created.values()],
+            "streams_dropped": list(self.streams_dropped.items()),
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Waiting:
+        """Read what :meth:`to_json` wrote."""
+        waiting = cls()
+        waiting.create = dict(value["create"])
+        waiting.delete = dict(value["delete"])
+        waiting.free = dict(value["free"])
+        read = [(StreamDefinition.from_json(d), at_us) for d, at_us in value["streams_created"]]
+        waiting.streams_created = {d.id: (d, at_us) for d, at_us in read}
+        waiting.streams_dropped = dict(value["streams_dropped"])
+        return waiting

@@ -1,0 +1,147 @@
+"""Make one JSON value fit a column type, or say why it does not.
+
+========= ==========================================================================
+BOOLEAN   ``true``, ``false``
+INT       a whole number in range, written without a fraction; BIGINT likewise
+DOUBLE    any number within the range of doubles
+DECIMAL   a number, or a number as text, that fits precision and scale exactly
+VARCHAR   text
+DATE      ``"YYYY-MM-DD"``
+TIMESTAMP text as in :mod:`sources.formats.temporal`
+========= ==========================================================================
+
+Every type takes ``null``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from typing import Any
+
+from sources.formats.temporal import parse_date, parse_timestamp
+from sources.schema import ColumnType
+
+RANGES = {"INT": (-(2**31), 2**31 - 1), "BIGINT": (-(2**63), 2**63 - 1)}
+LONGEST_SHOWN = 100
+
+_EXACT = Context(prec=76, Emin=-999_999, Emax=999_999, traps=[Inexact, InvalidOperation])
+_DECIMAL_TEXT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+class UnfitError(Exception):
+    """A value does not fit its column; the text says why, or is empty where that is plain to see."""
+
+
+def coerce(value: Any, column_type: ColumnType) -> Any:
+    """Return ``value`` as Arrow takes it for ``column_type``: dates in days, timestamps in microseconds.
+
+    ``value`` is what a JSON parser gave; numbers may be int, float or Decimal. Raises :class:`UnfitError`.
+    """
+    return None if value is None else _COERCIONS[column_type.kind](value, column_type)
+
+
+def complaint(name: str, column_type: ColumnType, value: Any, why: str) -> str:
+    """Return the message for a value that does not fit column ``name``."""
+    article = "an" if column_type.kind == "INT" else "a"
+    text = f"column {name!r} must be {article} {column_type}, got {show(value)}"
+    return f"{text} ({why})" if why else text
+
+
+def show(value: Any) -> str:
+    """Return a short text of a JSON value for messages; text in quotes."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "an array"
+    if value is None:
+        return "null"
+    shown = repr(value[:LONGEST_SHOWN]) if isinstance(value, str) else str(value)[:LONGEST_SHOWN]
+    return shown + "…" if len(value if isinstance(value, str) else str(value)) > LONGEST_SHOWN else shown
+
+
+def _boolean(value: Any, _: ColumnType) -> bool:
+    if not isinstance(value, bool):
+        raise UnfitError
+    return value
+
+
+def _integer(value: Any, column_type: ColumnType) -> int:
+    if isinstance(value, (float, Decimal)):
+        raise UnfitError("a whole number in range, without fraction or exponent")
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise UnfitError
+    least, greatest = RANGES[column_type.kind]
+    if not least <= value <= greatest:
+        raise UnfitError(f"it must lie in {least}..{greatest}")
+    return value
+
+
+def _double(value: Any, _: ColumnType) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise UnfitError
+    try:
+        number = float(value)
+    except (OverflowError, ValueError):  # a huge integer; a signaling NaN
+        number = math.inf
+    if not math.isfinite(number):
+        raise UnfitError("it must be finite and within the range of doubles")
+    return number + 0.0  # there is one zero: -0.0 would be a key of its own in GROUP BY
+
+
+def _decimal(value: Any, column_type: ColumnType) -> Decimal:
+    if isinstance(value, str) and _DECIMAL_TEXT.fullmatch(value) is None:
+        raise UnfitError
+    if isinstance(value, (bool, float)) or not isinstance(value, (int, str, Decimal)):
+        raise UnfitError
+    try:
+        number = _EXACT.quantize(Decimal(value), Decimal((0, (1,), -column_type.scale)))
+    except (Inexact, InvalidOperation):
+        raise UnfitError("it must fit precision and scale exactly") from None
+    whole_digits = column_type.precision - column_type.scale
+    if not number.is_finite() or (number and number.adjusted() >= whole_digits):
+        raise UnfitError("it must fit precision and scale exactly")
+    return number
+
+
+def _text(value: Any, _: ColumnType) -> str:
+    if not isinstance(value, str):
+        raise UnfitError
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise UnfitError("half of a surrogate pair is no character") from None
+    return value
+
+
+def _date(value: Any, _: ColumnType) -> int:
+    return _parsed(value, parse_date)
+
+
+def _timestamp(value: Any, _: ColumnType) -> int:
+    return _parsed(value, parse_timestamp)
+
+
+def _parsed(value: Any, parse: Callable[[str], int]) -> int:
+    if not isinstance(value, str):
+        raise UnfitError
+    try:
+        return parse(value)
+    except ValueError as problem:
+        raise UnfitError(str(problem)) from None
+
+
+_COERCIONS: dict[str, Callable[[Any, ColumnType], Any]] = {
+    "BOOLEAN": _boolean,
+    "INT": _integer,
+    "BIGINT": _integer,
+    "DOUBLE": _double,
+    "DECIMAL": _decimal,
+    "VARCHAR": _text,
+    "DATE": _date,
+    "TIMESTAMP": _timestamp,
+}

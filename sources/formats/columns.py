@@ -1,0 +1,77 @@
+"""Turn a list of JSON values into one Arrow column.
+
+Values that are all plainly right are converted in one go; otherwise each goes through
+:func:`sources.formats.coercion.coerce`. Both ways give the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.formats.coercion import UnfitError, coerce, complaint
+from sources.formats.decoded import Column
+from sources.formats.temporal import dates_of_text, timestamps_of_text
+from sources.schema import ColumnType, Field
+
+_PLAIN: dict[str, set[type]] = {
+    "BOOLEAN": {bool, type(None)},
+    "INT": {int, type(None)},
+    "BIGINT": {int, type(None)},
+    "DOUBLE": {int, float, type(None)},
+    "VARCHAR": {str, type(None)},
+    "DATE": {str, type(None)},
+    "TIMESTAMP": {str, type(None)},
+}
+
+
+def convert_values(field: Field, values: Sequence[Any]) -> Column:
+    """Convert JSON values to the type of ``field``; those that do not fit become NULL and an error."""
+    plain = _convert_plain(field.type, values)
+    if plain is not None:
+        return Column(plain, {})
+    fitting: list[Any] = []
+    errors: dict[int, str] = {}
+    for i, value in enumerate(values):
+        try:
+            fitting.append(coerce(value, field.type))
+        except UnfitError as problem:
+            errors[i] = complaint(field.name, field.type, value, str(problem))
+            fitting.append(None)
+    return Column(pa.array(fitting, field.type.arrow), errors)
+
+
+def convert_text(column_type: ColumnType, texts: Any) -> pa.Array | None:
+    """Return strings as DATE, TIMESTAMP or VARCHAR, or None when some need a closer look."""
+    if column_type.kind == "DATE":
+        return dates_of_text(texts)
+    return timestamps_of_text(texts) if column_type.kind == "TIMESTAMP" else texts
+
+
+def nulls(length: int, field: Field) -> Column:
+    """Return a column without any value."""
+    arrow: Any = field.type.arrow
+    return Column(pa.nulls(length, arrow), {})
+
+
+def one_zero(numbers: pa.Array) -> pa.Array:
+    """Return doubles with -0.0 replaced by 0.0."""
+    return pc.add(numbers, 0.0)
+
+
+def _convert_plain(column_type: ColumnType, values: Sequence[Any]) -> pa.Array | None:
+    kind = column_type.kind
+    if kind not in _PLAIN or not set(map(type, values)) <= _PLAIN[kind]:
+        return None
+    try:
+        if kind in ("DATE", "TIMESTAMP", "VARCHAR"):
+            return convert_text(column_type, pa.array(values, pa.string()))
+        array = pa.array(values, column_type.arrow)
+    except (pa.ArrowException, ValueError, OverflowError):  # ValueError: half a surrogate pair
+        return None
+    if kind != "DOUBLE":
+        return array
+    return one_zero(array) if pc.all(pc.is_finite(array)).as_py() is not False else None

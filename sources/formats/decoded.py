@@ -1,0 +1,68 @@
+"""What decoding a body gives, and how converted columns become it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.schema import StreamSchema
+
+
+class MalformedLine(NamedTuple):
+    """An input that does not fit the schema: its number (from 1), what is wrong, and the input as text."""
+
+    line: int
+    detail: str
+    raw: str
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The tuples of a body (with the stream's Arrow schema) and the inputs that are none, both in order."""
+
+    tuples: pa.RecordBatch
+    malformed: tuple[MalformedLine, ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One converted column: a value for every input, and for the inputs that do not fit (NULL there) why not."""
+
+    values: pa.Array
+    errors: Mapping[int, str]
+
+
+def assemble(
+    schema: StreamSchema,
+    columns: Sequence[Column],
+    unreadable: Mapping[int, str],
+    place: Callable[[int], str],
+    line: Callable[[int], int],
+    raw: Callable[[int], str],
+) -> Decoded:
+    """Put converted columns together and set the inputs aside that do not fit.
+
+    ``columns`` follow ``schema.fields`` and are equally long. ``unreadable`` maps inputs that have no columns at all
+    (index from 0) to the reason. ``place(i)`` names an input in messages ("line 3"), ``line(i)`` numbers it and
+    ``raw(i)`` is its text. Of several faults of one input the first column's is told.
+    """
+    faults = {i: f"{place(i)}{reason}" for i, reason in unreadable.items()}
+    for column in columns:
+        for i, reason in column.errors.items():
+            faults.setdefault(i, f"{place(i)}: {reason}")
+    event_time = columns[schema.names.index(schema.field(schema.event_time).name)].values
+    if event_time.null_count:
+        reason = f"column {schema.event_time!r} is the event time and must not be NULL or missing"
+        for i in np.flatnonzero(pc.is_null(event_time).to_numpy(zero_copy_only=False)).tolist():
+            faults.setdefault(i, f"{place(i)}: {reason}")
+    tuples = pa.RecordBatch.from_arrays([c.values for c in columns], schema=schema.arrow)
+    if faults:
+        fits = np.ones(tuples.num_rows, dtype=bool)
+        fits[list(faults)] = False
+        tuples = tuples.filter(pa.array(fits))
+    return Decoded(tuples, tuple(MalformedLine(line(i), faults[i], raw(i)) for i in sorted(faults)))

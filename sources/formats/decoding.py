@@ -1,0 +1,41 @@
+"""Decode the body of a push by its content type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sources.errors import MalformedRequest
+from sources.formats.arrow_stream import decode_arrow_stream
+from sources.formats.decoded import Decoded
+from sources.formats.json_document import decode_json
+from sources.formats.ndjson import decode_ndjson
+from sources.schema import StreamSchema
+
+Decoder = Callable[[bytes, StreamSchema], Decoded]
+
+_DECODERS: dict[str, Decoder] = {
+    "application/x-ndjson": decode_ndjson,
+    "application/json": decode_json,
+    "application/vnd.apache.arrow.stream": decode_arrow_stream,
+}
+CONTENT_TYPES = tuple(_DECODERS)
+
+
+def decode(body: bytes, content_type: str, schema: StreamSchema) -> Decoded:
+    """Decode ``body`` into tuples of ``schema`` and malformed inputs.
+
+    Raises MalformedRequest when the content type is unknown or the body cannot be read at all, and TooLarge for an
+    Arrow body that unpacks to too much; nothing else, whatever the bytes.
+    """
+    kind = content_type.partition(";")[0].strip().lower()
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        raise MalformedRequest(
+            f"The content type must be one of {', '.join(CONTENT_TYPES)}; got {content_type!r}."
+        )
+    if decoder is not decode_arrow_stream and not body.isascii():
+        try:
+            body.decode()
+        except UnicodeDecodeError as problem:
+            raise MalformedRequest(f"The body must be UTF-8; byte {problem.start + 1} is not.") from None
+    return decoder(body, schema)

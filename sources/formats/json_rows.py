@@ -1,0 +1,106 @@
+"""What both JSON formats share: parsing a text, and turning parsed objects into columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, NoReturn
+
+import orjson
+
+from sources.formats.coercion import show
+from sources.formats.columns import convert_values
+from sources.formats.decoded import Decoded, assemble
+from sources.schema import StreamSchema
+
+LONGEST_INT = 4000  # Python refuses to read integers beyond 4300 digits
+
+_MISSING = object()
+
+
+class Unparsable:
+    """Stands in for a value whose text is no JSON."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+def needs_exact_numbers(schema: StreamSchema) -> bool:
+    """Whether a double would lose digits that a column of ``schema`` keeps."""
+    return any(f.type.kind == "DECIMAL" for f in schema.fields)
+
+
+def parse_json(text: bytes, exact: bool) -> Any:
+    """Parse one JSON text in UTF-8; ValueError when it is none.
+
+    With ``exact`` fractions are Decimals. Without, the quick parser goes first; it refuses numbers beyond
+    doubles and halves of surrogate pairs, which are good JSON and matter only in columns of the stream: then the
+    exact parse decides.
+    """
+    if not exact:
+        try:
+            return orjson.loads(text)
+        except orjson.JSONDecodeError:
+            pass
+    try:
+        return json.loads(
+            text.decode(), parse_float=_fraction, parse_int=_whole, parse_constant=_refuse_constant
+        )
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except json.JSONDecodeError as problem:
+        raise ValueError(f"{problem.msg} at character {problem.pos + 1}") from None
+
+
+def decode_rows(
+    schema: StreamSchema,
+    rows: Sequence[Any],
+    unit: str,
+    line: Callable[[int], int],
+    raw: Callable[[int], str],
+) -> Decoded:
+    """Turn parsed JSON values into tuples; what is no object or does not fit is malformed.
+
+    ``unit`` ("line", "element") and ``line(i)`` name input ``i`` in messages; ``raw(i)`` is its text.
+    """
+    unreadable: dict[int, str] = {}
+    objects: list[dict[str, Any]] = []
+    for i, row in enumerate(rows):
+        if type(row) is dict:
+            objects.append(row)
+            continue
+        objects.append({})
+        if isinstance(row, Unparsable):
+            unreadable[i] = f" must be JSON: {row.reason}"
+        else:
+            unreadable[i] = f" must be a JSON object, got {show(row)}"
+    columns = [convert_values(f, _values(objects, f.name)) for f in schema.fields]
+    return assemble(schema, columns, unreadable, lambda i: f"{unit} {line(i)}", line, raw)
+
+
+def _values(objects: Sequence[dict[str, Any]], name: str) -> list[Any]:
+    """Return the column ``name``: the member of exactly that name, else the last one that differs in case only."""
+    values = [row.get(name, _MISSING) for row in objects]
+    if _MISSING in values:
+        lower = name.lower()
+        for i, value in enumerate(values):
+            if value is _MISSING:
+                similar = [v for k, v in objects[i].items() if k.lower() == lower]
+                values[i] = similar[-1] if similar else None
+    return values
+
+
+def _whole(text: str) -> int | Decimal:
+    return int(text) if len(text) <= LONGEST_INT else Decimal(text)
+
+
+def _fraction(text: str) -> Decimal | float:
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # an exponent beyond all bounds
+        return float(text)
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not JSON")

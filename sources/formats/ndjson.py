@@ -1,0 +1,98 @@
+"""``application/x-ndjson``: one JSON object a line; empty lines are skipped."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.json
+from pyarrow.json import ParseOptions, ReadOptions
+
+from sources.formats.columns import convert_text, one_zero
+from sources.formats.decoded import Decoded
+from sources.formats.json_rows import Unparsable, decode_rows, needs_exact_numbers, parse_json
+from sources.schema import ColumnType, StreamSchema
+
+BLOCK_BYTES = 1 << 20
+WORTH_BYTES = 32 << 10  # starting Arrow's parser takes as long as reading this much carefully
+MOST_BRACKETS = 500  # fewer cannot nest deeper than the careful parser goes
+BLANKS = b" \t\r"
+
+
+def decode_ndjson(body: bytes, schema: StreamSchema) -> Decoded:
+    """Decode lines of JSON in UTF-8."""
+    tuples = read_fast(body, schema) if len(body) >= WORTH_BYTES else None
+    return Decoded(tuples, ()) if tuples is not None else read_carefully(body, schema)
+
+
+def read_carefully(body: bytes, schema: StreamSchema) -> Decoded:
+    """Decode line by line, by the rules of :mod:`sources.formats.coercion`."""
+    exact = needs_exact_numbers(schema)
+    lines: list[tuple[int, bytes]] = []
+    rows: list[Any] = []
+    for number, text in enumerate(body.split(b"\n"), start=1):
+        if not text.strip(BLANKS):
+            continue
+        lines.append((number, text))
+        try:
+            rows.append(parse_json(text, exact))
+        except ValueError as problem:
+            rows.append(Unparsable(str(problem)))
+    return decode_rows(
+        schema, rows, "line", lambda i: lines[i][0], lambda i: lines[i][1].strip(BLANKS).decode()
+    )
+
+
+def read_fast(body: bytes, schema: StreamSchema) -> pa.RecordBatch | None:
+    """Decode with Arrow's parser, or return None when the careful way might give something else.
+
+    Arrow also reads several objects on a line, one object over several lines, NaN and Inf, and objects nested without
+    bound; it knows no DECIMAL as a number and no names that differ in case.
+    """
+    objects = body.count(b"{")
+    if (
+        not body.startswith(b"{")
+        or body.count(b"\n{") + 1 != objects
+        or body.count(b"\n") + (not body.endswith(b"\n")) != objects  # so each line is one flat object
+        or body.count(b"[") > MOST_BRACKETS
+        or b"NaN" in body
+        or b"Inf" in body
+        or needs_exact_numbers(schema)
+    ):
+        return None
+    explicit = pa.schema([pa.field(f.name, _parsed_type(f.type)) for f in schema.fields])
+    try:
+        table = pyarrow.json.read_json(
+            cast(Any, pa.BufferReader(body)),
+            read_options=ReadOptions(block_size=BLOCK_BYTES),
+            parse_options=ParseOptions(explicit_schema=explicit, unexpected_field_behavior="ignore"),
+        )
+    except (pa.ArrowException, ValueError):
+        return None
+    if table.num_rows != objects:
+        return None
+    arrays: list[pa.Array] = []
+    for f in schema.fields:
+        column: Any = table.column(f.name).combine_chunks()
+        if column is not None and column.null_count and _may_hide(body, f.name, f.name == schema.event_time):
+            return None
+        if f.type.kind == "DOUBLE":
+            column = one_zero(column)
+        elif f.type.kind in ("DATE", "TIMESTAMP"):
+            column = convert_text(f.type, column)
+        if column is None:
+            return None
+        arrays.append(column)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
+
+
+def _parsed_type(column_type: ColumnType) -> pa.DataType:
+    return pa.string() if column_type.kind in ("DATE", "TIMESTAMP") else column_type.arrow
+
+
+def _may_hide(body: bytes, name: str, is_event_time: bool) -> bool:
+    """Whether a NULL read for column ``name`` may be malformed, or a value under a name that differs in case."""
+    if is_event_time or b"\\" in body:
+        return True
+    text = body.decode()
+    return text.count(f'"{name}"') != text.lower().count(f'"{name.lower()}"')

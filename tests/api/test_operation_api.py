@@ -1,0 +1,218 @@
+"""Health, readiness, metrics, logs, and what the service says of itself."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from api import logs
+from tests.api.rest import ALL, Rest, open_rest, tuple_at
+from tests.kit.waiting import wait_until
+from tests.router.batches import SECOND
+
+LINE = b'{"user_id": 1, "time": "2026-01-01T00:00:01Z"}\n'
+NAMES = """
+    braid_queries braid_queries_created_total braid_queries_deleted_total braid_query_results_total
+    braid_query_event_time_latency_seconds_bucket braid_query_processing_time_latency_seconds_bucket
+    braid_query_deployment_latency_seconds_bucket braid_query_info braid_stream_tuples_total braid_stream_bytes_total
+    braid_stream_late_total braid_stream_malformed_total braid_stream_clock_seconds braid_stream_waterline_seconds
+    braid_stream_lag_tuples braid_batch_duration_seconds_bucket braid_batch_tuples_bucket braid_batches_total
+    braid_epoch braid_state_bytes braid_bucket_bytes braid_result_log_bytes braid_ready
+""".split()
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Iterator[Rest]:
+    """A service with the test stream that has room for the series of two queries."""
+    with open_rest(tmp_path, metrics_labelled_queries=2) as running:
+        running.stream()
+        yield running
+
+
+def samples(rest: Rest) -> dict[tuple[str, tuple[str, ...]], float]:
+    """Return the value of each sample by name and label values, which are in order of label names."""
+    response = rest.client.get("/metrics")
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith("text/plain")
+    return {
+        (sample.name, tuple(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(response.text)
+        for sample in family.samples
+    }
+
+
+def test_health_and_readiness(tmp_path: Path) -> None:
+    with open_rest(tmp_path, why_not_ready="The Spark job is starting.") as rest:
+        assert rest.get("/healthz") == {"alive": True}
+        problem = rest.get("/readyz", 503)
+        assert problem["detail"] == "The Spark job is starting."
+        rest.stream()
+        assert rest.post("/queries", {"sql": ALL})["state"] == "PENDING", "the session takes it already"
+        assert samples(rest)["braid_ready", ()] == 0
+    with open_rest(tmp_path) as rest:
+        assert rest.get("/readyz") == {"ready": True}
+        assert samples(rest)["braid_ready", ()] == 1
+
+
+def test_every_metric_is_there_and_right(rest: Rest) -> None:
+    query = rest.query(name="all")
+    rest.client.post(
+        "/streams/purchases/events", content=LINE * 3, headers={"Content-Type": "application/x-ndjson"}
+    )
+    stream = rest.service.session.definition("purchases").id
+    rest.commit(
+        streams={stream: {"tuples": 2, "late": 1, "malformed": 4, "bytes": 99, "offsets": {"0": 2}}},
+        clocks={stream: 5 * SECOND},
+        waterlines={stream: 3 * SECOND},
+        bytes={"state": 12},
+    )
+    rest.select([tuple_at(1, user_id=1)] * 3, [query["slot"]])
+    found = samples(rest)
+    assert set(NAMES) <= {name for name, _ in found}
+    assert not [name for name, _ in found if name.endswith("_created")]
+    assert found["braid_queries", ("RUNNING",)] == 1
+    assert found["braid_queries_created_total", ()] == 1
+    assert found["braid_query_results_total", (query["id"],)] == 3
+    assert found["braid_query_info", ("all", query["id"])] == 1
+    assert found["braid_query_deployment_latency_seconds_count", ()] == 1
+    assert found["braid_query_processing_time_latency_seconds_count", (query["id"],)] == 1
+    assert found["braid_query_processing_time_latency_seconds_sum", (query["id"],)] == 0.5
+    assert found["braid_stream_tuples_total", ("purchases",)] == 2
+    assert found["braid_stream_late_total", ("purchases",)] == 1
+    assert found["braid_stream_malformed_total", ("purchases",)] == 4
+    assert found["braid_stream_bytes_total", ("purchases",)] == 99
+    assert found["braid_stream_clock_seconds", ("purchases",)] == 5
+    assert found["braid_stream_waterline_seconds", ("purchases",)] == 3
+    assert found["braid_stream_lag_tuples", ("purchases",)] == 1
+    assert found["braid_batches_total", ()] == rest.batches.seq
+    assert found["braid_batch_duration_seconds_count", ()] == rest.batches.seq
+    assert found["braid_batch_tuples_sum", ()] == 2
+    assert found["braid_epoch", ()] == rest.service.session.epoch
+    assert found["braid_result_log_bytes", ()] > 0
+
+
+def test_event_time_latency_is_commit_minus_event_time(rest: Rest) -> None:
+    query = rest.query()
+    record = {"started_us": 9 * SECOND, "committed_us": 10 * SECOND}
+    block = {"path": "results/none.arrow", "kind": "selection", "slots": [query["slot"]], "counts": [1]}
+    rest.commit(results=[{**block, "latest_event_us": [8 * SECOND]}], **record)
+    rest.commit(results=[{**block, "latest_event_us": [None]}], **record)
+    found = samples(rest)
+    name = "braid_query_event_time_latency_seconds"
+    assert found[f"{name}_sum", (query["id"],)] == 2
+    assert found[f"{name}_count", (query["id"],)] == 1
+    assert found[f"{name}_bucket", ("1.5", query["id"])] == 0
+    assert found[f"{name}_bucket", ("2.0", query["id"])] == 1
+    assert found["braid_query_processing_time_latency_seconds_count", (query["id"],)] == 2
+
+
+def test_series_of_queries_are_bounded_and_go_with_the_query(rest: Rest) -> None:
+    queries = [rest.query() for _ in range(4)]
+    slots = [query["slot"] for query in queries]
+    rest.select([tuple_at(1, user_id=1)], slots)
+
+    def labelled() -> dict[str, float]:
+        return {
+            labels[0]: value
+            for (name, labels), value in samples(rest).items()
+            if name == "braid_query_results_total"
+        }
+
+    assert labelled() == {queries[0]["id"]: 1, queries[1]["id"]: 1, "other": 2}
+    rest.retire(queries[0]["id"])
+    assert labelled() == {queries[1]["id"]: 1, "other": 2}
+    last = rest.query()
+    assert last["slot"] == queries[0]["slot"]
+    rest.select([tuple_at(2, user_id=1)], [last["slot"]])
+    assert labelled() == {queries[1]["id"]: 1, last["id"]: 1, "other": 2}
+
+
+def test_metrics_know_the_running_queries_after_a_restart(tmp_path: Path) -> None:
+    with open_rest(tmp_path) as rest:
+        rest.stream()
+        query = rest.query(name="kept")
+    with open_rest(tmp_path) as rest:
+        rest.select([tuple_at(1, user_id=1)], [query["slot"]])
+        found = samples(rest)
+        assert found["braid_query_results_total", (query["id"],)] == 1
+        assert found["braid_query_info", ("kept", query["id"])] == 1
+        assert found["braid_queries_created_total", ()] == 1
+
+
+def test_openapi_describes_every_call(rest: Rest) -> None:
+    schema = rest.get("/openapi.json")
+    assert schema["info"]["title"] == "Braid"
+    calls = {(method.upper(), path) for path, of in schema["paths"].items() for method in of}
+    assert calls == {
+        ("POST", "/streams"),
+        ("GET", "/streams"),
+        ("GET", "/streams/{name}"),
+        ("DELETE", "/streams/{name}"),
+        ("POST", "/streams/{name}/events"),
+        ("GET", "/streams/{name}/dead-letters"),
+        ("POST", "/tables"),
+        ("GET", "/tables"),
+        ("DELETE", "/tables/{name}"),
+        ("POST", "/queries"),
+        ("POST", "/queries/validate"),
+        ("GET", "/queries"),
+        ("GET", "/queries/{id}"),
+        ("DELETE", "/queries/{id}"),
+        ("GET", "/queries/{id}/results"),
+        ("GET", "/queries/{id}/results/stream"),
+        ("GET", "/queries/{id}/plan"),
+        ("GET", "/plan"),
+        ("GET", "/changelogs"),
+        ("POST", "/sql"),
+        ("GET", "/healthz"),
+        ("GET", "/readyz"),
+        ("GET", "/metrics"),
+    }
+    for path, of in schema["paths"].items():
+        for method, call in of.items():
+            assert call["description"], (method, path)
+            assert "ValidationError" not in str(call["responses"])
+            if method == "post":
+                assert call["requestBody"]["content"], path
+                assert "Idempotency-Key" in [p["name"] for p in call["parameters"]]
+    assert rest.client.get("/docs").status_code == 200
+
+
+def test_examples_of_the_documentation_work(rest: Rest) -> None:
+    from api.documents import CREATE_STREAM, EVENTS, SELECT
+
+    assert rest.client.delete("/streams/purchases").status_code == 204
+    rest.stream(CREATE_STREAM)
+    rest.post("/queries", {"sql": SELECT})
+    headers = {"Content-Type": "application/x-ndjson"}
+    answer = rest.client.post("/streams/purchases/events", content=EVENTS, headers=headers)
+    assert rest.read(answer, 200) == {"accepted": 1, "rejected": 0, "errors": []}
+
+
+def test_a_log_line_is_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
+    formatter = logs.JsonFormatter()
+    try:
+        raise ValueError("a\nb")
+    except ValueError:
+        record = logging.LogRecord("braid.x", logging.INFO, "", 0, "it %s", ("broke",), sys.exc_info())
+    record.fields = {"query_id": "q-1", "epoch": None}
+    line = formatter.format(record)
+    assert "\n" not in line
+    event = orjson.loads(line)
+    assert (event["event"], event["level"], event["query_id"]) == ("it broke", "info", "q-1")
+    assert "epoch" not in event
+    assert "ValueError" in event["exception"]
+
+
+def test_requests_are_logged_at_debug_level(rest: Rest, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "braid.requests"):
+        rest.get("/queries/q-9", 404)
+        wait_until(lambda: caplog.records, 5, "the line is there")
+    fields = caplog.records[0].fields  # type: ignore[attr-defined]
+    assert (fields["method"], fields["path"], fields["status"]) == ("GET", "/queries/q-9", 404)

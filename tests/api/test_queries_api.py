@@ -1,0 +1,175 @@
+"""Queries over REST: register one and many, wait, validate, list, retire, plans, idempotency."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.api.rest import ALL, STREAM, SUMS, Rest, open_rest
+from tests.kit.waiting import wait_until
+from tests.router.batches import SECOND
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Iterator[Rest]:
+    """A service with the test stream."""
+    with open_rest(tmp_path) as running:
+        running.stream()
+        yield running
+
+
+def test_a_query_is_accepted_runs_and_retires(rest: Rest) -> None:
+    response = rest.client.post("/queries", json={"sql": ALL, "name": "all", "labels": {"team": "a"}})
+    query = rest.read(response, 201)
+    assert response.headers["location"] == f"/queries/{query['id']}"
+    assert (query["state"], query["name"], query["sql"], query["labels"]) == ("PENDING", "all", ALL, {"team": "a"})
+    assert query["active_from"] == query["active_to"] == {"purchases": None}
+    stream = rest.service.session.definition("purchases").id
+    wait_until(lambda: rest.get(f"/queries/{query['id']}")["epoch"], 10, "the query has an epoch")
+    rest.commit(clocks_at_start={stream: 5 * SECOND})
+    running = rest.get(f"/queries/{query['id']}")
+    assert (running["state"], running["slot"]) == ("RUNNING", 0)
+    assert running["active_from"] == {"purchases": "1970-01-01T00:00:05.000000Z"}
+    assert running["deployment_latency_seconds"] is not None
+    for _ in range(2):  # repeating it is harmless
+        response = rest.client.delete(f"/queries/{query['id']}")
+        assert rest.read(response, 202)["state"] == "DRAINING"
+    rest.retire(query["id"])
+    assert rest.read(rest.client.delete(f"/queries/{query['id']}"), 202)["state"] == "RETIRED"
+
+
+def test_many_queries_are_accepted_together_or_not_at_all(rest: Rest) -> None:
+    made = rest.post("/queries", [{"sql": ALL}, {"sql": SUMS, "name": "sums"}])
+    assert [query["name"] for query in made] == [None, "sums"]
+    assert [query["id"] for query in rest.get("/queries")["queries"]] == [query["id"] for query in made]
+    before = rest.get("/queries")
+    problem = rest.post("/queries", [{"sql": ALL}, {"sql": "SELECT nothing FROM purchases"}], 422)
+    assert "Query 2 of 2" in problem["detail"]
+    assert "user_id" in problem["detail"], "the detail names the columns there are"
+    assert problem["position"]["line"] == 1
+    assert [q["id"] for q in rest.get("/queries")["queries"]] == [q["id"] for q in before["queries"]]
+
+
+def test_waiting_for_a_query_answers_when_it_runs(rest: Rest) -> None:
+    answers: list[httpx.Response] = []
+    waiting = threading.Thread(
+        target=lambda: answers.append(
+            rest.client.post("/queries?wait=20", json=[{"sql": ALL}, {"sql": SUMS}])
+        )
+    )
+    waiting.start()
+    session = rest.service.session
+    wait_until(lambda: session.epoch >= 2 and len(session.list_queries()["queries"]) == 2, 10, "queries came")
+    wait_until(lambda: all(q["epoch"] for q in session.list_queries()["queries"]), 10, "they have epochs")
+    assert waiting.is_alive(), "it must not answer before they run"
+    rest.commit()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert [query["state"] for query in rest.read(answers[0], 201)] == ["RUNNING", "RUNNING"]
+
+
+def test_waiting_ends_when_the_time_is_up(rest: Rest) -> None:
+    response = rest.client.post("/queries?wait=0.2", json={"sql": ALL})
+    assert rest.read(response, 201)["state"] == "PENDING"
+    assert 0.2 <= response.elapsed.total_seconds() < 5
+
+
+def test_validate_changes_nothing_and_tells_with_whom_a_query_shares(rest: Rest) -> None:
+    query = rest.query(SUMS, name="sums")
+    before = rest.everything()
+    answer = rest.post("/queries/validate", {"sql": SUMS}, 200)
+    assert answer["shares_with"] == {"count": 1, "ids": [query["id"]]}
+    assert [column["name"] for column in answer["columns"]][-1] == "_partial"
+    assert rest.post("/queries/validate", {"sql": SUMS, "name": "sums"}, 409)["status"] == 409
+    assert rest.post("/queries/validate", {"sql": "SELECT 1 +"}, 400)["position"]["column"] >= 8
+    assert rest.everything() == before
+
+
+def test_queries_are_listed_in_pages_and_filtered(rest: Rest) -> None:
+    bodies = [{"sql": ALL, "labels": {"n": str(i % 2), "all": "x"}} for i in range(5)]
+    ids = [query["id"] for query in rest.post("/queries", bodies)]
+    found, cursor = [], None
+    while True:
+        page = rest.get("/queries", params={"limit": 2} | ({"cursor": cursor} if cursor else {}))
+        assert len(page["queries"]) <= 2
+        found += [query["id"] for query in page["queries"]]
+        cursor = page["cursor"]
+        if cursor is None:
+            break
+    assert found == ids
+    assert [q["id"] for q in rest.get("/queries?label=n=1")["queries"]] == ids[1::2]
+    assert [q["id"] for q in rest.get("/queries?label=all")["queries"]] == ids
+    assert rest.get("/queries?state=RUNNING")["queries"] == []
+    assert len(rest.get("/queries?state=PENDING")["queries"]) == 5
+
+
+def test_a_repeated_post_answers_its_first_outcome_also_after_a_restart(tmp_path: Path) -> None:
+    body = [{"sql": ALL}, {"sql": SUMS}]
+    key = {"Idempotency-Key": "create-1"}
+    with open_rest(tmp_path) as rest:
+        stream = {"Idempotency-Key": "stream-1"}
+        made = rest.client.post("/streams", json={"sql": STREAM}, headers=stream)
+        again = rest.client.post("/streams", json={"sql": STREAM}, headers=stream)
+        assert (again.status_code, again.content) == (201, made.content)
+        assert again.headers["location"] == made.headers["location"]
+        first = rest.client.post("/queries", json=body, headers=key)
+        assert rest.client.post("/queries", json=body, headers=key).content == first.content
+        refused = {"Idempotency-Key": "bad"}
+        problem = rest.client.post("/queries", json={"sql": "SELECT x FROM purchases"}, headers=refused)
+        assert rest.read(problem, 422)["position"] == {"line": 1, "column": 8}
+        again = rest.client.post("/queries", json={"sql": "SELECT x FROM purchases"}, headers=refused)
+        assert (again.status_code, again.content) == (422, problem.content)
+        assert rest.read(rest.client.post("/queries", json={"sql": ALL}, headers=key), 422)["status"] == 422
+        sql = {"Idempotency-Key": "sql-1"}
+        third = rest.client.post("/sql", json={"sql": ALL}, headers=sql)
+        assert rest.client.post("/sql", json={"sql": ALL}, headers=sql).content == third.content
+    with open_rest(tmp_path) as rest:
+        assert rest.client.post("/queries", json=body, headers=key).content == first.content
+        assert len(rest.get("/queries")["queries"]) == 3
+        waited = rest.client.post("/queries?wait=0.1", json=body, headers=key)
+        assert [q["id"] for q in rest.read(waited, 201)] == [q["id"] for q in rest.read(first, 201)]
+
+
+def test_plans_are_graphs_in_json_and_dot(rest: Rest) -> None:
+    query = rest.query(SUMS)
+    plan = rest.get("/plan")
+    kinds = {node["kind"] for node in plan["nodes"]}
+    assert "stream" in kinds
+    names = {node["id"] for node in plan["nodes"]}
+    assert all(edge["source"] in names and edge["target"] in names for edge in plan["edges"])
+    own = rest.get(f"/queries/{query['id']}/plan")
+    assert own["operator"] == query["operator"]
+    for path in ("/plan", f"/queries/{query['id']}/plan"):
+        response = rest.client.get(f"{path}?format=dot")
+        assert response.status_code == 200
+        assert response.text.startswith("digraph")
+
+
+def test_changelogs_tell_what_happened(rest: Rest) -> None:
+    query = rest.query()
+    changelogs = rest.get("/changelogs")["changelogs"]
+    assert [changelog["epoch"] for changelog in changelogs] == list(range(1, len(changelogs) + 1))
+    assert changelogs[-1]["created"][0]["id"] == query["id"]
+    assert changelogs[-1]["changelog_set"] == "0"
+    assert rest.get(f"/changelogs?after={changelogs[-1]['epoch']}") == {"changelogs": []}
+
+
+def test_sql_takes_every_statement(rest: Rest) -> None:
+    assert [s["name"] for s in rest.post("/sql", {"sql": "SHOW STREAMS"}, 200)["streams"]] == ["purchases"]
+    query = rest.post("/sql", {"sql": f"CREATE QUERY everything AS {ALL}"}, 200)
+    assert query["name"] == "everything"
+    assert "nodes" in rest.post("/sql", {"sql": f"EXPLAIN {SUMS}"}, 200)
+    rest.post("/sql", {"sql": "DROP QUERY everything"}, 200)
+    assert rest.get(f"/queries/{query['id']}")["state"] in ("DRAINING", "RETIRED")
+    assert rest.post("/sql", {"sql": "DROP STREAM nothing"}, 404)["status"] == 404
+
+
+def test_tables_are_listed_and_refused(rest: Rest) -> None:
+    assert rest.get("/tables") == {"tables": []}
+    sql = "CREATE TABLE packs (pack INT) WITH (connector = 'file', path = 'p.csv', format = 'csv')"
+    assert rest.post("/tables", {"sql": sql}, 422)["status"] == 422
+    assert rest.client.delete("/tables/packs").status_code == 404

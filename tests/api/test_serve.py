@@ -1,0 +1,128 @@
+"""What keeps the service from starting is said in one sentence; what is started is stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.preconditions import CannotStart, check_java, check_python, lock_data_dir
+from api.serve import open_port, open_storage, serve
+from sources.storage import Storage
+
+
+def fake_java(folder: Path, says: str, status: int = 0) -> dict[str, str]:
+    """Make a Java home whose java says something; return the environment that names it."""
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit {status}\n")
+    java.chmod(0o755)
+    return {"JAVA_HOME": str(folder)}
+
+
+@pytest.mark.parametrize("says", ['openjdk version "17.0.15" 2025-04-15', 'java version "21"', 'openjdk version "25-ea"'])
+def test_a_new_java_will_do(tmp_path: Path, says: str) -> None:
+    check_java(fake_java(tmp_path, says))
+
+
+@pytest.mark.parametrize(
+    ("says", "status", "detail"),
+    [
+        ('openjdk version "11.0.2" 2019-01-15', 0, "is Java 11; install"),
+        ('java version "1.8.0_392"', 0, "is Java 8; install"),
+        ("what?", 0, "does not tell its version"),
+        ('java version "17"', 1, "does not tell its version"),
+    ],
+)
+def test_another_java_will_not(tmp_path: Path, says: str, status: int, detail: str) -> None:
+    with pytest.raises(CannotStart, match=detail) as caught:
+        check_java(fake_java(tmp_path, says, status))
+    assert "Java 17 or newer" in str(caught.value)
+
+
+def test_java_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(CannotStart, match="no java in PATH"):
+        check_java({"PATH": str(tmp_path)})
+    with pytest.raises(CannotStart, match="does not run"):
+        check_java({"JAVA_HOME": str(tmp_path)})
+
+
+def test_python_must_not_be_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_python()
+    monkeypatch.setattr(sys, "version_info", (3, 10, 14))
+    with pytest.raises(CannotStart, match=r"Python 3\.11 or newer"):
+        check_python()
+
+
+def test_a_data_directory_has_one_service(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    with lock_data_dir(storage):
+        with pytest.raises(CannotStart, match=f"process {os.getpid()}"), lock_data_dir(storage):
+            pass
+    with lock_data_dir(storage):
+        pass
+
+
+def test_the_lock_goes_with_its_process(tmp_path: Path) -> None:
+    code = "import sys, signal; from api.preconditions import *; from sources.storage import Storage\n"
+    code += "with lock_data_dir(Storage(sys.argv[1])): print('held', flush=True); signal.pause()"
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(CannotStart, match=f"process {other.pid}"), lock_data_dir(Storage(str(tmp_path))):
+            pass
+        other.send_signal(signal.SIGKILL)
+        other.wait(10)
+    with lock_data_dir(Storage(str(tmp_path))):
+        pass
+
+
+def test_accepted_connections_do_not_wait_for_acknowledgements() -> None:
+    with open_port("127.0.0.1", 0) as listener:
+        # asyncio turns Nagle's algorithm off for these only
+        assert listener.proto == socket.IPPROTO_TCP
+        with pytest.raises(CannotStart, match="must be free to listen on"):
+            open_port(*listener.getsockname())
+
+
+def test_a_data_directory_must_be_writable(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for data_dir in (str(tmp_path / "file"), str(tmp_path / "file" / "below"), "nowhere://x"):
+        with pytest.raises(CannotStart, match="The data directory"):
+            open_storage(data_dir)
+
+
+def refusal(flags: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the one line that serve() says before it gives up."""
+    assert serve(flags) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    return said.err
+
+
+def test_serve_refuses_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags: dict[str, Any] = {"data_dir": str(tmp_path / "data"), "port": 0}
+    assert "must be at most 65535" in refusal({**flags, "port": 70000}, capsys)
+    assert "must be readable" in refusal({**flags, "config": str(tmp_path / "none.toml")}, capsys)
+    with open_port("127.0.0.1", 0) as listener:
+        assert "must be free" in refusal({**flags, "port": listener.getsockname()[1]}, capsys)
+    with lock_data_dir(open_storage(flags["data_dir"])):
+        assert "Another Braid service" in refusal(flags, capsys)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert "needs Java 17" in refusal(flags, capsys)
+
+
+def test_serve_refuses_a_damaged_data_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "changelogs").mkdir()
+    (tmp_path / "changelogs" / "000000000007.json").write_text("{}")
+    assert "must be there" in refusal({"data_dir": str(tmp_path), "port": 0}, capsys)

@@ -1,0 +1,162 @@
+"""Streams over REST: declare, list, push in every format, dead letters, drop."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from sources.push import PushConnector
+from tests.api.rest import NDJSON, STREAM, Rest, open_rest
+from tests.router.batches import SECOND
+
+LINE = b'{"user_id": 1, "pack": 2, "price": 1.5, "time": "2026-01-01T00:00:01Z"}\n'
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Iterator[Rest]:
+    """A service with the test stream."""
+    with open_rest(tmp_path) as running:
+        running.stream()
+        yield running
+
+
+def test_a_stream_is_declared_listed_and_dropped(tmp_path: Path) -> None:
+    with open_rest(tmp_path) as rest:
+        response = rest.client.post("/streams", json={"sql": STREAM})
+        made = rest.read(response, 201)
+        assert response.headers["location"] == "/streams/purchases"
+        assert [c["name"] for c in made["columns"]][:2] == ["user_id", "pack"]
+        assert made["source"]["connector"] == "push"
+        assert (made["tuples"], made["late"], made["malformed"]) == (0, 0, 0)
+        assert made["clock"] is None
+        assert rest.get("/streams") == {"streams": [rest.get("/streams/purchases")]} == {"streams": [made]}
+        response = rest.client.delete("/streams/purchases")
+        assert (response.status_code, response.content) == (204, b"")
+        assert rest.get("/streams") == {"streams": []}
+        assert rest.client.delete("/streams/purchases").status_code == 404
+
+
+def test_a_used_stream_is_not_dropped(rest: Rest) -> None:
+    query = rest.query()
+    problem = rest.read(rest.client.delete("/streams/purchases"), 409)
+    assert query["id"] in problem["detail"]
+    rest.retire(query["id"])
+    assert rest.client.delete("/streams/purchases").status_code == 204
+    assert rest.get(f"/queries/{query['id']}")["state"] == "RETIRED"
+
+
+def pushed(rest: Rest) -> list[int | None]:
+    """Return the user ids that were pushed."""
+    storage = rest.service.storage
+    connector = PushConnector(storage, rest.service.session.definition("purchases"))
+    end = connector.available(0)["0"]
+    return [n for chunk in connector.read("0", 0, end) for n in chunk.tuples["user_id"].to_pylist()]
+
+
+def test_pushes_in_every_format_arrive(rest: Rest) -> None:
+    push = "/streams/purchases/events"
+    ok = {"accepted": 1, "rejected": 0, "errors": []}
+    typed = {"Content-Type": "application/json"}
+    assert rest.read(rest.client.post(push, content=LINE, headers={"Content-Type": NDJSON}), 200) == ok
+    assert rest.read(rest.client.post(push, content=LINE, headers=typed), 200) == ok
+    many = b"[" + b",".join([LINE] * 3) + b"]"
+    assert rest.read(rest.client.post(push, content=many, headers=typed), 200) == {**ok, "accepted": 3}
+    sink = io.BytesIO()
+    table = pa.table({"user_id": [7], "time": pa.array([SECOND], pa.timestamp("us"))})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    arrow = {"Content-Type": "application/vnd.apache.arrow.stream"}
+    assert rest.read(rest.client.post(push, content=sink.getvalue(), headers=arrow), 200) == ok
+    assert pushed(rest) == [1, 1, 1, 1, 1, 7]
+
+
+def test_what_does_not_fit_is_rejected_alone(rest: Rest) -> None:
+    body = LINE + b'{"user_id": "x", "time": 1}\n' + b"nonsense\n" + LINE
+    answer = rest.read(
+        rest.client.post("/streams/purchases/events", content=body, headers={"Content-Type": NDJSON}), 200
+    )
+    assert (answer["accepted"], answer["rejected"]) == (2, 2)
+    assert [error["line"] for error in answer["errors"]] == [2, 3]
+    assert "user_id" in answer["errors"][0]["detail"]
+
+
+def test_a_repeated_push_counts_once_also_after_a_restart(tmp_path: Path) -> None:
+    headers = {"Content-Type": NDJSON, "Idempotency-Key": "push-1"}
+    with open_rest(tmp_path) as rest:
+        rest.stream()
+        first = rest.client.post("/streams/purchases/events", content=LINE + b"bad\n", headers=headers)
+        again = rest.client.post("/streams/purchases/events", content=LINE + b"bad\n", headers=headers)
+        assert first.status_code == 200
+        assert again.content == first.content
+        other = rest.client.post("/streams/purchases/events", content=LINE, headers=headers)
+        assert other.status_code == 422
+        assert "Idempotency-Key" in rest.read(other, 422)["detail"]
+    with open_rest(tmp_path) as rest:
+        again = rest.client.post("/streams/purchases/events", content=LINE + b"bad\n", headers=headers)
+        assert again.content == first.content
+        assert pushed(rest) == [1]
+        headers["Idempotency-Key"] = "push-2"
+        rest.read(rest.client.post("/streams/purchases/events", content=LINE, headers=headers), 200)
+        assert pushed(rest) == [1, 1]
+
+
+def test_dead_letters_are_read_page_by_page(rest: Rest) -> None:
+    assert rest.get("/streams/purchases/dead-letters")["rows"] == []
+    stream = rest.service.session.definition("purchases").id
+    late = {
+        "reason": "late",
+        "detail": "too late",
+        "received_us": 1_500_000,
+        "tuple": '{"amount":1.10}',
+        "raw": None,
+    }
+    malformed = {"reason": "malformed", "detail": "no", "received_us": 2_000_000, "tuple": None, "raw": "{"}
+    rest.commit(dead_letters=[rest.batches.dead_letters(stream, [late, malformed])])
+    response = rest.client.get("/streams/purchases/dead-letters?limit=1")
+    page = rest.read(response, 200)
+    assert page["rows"] == [
+        {
+            "reason": "late",
+            "detail": "too late",
+            "received_at": "1970-01-01T00:00:01.500000Z",
+            "tuple": {"amount": 1.1},
+            "raw": None,
+        }
+    ]
+    assert b'"amount":1.10' in response.content, "digits of a DECIMAL are kept"
+    page = rest.get("/streams/purchases/dead-letters", params={"after": page["cursor"]})
+    assert [row["raw"] for row in page["rows"]] == ["{"]
+    page = rest.get("/streams/purchases/dead-letters", params={"after": page["cursor"]})
+    assert page["rows"] == []
+    assert rest.get("/streams/purchases/dead-letters", 400, params={"after": "x"})["status"] == 400
+
+
+def test_segments_go_once_they_are_read_and_keys_stay(rest: Rest) -> None:
+    headers = {"Content-Type": NDJSON, "Idempotency-Key": "k"}
+    first = rest.client.post("/streams/purchases/events", content=LINE, headers=headers).content
+    stream = rest.service.session.definition("purchases").id
+    counted = {stream: {"tuples": 1, "late": 0, "malformed": 0, "bytes": 9, "offsets": {"0": 1}}}
+    rest.commit(streams=counted, clocks={stream: SECOND}, waterlines={stream: -SECOND})
+    for _ in range(20):
+        rest.commit()
+    rest.service.pushes.trim({stream})
+    assert orjson.loads((rest.folder / f"streams/{stream}/keys.json").read_bytes())[0][0] == "k"
+    assert rest.client.post("/streams/purchases/events", content=LINE, headers=headers).content == first
+
+
+def test_the_folder_of_a_dropped_stream_goes_when_no_replay_needs_it(rest: Rest) -> None:
+    rest.client.post("/streams/purchases/events", content=LINE, headers={"Content-Type": NDJSON})
+    assert rest.client.delete("/streams/purchases").status_code == 204
+    pushes = rest.service.pushes
+    rest.commit()
+    pushes.trim(set())
+    assert list(rest.folder.glob("streams/*"))
+    for _ in range(20):
+        rest.commit()
+    pushes.trim(set())
+    assert not list(rest.folder.glob("streams/*"))

@@ -1,0 +1,213 @@
+"""The data plane in one process, without Spark: what the tests of operators share.
+
+Tuples pass through source operators, lanes and firing just as in the job; a dictionary stands for Spark's state store.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from operators import query_set
+from operators.bucket_store import put_bucket
+from operators.expressions import Call, Column, Expression, Literal
+from operators.firing import SLOT
+from operators.lane import Lane, Payload
+from operators.live_queries import LiveQueries, LiveQuery
+from operators.offsets import advance_waterline
+from operators.queries import COUNT_ALL, Aggregation, Measure, Query, Selection, Window
+from operators.stream_operators import StreamOperators
+from sources.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
+from sources.storage import Storage
+
+SCHEMA = StreamSchema((Field("k", INT), Field("v", BIGINT), Field("s", VARCHAR), Field("t", TIMESTAMP)), "t", 15)
+STREAM = StreamDefinition("s-1", "s", SCHEMA, "push", "json")
+K, V, S, T = Column("k", INT), Column("v", BIGINT), Column("s", VARCHAR), Column("t", TIMESTAMP)
+MEASURES = (COUNT_ALL, Measure("sum", V), Measure("min", V), Measure("max", S), Measure("count", S))
+
+Row = Mapping[str, Any]
+
+
+def compare(column: Column, operator: str, value: Any) -> Expression:
+    """Return ``column operator literal``."""
+    return Call(operator, (column, Literal(value, column.type)), BOOLEAN)
+
+
+def aggregation(
+    where: Expression | None = None,
+    keys: Sequence[Expression] = (K,),
+    window: Window | None = None,
+    measures: Sequence[Measure] = MEASURES,
+    having: Expression | None = None,
+) -> Aggregation:
+    """Return an aggregation of ``STREAM``; tumbling windows of 10 µs when none are given."""
+    return Aggregation(STREAM.id, window or Window(10, 10), where, tuple(keys), tuple(measures), (), having)
+
+
+def operator_of(query: Query) -> str:
+    """Return the operator that shares the query."""
+    return "selection" if isinstance(query, Selection) else ",".join(str(k) for k in query.keys)
+
+
+def changelog(
+    epoch: int,
+    created: Iterable[tuple[str, int, Query]] = (),
+    deleted: Iterable[tuple[str, int]] = (),
+    freed: Iterable[tuple[str, int]] = (),
+    capacity: int = 64,
+    streams: Sequence[StreamDefinition] = (),
+    dropped: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the record of a changelog; queries are (id, slot, query), others (id, slot)."""
+    gone = list(freed)
+    ids = {name for name, _ in gone}
+    return {
+        "epoch": epoch,
+        "created": [
+            {"id": name, "slot": slot, "operator": operator_of(query), "query": query.to_json()}
+            for name, slot, query in created
+        ],
+        "deleted": [{"id": name, "slot": slot, "drain": name not in ids} for name, slot in deleted],
+        "freed": [{"id": name, "slot": slot} for name, slot in gone],
+        "streams_created": [s.to_json() for s in streams],
+        "streams_dropped": list(dropped),
+        "capacity": capacity,
+    }
+
+
+def live_of(*queries: Query, stream: StreamDefinition = STREAM, clock: int | None = None) -> LiveQueries:
+    """Return live queries q0, q1, … in slots 0, 1, … created in epoch 1 when the clock stood at ``clock``."""
+    live = LiveQueries()
+    created = [(f"q{i}", i, query) for i, query in enumerate(queries)]
+    live.apply(changelog(1, created, capacity=len(queries), streams=[stream]), {stream.id: clock})
+    return live
+
+
+def batch_of(rows: Sequence[Row], schema: StreamSchema = SCHEMA) -> pa.RecordBatch:
+    """Return rows as a batch of the stream; event times may be whole microseconds."""
+    arrays = []
+    for f in schema.fields:
+        values = [row.get(f.name) for row in rows]
+        if f.type == TIMESTAMP and all(isinstance(v, int) for v in values):
+            arrays.append(pa.array(values, pa.int64()).view(f.type.arrow))
+        else:
+            arrays.append(pa.array(values, f.type.arrow))
+    return pa.record_batch(arrays, schema=schema.arrow)
+
+
+def microseconds(value: Any) -> int:
+    """Return a naive UTC datetime as microseconds since 1970."""
+    return int(np.datetime64(value, "us").astype(np.int64))
+
+
+@dataclass
+class MemoryState:
+    """A lane's durable state, kept in a dictionary."""
+
+    data: dict[str | int, bytes] = field(default_factory=dict)
+
+    def head(self) -> bytes | None:
+        """Return the head, None for a new lane."""
+        return self.data.get("head")
+
+    def set_head(self, head: bytes) -> None:
+        """Replace the head."""
+        self.data["head"] = head
+
+    def entry(self, seq: int) -> bytes:
+        """Return an entry; KeyError when it was dropped."""
+        return self.data[seq]
+
+    def put_entry(self, seq: int, entry: bytes) -> None:
+        """Store an entry."""
+        self.data[seq] = entry
+
+    def drop_entry(self, seq: int) -> None:
+        """Remove an entry; KeyError when there is none."""
+        del self.data[seq]
+
+    def copy(self) -> MemoryState:
+        """Return the state as a failed attempt found it."""
+        return MemoryState(dict(self.data))
+
+
+class Pipeline:
+    """Source operators, two lanes, and the rows that come out.
+
+    ``clock`` and ``waterline`` are those at the start of the next batch, ``rows`` what each query got so far.
+    With ``rng``, lanes move to other workers and batches are run twice from the same state, as after a failed attempt.
+    """
+
+    def __init__(self, storage: Storage, stream: StreamDefinition = STREAM, rng: random.Random | None = None) -> None:
+        self.storage = storage
+        self.stream = stream
+        self.rng = rng
+        self.live = LiveQueries()
+        self.live.streams[stream.id] = stream
+        self.lanes = [Lane(storage), Lane(storage)]
+        self.states = [MemoryState(), MemoryState()]
+        self.clock: int | None = None
+        self.waterline: int | None = None
+        self.seq = 0
+        self.rows: dict[str, list[tuple[Any, ...]]] = {}
+
+    def run(self, tuples: Sequence[Row], changelogs: Sequence[dict[str, Any]] = ()) -> list[Row]:
+        """Run a batch; return the tuples that are not late."""
+        self.seq += 1
+        for record in changelogs:
+            self.live.apply(record, {self.stream.id: self.clock})
+        time = self.stream.schema.event_time
+        seen = [r for r in tuples if self.waterline is None or r[time] >= self.waterline]
+        payloads: list[list[Payload]] = [[], []]
+        half = len(seen) // 2
+        for part in (seen[:half], seen[half:]):
+            output = StreamOperators(self.live, self.stream, 2).process(
+                batch_of(part, self.stream.schema), self.waterline
+            )
+            assert not output.failures
+            if output.selected is not None:
+                self._take_selected(output.selected.columns, output.selected.query_sets)
+            for group, bucket in output.buckets:
+                payloads[group].append(Payload(*put_bucket(self.storage, self.seq, bucket)))
+        latest = [r[time] for r in tuples] + ([] if self.clock is None else [self.clock])
+        self.clock = max(latest, default=None)
+        before, self.waterline = (
+            self.waterline,
+            advance_waterline(self.waterline, self.clock, self.stream.schema.lateness_us),
+        )
+        for lane in range(2):
+            self._advance(lane, payloads[lane], before)
+        return seen
+
+    def _advance(self, lane: int, payloads: list[Payload], before: int | None) -> None:
+        around = {self.stream.id: before}, {self.stream.id: self.waterline}
+        if self.rng is not None:
+            self.rng.shuffle(payloads)
+            if self.rng.random() < 0.2:  # another worker takes over: its cache is empty
+                self.lanes[lane] = Lane(self.storage)
+            if self.rng.random() < 0.2:  # an attempt fails at its end: the state is as before, the cache is not
+                failed = self.states[lane].copy()
+                self.lanes[lane].advance(self.seq, payloads, self.live, *around, failed)
+        for _, table in self.lanes[lane].advance(self.seq, payloads, self.live, *around, self.states[lane]).values():
+            self._take_fired(table)
+
+    def _take_selected(self, columns: pa.Table, query_sets: query_set.Words) -> None:
+        names = columns.column_names
+        for live in self.live.selections(self.stream.id):
+            mine = columns.filter(pa.array(query_set.unpack(query_sets, np.array([live.slot]))[:, 0])).to_pylist()
+            self.rows.setdefault(live.id, []).extend(
+                tuple(microseconds(r[n]) if n == self.stream.schema.event_time else r[n] for n in names) for r in mine
+            )
+
+    def _take_fired(self, table: pa.Table) -> None:
+        for row in table.to_pylist():
+            live: LiveQuery = self.live.by_slot[row[SLOT]]
+            assert isinstance(live.query, Aggregation)
+            times = microseconds(row["window_start"]), microseconds(row["window_end"])
+            keys = tuple(row[f"key{i}"] for i in range(len(live.query.keys)))
+            self.rows.setdefault(live.id, []).append((*times, keys, *(row[m.name] for m in live.query.measures)))

@@ -1,0 +1,88 @@
+"""Cell spaces: each tuple's query-set is what evaluating every query gives."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operators.cell_space import NO_CELL, cell_spaces
+from operators.expressions import Call, Expression
+from operators.predicate_index import PredicateIndex
+from operators.query_set import unpack
+from operators.tuples import Tuples
+from tests.operators.pipeline import BOOLEAN, K, S, V, aggregation, batch_of, compare, live_of
+
+KINDS = {"k": "INT", "v": "BIGINT", "s": "VARCHAR", "t": "TIMESTAMP"}
+OPERATORS = ["=", "<>", "<", "<=", ">", ">="]
+
+
+def where_over(rng: random.Random, dimensions: int) -> Expression | None:
+    columns = [K, V, S][:dimensions]
+    parts = [
+        compare(c, rng.choice(OPERATORS), rng.choice("abc") if c is S else rng.randint(0, 4)) for c in columns
+    ]
+    return Call("and", tuple(parts), BOOLEAN) if parts else None
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    dimensions=st.lists(st.integers(0, 3), min_size=1, max_size=80),
+    length=st.integers(1, 60),
+)
+def test_query_sets_of_tuples_are_those_of_each_query(seed: int, dimensions: list[int], length: int) -> None:
+    rng = random.Random(seed)
+    wheres = [where_over(rng, n) for n in dimensions]
+    queries = list(live_of(*(aggregation(w) for w in wheres)).by_slot.values())
+    rng.shuffle(queries)
+    rows = [
+        {"k": rng.choice([None, *range(6)]), "v": rng.randint(-1, 5), "s": rng.choice([None, *"abcd"]), "t": 0}
+        for _ in range(length)
+    ]
+    tuples = Tuples.of(batch_of(rows))
+    index = PredicateIndex([q.query.where for q in queries], KINDS)
+    cells = index.cells_of(tuples)
+    spaces = cell_spaces(queries, index, range(len(queries)), 2)
+    assert sorted(q.slot for space in spaces for q in space.queries) == list(range(len(queries)))
+    for space in spaces:
+        cell, query_sets = space.assign(cells, length)
+        assert cell.max() < len(query_sets)
+        for query in space.queries:
+            mine = np.ones(length, dtype=np.bool_)
+            for name, mask in index.masks[queries.index(query)].items():
+                mine &= mask[cells[name]]
+            got = unpack(query_sets, np.array([query.slot]))[cell, 0] & (cell != NO_CELL)
+            assert got.tolist() == mine.tolist(), str(query.query.where)
+        outside = [q.slot for q in queries if q not in space.queries]
+        assert not unpack(query_sets, np.array(outside, dtype=np.int64)).any()
+        wanted = unpack(query_sets, np.array([q.slot for q in space.queries])).any(axis=1)[cell]
+        assert ((cell == NO_CELL) | wanted).all(), "a tuple that nobody selects must have no cell"
+
+
+@pytest.mark.parametrize("slots", [1, 200])
+def test_one_dimension_keeps_the_order_of_values_and_merges_what_nobody_tells_apart(slots: int) -> None:
+    queries = live_of(*(aggregation(compare(V, ">", 10 * (i % 4))) for i in range(slots))).by_slot.values()
+    index = PredicateIndex([q.query.where for q in queries], KINDS)
+    (space,) = cell_spaces(list(queries), index, range(slots), 4)
+    rows = [{"v": v, "t": 0} for v in range(-5, 50)]
+    cell, query_sets = space.assign(index.cells_of(Tuples.of(batch_of(rows))), len(rows))
+    assert len(query_sets) == min(slots, 4) + 2  # one per stretch between constants, and NULL
+    inside = cell[cell != NO_CELL]
+    assert (np.diff(inside) >= 0).all()
+
+
+def test_many_cells_for_few_tuples() -> None:
+    """Codes of cells are far apart when both columns have many constants."""
+    both = [Call("and", (compare(K, "<", i), compare(V, "<", i)), BOOLEAN) for i in range(60)]
+    queries = list(live_of(*(aggregation(w) for w in both)).by_slot.values())
+    index = PredicateIndex(both, KINDS)
+    (space,) = cell_spaces(queries, index, range(60), 1)
+    rows = [{"k": 10, "v": 20, "t": 0}, {"k": 70, "v": 1, "t": 0}, {"k": 20, "v": 10, "t": 0}]
+    cell, query_sets = space.assign(index.cells_of(Tuples.of(batch_of(rows))), 3)
+    assert cell[1] == NO_CELL
+    assert cell[0] == cell[2]
+    assert unpack(query_sets, np.arange(60))[cell[0]].tolist() == [i > 20 for i in range(60)]

@@ -1,0 +1,200 @@
+"""The predicate index against three-valued evaluation of each query's predicate, for all column types."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operators.evaluation import evaluate
+from operators.expressions import Call, Column, Expression, Literal
+from operators.functions import call
+from operators.predicate_index import PredicateIndex, analyse
+from operators.tuples import Tuples
+from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
+
+MONEY = ColumnType("DECIMAL", 12, 2)
+COLUMNS = {
+    "i": INT, "b": BIGINT, "d": DOUBLE, "s": VARCHAR, "day": DATE, "t": TIMESTAMP, "yes": BOOLEAN, "m": MONEY,
+}  # fmt: skip
+KINDS = {name: kind.kind for name, kind in COLUMNS.items()}
+COLUMN = {name: Column(name, kind) for name, kind in COLUMNS.items()}
+
+ints = st.one_of(st.integers(-4, 4), st.sampled_from([-(2**31), 2**31 - 1]))
+bigints = st.one_of(st.integers(-4, 4), st.sampled_from([-(2**63), 2**63 - 1, 2**53, 2**53 + 1]))
+doubles = st.sampled_from([-math.inf, math.inf, -0.0, 0.0, 5e-324, -1.5, 0.5, 1.0, 2.0**53, 1e308])
+strings = st.sampled_from(["", "a", "ab", "b", "é", "z", "ß", "日本", "\U0001f600", "\uffff", "a\nb"])
+dates = st.dates(dt.date(1969, 12, 30), dt.date(1970, 1, 3))
+times = st.sampled_from(
+    [dt.datetime(1, 1, 1), dt.datetime(1969, 12, 31, 23, 59, 59, 999999), dt.datetime(1970, 1, 1), dt.datetime.max]
+)
+moneys = st.sampled_from([Decimal("-1.50"), Decimal("0.00"), Decimal("0.01"), Decimal("2.00")])
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "i": ints, "b": bigints, "d": doubles, "s": strings, "day": dates, "t": times, "yes": st.booleans(), "m": moneys,
+}  # fmt: skip
+
+fractions = st.sampled_from([Decimal("0.5"), Decimal("-1.5"), Decimal("3.25"), Decimal(10**20), Decimal(-(10**20))])
+
+
+def literal(name: str, value: Any) -> Literal:
+    if isinstance(value, Decimal) and name != "m":
+        return Literal(value, ColumnType("DECIMAL", 23, 2))
+    return Literal(value, COLUMNS[name])
+
+
+@st.composite
+def one_column_predicates(draw: st.DrawFn) -> Expression:
+    name = draw(st.sampled_from(sorted(COLUMNS)))
+    column, values = COLUMN[name], VALUES[name]
+    shape = draw(st.integers(0, 5))
+    if shape == 0:
+        return call("is_null", column)
+    if shape == 1 and name == "yes":
+        return column
+    if name == "yes":
+        return call(draw(st.sampled_from(["=", "<>"])), column, literal(name, draw(values)))
+    if shape == 1:
+        members = draw(st.lists(st.one_of(values, st.none()), min_size=1, max_size=3))
+        return Call("in", (column, *(literal(name, v) for v in members)), BOOLEAN)
+    if name in ("i", "b"):
+        values = st.one_of(values, fractions)
+    left: Expression = column
+    value = literal(name, draw(st.one_of(values, st.none()) if shape == 2 else values))
+    if name in ("i", "b") and shape == 3:  # digits of DECIMAL(4, 0) are too few for some values: the cast is NULL
+        target = draw(st.sampled_from([DOUBLE, BIGINT, ColumnType("DECIMAL", 21, 2), ColumnType("DECIMAL", 4, 0)]))
+        left, value = Call("cast", (column,), target), literal(name, draw(st.integers(-5, 5)))
+    operator = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">="]))
+    sides = (value, left) if draw(st.booleans()) else (left, value)
+    return call(operator, *sides) if shape == 4 else _plain(operator, *sides)
+
+
+def _plain(operator: str, left: Expression, right: Expression) -> Expression:
+    """Compare without the front end's rewriting where Arrow can, so that the index meets fractions itself."""
+    if "DECIMAL" in (left.type.kind, right.type.kind):
+        return call(operator, left, right)
+    return Call(operator, (left, right), BOOLEAN)
+
+
+residuals = st.sampled_from(
+    [
+        call("=", COLUMN["i"], COLUMN["b"]),
+        call(">", call("+", COLUMN["i"], Literal(1, INT)), Literal(0, INT)),
+        call("<", COLUMN["d"], COLUMN["i"]),
+        call("or", call("=", COLUMN["i"], Literal(1, INT)), call("=", COLUMN["s"], Literal("a", VARCHAR))),
+        call("=", Literal(1, INT), Literal(2, INT)),
+        Literal(None, NULL),
+        Literal(True, BOOLEAN),
+    ]
+)
+predicates = st.recursive(
+    st.one_of(one_column_predicates(), one_column_predicates(), residuals),
+    lambda inner: st.one_of(
+        st.builds(lambda parts: Call("and", tuple(parts), BOOLEAN), st.lists(inner, min_size=1, max_size=3)),
+        st.builds(lambda parts: Call("or", tuple(parts), BOOLEAN), st.lists(inner, min_size=1, max_size=3)),
+        st.builds(lambda part: Call("not", (part,), BOOLEAN), inner),
+    ),
+    max_leaves=5,
+)
+rows = st.lists(st.fixed_dictionaries({n: st.one_of(st.none(), v) for n, v in VALUES.items()}), max_size=12)
+
+
+def tuples_of(values: list[dict[str, Any]]) -> Tuples:
+    columns = {name: pa.array([v[name] for v in values], kind.arrow) for name, kind in COLUMNS.items()}
+    return Tuples(columns, len(values))
+
+
+def selected_by_index(index: PredicateIndex, tuples: Tuples) -> list[list[bool]]:
+    cells = index.cells_of(tuples)
+    selected = []
+    for masks in index.masks:
+        mine = np.ones(tuples.length, dtype=np.bool_)
+        for name, mask in masks.items():
+            mine &= mask[cells[name]]
+        selected.append(mine.tolist())
+    return selected
+
+
+def selected_by_evaluation(where: Expression | None, tuples: Tuples) -> list[bool]:
+    if where is None:
+        return [True] * tuples.length
+    outcome: list[bool] = pc.fill_null(evaluate(where, tuples.columns, tuples.length).cast(pa.bool_()), False).to_pylist()
+    return outcome
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.one_of(st.none(), predicates), max_size=6), rows)
+def test_masks_over_cells_say_what_evaluation_says(wheres: list[Expression | None], values: list[dict[str, Any]]) -> None:
+    tuples = tuples_of(values)
+    got = selected_by_index(PredicateIndex(wheres, KINDS), tuples)
+    assert not tuples.failures
+    for where, selected in zip(wheres, got, strict=True):
+        assert selected == selected_by_evaluation(where, tuples), str(where)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(bigints, min_size=1, max_size=5), st.lists(bigints, max_size=20))
+def test_whole_numbers_far_apart_and_close_together(constants: list[int], values: list[int]) -> None:
+    wheres = [Call("<", (COLUMN["b"], Literal(c, BIGINT)), BOOLEAN) for c in constants]
+    tuples = Tuples({"b": pa.array(values, pa.int64())}, len(values))
+    got = selected_by_index(PredicateIndex(wheres, KINDS), tuples)
+    assert got == [[v < c for v in values] for c in constants]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        call("=", COLUMN["i"], Literal(1, INT)),
+        call("<", Literal(Decimal("0.5"), ColumnType("DECIMAL", 2, 1)), COLUMN["b"]),
+        Call("<", (COLUMN["d"], Literal(0.5, DOUBLE)), BOOLEAN),
+        Call(">", (Call("cast", (COLUMN["i"],), DOUBLE), Literal(0.5, DOUBLE)), BOOLEAN),
+        Call("not", (Call("in", (COLUMN["s"], Literal("é", VARCHAR), Literal("b", VARCHAR)), BOOLEAN),), BOOLEAN),
+        call("is_null", COLUMN["t"]),
+        COLUMN["yes"],
+        call("=", COLUMN["day"], Literal(dt.date(2026, 1, 1), DATE)),
+    ],
+    ids=str,
+)
+def test_a_test_of_one_column_is_indexed(expression: Expression) -> None:
+    assert analyse(expression, KINDS).constants is not None
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        call("=", COLUMN["m"], Literal(Decimal("0.01"), MONEY)),
+        call("=", COLUMN["i"], COLUMN["b"]),
+        Call("<", (COLUMN["i"], Literal(10**20, BIGINT)), BOOLEAN),
+        Call("<", (COLUMN["d"], Literal(math.inf, DOUBLE)), BOOLEAN),
+        Call("=", (COLUMN["i"], Literal(None, INT)), BOOLEAN),
+        Call(">", (Call("cast", (COLUMN["i"],), ColumnType("DECIMAL", 4, 0)), Literal(1, INT)), BOOLEAN),
+        Call("<", (COLUMN["day"], Literal(dt.datetime(2026, 1, 1), TIMESTAMP)), BOOLEAN),
+    ],
+    ids=str,
+)
+def test_what_cells_cannot_answer_stays_residual(expression: Expression) -> None:
+    assert analyse(expression, KINDS).constants is None
+
+
+def test_a_constant_that_cannot_be_computed_harms_no_other_query() -> None:
+    impossible = Call(
+        "<", (COLUMN["t"], Call("add_interval", (Literal(dt.datetime.max, TIMESTAMP), Literal(10**9, BIGINT)), TIMESTAMP)),
+        BOOLEAN,
+    )  # fmt: skip
+    wheres = [impossible, call("=", COLUMN["i"], Literal(1, INT))]
+    index = PredicateIndex(wheres, KINDS)
+    tuples = tuples_of([dict.fromkeys(COLUMNS) | {"i": i, "t": dt.datetime(2026, 1, 1)} for i in (1, 2)])
+    assert selected_by_index(index, tuples)[1] == [True, False]
+
+
+def test_cost_follows_constants_not_queries() -> None:
+    wheres = [call(">", COLUMN["i"], Literal(n % 3, INT)) for n in range(100)]
+    index = PredicateIndex(wheres, KINDS)
+    assert [d.cell_count for d in index.dimensions.values()] == [8]

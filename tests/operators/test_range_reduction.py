@@ -1,0 +1,71 @@
+"""Range reductions against numpy over the selected cells."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.range_reduction import UFUNCS, RangeReduction, identity_of
+
+FUNCTIONS = ["sum", "count", "min", "max"]
+sizes = {
+    "cells": st.integers(1, 70),
+    "keys": st.integers(1, 4),
+    "runs": st.sampled_from([0.02, 0.1, 0.5, 0.9]),
+    "seed": st.integers(0, 2**32),
+    "function": st.sampled_from(FUNCTIONS),
+}
+
+
+def selection(rng: np.random.Generator, cells: int, change: float) -> np.ndarray:
+    """Return a mask that flips with probability ``change`` from cell to cell: few runs or many."""
+    return (np.cumsum(rng.random(cells) < change) + rng.integers(2)) % 2 == 1
+
+
+@given(**sizes)
+def test_integers_are_exact_and_wrap(cells: int, keys: int, runs: float, seed: int, function: str) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-(2**63), 2**63 - 1, (cells, keys), dtype=np.int64, endpoint=True)
+    reduction = RangeReduction(values, function)
+    for _ in range(4):
+        mask = selection(rng, cells, runs)
+        expected = [identity_of(function, values.dtype)] * keys
+        if mask.any():
+            expected = UFUNCS[function].reduce(values[mask], axis=0).tolist()
+        assert reduction.over(mask).tolist() == expected
+
+
+@given(**sizes)
+def test_doubles_outside_do_not_leak_in(cells: int, keys: int, runs: float, seed: int, function: str) -> None:
+    rng = np.random.default_rng(seed)
+    mask = selection(rng, cells, runs)
+    values = rng.integers(-1000, 1000, (cells, keys)).astype(np.float64)
+    expected = RangeReduction(values, function).over(mask)
+    spoiled = values.copy()
+    spoiled[~mask] = rng.choice([np.inf, -np.inf, np.nan, 1e308], (int((~mask).sum()), keys))
+    assert RangeReduction(spoiled, function).over(mask).tolist() == expected.tolist()
+    if mask.any():
+        assert expected.tolist() == UFUNCS[function].reduce(values[mask], axis=0).tolist()
+
+
+@given(**sizes)
+def test_the_given_cells_stay_as_they_are(cells: int, keys: int, runs: float, seed: int, function: str) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 9, (cells, keys))
+    before = values.copy()
+    RangeReduction(values, function).over(selection(rng, cells, runs))
+    assert (values == before).all()
+
+
+def test_python_integers_add_up_exactly() -> None:
+    values = np.array([[10**37], [9 * 10**37], [1]], dtype=object)
+    assert RangeReduction(values, "sum").over(np.array([True, True, True]))[0] == 10**38 + 1
+
+
+@pytest.mark.parametrize(("function", "dtype"), [(f, d) for f in FUNCTIONS for d in (np.int64, np.int32, np.float64)])
+def test_the_identity_changes_nothing(function: str, dtype: type) -> None:
+    identity = np.array([identity_of(function, np.dtype(dtype))], dtype=dtype)
+    for value in (-5, 0, 7):
+        assert UFUNCS[function](identity, np.array([value], dtype=dtype))[0] == value

@@ -1,0 +1,272 @@
+"""Pages of results: every row of a query once, in order, whatever the sizes of pages, blocks and restarts."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operators.expressions import Call, Column
+from operators.queries import COUNT_ALL, Aggregation, Measure, Output, Query, Selection, Window
+from router import result_reader
+from router.result_reader import BatchIndex, ResultReader
+from sources.errors import CorruptData, Gone, MalformedRequest
+from sources.record_log import RecordLog
+from sources.schema import BIGINT, TIMESTAMP, VARCHAR
+from sources.storage import Storage
+from tests.router.batches import SECOND, BatchWriter
+
+STREAM = "s-1"
+N = Column("n", BIGINT)
+SELECTION = Selection(STREAM, None, (Output("n", N), Output("twice", Call("+", (N, N), BIGINT))))
+SUM = Measure("sum", N)
+AGGREGATION = Aggregation(
+    stream=STREAM,
+    window=Window(4 * SECOND, 2 * SECOND),
+    where=None,
+    keys=(Column("name", VARCHAR), N),
+    measures=(COUNT_ALL, SUM),
+    outputs=(
+        Output("window_start", Column("window_start", TIMESTAMP)),
+        Output("window_end", Column("window_end", TIMESTAMP)),
+        Output("name", Column("key0", VARCHAR)),
+        Output("total", Column(SUM.name, BIGINT)),
+    ),
+)
+
+
+@dataclass
+class Deployed:
+    """A query as the reader sees it."""
+
+    slot: int | None
+    epoch: int | None
+    freed_epoch: int | None = None
+    query: Query = SELECTION
+    id: str = "q-1"
+    active_from: Mapping[str, int | None] | None = field(default_factory=dict)
+
+
+def read_all(reader: ResultReader, deployed: Deployed, limit: int) -> list[dict[str, Any]]:
+    """Read page by page until there is no more; checks the cursors of single rows on the way."""
+    rows: list[dict[str, Any]] = []
+    cursor = None
+    while True:
+        page = reader.read(deployed, cursor, limit)
+        assert page.table.num_rows <= limit
+        own = list(page.cursors())
+        assert len(own) == page.table.num_rows
+        if own and page.has_more:
+            following = reader.read(deployed, own[-1], 1).table
+            assert following == reader.read(deployed, page.cursor, 1).table
+        rows += page.table.to_pylist()
+        cursor = page.cursor
+        if not page.has_more:
+            assert not reader.has_news(deployed, cursor)
+            assert reader.read(deployed, cursor, limit).table.num_rows == 0
+            return rows
+        assert page.table.num_rows == limit
+        assert reader.has_news(deployed, cursor)
+
+
+BATCHES = st.lists(
+    st.tuples(
+        st.integers(0, 2),  # epochs forward
+        st.lists(  # blocks: tuples with the slots each belongs to
+            st.lists(st.tuples(st.integers(0, 99), st.sets(st.sampled_from([0, 1, 63, 64, 70]))), max_size=8),
+            max_size=3,
+        ),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    BATCHES,
+    st.integers(1, 7),
+    st.sampled_from([1, 3, None]),
+    st.integers(0, 6),
+    st.integers(1, 9),
+    st.booleans(),
+)
+def test_selection_pages_are_the_rows_of_the_slot_between_its_epochs(
+    batches: list[Any], limit: int, chunk: int | None, epoch: int, lived: int, restarted: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        # small, so that summaries and records read again take part
+        patch.setattr(result_reader, "RECENT_RECORDS", 3)
+        patch.setattr(result_reader, "STRETCH", 2)
+        storage = Storage(folder)
+        writer, reader = BatchWriter(storage), ResultReader(storage)
+        expected: dict[int, list[int]] = {slot: [] for slot in (0, 1, 63, 64, 70, 200)}
+        for forward, blocks in batches:
+            at = writer.epoch + forward
+            entries = []
+            for block in blocks:
+                tuples = pa.table({"n": pa.array([n for n, _ in block], pa.int64())})
+                entries.append(writer.selection(STREAM, tuples, [slots for _, slots in block], chunk))
+                if epoch <= at < epoch + lived:
+                    for slot, rows in expected.items():
+                        rows += [n for n, slots in block if slot in slots]
+            reader.absorb(writer.commit(at, results=entries))
+        if restarted:
+            reader = ResultReader(storage, BatchIndex(RecordLog(storage, "batches"), writer.seq))
+        for slot, numbers in expected.items():
+            deployed = Deployed(slot, epoch, epoch + lived)
+            assert read_all(reader, deployed, limit) == [{"n": n, "twice": 2 * n} for n in numbers]
+
+
+WINDOW_ROWS = st.lists(
+    st.tuples(
+        st.sampled_from([0, 2, 65]),  # slot
+        st.integers(-2, 3),  # window
+        st.one_of(st.none(), st.sampled_from(["a", "b", "é"])),  # key0
+        st.one_of(st.none(), st.integers(-2, 2)),  # key1
+        st.integers(-(2**40), 2**40),
+    ),
+    max_size=20,
+    unique_by=lambda row: row[:4],
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(WINDOW_ROWS, max_size=5),
+    st.integers(1, 6),
+    st.sampled_from([2, None]),
+    st.one_of(st.none(), st.integers(-4, 8)),
+    st.data(),
+)
+def test_aggregation_pages_come_in_order_of_windows_and_keys(
+    batches: list[Any], limit: int, chunk: int | None, active_from: int | None, data: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        storage = Storage(folder)
+        writer, reader = BatchWriter(storage), ResultReader(storage)
+        expected: dict[int, list[Any]] = {0: [], 2: [], 65: []}
+        for rows in batches:
+            parts = [data.draw(st.integers(0, 2)) for _ in rows]  # key groups: each row in one block
+            blocks = [[row for row, part in zip(rows, parts, strict=True) if part == i] for i in range(3)]
+            reader.absorb(
+                writer.commit(1, results=[writer.aggregation(STREAM, window_table(b), chunk) for b in blocks])
+            )
+            for slot, those in expected.items():
+                mine = [row for row in rows if row[0] == slot]
+                those += sorted(mine, key=lambda r: (r[1], r[2] is None, r[2] or "", r[3] is None, r[3] or 0))
+        for slot, those in expected.items():
+            since = None if active_from is None else active_from * SECOND
+            found = read_all(reader, Deployed(slot, 1, query=AGGREGATION, active_from={STREAM: since}), limit)
+            assert [(r["window_start"], r["name"], r["total"], r["_partial"]) for r in found] == [
+                (
+                    np.datetime64(k * 2, "s").item(),
+                    name,
+                    total,
+                    active_from is not None and k * 2 <= active_from,
+                )
+                for _, k, name, _, total in those
+            ]
+
+
+def window_table(rows: list[Any]) -> pa.Table:
+    """Return the columns of an aggregation block."""
+    start = pa.array([2 * k * SECOND for _, k, *_ in rows], pa.timestamp("us"))
+    return pa.table(
+        {
+            "_slot": pa.array([row[0] for row in rows], pa.int32()),
+            "window_start": start,
+            "window_end": pa.array([(2 * k + 4) * SECOND for _, k, *_ in rows], pa.timestamp("us")),
+            "key0": pa.array([row[2] for row in rows], pa.string()),
+            "key1": pa.array([row[3] for row in rows], pa.int64()),
+            COUNT_ALL.name: pa.array([1] * len(rows), pa.int64()),
+            SUM.name: pa.array([row[4] for row in rows], pa.int64()),
+        }
+    )
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    """An empty data directory."""
+    return Storage(str(tmp_path))
+
+
+def commit_numbers(writer: BatchWriter, numbers: list[int], slot: int = 0, epoch: int = 1) -> dict[str, Any]:
+    """Commit a batch with one selection block in which all rows belong to ``slot``."""
+    tuples = pa.table({"n": pa.array(numbers, pa.int64())})
+    return writer.commit(epoch, results=[writer.selection(STREAM, tuples, [{slot} for _ in numbers])])
+
+
+def test_a_query_without_a_slot_has_an_empty_page_and_a_cursor_that_goes_on(storage: Storage) -> None:
+    writer, reader = BatchWriter(storage), ResultReader(storage)
+    reader.absorb(commit_numbers(writer, [1]))
+    page = reader.read(Deployed(None, None), None, 10)
+    assert page.table.num_rows == 0
+    assert page.table.column_names == ["n", "twice"]
+    reader.absorb(commit_numbers(writer, [2, 3], epoch=2))
+    assert reader.read(Deployed(0, 2), page.cursor, 10).table["n"].to_pylist() == [2, 3]
+
+
+def test_a_cursor_past_the_end_or_of_another_query_is_refused(storage: Storage) -> None:
+    writer, reader = BatchWriter(storage), ResultReader(storage)
+    reader.absorb(commit_numbers(writer, [1, 2]))
+    cursor = reader.read(Deployed(0, 1), None, 1).cursor
+    assert reader.read(Deployed(0, 1), cursor, 9).table["n"].to_pylist() == [2]
+    with pytest.raises(MalformedRequest):
+        reader.read(Deployed(0, 1, id="q-2"), cursor, 1)
+    with pytest.raises(MalformedRequest, match="newest batch"):
+        ResultReader(storage).read(Deployed(0, 1), cursor, 1)
+
+
+def test_only_absorbed_batches_are_visible(storage: Storage) -> None:
+    writer, reader = BatchWriter(storage), ResultReader(storage)
+    record = commit_numbers(writer, [1])
+    assert reader.read(Deployed(0, 1), None, 9).table.num_rows == 0
+    reader.absorb(record)
+    reader.absorb(record)
+    assert reader.read(Deployed(0, 1), None, 9).table.num_rows == 1
+
+
+def test_a_block_that_differs_from_its_record_is_reported(storage: Storage) -> None:
+    writer, reader = BatchWriter(storage), ResultReader(storage)
+    record = commit_numbers(writer, [1, 2])
+    record["results"][0]["counts"] = [3]
+    reader.absorb(record)
+    with pytest.raises(CorruptData, match="must hold 3 rows of slot 0"):
+        reader.read(Deployed(0, 1), None, 9)
+    storage.put(record["results"][0]["path"], b"ARROW1 no")
+    with pytest.raises(CorruptData, match="Arrow IPC file"):
+        ResultReader(storage, reader.index).read(Deployed(0, 1), None, 9)
+
+
+def test_a_removed_block_is_gone(storage: Storage) -> None:
+    writer, reader = BatchWriter(storage), ResultReader(storage)
+    record = commit_numbers(writer, [1])
+    reader.absorb(record)
+    storage.delete(record["results"][0]["path"])
+    with pytest.raises(Gone):
+        reader.read(Deployed(0, 1), None, 9)
+
+
+def test_a_page_out_of_a_million_rows_costs_a_slice(storage: Storage) -> None:
+    count = 1_000_000
+    writer, reader = BatchWriter(storage), ResultReader(storage)
+    tuples = pa.table({"n": pa.array(np.arange(count)), "unused": pa.array(np.arange(count))})
+    members = [{0}] * count
+    reader.absorb(writer.commit(1, results=[writer.selection(STREAM, tuples, members)]))
+    cursor = reader.read(Deployed(0, 1), None, count // 2).cursor
+    allocated = pa.total_allocated_bytes()
+    began = time.perf_counter()
+    for _ in range(100):
+        page = reader.read(Deployed(0, 1), cursor, 100)
+        assert page.table["n"][0].as_py() == count // 2
+    assert pa.total_allocated_bytes() - allocated < 1 << 20
+    assert time.perf_counter() - began < 5, "100 pages of 100 rows must not cost 100 blocks"

@@ -1,0 +1,144 @@
+"""Old results go, by age and by size; what is kept stays readable, and nothing below it is half there."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from router.dead_letter_reader import DeadLetterReader
+from router.result_reader import BatchIndex, ResultReader
+from router.retention import NEWEST_KEPT, Retention
+from sources.errors import Gone
+from sources.record_log import RecordLog
+from sources.storage import Storage
+from tests.router.batches import SECOND, BatchWriter
+from tests.router.test_result_reader import Deployed, read_all
+
+STREAM = "s-1"
+BATCH_US = SECOND  # batch n is committed at n + 1/2 seconds
+
+
+def fill(storage: Storage, batches: int) -> tuple[BatchWriter, ResultReader]:
+    """Commit batches of one row (its seq), one dead letter each."""
+    writer, reader = BatchWriter(storage), ResultReader(storage)
+    for seq in range(1, batches + 1):
+        tuples = pa.table({"n": pa.array([seq], pa.int64())})
+        letter = {"reason": "late", "detail": "", "received_us": seq, "tuple": None, "raw": str(seq)}
+        reader.absorb(
+            writer.commit(
+                1,
+                results=[writer.selection(STREAM, tuples, [{0}])],
+                dead_letters=[writer.dead_letters(STREAM, [letter])],
+            )
+        )
+    return writer, reader
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 60), st.integers(0, 70), st.integers(0, 70), st.integers(0, 60), st.integers(0, 60))
+def test_trims_keep_a_readable_suffix(
+    batches: int, now: int, applied: int, age: int, kept_files: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        storage = Storage(folder)
+        writer, reader = fill(storage, batches)
+        per_batch = (storage.size("results") + storage.size("dead-letters")) / batches
+        size = int(per_batch * kept_files) + 1
+        retention = Retention(storage, writer.log, reader.index, seconds=age, size=size)
+        trimmed = retention.trim(now * SECOND, applied)
+
+        too_old = [n for n in range(1, batches + 1) if n * SECOND + SECOND // 2 < (now - age) * SECOND]
+        too_much = range(1, max(0, batches - kept_files) + 1)
+        allowed = range(1, min(applied - 1, batches - NEWEST_KEPT) + 1)
+        gone = [n for n in allowed if n in too_old or n in too_much]
+        kept = [n for n in range(1, batches + 1) if n not in gone]
+        assert trimmed.batches == len(gone)
+        assert writer.log.numbers() == kept
+        for again in (reader, ResultReader(storage, BatchIndex(RecordLog(storage, "batches"), batches))):
+            assert [row["n"] for row in read_all(again, Deployed(0, 1), 3)] == kept
+            letters = DeadLetterReader(storage, again.index).read(STREAM, None, 100)
+            assert letters.table["raw"].to_pylist() == [str(n) for n in kept]
+        assert len(storage.names("results")) == len(kept) == len(storage.names("dead-letters"))
+        assert trimmed.bytes_left == storage.size("results") + storage.size("dead-letters")
+        assert retention.trim(now * SECOND, applied).batches == 0
+
+
+def test_a_cursor_below_what_is_kept_is_gone(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    writer, reader = fill(storage, 40)
+    letters = DeadLetterReader(storage, reader.index)
+    old, new = (reader.read(Deployed(0, 1), None, n).cursor for n in (3, 30))
+    old_letter = letters.read(STREAM, None, 3).cursor
+    closed: list[str] = []
+    retention = Retention(
+        storage, writer.log, reader.index, seconds=0, size=1 << 30, on_removed=closed.append
+    )
+    assert retention.trim(10**15, 40).batches == 40 - NEWEST_KEPT
+    assert len(closed) == 2 * (40 - NEWEST_KEPT)
+    with pytest.raises(Gone, match="oldest batch kept is 25"):
+        reader.read(Deployed(0, 1), old, 9)
+    with pytest.raises(Gone, match="oldest batch kept is 25"):
+        letters.read(STREAM, old_letter, 9)
+    assert reader.read(Deployed(0, 1), new, 1).table["n"].to_pylist() == [31]
+
+
+def test_a_trim_that_was_cut_off_is_finished_by_the_next(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    writer, _ = fill(storage, 30)
+    for seq in (1, 2):  # blocks gone, records still there
+        for part in (*writer.log.read(seq)["results"], *writer.log.read(seq)["dead_letters"]):
+            storage.delete(part["path"])
+    index = BatchIndex(RecordLog(storage, "batches"), 30)
+    with pytest.raises(Gone):
+        ResultReader(storage, index).read(Deployed(0, 1), None, 1)
+    Retention(storage, writer.log, index, seconds=0, size=1 << 30).trim(10**15, 30)
+    rows = read_all(ResultReader(storage, index), Deployed(0, 1), 5)
+    assert [row["n"] for row in rows] == list(range(30 - NEWEST_KEPT + 1, 31))
+
+
+def test_dead_letters_page_by_stream(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    writer, reader = BatchWriter(storage), ResultReader(storage)
+    letters = DeadLetterReader(storage, reader.index)
+    numbers = np.arange(30)
+    for some in np.array_split(numbers, 7):
+        blocks = [
+            writer.dead_letters(
+                stream,
+                [
+                    {
+                        "reason": "malformed",
+                        "detail": "d",
+                        "received_us": 1,
+                        "tuple": None,
+                        "raw": f"{stream}{n}",
+                    }
+                    for n in part
+                ],
+            )
+            for stream in ("a", "b")
+            for part in np.array_split(some, 2)
+        ]
+        reader.absorb(writer.commit(1, dead_letters=blocks))
+        reader.absorb(writer.commit(1))
+    for stream in ("a", "b", "c"):
+        found, cursor, more = [], None, True
+        while more:
+            page = letters.read(stream, cursor, 4)
+            found += page.table["raw"].to_pylist()
+            cursor, more = page.cursor, page.has_more
+        assert found == [f"{stream}{n}" for n in (numbers if stream != "c" else [])]
+
+
+@pytest.mark.parametrize(("seconds", "size"), [(-1, 0), (0, -1)])
+def test_negative_limits_are_refused(tmp_path: Path, seconds: float, size: int) -> None:
+    storage = Storage(str(tmp_path))
+    writer, reader = fill(storage, 1)
+    with pytest.raises(ValueError, match="must not be negative"):
+        Retention(storage, writer.log, reader.index, seconds=seconds, size=size)

@@ -1,0 +1,184 @@
+"""Drive a shared session by hand: a fake clock, batch records as the router writes them, no threads but the log's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from session import snapshot
+from session.admission import QueryRequest
+from session.idempotency import Idempotency
+from session.recovery import recover
+from session.session_state import SessionState
+from session.settings import Settings
+from session.shared_session import SharedSession
+from sources.record_log import RecordLog
+from sources.storage import Storage
+
+STREAM = (
+    "CREATE STREAM {} (user_id BIGINT, gem_pack INT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '2' SECOND)"
+    " WITH (connector = 'push', format = 'json')"
+)
+SELECTION = "SELECT user_id, price FROM {} WHERE price > {}"
+AGGREGATION = (
+    "SELECT gem_pack, SUM(price) AS revenue FROM {} [RANGE 8 SECONDS SLIDE 4 SECONDS]"
+    " WHERE price > {} GROUP BY gem_pack"
+)
+SECOND = 1_000_000
+BEGINNING = 1_700_000_000 * SECOND
+LATENESS = 2 * SECOND
+
+
+class FakeClock:
+    """A clock that a test sets; microseconds inside, seconds when called."""
+
+    def __init__(self) -> None:
+        self.us = BEGINNING
+
+    def __call__(self) -> float:
+        return self.us / 1e6
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.us += round(seconds * SECOND)
+
+
+class Driver:
+    """A session on a folder, and the batches that its data plane would commit."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.folder = folder
+        self.settings = Settings(data_dir=str(folder), **settings)
+        self.clock = FakeClock()
+        self.newest: dict[str, int] = {}
+        self._open()
+
+    def _open(self) -> None:
+        self.storage = Storage(str(self.folder))
+        self.session = SharedSession(self.storage, self.settings, self.clock)
+        self.session.recover()
+        self.batches = RecordLog(self.storage, "batches")
+
+    @property
+    def state(self) -> SessionState:
+        """The live state."""
+        return self.session._state
+
+    def crash(self) -> None:
+        """Drop the session without a snapshot and open the folder again."""
+        assert self.session._requests is not None
+        self.session._requests.close()
+        self._open()
+
+    def restart(self) -> None:
+        """Close the session and open the folder again."""
+        self.session.close()
+        self._open()
+
+    def end(self) -> None:
+        """Stop the log's thread."""
+        assert self.session._requests is not None
+        self.session._requests.close()
+
+    def stream(self, name: str = "purchases") -> str:
+        """Declare a stream and return its id."""
+        return str(self.session.create_stream(STREAM.format(name))["id"])
+
+    def create(self, *sql: str, **fields: Any) -> list[str]:
+        """Accept queries in one request and return their ids."""
+        answers = self.session.create_queries([QueryRequest(text, **fields) for text in sql])
+        return [answer["id"] for answer in answers]
+
+    def flush(self) -> None:
+        """Let the changelog timeout pass."""
+        self.clock.advance(self.settings.changelog_timeout_seconds)
+        self.session.step()
+
+    def run(self, *sql: str, **fields: Any) -> list[str]:
+        """Accept queries and commit the batch that makes them RUNNING."""
+        ids = self.create(*sql, **fields)
+        self.flush()
+        self.batch()
+        return ids
+
+    def batch(
+        self,
+        times: Mapping[str, int] | None = None,
+        results: Iterable[tuple[int, int, int]] = (),
+        failures: Mapping[str, str] | None = None,
+        epoch: int | None = None,
+    ) -> dict[str, Any]:
+        """Commit a batch with one tuple per stream id in ``times`` (seconds after the beginning) and step.
+
+        ``results`` are ``(slot, rows, latest event time in µs)``.
+        """
+        self.clock.advance(0.01)
+        at_start = {s.definition.id: self.newest.get(s.definition.id) for s in self.state.catalog.states()}
+        for stream, seconds in (times or {}).items():
+            self.newest[stream] = max(self.newest.get(stream, 0), BEGINNING + seconds * SECOND)
+        clocks = {stream: self.newest.get(stream) for stream in at_start}
+        ordered = sorted(results)
+        record: dict[str, Any] = {
+            "seq": self.state.applied_seq + 1,
+            "epoch": self.state.epoch if epoch is None else epoch,
+            "previous_epoch": self.state.active_epoch,
+            "clocks_at_start": at_start,
+            "clocks": clocks,
+            "waterlines": {s: None if t is None else t - LATENESS for s, t in clocks.items()},
+            "started_us": self.clock.us,
+            "committed_us": self.clock.us,
+            "streams": {
+                stream: {"tuples": 1, "late": 0, "malformed": 0, "bytes": 70, "offsets": {"0": t}}
+                for stream, t in (times or {}).items()
+            },
+            "results": [
+                {
+                    "path": "results/1.arrow",
+                    "kind": "selection",
+                    "operator": "selection",
+                    "stream": "s-1",
+                    "slots": [slot for slot, _, _ in ordered],
+                    "counts": [rows for _, rows, _ in ordered],
+                    "latest_event_us": [latest for _, _, latest in ordered],
+                }
+            ],
+            "dead_letters": [],
+            "failures": dict(failures or {}),
+            "bytes": {"state": 0, "buckets": 0, "results": 0},
+            "duration_us": 10_000,
+        }
+        self.batches.append(record["seq"], record)
+        self.session.step()
+        return record
+
+    def changelogs(self) -> list[dict[str, Any]]:
+        """Return all changelog records."""
+        return [record for _, record in RecordLog(self.storage, "changelogs").after(0)]
+
+    def observed(self) -> dict[str, Any]:
+        """Return the whole live state."""
+        return observed(self.state)
+
+    def recovered(self) -> dict[str, Any]:
+        """Return the whole state that a start on the folder as it is now would give."""
+        storage = Storage(str(self.folder))
+        return observed(recover(storage, Idempotency(storage)))
+
+
+def observed(state: SessionState) -> dict[str, Any]:
+    """Return everything in a state as JSON, what is derived included."""
+    seen: dict[str, Any] = orjson.loads(snapshot.to_bytes(snapshot.take(state)))
+    seen["bodies"] = [record.describe() for record in state.queries.values()]
+    seen["stream_bodies"] = [stream.describe() for stream in state.catalog.states()]
+    seen["graph"] = state.plan.to_json()
+    for kind in ("create", "delete", "free"):
+        seen["waiting"][kind].sort()
+    seen["names"] = dict(state.names)
+    seen["finished"] = sorted(state.finished)
+    seen["draining"] = sorted(state.draining.ids)
+    seen["holders"] = {slot: ids for slot, ids in state._holders.items() if ids}
+    seen["not_active"] = {epoch: sorted(ids) for epoch, ids in state._not_active.items()}
+    return seen

@@ -1,0 +1,221 @@
+"""Statements that are refused: with which status, which words, and at which place."""
+
+from __future__ import annotations
+
+import pytest
+
+from session.sql.parser import parse_statement
+from session.sql.select import plan_select
+from session.sql.statements import Select
+from sources.errors import BraidError
+from tests.session.sql.catalog import CATALOG
+
+W = "FROM purchases [RANGE 8 SECONDS]"
+
+SESSION = "SESSION(TABLE purchases PARTITION BY user_id, DESCRIPTOR(time), INTERVAL '8' SECOND)"
+PRICE_TUMBLE = "TUMBLE(TABLE purchases, DESCRIPTOR(^price), INTERVAL '8' SECOND)"
+WINDOWED_JOIN = "purchases [RANGE 8 SECONDS] AS p^, ads [RANGE 8 SECONDS] AS a WHERE p.price = a.price"
+NO_JOINS = "Joins of streams and of static tables are not supported yet"
+REPLACES = ", ".join([f"REPLACE(name, 'a', '{'b' * 600}')"] * 20)
+
+# statement with ^ before the offending token, status, a part of the message
+REFUSED = [
+    # not SQL at all
+    ("^", 400, "The statement is empty"),
+    ("^;", 400, "cannot begin with ';'"),
+    ("^HELLO", 400, "cannot begin with 'HELLO'"),
+    ("SELECT ^FROM purchases", 400, "Expected an expression, got 'FROM'"),
+    ("SELECT price^", 400, "Expected FROM and a stream, got the end"),
+    ("SELECT price FROM ^", 400, "Expected the name of a stream"),
+    ("SELECT price FROM purchases WHERE ^", 400, "Expected an expression, got the end"),
+    ("SELECT price FROM purchases WHERE price > ^)", 400, "Expected an expression"),
+    ("SELECT price FROM purchases WHERE (price > 1^", 400, "Expected )"),
+    ("SELECT price FROM purchases ^5", 400, "Expected the end of the statement"),
+    ("SELECT price FROM purchases; ^SELECT 1", 400, "one statement at a time"),
+    ("SELECT 'abc FROM purchases".replace("'", "^'"), 400, "does not end"),
+    ('SELECT ^"abc FROM purchases', 400, "quoted name does not end"),
+    ("SELECT price ^/* FROM purchases", 400, "comment does not end"),
+    ("SELECT price ^# FROM purchases", 400, "'#' has no meaning"),
+    ("SELECT ^12abc FROM purchases", 400, "A number must be followed"),
+    ("SELECT 'a^\0b' FROM purchases", 400, "must not contain the character"),
+    ("SELECT price\nFROM purchases\nWHERE price >> 1".replace(">>", ">^>"), 400, "Expected an expression"),
+    ("SELECT CASE ^END FROM purchases", 400, "Expected an expression"),
+    ("SELECT CASE price ^END FROM purchases", 400, "Expected WHEN"),
+    ("SELECT CAST(price ^INT) FROM purchases", 400, "Expected AS"),
+    ("SELECT price FROM purchases WHERE gem_pack IN (^)", 400, "Expected an expression"),
+    ("SELECT price FROM ^select", 400, "reserved word"),
+    (f"SELECT COUNT(*) {W[:-9]}^]", 400, "Expected a unit"),
+    ("SELECT COUNT(*) FROM purchases [^5 SECONDS]", 400, "Expected RANGE"),
+    ("SELECT COUNT(*) FROM purchases [RANGE ^x]", 400, "such as 8 SECONDS"),
+    ("SELECT COUNT(*) FROM purchases [RANGE 8 ^PARSECS]", 400, "A unit must be one of"),
+    ("SELECT COUNT(*) FROM ^TUMBLE(TABLE purchases)", 400, "lacks timecol, dur"),
+    ("SELECT COUNT(*) FROM TUMBLE(TABLE purchases, ^INTERVAL '8' SECOND)", 400, "Expected DESCRIPTOR"),
+    ("SELECT COUNT(*) FROM TUMBLE(^size2 => 1)", 400, "has no argument 'size2'"),
+    ("SELECT COUNT(*) FROM TUMBLE(data => TABLE purchases, ^data => TABLE purchases)", 400, "given twice"),
+    # names
+    ("SELECT ^prise FROM purchases", 422, "Column 'prise' does not exist; purchases has user_id, gem_pack, price"),
+    ("SELECT ^prise FROM purchases", 422, "Did you mean 'price'?"),
+    ("SELECT price FROM ^purchase", 422, "Stream 'purchase' does not exist; there are purchases."),
+    ("SELECT ^q.price FROM purchases p", 422, "'q' is not in FROM; the stream is called 'p'"),
+    ("SELECT ^p.price.x FROM purchases p", 422, "too many parts"),
+    ("SELECT ^q.* FROM purchases p", 422, "'q' is not in FROM"),
+    ("SELECT ^uper(name) FROM purchases", 422, "Did you mean UPPER?"),
+    ("SELECT ^add_months(time, 1) FROM purchases", 422, "does not exist"),
+    ("SELECT CAST(price AS ^FLOAT8) FROM purchases", 422, "The type FLOAT8 does not exist; use one of BOOLEAN, INT"),
+    ("SELECT CAST(name AS VARCHAR^(5)) FROM purchases", 422, "takes no length"),
+    ("SELECT CAST(name AS ^DECIMAL(50, 2)) FROM purchases", 422, "DECIMAL(p, s) must have"),
+    ("SELECT EXTRACT(^FORTNIGHT FROM time) FROM purchases", 422, "EXTRACT has no field 'FORTNIGHT'"),
+    ("SELECT price, ^price FROM purchases", 422, "The output name 'price' is taken"),
+    ("SELECT price AS a, ^day AS A FROM purchases", 422, "write AS and another alias"),
+    ("SELECT *, ^price FROM purchases", 422, "The output name 'price' is taken"),
+    ("SELECT ^price AS _p FROM purchases", 422, "Names starting with '_' are reserved"),
+    (f"SELECT ^SUM(price) AS window_start {W}", 422, "every result of a window has it"),
+    # types
+    ("SELECT price FROM purchases WHERE price > ^'abc'", 422, "Cannot compare price (DOUBLE) with 'abc' (VARCHAR)"),
+    ("SELECT price FROM purchases WHERE price > ^'5'", 422, "without quotes"),
+    ("SELECT price FROM purchases WHERE name ^= 5", 422, "Write CAST around one side"),
+    ("SELECT price FROM purchases WHERE gem_pack IN (1, ^'a')", 422, "Cannot compare"),
+    ("SELECT price FROM purchases WHERE day > ^'soon'", 422, "must read like '2026-01-31'"),
+    ("SELECT price FROM purchases WHERE time > TIMESTAMP ^'soon'", 422, "A TIMESTAMP must read like"),
+    ("SELECT price FROM purchases WHERE ^price", 422, "WHERE must be followed by a condition; got price (DOUBLE)"),
+    ("SELECT price FROM purchases WHERE ok ^AND price", 422, "between conditions; got price (DOUBLE)"),
+    ("SELECT name ^+ 1 FROM purchases", 422, "Write || to join texts"),
+    ("SELECT time ^- time FROM purchases", 422, "Write EXTRACT(EPOCH FROM"),
+    ("SELECT price + ^INTERVAL '1' DAY FROM purchases".replace("+ ^", "^+ "), 422, "does not fit price (DOUBLE)"),
+    ("SELECT ^INTERVAL '1' DAY FROM purchases", 422, "must be added to or subtracted from a timestamp"),
+    ("SELECT ^CAST(day AS INT) FROM purchases", 422, "Cannot cast day (DATE) to INT"),
+    ("SELECT ^UPPER(price) FROM purchases", 422, "UPPER(text) does not fit price (DOUBLE)"),
+    ("SELECT ^UPPER() FROM purchases", 422, "does not take 0 argument(s)"),
+    ("SELECT name ^LIKE 'a!b' ESCAPE '!' FROM purchases", 422, "must precede %, _ or itself"),
+    (f"SELECT ^{'9' * 39} FROM purchases", 422, "at most 38 digits"),
+    ("SELECT ^1e999 FROM purchases", 422, "beyond what a DOUBLE holds"),
+    (f"SELECT SUM(^name) {W}", 422, "SUM needs a number; got name (VARCHAR)"),
+    (f"SELECT MAX(^ok) {W}", 422, "Write CAST(… AS INT)"),
+    # aggregates and windows
+    ("SELECT ^COUNT(*) FROM purchases", 422, "An aggregate needs a window; write FROM purchases [RANGE 8 SECONDS]"),
+    ("SELECT price FROM purchases GROUP BY ^price", 422, "GROUP BY and HAVING need a window"),
+    ("SELECT price FROM purchases HAVING ^price > 1".replace("^price >", "price ^>"), 422, "need a window"),
+    ("SELECT price FROM purchases ^[RANGE 8 SECONDS]", 422, "A window needs an aggregate or GROUP BY"),
+    (f"SELECT ^*, COUNT(*) {W}", 422, "cannot have *"),
+    (f"SELECT gem_pack, ^price, SUM(price) {W} GROUP BY gem_pack", 422, "Column 'price' must stand in GROUP BY"),
+    (f"SELECT SUM(price) + ^price {W}", 422, "Column 'price' must stand in GROUP BY"),
+    (f"SELECT COUNT(*) {W} HAVING ^price > 1", 422, "Column 'price' must stand in GROUP BY"),
+    (f"SELECT COUNT(*) {W} WHERE ^SUM(price) > 1", 422, "Write the condition in HAVING"),
+    (f"SELECT COUNT(*) {W} WHERE ^window_start > '2026-01-01'", 422, "write it in HAVING"),
+    (f"SELECT SUM(^MAX(price)) {W}", 422, "Nest no aggregates"),
+    (f"SELECT ^SUM(price, price) {W}", 422, "Write SUM(value)"),
+    (f"SELECT ^COUNT() {W}", 422, "Write COUNT(*) or COUNT(value)"),
+    (f"SELECT SUM(^*) {W}", 400, "Expected an expression"),
+    (f"SELECT SUM(^window_start) {W}", 422, "cannot use the bounds"),
+    (f"SELECT COUNT(*) {W} GROUP BY ^2", 422, "GROUP BY 2 must count an entry"),
+    (f"SELECT ^COUNT(*) {W} GROUP BY 1", 422, "is an aggregate, which GROUP BY cannot have"),
+    ("SELECT ^window_start FROM purchases", 422, "needs a window"),
+    ("SELECT price FROM purchases ^EMIT AFTER WATERMARK", 422, "EMIT AFTER WATERMARK needs a window"),
+    (f"SELECT COUNT(*) {W} ^EMIT CHANGES", 422, "AFTER WATERMARK in this version"),
+    ("SELECT COUNT(*) FROM purchases ^[RANGE 1001 SECONDS SLIDE 1 SECOND]", 422, "at most 1000 windows"),
+    ("SELECT COUNT(*) FROM purchases ^[RANGE 0 SECONDS]", 422, "above zero"),
+    ("SELECT COUNT(*) FROM purchases ^[RANGE INTERVAL '5' MICROSECOND]", 422, "at least 1 MILLISECOND"),
+    ("SELECT COUNT(*) FROM purchases [RANGE ^1 MONTH]", 422, "must have a fixed length"),
+    ("SELECT COUNT(*) FROM purchases [RANGE ^200 MONTHS SLIDE 1 DAY]", 422, "must have a fixed length"),
+    ("SELECT COUNT(*) FROM purchases [RANGE ^99999 DAYS]", 422, "at most 100 years"),
+    ("SELECT COUNT(*) FROM purchases [RANGE 8 SECONDS] p ^[RANGE 8 SECONDS]", 422, "one window; this one has two"),
+    (f"SELECT COUNT(*) FROM {PRICE_TUMBLE}", 422, "event time column of purchases, 'time'"),
+    # what this version does not have
+    (f"SELECT COUNT(*) FROM ^{SESSION}", 422, "SESSION windows are not supported yet"),
+    ("SELECT COUNT(*) FROM purchases [^SESSION 8 SECONDS]", 422, "SESSION windows are not supported yet"),
+    ("SELECT COUNT(*) FROM ^CUMULATE(TABLE purchases)", 422, "CUMULATE windows are not supported"),
+    (f"SELECT * FROM {WINDOWED_JOIN}", 422, NO_JOINS),
+    ("SELECT * FROM purchases ^JOIN packs ON 1 = 1", 422, NO_JOINS),
+    ("SELECT * FROM purchases p ^LEFT JOIN packs ON 1 = 1", 422, NO_JOINS),
+    (f"SELECT COUNT(^DISTINCT price) {W}", 422, "COUNT(DISTINCT …) is not supported yet"),
+    (f"SELECT ^STDDEV_SAMP(price) {W}", 422, "the aggregates are COUNT, SUM, AVG, MIN, MAX"),
+    (f"SELECT SUM(price) ^FILTER (WHERE ok) {W}", 422, "CASE WHEN condition THEN value END"),
+    ("SELECT SUM(price) ^OVER () FROM purchases", 422, "OVER is not supported"),
+    ("SELECT ^ROW_NUMBER() OVER () FROM purchases", 422, "no window functions"),
+    ("SELECT ^TUMBLE(time, INTERVAL '8' SECOND) FROM purchases", 422, "Windows stand in FROM"),
+    ("SELECT ^NOW() FROM purchases", 422, "the same rows whenever it runs"),
+    ("SELECT price FROM ^(SELECT price FROM purchases)", 422, "Subqueries are not supported yet"),
+    ("SELECT (^SELECT 1) FROM purchases", 422, "Subqueries are not supported yet"),
+    ("SELECT price FROM purchases WHERE price IN (^SELECT 1)", 422, "Subqueries are not supported yet"),
+    ("SELECT price FROM purchases WHERE ^EXISTS (SELECT 1)", 422, "Subqueries are not supported yet"),
+    ("SELECT (1^, 2) FROM purchases", 422, "Rows in parentheses"),
+    ("SELECT price FROM purchases ^UNION SELECT price FROM purchases", 422, "UNION is not supported yet"),
+    ("SELECT price FROM purchases ^ORDER BY price", 422, "ORDER BY is not supported"),
+    ("SELECT price FROM purchases ^LIMIT 5", 422, "LIMIT is not supported"),
+    ("SELECT ^DISTINCT price FROM purchases", 422, "SELECT DISTINCT is not supported yet"),
+    ("^WITH p AS (SELECT 1) SELECT * FROM p", 422, "WITH is not supported yet"),
+    ("CREATE ^TABLE packs (gem_pack INT) WITH (connector = 'file')", 422, "static tables are not supported yet"),
+    ("^INSERT INTO purchases VALUES (1)", 422, "POST /streams/{name}/events"),
+    ("CREATE ^OR REPLACE STREAM s (a INT)", 422, "CREATE OR REPLACE"),
+    ("CREATE ^VIEW v AS SELECT 1", 422, "write CREATE QUERY"),
+    ("CREATE QUERY ^_q AS SELECT price FROM purchases", 422, "reserved"),
+    ("SHOW ^SINKS", 400, "Expected STREAMS, TABLES or QUERIES"),
+    ("DROP ^VIEW v", 400, "Expected STREAM, TABLE or QUERY"),
+    ("DROP STREAM ^", 400, "Expected the name of what to drop"),
+    # limits
+    (f"SELECT {'(' * 100}^1{')' * 100} FROM purchases", 422, "nested more than 100 deep"),
+    (f"SELECT {'1 + ' * 99}1 ^+ 1 FROM purchases", 422, "nested more than 100 deep"),
+    (f"SELECT {'- ' * 100}^price FROM purchases", 422, "nested more than 100 deep"),
+    (f"SELECT ^CONCAT({REPLACES}) FROM purchases", 422, "may make texts too long"),
+]  # fmt: skip
+
+
+def refused(sql: str) -> BraidError:
+    """Return the error of a statement, planned when it is a SELECT."""
+    with pytest.raises(BraidError) as caught:
+        plan_select(parse_statement(sql), CATALOG)
+    return caught.value
+
+
+@pytest.mark.parametrize(("marked", "status", "message"), REFUSED)
+def test_refusals_say_what_and_where(marked: str, status: int, message: str) -> None:
+    assert marked.count("^") == 1
+    before, _, after = marked.partition("^")
+    error = refused(before + after)
+    assert message in error.detail
+    assert error.status == status
+    assert error.position is not None
+    expected = (before.count("\n") + 1, len(before) - before.rfind("\n"))
+    assert (error.position.line, error.position.column) == expected
+
+
+def test_a_text_beyond_the_limit_is_refused() -> None:
+    error = refused("SELECT price FROM purchases" + " " * 100_000)
+    assert error.status == 422
+    assert "at most 100000 characters" in error.detail
+
+
+@pytest.mark.parametrize("depth", [101, 1_000, 20_000])
+@pytest.mark.parametrize(
+    "opening", ["(", "- ", "NOT ", "UPPER(", "CASE WHEN ", "CAST(", "1+(", "name LIKE (", "1 IN ("]
+)
+def test_deep_nesting_is_refused_at_any_depth(opening: str, depth: int) -> None:
+    error = refused(f"SELECT {opening * min(depth, 95_000 // len(opening))}")
+    assert error.status == 422
+    assert "nested more than 100 deep" in error.detail
+
+
+def test_nested_chains_that_multiply_their_depth_are_refused() -> None:
+    chain = "1"
+    for _ in range(60):
+        chain = f"({chain}{' + 1' * 60})"
+    assert "nested more than 100 deep" in refused(f"SELECT {chain} FROM purchases").detail
+
+
+def test_repeated_parts_that_multiply_are_refused() -> None:
+    case = "1"
+    for _ in range(30):
+        case = f"CASE {case} WHEN 1 THEN 1 WHEN 2 THEN 1 WHEN 3 THEN gem_pack END"
+    assert "at most 100000 parts" in refused(f"SELECT {case} FROM purchases").detail
+
+
+def test_what_is_no_select_is_no_query() -> None:
+    error = refused("SHOW STREAMS")
+    assert error.status == 422
+    assert "must be a SELECT" in error.detail
+
+
+def test_a_select_knows_its_own_text() -> None:
+    statement = parse_statement("  SELECT price\nFROM purchases ; ")
+    assert isinstance(statement, Select)
+    assert statement.text == "SELECT price\nFROM purchases"

@@ -1,0 +1,206 @@
+"""Random typed expressions: Braid's SQL and evaluation against DuckDB's, where both mean the same.
+
+The one difference in spelling is ``/`` of integers, which DuckDB writes ``//``. Left out: what differs by intent (see
+``operators/functions_*.py``), such as casts of fractions to integers and GREATEST of NULL.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operators.evaluation import evaluate
+from tests.session.sql.catalog import CATALOG, selection
+
+Pair = tuple[str, str]
+"""An expression in Braid's SQL and in DuckDB's."""
+
+SCHEMA = CATALOG["purchases"].schema.arrow
+
+
+def both(*texts: str) -> st.SearchStrategy[Pair]:
+    """Return one of these texts, the same for both engines."""
+    return st.sampled_from([(t, t) for t in texts])
+
+
+def join(template: str, *parts: st.SearchStrategy[Pair], duck: str | None = None) -> st.SearchStrategy[Pair]:
+    """Fill a template with parts, and DuckDB's template with DuckDB's parts."""
+    return st.tuples(*parts).map(
+        lambda pairs: (
+            template.format(*(ours for ours, _ in pairs)),
+            (duck or template).format(*(theirs for _, theirs in pairs)),
+        )
+    )
+
+
+def literal(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Pair]:
+    return values.map(lambda v: (f"({v})", f"({v})"))
+
+
+TEXT_0 = both("name", "'a'", "'Ab%'", "'é_b'", "''")
+DAYS = both("day", "DATE '2024-02-29'", "DATE '1969-12-31'")
+TIMES_0 = both("time", "TIMESTAMP '2024-02-29 23:59:58.5'", "CAST(day AS TIMESTAMP)")
+TIMES = st.one_of(
+    TIMES_0,
+    join("({} + INTERVAL '90' MINUTE)", TIMES_0),
+    join("({} - INTERVAL '1' MONTH)", TIMES_0),
+    join("date_trunc('week', {})", TIMES_0),
+    join("date_trunc('quarter', {})", TIMES_0),
+    join("date_trunc('hour', {})", TIMES_0),
+)
+FIELDS = [
+    "year",
+    "quarter",
+    "month",
+    "week",
+    "day",
+    "doy",
+    "dow",
+    "isodow",
+    "hour",
+    "minute",
+    "second",
+    "millisecond",
+]
+WHOLE_0 = st.one_of(both("gem_pack", "user_id"), literal(st.integers(-7, 7)))
+WHOLE_1 = st.one_of(
+    WHOLE_0,
+    join("({} + {})", WHOLE_0, WHOLE_0),
+    join("({} - {})", WHOLE_0, WHOLE_0),
+    join("({} * {})", WHOLE_0, WHOLE_0),
+    join("({} / {})", WHOLE_0, WHOLE_0, duck="({} // {})"),
+    join("({} % {})", WHOLE_0, WHOLE_0),
+    join("(- {})", WHOLE_0),
+    join("abs({})", WHOLE_0),
+    join("sign({})", WHOLE_0),
+    join("length({})", TEXT_0),
+    join("strpos({}, {})", TEXT_0, TEXT_0),
+    *(join(f"extract({field} FROM {{}})", TIMES) for field in FIELDS),
+    join("extract(epoch FROM {})", TIMES, duck="CAST(floor(extract(epoch FROM {})) AS BIGINT)"),
+)
+REAL_0 = st.one_of(both("price"), literal(st.sampled_from([0.5, -2.25, 100.0])))
+REAL_1 = st.one_of(
+    REAL_0,
+    join("({} + {})", REAL_0, REAL_0),
+    join("({} * {})", REAL_0, WHOLE_0, duck="({} * CAST({} AS DOUBLE))"),
+    join("({} / 3e0)", REAL_0),
+    join("({} % 3e0)", REAL_0),
+    join("round({})", REAL_0),
+    join("floor({})", REAL_0),
+    join("ceil({})", REAL_0),
+    join("sqrt(abs({}))", REAL_0),
+    join("ln(abs({}) + 1)", REAL_0),
+    join("power({}, 2)", REAL_0),
+    join("CAST({} AS DOUBLE)", WHOLE_0),
+)
+TEXT_1 = st.one_of(
+    TEXT_0,
+    join("upper({})", TEXT_0),
+    join("lower({})", TEXT_0),
+    join("({} || {})", TEXT_0, TEXT_0),
+    join("trim({}, 'ab')", TEXT_0),
+    join("ltrim({})", TEXT_0),
+    join("replace({}, 'a', 'xy')", TEXT_0),
+    join("replace({}, {}, '')", TEXT_0, TEXT_0),
+    join("substring({}, {}, 2)", TEXT_0, both("1", "2", "-2", "abs(gem_pack)")),
+    join("CAST({} AS VARCHAR)", WHOLE_0),
+    join("CAST({} AS VARCHAR)", TIMES_0),
+    join("CAST({} AS VARCHAR)", DAYS),
+)
+COMPARED = both("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
+TRUTH_0 = st.one_of(
+    both("ok", "NULL", "TRUE"),
+    join("({} {} {})", WHOLE_1, COMPARED, WHOLE_1),
+    join("({} {} {})", REAL_1, COMPARED, WHOLE_0),
+    join("({} {} {})", WHOLE_1, COMPARED, both("2.5", "-0.5", "3.0")),
+    join("({} {} {})", TEXT_1, COMPARED, TEXT_0),
+    join("({} {} {})", TIMES, COMPARED, TIMES),
+    join("({} {} {})", DAYS, COMPARED, DAYS),
+    join("(day {} '2024-02-29')", COMPARED),
+    join("({} BETWEEN {} AND {})", WHOLE_1, WHOLE_0, WHOLE_0),
+    join("({} NOT IN ({}, {}))", WHOLE_1, WHOLE_0, both("NULL", "1", "user_id")),
+    join("(name IN ({}, {}, NULL))", TEXT_0, TEXT_0),
+    join("({} LIKE {})", TEXT_1, both("'a%'", "'%b%'", "'_'", "'%'", "''", "'é_%'", "'a\nb'", "name")),
+    join("({} NOT LIKE 'a!%%' ESCAPE '!')", TEXT_1),
+    join("({} ILIKE {})", TEXT_1, both("'A%'", "'%B'", "'É%'")),
+    join("starts_with({}, {})", TEXT_1, TEXT_0),
+    join("({} IS NULL)", WHOLE_1),
+    join("({} IS NOT NULL)", TEXT_1),
+)
+TRUTH = st.one_of(
+    TRUTH_0,
+    join("({} AND {})", TRUTH_0, TRUTH_0),
+    join("({} OR {})", TRUTH_0, TRUTH_0),
+    join("(NOT {})", TRUTH_0),
+    join("({} IS TRUE)", TRUTH_0),
+    join("({} IS NOT FALSE)", TRUTH_0),
+)
+ANY = st.one_of(
+    TRUTH,
+    WHOLE_1,
+    REAL_1,
+    TEXT_1,
+    TIMES,
+    join("CASE WHEN {} THEN {} ELSE {} END", TRUTH, WHOLE_1, WHOLE_1),
+    join("CASE {} WHEN {} THEN {} END", WHOLE_0, WHOLE_0, TEXT_1),
+    join("coalesce({}, {})", TEXT_1, TEXT_0),
+    join("coalesce({}, {})", REAL_1, REAL_0),
+    join("nullif({}, {})", WHOLE_1, WHOLE_0),
+)
+
+ROWS = st.fixed_dictionaries(
+    {
+        "user_id": st.none() | st.integers(-1000, 1000),
+        "gem_pack": st.none() | st.integers(-5, 5),
+        "price": st.none() | st.floats(-1e6, 1e6).map(lambda v: round(v, 3) + 0.0),
+        "time": st.none() | st.datetimes(dt.datetime(1950, 1, 1), dt.datetime(2100, 1, 1)),
+        "name": st.none() | st.text("abABé%_\n ", max_size=5),
+        "day": st.none() | st.dates(dt.date(1950, 1, 1), dt.date(2100, 1, 1)),
+        "amount": st.none(),
+        "ok": st.none() | st.booleans(),
+    }
+)
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    if isinstance(ours, float) and theirs is not None:
+        other = float(theirs)
+        return math.isclose(ours, other, rel_tol=1e-12, abs_tol=1e-12) or (
+            math.isnan(ours) and math.isnan(other)
+        )
+    return bool(ours == theirs)
+
+
+@pytest.fixture(scope="module")
+def duck() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB in which division by zero is NULL, as in Flink SQL; by default it raises."""
+    with duckdb.connect(config={"error_on_division_by_zero": "false"}) as connection:
+        yield connection
+
+
+@given(pairs=st.lists(ANY, min_size=1, max_size=4), rows=st.lists(ROWS, min_size=1, max_size=6))
+@settings(max_examples=500, deadline=None)
+def test_expressions_mean_what_they_mean_in_duckdb(
+    duck: duckdb.DuckDBPyConnection, pairs: list[Pair], rows: list[dict[str, Any]]
+) -> None:
+    tuples = pa.Table.from_pylist(rows, SCHEMA)
+    query = selection(
+        "SELECT " + ", ".join(f"{ours} AS c{i}" for i, (ours, _) in enumerate(pairs)) + " FROM purchases"
+    )
+    columns = dict(zip(tuples.column_names, tuples.combine_chunks().to_batches()[0].columns, strict=True))
+    duck.register("purchases", tuples)
+    theirs = duck.execute(
+        "SELECT " + ", ".join(f"{theirs} AS c{i}" for i, (_, theirs) in enumerate(pairs)) + " FROM purchases"
+    ).fetchall()
+    for at, output in enumerate(query.outputs):
+        ours = evaluate(output.expression, columns, len(rows)).to_pylist()
+        expected = [row[at] for row in theirs]
+        assert all(map(same, ours, expected)), (pairs[at], ours, expected)

@@ -1,0 +1,161 @@
+"""Statements besides SELECT: what they become, and refusals of CREATE STREAM."""
+
+from __future__ import annotations
+
+import pytest
+
+from session.sql.parser import parse_statement
+from session.sql.statements import (
+    CreateQuery,
+    CreateStream,
+    DropQuery,
+    DropStream,
+    DropTable,
+    Explain,
+    ShowQueries,
+    ShowStreams,
+    ShowTables,
+    Statement,
+)
+from sources.errors import BraidError
+from sources.schema import BIGINT, DOUBLE, INT, TIMESTAMP, Field, StreamSchema
+
+CONTRACT = (
+    "CREATE STREAM purchases (user_id BIGINT, gem_pack INT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '2' SECOND)"
+    "\n  WITH (connector = 'push', format = 'json');"
+)
+
+
+def test_create_stream_of_the_contract() -> None:
+    fields = (
+        Field("user_id", BIGINT),
+        Field("gem_pack", INT),
+        Field("price", DOUBLE),
+        Field("time", TIMESTAMP),
+    )
+    schema = StreamSchema(fields, "time", 2_000_000)
+    assert parse_statement(CONTRACT) == CreateStream("purchases", schema, "push", "json")
+
+
+@pytest.mark.parametrize(
+    ("interval", "lateness_us"),
+    [
+        ("INTERVAL '0' SECOND", 0),
+        ("INTERVAL '1.5' SECONDS", 1_500_000),
+        ("INTERVAL 250 MILLISECOND", 250_000),
+        ("INTERVAL '3' MINUTE", 180_000_000),
+        ("INTERVAL '2' HOURS", 7_200_000_000),
+        ("INTERVAL '1' DAY", 86_400_000_000),
+        ("INTERVAL '2 seconds'", 2_000_000),
+    ],
+)
+def test_lateness_in_any_unit(interval: str, lateness_us: int) -> None:
+    statement = parse_statement(
+        f"CREATE STREAM s (t TIMESTAMP LATENESS {interval}) WITH (connector = 'push')"
+    )
+    assert isinstance(statement, CreateStream)
+    assert statement.schema.lateness_us == lateness_us
+
+
+def test_options_of_connectors() -> None:
+    statement = parse_statement(
+        "create stream if not exists s (user_id bigint, time timestamp lateness interval '0' second)"
+        " with ('connector' = 'generator', dataset = 'purchases', rate = 1000, seed = 7)"
+    )
+    assert isinstance(statement, CreateStream)
+    assert statement.if_not_exists
+    assert (statement.connector, statement.format) == ("generator", "")
+    assert statement.options == {"dataset": "purchases", "rate": "1000", "seed": "7"}
+    arrow = parse_statement(
+        "CREATE STREAM s (t TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH (connector = 'push', format = 'ARROW')"
+    )
+    assert isinstance(arrow, CreateStream)
+    assert arrow.format == "arrow"
+
+
+def test_names_and_types_have_other_spellings() -> None:
+    statement = parse_statement(
+        'CREATE STREAM s ("select" STRING, d NUMERIC(5, 1), b double precision, t TIMESTAMP LATENESS INTERVAL 0 SECOND)'
+        " WITH (connector = 'push')"
+    )
+    assert isinstance(statement, CreateStream)
+    assert [(f.name, str(f.type)) for f in statement.schema.fields] == [
+        ("select", "VARCHAR"),
+        ("d", "DECIMAL(5,1)"),
+        ("b", "DOUBLE"),
+        ("t", "TIMESTAMP"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sql", "statement"),
+    [
+        ("DROP STREAM purchases", DropStream("purchases")),
+        ("drop table if exists packs;", DropTable("packs", if_exists=True)),
+        ("DROP QUERY q", DropQuery("q")),
+        ("DROP QUERY 'q-17'", DropQuery("q-17")),
+        ('DROP QUERY "q-17"', DropQuery("q-17")),
+        ("SHOW STREAMS", ShowStreams()),
+        ("SHOW TABLES", ShowTables()),
+        ("show queries ; ", ShowQueries()),
+    ],
+)
+def test_plain_statements(sql: str, statement: Statement) -> None:
+    assert parse_statement(sql) == statement
+
+
+def test_statements_around_a_select_keep_its_text() -> None:
+    create = parse_statement("CREATE QUERY cheap AS SELECT price FROM purchases;")
+    assert isinstance(create, CreateQuery)
+    assert (create.name, create.select.text) == ("cheap", "SELECT price FROM purchases")
+    explain = parse_statement("EXPLAIN SELECT price FROM purchases")
+    assert isinstance(explain, Explain)
+    assert explain.select.text == "SELECT price FROM purchases"
+
+
+T = "t TIMESTAMP LATENESS INTERVAL '0' SECOND"
+PUSH = "WITH (connector = 'push')"
+
+
+@pytest.mark.parametrize(
+    ("marked", "status", "message"),
+    [
+        (f"CREATE STREAM ^s (a INT) {PUSH}", 422, "Exactly one column must have LATENESS"),
+        (f"CREATE STREAM s ({T}, u TIMESTAMP ^LATENESS INTERVAL '0' SECOND) {PUSH}", 422, "'t' has it already"),
+        (f"CREATE STREAM s (a INT ^LATENESS INTERVAL '0' SECOND) {PUSH}", 422, "must be a TIMESTAMP; a is INT"),
+        (f"CREATE STREAM s (t TIMESTAMP LATENESS ^INTERVAL '-1' SECOND) {PUSH}", 422, "must not be negative"),
+        (f"CREATE STREAM s (t TIMESTAMP LATENESS ^INTERVAL '1' MONTH) {PUSH}", 422, "fixed length"),
+        (f"CREATE STREAM s (t TIMESTAMP LATENESS INTERVAL ^'soon' SECOND) {PUSH}", 400, "must be a number"),
+        (f"CREATE STREAM s ({T}, ^T INT) {PUSH}", 422, "declared twice"),
+        (f"CREATE STREAM s ({T}, ^_a INT) {PUSH}", 422, "reserved"),
+        (f"CREATE STREAM ^_s ({T}) {PUSH}", 422, "reserved"),
+        (f'CREATE STREAM s ({T}, ^"a b" INT) {PUSH}', 422, "letters, digits and '_' only"),
+        (f"CREATE STREAM s ({T}, ^window_end INT) {PUSH}", 422, "The results of windows have a column"),
+        (f"CREATE STREAM s ({T}, a ^REAL) {PUSH}", 422, "use one of BOOLEAN"),
+        (f"CREATE STREAM s ({T}, a INT ^NOT NULL) {PUSH}", 422, "no constraints"),
+        (f"CREATE STREAM s ({T}, ^WATERMARK FOR t AS t) {PUSH}", 422, "WATERMARK FOR is not supported"),
+        (f"CREATE STREAM s ^{PUSH}", 400, "Expected ( and the columns"),
+        (f"CREATE STREAM s ({T})^", 400, "Expected WITH"),
+        (f"CREATE STREAM s ({T}) ^WITH (format = 'json')", 422, "must name a connector: 'push', 'generator'"),
+        (f"CREATE STREAM s ({T}) WITH (^connector = 'kafka')", 422, "must be one of 'push', 'generator'; got 'kafka'"),
+        (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^format = 'csv')", 422, "takes format 'json' or 'arrow'"),
+        (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^path = 'x')", 422, "has no options; got 'path'"),
+        (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^connector = 'push')", 422, "given twice"),
+        (f"CREATE STREAM s ({T}) WITH (connector = 'generator', ^speed = 'x')", 422, "got 'speed'"),
+        (f"CREATE STREAM s ({T}) WITH (connector = 'generator', ^dataset = 'x')", 422, "dataset must be one of"),
+        (f"CREATE STREAM s ({T}) ^WITH (connector = 'generator', dataset = 'ads')", 422, "'ads' has the columns"),
+        (f"CREATE STREAM s ({T}) WITH (connector = 'generator', dataset = 'ads', ^rate = -1)", 422, "rate"),
+        (f"CREATE STREAM s ({T}) WITH (connector = 'generator', dataset = 'ads', ^seed = 'x')", 422, "seed"),
+        (f"CREATE STREAM s ({T}) WITH (connector ^'push')", 400, "Expected ="),
+        ("CREATE ^STREEM s", 400, "Expected STREAM or QUERY"),
+    ],
+)  # fmt: skip
+def test_refused_declarations(marked: str, status: int, message: str) -> None:
+    before, _, after = marked.partition("^")
+    with pytest.raises(BraidError) as caught:
+        parse_statement(before + after)
+    error = caught.value
+    assert message in error.detail
+    assert error.status == status
+    assert error.position is not None
+    assert (error.position.line, error.position.column) == (1, len(before) + 1)

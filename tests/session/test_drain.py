@@ -1,0 +1,137 @@
+"""When a deleted query is RETIRED: the drain rules, one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.session.driver import AGGREGATION, SELECTION, Driver
+
+# lateness is 2 s: a tuple at t moves the waterline to t - 2 s
+
+
+@pytest.mark.parametrize(
+    ("sql", "before", "between", "after", "state"),
+    [
+        # no tuple at all, or none between creation and deletion: nothing can come
+        (SELECTION, None, None, None, "RETIRED"),
+        (AGGREGATION, 10, None, None, "RETIRED"),
+        # a selection sees t <= active_to (20): those are late once the waterline is above 20
+        (SELECTION, 10, 20, 21, "DRAINING"),
+        (SELECTION, 10, 20, 22, "DRAINING"),
+        (SELECTION, 10, 20, 23, "RETIRED"),
+        # an aggregation emits windows that end by active_to: all final once the waterline reaches it
+        (AGGREGATION, 10, 20, 21, "DRAINING"),
+        (AGGREGATION, 10, 20, 22, "RETIRED"),
+        (AGGREGATION, None, 20, 21, "DRAINING"),
+        (AGGREGATION, None, 20, 22, "RETIRED"),
+    ],
+)
+def test_drain_rules(
+    driver: Driver, sql: str, before: int | None, between: int | None, after: int | None, state: str
+) -> None:
+    if before is not None:
+        driver.batch({"s-1": before})
+    (query,) = driver.run(sql.format("purchases", 5))
+    if between is not None:
+        driver.batch({"s-1": between})
+    assert driver.session.delete_query(query)["state"] == "DRAINING"
+    driver.flush()
+    driver.batch()
+    if after is not None:
+        driver.batch({"s-1": after})
+    body = driver.session.query(query)
+    assert body["state"] == state
+    assert driver.recovered() == driver.observed()
+    driver.flush()
+    freed = [freed["id"] for changelog in driver.changelogs() for freed in changelog["freed"]]
+    assert freed == ([query] if state == "RETIRED" else []), (
+        "a drained query's slot is freed by an own changelog"
+    )
+
+
+def test_active_to_is_the_clock_at_the_start_of_the_batch_of_the_deletion(driver: Driver) -> None:
+    (query,) = driver.run(AGGREGATION.format("purchases", 5))
+    driver.batch({"s-1": 20})
+    driver.session.delete_query(query)
+    driver.batch({"s-1": 30})  # the deletion waits for its changelog: this batch is still seen
+    driver.flush()
+    assert driver.session.query(query)["active_to"] == {"purchases": None}
+    driver.batch({"s-1": 31})
+    assert driver.session.query(query)["active_to"] == {"purchases": "2023-11-14T22:13:50.000000Z"}
+
+
+def test_without_drain_a_query_is_freed_at_once_and_retired_by_the_next_batch(driver: Driver) -> None:
+    (query,) = driver.run(SELECTION.format("purchases", 5))
+    driver.batch({"s-1": 10})
+    driver.session.delete_query(query, drain=False)
+    driver.flush()
+    last = driver.changelogs()[-1]
+    assert last["deleted"] == [{"id": query, "slot": 0, "drain": False}]
+    assert last["freed"] == [{"id": query, "slot": 0}]
+    assert driver.session.query(query)["state"] == "DRAINING"
+    driver.batch()
+    assert driver.session.query(query)["state"] == "RETIRED"
+    assert driver.session.live_query(query).freed_epoch == last["epoch"]
+
+
+def test_a_drain_may_be_cut_short_by_a_second_deletion(driver: Driver) -> None:
+    (query,) = driver.run(SELECTION.format("purchases", 5))
+    driver.batch({"s-1": 10})
+    driver.session.delete_query(query)
+    driver.flush()
+    driver.batch()
+    assert driver.session.query(query)["state"] == "DRAINING"
+    driver.session.delete_query(query, drain=False)
+    driver.flush()
+    assert driver.changelogs()[-1]["deleted"] == []
+    assert driver.changelogs()[-1]["freed"] == [{"id": query, "slot": 0}]
+    assert driver.recovered() == driver.observed()
+    driver.batch()
+    assert driver.session.query(query)["state"] == "RETIRED"
+
+
+def test_a_silent_drain_times_out_and_a_rising_waterline_restarts_the_timer(
+    open_driver: Callable[..., Driver],
+) -> None:
+    driver = open_driver(drain_timeout_seconds=60)
+    driver.stream()
+    (query,) = driver.run(SELECTION.format("purchases", 5))
+    driver.batch({"s-1": 10})
+    driver.session.delete_query(query)
+    driver.flush()
+    driver.batch()
+    driver.clock.advance(59)
+    driver.batch({"s-1": 11})
+    driver.clock.advance(59)
+    driver.session.step()
+    assert driver.changelogs()[-1]["freed"] == []
+    driver.clock.advance(1)
+    driver.session.step()
+    last = driver.changelogs()[-1]
+    assert (last["freed"], last["why"]) == ([{"id": query, "slot": 0}], "1 drain timed out")
+    driver.session.delete_query(query, drain=False)  # it is freed already: nothing more to tell
+    driver.flush()
+    assert driver.changelogs()[-1] == last
+    assert driver.session.query(query)["state"] == "DRAINING"
+    driver.batch()
+    assert driver.session.query(query)["state"] == "RETIRED"
+    assert driver.recovered() == driver.observed()
+
+
+def test_a_drain_does_not_time_out_while_the_service_was_down(open_driver: Callable[..., Driver]) -> None:
+    driver = open_driver(drain_timeout_seconds=60)
+    driver.stream()
+    (query,) = driver.run(SELECTION.format("purchases", 5))
+    driver.batch({"s-1": 10})
+    driver.session.delete_query(query)
+    driver.flush()
+    driver.batch()
+    driver.clock.advance(3600)
+    driver.crash()
+    driver.session.step()
+    assert driver.changelogs()[-1]["freed"] == []
+    driver.clock.advance(60)
+    driver.session.step()
+    assert driver.changelogs()[-1]["freed"] == [{"id": query, "slot": 0}]

@@ -1,0 +1,49 @@
+"""Any statement through POST /sql."""
+
+from __future__ import annotations
+
+import pytest
+
+from sources.errors import Conflict, SqlSyntaxError, UnknownObject
+from tests.session.driver import AGGREGATION, SELECTION, STREAM, Driver
+
+CHEAP = SELECTION.format("purchases", 5)
+
+
+def test_statements_do_what_their_calls_do(driver: Driver) -> None:
+    execute = driver.session.execute
+    assert execute(STREAM.format("ads"))["name"] == "ads"
+    assert [stream["name"] for stream in execute("SHOW STREAMS")["streams"]] == ["purchases", "ads"]
+    assert execute(f"CREATE QUERY cheap AS {CHEAP}")["name"] == "cheap"
+    assert execute(CHEAP)["id"] == "q-2"
+    assert [query["id"] for query in execute("SHOW QUERIES")["queries"]] == ["q-1", "q-2"]
+    assert execute("SHOW TABLES") == {"tables": []}
+    assert execute("DROP QUERY cheap")["state"] == "RETIRED"
+    assert execute("DROP STREAM ads") == {"dropped": "ads"}
+
+
+def test_explain_gives_the_graph_and_registers_nothing(driver: Driver) -> None:
+    before = driver.observed()
+    answer = driver.session.execute("EXPLAIN " + AGGREGATION.format("purchases", 5))
+    assert answer["operator"] == "aggregation:s-1:gem_pack"
+    assert [node["kind"] for node in answer["nodes"]] == ["stream", "aggregation", "router", "query"]
+    assert driver.observed() == before
+
+
+def test_if_exists_and_if_not_exists(driver: Driver) -> None:
+    execute = driver.session.execute
+    for kind in ("STREAM", "QUERY", "TABLE"):
+        assert execute(f"DROP {kind} IF EXISTS nothing") == {"dropped": None}
+        with pytest.raises(UnknownObject, match="nothing"):
+            execute(f"DROP {kind} nothing")
+    again = STREAM.format("purchases").replace("STREAM", "STREAM IF NOT EXISTS", 1)
+    assert execute(again)["id"] == "s-1"
+    with pytest.raises(Conflict):
+        execute(STREAM.format("purchases"))
+
+
+def test_what_does_not_parse_is_refused_with_its_place(driver: Driver) -> None:
+    with pytest.raises(SqlSyntaxError) as refused:
+        driver.session.execute("SHOW\n  EVERYTHING")
+    assert refused.value.position is not None
+    assert refused.value.position.line == 2

@@ -1,0 +1,288 @@
+"""A restart at any point gives the state that no restart would have given."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from operators.live_queries import LiveQueries
+from session import plan_snapshot, snapshot
+from session.changelog import Changelog, changelog_set_between
+from session.idempotency import Idempotency
+from session.query_record import DRAINING, PENDING, RUNNING
+from session.recovery import recover
+from session.requests import QueriesAccepted
+from sources.errors import Conflict, CorruptData, UnknownObject
+from sources.storage import Storage
+from tests.session.driver import AGGREGATION, BEGINNING, SECOND, SELECTION, STREAM, Driver
+
+NAMES = ("purchases", "ads")
+Step = tuple[str, int, int]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                "create",
+                "create",
+                "delete",
+                "delete",
+                "delete now",
+                "batch",
+                "batch",
+                "old batch",
+                "quiet batch",
+                "fail",
+                "wait",
+                "long wait",
+                "stream",
+                "drop",
+                "snapshot",
+                "crash",
+                "restart",
+            ]
+        ),
+        st.integers(0, 30),
+        st.integers(0, 3),
+    ),
+    min_size=10,
+    max_size=60,
+)
+
+
+def take(driver: Driver, step: Step, at: int) -> None:
+    """Take one step of a random history; what the session refuses is part of it."""
+    kind, number, kind_number = step
+    name = NAMES[number % 2]
+    alive = [q for q in driver.state.queries.values() if not q.is_finished]
+    placed = [q for q in alive if q.slot is not None and q.state != PENDING]
+    match kind:
+        case "create" if name in driver.state.catalog:
+            sql = [SELECTION if (number + i) % 2 else AGGREGATION for i in range(kind_number + 1)]
+            fields = {"ttl_seconds": 5 + number} if number % 5 == 0 else {}
+            driver.create(*(text.format(name, number) for text in sql), **fields)
+        case "delete" | "delete now" if alive:
+            driver.session.delete_query(alive[number % len(alive)].id, drain=kind == "delete")
+        case "batch" | "old batch" | "quiet batch":
+            streams = [s.definition.id for s in driver.state.catalog.states()]
+            times = {stream: at + number for stream in streams if kind != "quiet batch"}
+            results = [(q.slot, 2, BEGINNING + at * SECOND) for q in placed if q.slot is not None]
+            same = driver.state.active_epoch if kind == "old batch" else None
+            driver.batch(times, sorted({slot: r for r in results for slot in [r[0]]}.values()), epoch=same)
+        case "fail" if placed:
+            driver.batch(failures={placed[number % len(placed)].id: "evaluation raised"})
+        case "wait":
+            driver.clock.advance(number / 10)
+            driver.session.step()
+        case "long wait":
+            driver.clock.advance(number * 5)
+            driver.session.step()
+        case "stream":
+            taken = name in driver.state.catalog
+            with pytest.raises(Conflict) if taken else contextlib.nullcontext():
+                driver.stream(name)
+        case "drop":
+            with contextlib.suppress(Conflict, UnknownObject):
+                driver.session.drop_stream(name)
+        case "snapshot":
+            driver.session.write_snapshot()
+        case "crash":
+            driver.crash()
+        case "restart":
+            driver.restart()
+
+
+def check_invariants(driver: Driver) -> None:
+    """Check what must hold between any two steps."""
+    state = driver.state
+    held = [q for q in state.queries.values() if q.slot is not None and q.freed_epoch is None]
+    assert len({q.slot for q in held}) == len(held), "a slot has one holder"
+    assert {q.slot for q in held} == {s for s in range(state.slots.capacity) if state.slots.holder(s)}
+    for query in state.queries.values():
+        if query.state == RUNNING:
+            assert query.active_from is not None
+            assert query.deployed_us is not None
+        assert (query.finished_us is not None) == query.is_finished
+        if query.state == DRAINING and query.active_to is not None and query.freed_epoch is None:
+            assert query.id in state.draining.ids
+    for stream in state.catalog.states():
+        using = [q for q in state.queries.values() if stream.definition.id in q.stream_names]
+        assert stream.users == sum(not q.is_finished for q in using)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(STEPS)
+def test_a_restart_at_any_point_equals_no_restart(steps: list[Step]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        driver = Driver(Path(folder), drain_timeout_seconds=20, slot_compaction_seconds=10)
+        try:
+            driver.stream()
+            for at, step in enumerate(steps):
+                take(driver, step, at)
+                check_invariants(driver)
+                assert driver.recovered() == driver.observed(), f"after step {at}, {step}"
+            check_changelogs(driver)
+        finally:
+            driver.end()
+
+
+def check_changelogs(driver: Driver) -> None:
+    """Check all changelogs of a history by brute force, and the data plane's view of them."""
+    records = driver.changelogs()
+    changelogs = {record["epoch"]: Changelog.from_json(record) for record in records}
+    holders: list[dict[int, str]] = [{}]
+    live = LiveQueries()
+    for record in records:
+        now = dict(holders[-1])
+        for freed in record["freed"]:
+            assert now.pop(freed["slot"]) == freed["id"]
+        for created in record["created"]:
+            assert created["slot"] == min(set(range(len(now) + 1)) - now.keys()), "lowest free slot first"
+            now[created["slot"]] = created["id"]
+        holders.append(now)
+        live.apply(record, {})
+        assert {slot: query.id for slot, query in live.by_slot.items()} == now
+    for j in range(1, len(holders)):
+        for i in range(max(0, j - 6), j):
+            bits = changelog_set_between(changelogs, i, j)
+            same = {slot for slot, query in holders[j].items() if holders[i].get(slot) == query}
+            assert {slot for slot, bit in enumerate(bits) if bit} == same
+
+
+def test_a_crash_between_request_and_changelog_leaves_the_query_pending(driver: Driver) -> None:
+    driver.create(SELECTION.format("purchases", 5))
+    driver.crash()
+    assert driver.session.query("q-1")["state"] == "PENDING"
+    driver.flush()
+    assert [created["id"] for created in driver.changelogs()[-1]["created"]] == ["q-1"]
+
+
+def test_a_crash_between_stream_and_changelog_announces_the_stream_later(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(driver.session._changelogs, "append", _die)
+        with pytest.raises(KeyboardInterrupt):
+            driver.session.create_stream(STREAM.format("ads"))
+    driver.crash()
+    driver.session.step()
+    assert [s["name"] for s in driver.changelogs()[-1]["streams_created"]] == ["ads"]
+
+
+def _die(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_crash_between_snapshot_and_trimming_replays_nothing_twice(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.run(SELECTION.format("purchases", 5))
+    driver.batch({"s-1": 10}, [(0, 5, BEGINNING)])
+    with monkeypatch.context() as patched:
+        patched.setattr(driver.session._requests, "trim", _die)
+        with pytest.raises(KeyboardInterrupt):
+            driver.session.write_snapshot()
+    before = driver.observed()
+    driver.crash()
+    assert driver.observed() == before
+    assert driver.session.query("q-1")["rows_out"] == 5
+
+
+def test_a_snapshot_bounds_the_request_log_and_the_sums_do_not_need_old_batches(driver: Driver) -> None:
+    driver.run(SELECTION.format("purchases", 5))
+    driver.batch({"s-1": 10}, [(0, 5, BEGINNING)])
+    driver.session.write_snapshot()
+    assert driver.session.snapshot_seq == driver.session.applied_seq == 2
+    assert driver.storage.names("requests") == []
+    driver.batches.trim(2)
+    driver.crash()
+    assert driver.session.snapshot_seq == 2
+    driver.batch({"s-1": 11}, [(0, 1, BEGINNING)])
+    assert driver.session.query("q-1")["rows_out"] == 6
+    assert driver.session.stream("purchases")["tuples"] == 2
+    assert driver.create(SELECTION.format("purchases", 6)) == ["q-2"]
+    assert driver.recovered() == driver.observed()
+
+
+def test_snapshots_come_by_themselves(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("session.deadlines.SNAPSHOT_BATCHES", 3)
+    for _ in range(3):
+        driver.clock.advance(1)
+        driver.batch()
+    assert driver.session.snapshot_seq == 3
+    assert driver.storage.exists(snapshot.PATH)
+
+
+def test_ids_are_never_given_again_after_everything_was_trimmed(driver: Driver) -> None:
+    (query,) = driver.run(SELECTION.format("purchases", 5))
+    driver.session.delete_query(query, drain=False)
+    driver.flush()
+    driver.batch()
+    driver.session.drop_stream("purchases")
+    driver.clock.advance(2 * 86400)
+    driver.session.step()
+    driver.restart()
+    driver.session.step()
+    assert driver.stream() == "s-2"
+    assert driver.run(SELECTION.format("purchases", 5)) == ["q-2"]
+
+
+def test_a_missing_record_is_said_not_skipped(driver: Driver) -> None:
+    for _ in range(3):
+        driver.batch()
+    driver.storage.delete("batches/000000000002.json")
+    with pytest.raises(CorruptData, match="one is missing"):
+        driver.recovered()
+
+
+def test_a_snapshot_of_another_version_is_refused(driver: Driver) -> None:
+    driver.session.write_snapshot()
+    value = orjson.loads(driver.storage.get(snapshot.PATH))
+    driver.storage.put(snapshot.PATH, orjson.dumps({**value, "version": 99}))
+    with pytest.raises(CorruptData, match="version 1; got 99"):
+        driver.recovered()
+
+
+def test_requests_read_back_as_they_were_written(driver: Driver) -> None:
+    driver.create(AGGREGATION.format("purchases", 5), name="revenue", ttl_seconds=7, labels={"a": "b"})
+    record = driver.state.queries["q-1"]
+    again = type(record).from_json(orjson.loads(orjson.dumps(record.to_json())))
+    assert again == record
+    assert QueriesAccepted((again,)).answer == [driver.session.query("q-1")]
+
+
+def test_plan_snapshots_equal_what_the_changelogs_give(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_snapshot, "EVERY_EPOCHS", 4)
+    live = LiveQueries()
+    for number in range(12):
+        sql = AGGREGATION if number % 2 else SELECTION
+        driver.create(sql.format("purchases", number))
+        if number % 3 == 2:
+            driver.session.delete_query(f"q-{number}")
+        driver.flush()
+        record = driver.batch({"s-1": number})
+        for epoch in range(live.epoch + 1, record["epoch"] + 1):
+            live.apply(driver.changelogs()[epoch - 1], record["clocks_at_start"])
+        written = driver.storage.names("plans")
+        if written and int(written[-1][:12]) == live.epoch:
+            read = orjson.loads(driver.storage.get(f"plans/{written[-1]}"))
+            assert sorted(read["queries"], key=lambda q: q["slot"]) == sorted(
+                live.to_json()["queries"], key=lambda q: q["slot"]
+            )
+            assert {k: v for k, v in read.items() if k != "queries"} == {
+                k: v for k, v in live.to_json().items() if k != "queries"
+            }
+    assert len(driver.storage.names("plans")) >= 2
+
+
+def test_recovery_of_an_empty_folder_is_an_empty_state(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    state = recover(storage, Idempotency(storage))
+    assert (state.epoch, state.applied_seq, state.queries) == (0, 0, {})

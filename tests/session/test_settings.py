@@ -1,0 +1,74 @@
+"""Settings: precedence, types, and refusals that name what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from session.settings import Settings, load_settings
+from sources.errors import BraidError
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(tmp_path: Path) -> None:
+    (tmp_path / "braid.toml").write_text(
+        'port = 1\nmax_queries = 2\nlog_level = "debug"\ndrain_timeout_seconds = 5\n'
+    )
+    environment = {"BRAID_PORT": "3", "BRAID_MAX_QUERIES": "4", "BRAID_URL": "http://127.0.0.1:8080"}
+    settings = load_settings({"port": "5", "host": None}, environment)
+    assert settings == Settings(port=5, max_queries=4, log_level="debug", drain_timeout_seconds=5)
+
+
+def test_nothing_given_gives_the_defaults() -> None:
+    assert load_settings({}, {}) == Settings()
+
+
+def test_the_file_may_be_named_by_flag_or_environment(tmp_path: Path) -> None:
+    named, other = tmp_path / "named.toml", tmp_path / "other.toml"
+    named.write_text("port = 1")
+    other.write_text("port = 2")
+    environment = {"BRAID_CONFIG": str(other)}
+    assert load_settings({"config": str(named)}, environment).port == 1
+    assert load_settings({}, environment).port == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "file", "message"),
+    [
+        ({"prot": 1}, {}, "", "'prot'. Known are host, port"),
+        ({}, {}, "prot = 1", "'prot'. Known are host, port"),
+        ({}, {"BRAID_PORT": "tcp://10.0.0.1:80"}, "", "BRAID_PORT must be a whole number; got 'tcp://"),
+        (
+            {"drain_timeout_seconds": "soon"},
+            {},
+            "",
+            "flag drain_timeout_seconds must be a number; got 'soon'",
+        ),
+        ({"port": 65536}, {}, "", "at most 65535; got 65536"),
+        ({"port": True}, {}, "", "port must be a whole number 0 or more; got True"),
+        ({"max_queries": 0}, {}, "", "max_queries must be a whole number above 0; got 0"),
+        ({"retention_seconds": "nan"}, {}, "", "retention_seconds must be a number of seconds above 0"),
+        (
+            {},
+            {},
+            "changelog_batch_size = 1.5",
+            "changelog_batch_size must be a whole number above 0; got 1.5",
+        ),
+        ({}, {}, "host = 1", "host must be a text that is not empty; got 1"),
+        ({"log_level": "loud"}, {}, "", "one of debug, info, warning, error; got 'loud'"),
+        ({}, {}, "port =", "must be TOML"),
+        ({"config": "missing.toml"}, {}, "", "must be readable; got 'missing.toml'"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_name_and_value(
+    tmp_path: Path, flags: dict[str, object], environment: dict[str, str], file: str, message: str
+) -> None:
+    (tmp_path / "braid.toml").write_text(file)
+    with pytest.raises(BraidError) as refused:
+        load_settings(flags, environment)
+    assert message in refused.value.detail

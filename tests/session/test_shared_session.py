@@ -1,0 +1,521 @@
+"""What the shared session accepts, refuses, batches and reports."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from session.admission import QueryRequest
+from session.shared_session import SharedSession
+from sources.errors import (
+    BraidError,
+    Conflict,
+    CorruptData,
+    Gone,
+    MalformedRequest,
+    NotAllowed,
+    NotReady,
+    Overloaded,
+    UnknownObject,
+)
+from tests.session.driver import AGGREGATION, BEGINNING, SECOND, SELECTION, STREAM, Driver
+
+CHEAP = SELECTION.format("purchases", 5)
+REVENUE = AGGREGATION.format("purchases", 5)
+
+
+# streams
+
+
+def test_a_stream_is_in_a_changelog_when_its_creation_is_answered(driver: Driver) -> None:
+    (changelog,) = driver.changelogs()
+    assert [stream["name"] for stream in changelog["streams_created"]] == ["purchases"]
+    assert changelog["why"] == "stream purchases created"
+    body = driver.session.stream("PURCHASES")
+    assert body["columns"][3] == {"name": "time", "type": "TIMESTAMP", "event_time": True}
+    assert body["source"]["connector"] == "push"
+    assert (body["clock"], body["waterline"], body["tuples"]) == (None, None, 0)
+
+
+def test_a_stream_reports_what_batches_took_in(driver: Driver) -> None:
+    driver.batch({"s-1": 10})
+    driver.batch({"s-1": 5})
+    body = driver.session.stream("purchases")
+    assert (body["clock"], body["waterline"]) == (
+        "2023-11-14T22:13:30.000000Z",
+        "2023-11-14T22:13:28.000000Z",
+    )
+    assert (body["tuples"], body["bytes"]) == (2, 140)
+
+
+def test_a_stream_in_use_cannot_be_dropped_and_its_name_is_free_afterwards(driver: Driver) -> None:
+    (query,) = driver.run(CHEAP)
+    with pytest.raises(Conflict, match="q-1"):
+        driver.session.drop_stream("purchases")
+    driver.session.delete_query(query, drain=False)
+    driver.flush()
+    driver.batch()
+    driver.session.drop_stream("purchases")
+    assert driver.session.streams() == []
+    assert driver.changelogs()[-1]["streams_dropped"] == ["s-1"]
+    assert driver.session.query(query)["active_from"] == {"purchases": None}
+    assert driver.session.query_plan(query)["streams"] == ["purchases"]
+    assert driver.stream() == "s-2", "another stream, though of the same name"
+    assert driver.recovered() == driver.observed()
+
+
+# queries
+
+
+def test_a_query_is_pending_then_running_with_a_slot_and_its_active_from(driver: Driver) -> None:
+    driver.batch({"s-1": 10})
+    (accepted,) = driver.session.create_queries(
+        [QueryRequest(CHEAP, name="cheap", sink="log", ttl_seconds=60, labels={"team": "a"})]
+    )
+    assert (accepted["state"], accepted["slot"], accepted["epoch"]) == ("PENDING", None, None)
+    driver.flush()
+    assert driver.session.query("q-1")["state"] == "PENDING"
+    driver.batch({"s-1": 11})
+    body = driver.session.query("q-1")
+    created, deployed = body.pop("created_at"), body.pop("deployed_at")
+    assert created < deployed
+    assert body == {
+        "id": "q-1",
+        "name": "cheap",
+        "sql": CHEAP,
+        "state": "RUNNING",
+        "slot": 0,
+        "epoch": 2,
+        "active_from": {"purchases": "2023-11-14T22:13:30.000000Z"},
+        "active_to": {"purchases": None},
+        "deployment_latency_seconds": 1.01,
+        "rows_out": 0,
+        "last_result_at": None,
+        "event_time_latency_seconds": None,
+        "group": None,
+        "operator": "selection:s-1",
+        "sink": "log",
+        "error": None,
+        "labels": {"team": "a"},
+        "ttl_seconds": 60,
+    }
+
+
+def test_a_batch_of_an_earlier_epoch_does_not_make_a_query_run(driver: Driver) -> None:
+    driver.batch()
+    driver.create(CHEAP)
+    driver.flush()
+    driver.batch({"s-1": 10}, epoch=1)
+    assert driver.session.query("q-1")["state"] == "PENDING"
+    driver.batch()
+    assert driver.session.query("q-1")["active_from"] == {"purchases": "2023-11-14T22:13:30.000000Z"}
+
+
+def test_results_count_for_the_query_that_held_the_slot_at_the_batchs_epoch(driver: Driver) -> None:
+    (first,) = driver.run(CHEAP)
+    driver.session.delete_query(first, drain=False)
+    (second,) = driver.create(CHEAP)
+    driver.flush()
+    assert [c["slot"] for c in driver.changelogs()[-1]["created"]] == [0], "the freed slot is refilled"
+    latest = BEGINNING + SECOND
+    driver.batch(results=[(0, 3, latest)], epoch=driver.state.active_epoch)
+    assert [driver.session.query(q)["rows_out"] for q in (first, second)] == [3, 0]
+    record = driver.batch(results=[(0, 4, latest)])
+    assert [driver.session.query(q)["rows_out"] for q in (first, second)] == [3, 4]
+    latency = driver.session.query(second)["event_time_latency_seconds"]
+    assert latency == (record["committed_us"] - latest) / 1e6
+
+
+def test_a_failed_query_says_why_and_gives_its_slot_back(driver: Driver) -> None:
+    bad, good = driver.run(CHEAP, REVENUE)
+    driver.batch(failures={bad: "evaluation raised"})
+    body = driver.session.query(bad)
+    assert (body["state"], body["error"]) == ("FAILED", "evaluation raised")
+    assert driver.session.query(good)["state"] == "RUNNING"
+    driver.flush()
+    assert driver.changelogs()[-1]["freed"] == [{"id": bad, "slot": 0}]
+    driver.session.delete_query(bad)
+    assert driver.session.query(bad)["state"] == "FAILED"
+
+
+def test_a_query_deleted_before_its_changelog_never_runs(driver: Driver) -> None:
+    (query,) = driver.create(CHEAP)
+    epoch = driver.session.epoch
+    assert driver.session.delete_query(query)["state"] == "RETIRED"
+    driver.flush()
+    assert driver.session.epoch == epoch, "there is nothing to tell"
+    assert driver.recovered() == driver.observed()
+
+
+def test_deleting_again_changes_nothing(driver: Driver) -> None:
+    (query,) = driver.run(CHEAP, name="cheap")
+    driver.session.delete_query("cheap")
+    before = driver.observed()
+    driver.session.delete_query(query)
+    driver.session.delete_query("cheap")
+    assert driver.observed() == before
+
+
+def test_a_name_is_free_again_once_its_query_is_deleted(driver: Driver) -> None:
+    (first,) = driver.run(CHEAP, name="cheap")
+    driver.session.delete_query("cheap")
+    (second,) = driver.run(CHEAP, name="cheap")
+    assert first != second
+    driver.session.delete_query("cheap")
+    assert driver.session.query(second)["state"] == "DRAINING"
+
+
+Refused = list[tuple[Callable[[SharedSession], Any], type[BraidError], str]]
+REFUSED: Refused = [
+    (lambda s: s.create_queries([]), MalformedRequest, "At least one query"),
+    (
+        lambda s: s.create_queries([QueryRequest(CHEAP), QueryRequest("SELECT nothing FROM purchases")]),
+        NotAllowed,
+        "Query 2 of 2: .*nothing",
+    ),
+    (lambda s: s.create_queries([QueryRequest("SELEC")]), MalformedRequest, "SELEC"),
+    (lambda s: s.create_queries([QueryRequest("DROP STREAM purchases")]), NotAllowed, "must be SELECT"),
+    (lambda s: s.create_queries([QueryRequest(CHEAP, name="taken")]), Conflict, "'taken'"),
+    (
+        lambda s: s.create_queries([QueryRequest(CHEAP, name="a"), QueryRequest(CHEAP, name="a")]),
+        Conflict,
+        "'a'",
+    ),
+    (
+        lambda s: s.create_queries(
+            [QueryRequest(CHEAP, name="fresh"), QueryRequest(f"CREATE QUERY taken AS {CHEAP}")]
+        ),
+        Conflict,
+        "'taken'",
+    ),
+    (lambda s: s.create_queries([QueryRequest(CHEAP, name="q-7")]), NotAllowed, "look like an id"),
+    (lambda s: s.create_queries([QueryRequest(CHEAP, name="a/b")]), NotAllowed, "no '/'"),
+    (lambda s: s.create_queries([QueryRequest(CHEAP, sink="kafka")]), NotAllowed, '"log".*kafka'),
+    (lambda s: s.create_queries([QueryRequest(CHEAP, ttl_seconds=0)]), NotAllowed, "ttl_seconds"),
+    (lambda s: s.create_queries([QueryRequest(CHEAP, ttl_seconds=float("nan"))]), NotAllowed, "ttl_seconds"),
+    (lambda s: s.create_queries([QueryRequest(CHEAP, labels={"a": 1})]), NotAllowed, "labels"),  # type: ignore[dict-item]
+    (lambda s: s.create_queries([QueryRequest(CHEAP)] * 4), Overloaded, "max_queries"),
+    (lambda s: s.create_stream(STREAM.format("Purchases")), Conflict, "'Purchases' exists"),
+    (lambda s: s.create_stream(CHEAP), NotAllowed, "CREATE STREAM"),
+    (
+        lambda s: s.create_stream(
+            "CREATE STREAM made (time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
+            " WITH (connector = 'generator', dataset = 'many', rate = '1')"
+        ),
+        NotAllowed,
+        "'many'",
+    ),
+    (lambda s: s.drop_stream("purchases"), Conflict, "q-1"),
+    (lambda s: s.drop_stream("nowhere"), UnknownObject, "Streams: purchases"),
+    (lambda s: s.create_table("CREATE TABLE t"), NotAllowed, "tables"),
+    (lambda s: s.delete_query("nobody"), UnknownObject, "'nobody'"),
+    (lambda s: s.query("q-99"), UnknownObject, "'q-99'"),
+    (lambda s: s.stream("nowhere"), UnknownObject, "nowhere"),
+    (lambda s: s.list_queries(state="ASLEEP"), MalformedRequest, "PENDING, RUNNING"),
+    (lambda s: s.list_queries(limit=0), MalformedRequest, "limit"),
+    (lambda s: s.list_queries(cursor="x"), MalformedRequest, "cursor"),
+    (lambda s: s.changelogs(-1), MalformedRequest, "after"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "message"), REFUSED)
+def test_a_refused_request_changes_nothing(
+    open_driver: Callable[..., Driver],
+    call: Callable[[SharedSession], Any],
+    kind: type[BraidError],
+    message: str,
+) -> None:
+    driver = open_driver(max_queries=4)
+    driver.stream()
+    driver.run(CHEAP, name="taken")
+    before, on_disk = driver.observed(), driver.storage.size("")
+    with pytest.raises(kind, match=message):
+        call(driver.session)
+    assert driver.observed() == before
+    assert driver.storage.size("") == on_disk
+    driver.create(CHEAP, name="a")  # nothing stayed reserved
+    driver.stream("nowhere")
+
+
+def test_a_request_that_cannot_reach_the_disk_changes_nothing(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = driver.observed()
+    with monkeypatch.context() as patched:
+        patched.setattr(driver.storage, "put", full)
+        with pytest.raises(NotReady, match="No space left"):
+            driver.create(CHEAP, name="cheap")
+        with pytest.raises(NotReady, match="No space left"):
+            driver.session.drop_stream("purchases")
+    assert driver.observed() == {**before, "next_query": before["next_query"] + 1}
+    assert driver.create(CHEAP, name="cheap") == ["q-2"], "an id is never given twice"
+
+
+def test_a_changelog_that_cannot_be_written_is_written_later_before_the_next(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    driver.create(CHEAP)
+    with monkeypatch.context() as patched:
+        patched.setattr(driver.storage, "put", full)
+        with pytest.raises(OSError, match="No space left"):
+            driver.flush()
+    driver.create(REVENUE)
+    driver.flush()
+    assert [[c["id"] for c in changelog["created"]] for changelog in driver.changelogs()] == [
+        [],
+        ["q-1"],
+        ["q-2"],
+    ]
+    assert driver.recovered() == driver.observed()
+
+
+# changelogs
+
+
+def test_a_changelog_is_cut_when_the_batch_is_full_or_the_first_has_waited(
+    open_driver: Callable[..., Driver],
+) -> None:
+    driver = open_driver(changelog_batch_size=3, changelog_timeout_seconds=1)
+    driver.stream()
+    driver.create(CHEAP)
+    driver.clock.advance(0.5)
+    driver.create(CHEAP)
+    driver.session.step()
+    assert driver.session.epoch == 1
+    driver.clock.advance(0.5)
+    driver.session.step()
+    assert driver.session.epoch == 2
+    driver.clock.advance(10)
+    driver.session.step()
+    assert driver.session.epoch == 2, "no request, no changelog"
+    driver.create(CHEAP, CHEAP, CHEAP, CHEAP)
+    driver.session.step()
+    assert driver.changelogs()[-1]["why"] == "4 requests"
+
+
+def test_changelogs_say_which_slots_kept_their_query(driver: Driver) -> None:
+    driver.run(CHEAP, CHEAP, REVENUE)
+    driver.session.delete_query("q-2", drain=False)
+    driver.create(REVENUE, REVENUE)
+    driver.flush()
+    (changelog,) = driver.session.changelogs(after=2)
+    assert changelog["changelog_set"] == "1010"
+    assert [(c["id"], c["slot"]) for c in changelog["created"]] == [("q-4", 1), ("q-5", 3)]
+    assert changelog["capacity"] == 4
+    assert changelog["why"] == "3 requests"
+
+
+def test_slots_at_the_end_are_dropped_after_a_while(open_driver: Callable[..., Driver]) -> None:
+    driver = open_driver(slot_compaction_seconds=60)
+    driver.stream()
+    driver.run(CHEAP, CHEAP, CHEAP)
+    for query in ("q-1", "q-3"):
+        driver.session.delete_query(query, drain=False)
+    driver.flush()
+    driver.batch()
+    driver.clock.advance(59)
+    driver.session.step()
+    assert driver.changelogs()[-1]["capacity"] == 3
+    driver.clock.advance(1)
+    driver.session.step()
+    last = driver.changelogs()[-1]
+    assert (last["capacity"], last["changelog_set"], last["why"]) == (2, "01", "compacted to 2 slots")
+    assert driver.recovered() == driver.observed()
+
+
+# time
+
+
+def test_a_ttl_deletes_with_drain_also_after_a_restart(driver: Driver) -> None:
+    driver.run(CHEAP, ttl_seconds=60)
+    driver.clock.advance(30)
+    driver.crash()
+    driver.clock.advance(28)
+    driver.session.step()
+    assert driver.session.query("q-1")["state"] == "RUNNING"
+    driver.clock.advance(2)
+    driver.session.step()
+    assert driver.session.query("q-1")["state"] == "DRAINING"
+    driver.flush()
+    assert driver.changelogs()[-1]["deleted"] == [{"id": "q-1", "slot": 0, "drain": True}]
+
+
+def test_a_retired_query_is_gone_after_its_retention(open_driver: Callable[..., Driver]) -> None:
+    driver = open_driver(retention_seconds=100)
+    driver.stream()
+    driver.run(CHEAP, name="cheap")
+    driver.session.delete_query("q-1", drain=False)
+    driver.flush()
+    driver.batch()
+    driver.clock.advance(99)
+    driver.session.step()
+    assert driver.session.query("q-1")["state"] == "RETIRED"
+    driver.clock.advance(1)
+    driver.session.step()
+    for _ in range(2):
+        with pytest.raises(Gone, match="q-1"):
+            driver.session.query("q-1")
+        with pytest.raises(UnknownObject):
+            driver.session.delete_query("cheap")
+        driver.restart()
+        driver.session.step()
+    assert driver.run(CHEAP) == ["q-2"]
+
+
+# reading
+
+
+def test_queries_are_listed_in_pages_by_state_and_label(driver: Driver) -> None:
+    driver.run(CHEAP, CHEAP, labels={"team": "a"})
+    driver.create(REVENUE, labels={"team": "b"})
+    driver.create(REVENUE)
+    page = driver.session.list_queries(limit=3)
+    assert [q["id"] for q in page["queries"]] == ["q-1", "q-2", "q-3"]
+    page = driver.session.list_queries(limit=3, cursor=page["cursor"])
+    assert ([q["id"] for q in page["queries"]], page["cursor"]) == (["q-4"], None)
+
+    def ids(**filters: str) -> list[str]:
+        return [q["id"] for q in driver.session.list_queries(**filters)["queries"]]  # type: ignore[arg-type]
+
+    assert ids(state="PENDING") == ["q-3", "q-4"]
+    assert ids(label="team") == ["q-1", "q-2", "q-3"]
+    assert ids(label="team=b") == ["q-3"]
+    assert ids(label="team=b", state="RUNNING") == []
+    assert driver.session.count_by_state()["RUNNING"] == 2
+
+
+def test_validate_says_how_a_query_would_run_and_registers_nothing(driver: Driver) -> None:
+    driver.run(REVENUE, REVENUE)
+    before = driver.observed()
+    answer = driver.session.validate(QueryRequest(REVENUE, name="revenue"))
+    assert answer["kind"] == "aggregation"
+    assert answer["operator"] == "aggregation:s-1:gem_pack"
+    assert answer["shares_with"] == {"count": 2, "ids": ["q-1", "q-2"]}
+    assert answer["window"]["size_seconds"] == 8
+    assert answer["predicate_columns"] == ["price"]
+    assert answer["columns"] == [
+        {"name": "window_start", "type": "TIMESTAMP"},
+        {"name": "window_end", "type": "TIMESTAMP"},
+        {"name": "gem_pack", "type": "INT"},
+        {"name": "revenue", "type": "DOUBLE"},
+        {"name": "_partial", "type": "BOOLEAN"},
+    ]
+    assert driver.observed() == before
+
+
+def test_wait_running_returns_when_all_run_or_at_the_deadline(driver: Driver) -> None:
+    (query,) = driver.create(CHEAP)
+    (body,) = driver.session.wait_running([query], time.monotonic())
+    assert body["state"] == "PENDING"
+    seen: list[str] = []
+
+    def wait() -> None:
+        seen.extend(q["state"] for q in driver.session.wait_running([query], time.monotonic() + 60))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    driver.flush()
+    driver.batch()
+    waiting.join(60)
+    assert seen == ["RUNNING"]
+
+
+def test_listeners_hear_each_batch_once_after_it_was_applied(driver: Driver) -> None:
+    heard: list[tuple[int, int]] = []
+    driver.session.on_batch(lambda record: heard.append((record["seq"], driver.session.applied_seq)))
+    record = driver.batch()
+    driver.session.apply_batch(record)
+    driver.batch()
+    assert heard == [(1, 1), (2, 2)]
+
+
+def test_a_batch_out_of_order_is_refused(driver: Driver) -> None:
+    record = driver.batch()
+    for changes in ({"seq": 3}, {"seq": 2, "epoch": 5}):
+        with pytest.raises(CorruptData, match="must be next"):
+            driver.session.apply_batch({**record, **changes})
+
+
+def test_a_reader_learns_where_a_querys_rows_are(driver: Driver) -> None:
+    driver.run(CHEAP)
+    deployed = driver.session.live_query("q-1")
+    assert (deployed.slot, deployed.epoch, deployed.freed_epoch, deployed.state) == (0, 2, None, "RUNNING")
+    assert (deployed.active_from, deployed.first_seq, deployed.last_seq) == ({"s-1": None}, 1, None)
+
+
+# speed and threads
+
+
+def test_a_thousand_queries_in_one_request_take_less_than_a_second(driver: Driver) -> None:
+    requests = [QueryRequest(AGGREGATION.format("purchases", price)) for price in range(1000)]
+    started = time.perf_counter()
+    driver.session.create_queries(requests)
+    taken = time.perf_counter() - started
+    driver.session.step()
+    assert driver.changelogs()[-1]["capacity"] == 1000
+    assert taken < 1, f"1000 queries took {taken:.2f} s"
+
+
+def test_many_clients_at_once_get_different_ids_and_one_of_each_name(driver: Driver) -> None:
+    outcomes: list[str] = []
+    start = threading.Barrier(8)
+
+    def client() -> None:
+        start.wait(30)
+        for number in range(10):
+            try:
+                outcomes.extend(driver.create(CHEAP, name=f"name{number}"))
+            except Conflict:
+                outcomes.append("conflict")
+
+    clients = [threading.Thread(target=client) for _ in range(8)]
+    for thread in clients:
+        thread.start()
+    for thread in clients:
+        thread.join(60)
+    created = [outcome for outcome in outcomes if outcome != "conflict"]
+    assert len(outcomes) == 80
+    assert len(created) == len(set(created)) == 10
+    assert list(driver.state.queries) == sorted(driver.state.queries, key=lambda q: int(q[2:]))
+    assert driver.recovered() == driver.observed()
+
+
+def test_a_started_session_follows_batches_by_itself(open_driver: Callable[..., Driver]) -> None:
+    driver = open_driver(changelog_timeout_seconds=0)
+    driver.stream()
+    driver.end()
+    session = SharedSession(driver.storage, driver.settings)
+    with pytest.raises(NotReady, match="starting"):
+        session.create_stream(STREAM.format("ads"))
+    session.start()
+    try:
+        heard = threading.Event()
+        session.on_batch(lambda _: heard.set())
+        driver.session = session
+        driver.batches.append(1, {**EMPTY_BATCH, "seq": 1})
+        assert heard.wait(30)
+        assert session.applied_seq == 1
+    finally:
+        session.close()
+    assert session.snapshot_seq == 1
+
+
+EMPTY_BATCH = {
+    "epoch": 1,
+    "clocks_at_start": {},
+    "clocks": {},
+    "waterlines": {},
+    "committed_us": BEGINNING,
+    "streams": {},
+    "results": [],
+}

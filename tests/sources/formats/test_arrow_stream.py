@@ -1,0 +1,334 @@
+"""Arrow bodies: casts that keep values, rows and columns that do not fit, and bytes that are no stream."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sources.errors import BraidError, MalformedRequest, TooLarge
+from sources.formats import Decoded, decode
+from sources.formats.arrow_stream import MOST_ROWS
+from sources.formats.coercion import UnfitError, coerce
+from sources.schema import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    TIMESTAMP,
+    VARCHAR,
+    ColumnType,
+    Field,
+    StreamSchema,
+)
+
+ARROW = "application/vnd.apache.arrow.stream"
+SCHEMA = StreamSchema(
+    (
+        Field("b", BOOLEAN),
+        Field("i", INT),
+        Field("n", BIGINT),
+        Field("d", DOUBLE),
+        Field("m", ColumnType("DECIMAL", 6, 2)),
+        Field("s", VARCHAR),
+        Field("day", DATE),
+        Field("time", TIMESTAMP),
+    ),
+    "time",
+    0,
+)
+NOON = datetime(2024, 1, 31, 12, 0, 0, 123456)
+TIMES = pa.array([NOON, NOON], pa.timestamp("us"))
+
+
+def to_body(columns: dict[str, Any], **options: Any) -> bytes:
+    """Write columns as an Arrow IPC stream."""
+    batch = pa.record_batch(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def decoded(**columns: Any) -> Decoded:
+    """Decode two rows that have good times and these columns."""
+    return decode(to_body({"time": TIMES, **columns}), ARROW, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("name", "given_array", "expected"),
+    [
+        ("b", pa.array([True, None]), [True, None]),
+        ("i", pa.array([1, 2], pa.int8()), [1, 2]),
+        ("i", pa.array([1, 2], pa.uint64()), [1, 2]),
+        ("i", pa.nulls(2), [None, None]),
+        ("n", pa.array([1, None], pa.int32()), [1, None]),
+        ("d", pa.array([0.5, None], pa.float32()), [0.5, None]),
+        ("d", pa.array([0.5, 2.0], pa.float16()), [0.5, 2.0]),
+        ("d", pa.array([2**53 + 1, 1], pa.int64()), [2.0**53, 1.0]),
+        ("m", pa.array([Decimal("1.5"), None], pa.decimal128(10, 4)), [Decimal("1.50"), None]),
+        ("m", pa.array([7, 8], pa.int8()), [Decimal(7), Decimal(8)]),
+        ("m", pa.array([0.25, 1.0]), [Decimal("0.25"), Decimal(1)]),
+        ("m", pa.array(["0.25", "1e1"]), [Decimal("0.25"), Decimal(10)]),
+        ("s", pa.array(["x", "y"], pa.large_string()), ["x", "y"]),
+        ("s", pa.array(["x", "x"]).dictionary_encode(), ["x", "x"]),
+        ("s", pa.array(["x", None], pa.large_string()).dictionary_encode(), ["x", None]),
+        ("day", pa.array([date(2024, 1, 31), None], pa.date64()), [date(2024, 1, 31), None]),
+        ("day", pa.array(["2024-01-31", None]), [date(2024, 1, 31), None]),
+        ("time", pa.array([NOON, NOON]).cast(pa.timestamp("ns")), [NOON, NOON]),
+        (
+            "time",
+            pa.array([1, -1], pa.timestamp("s")),
+            [datetime(1970, 1, 1, 0, 0, 1), datetime(1969, 12, 31, 23, 59, 59)],
+        ),
+        (
+            "time",
+            pa.array([NOON.replace(tzinfo=timezone(timedelta(hours=1)))] * 2, pa.timestamp("ms", "+01:00")),
+            [datetime(2024, 1, 31, 11, 0, 0, 123000)] * 2,
+        ),
+        (
+            "time",
+            pa.array([1, 1], pa.int64()).view(pa.timestamp("us", "No/Where")),
+            [datetime(1970, 1, 1, 0, 0, 0, 1)] * 2,
+        ),
+        ("time", pa.array(["2024-01-31T12:00:00.123456Z"] * 2), [NOON, NOON]),
+    ],
+)
+def test_columns_are_cast_without_changing_a_value(
+    name: str, given_array: pa.Array, expected: list[Any]
+) -> None:
+    result = decoded(**{name: given_array})
+    assert result.malformed == ()
+    assert result.tuples.schema == SCHEMA.arrow
+    assert result.tuples.column(name).to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "given_array", "part"),
+    [
+        ("i", pa.array([1, 2**31]), "row 2: column 'i' must be an INT, got 2147483648 (it must lie in"),
+        (
+            "n",
+            pa.array([1, 2**63], pa.uint64()),
+            "row 2: column 'n' must be a BIGINT, got 9223372036854775808",
+        ),
+        ("d", pa.array([1, np.nan]), "row 2: column 'd' must be a DOUBLE, got nan"),
+        (
+            "m",
+            pa.array([Decimal(1), Decimal("0.001")]),
+            "row 2: column 'm' must be a DECIMAL(6,2), got 0.001",
+        ),
+        ("m", pa.array([1.0, np.inf]), "row 2: column 'm' must be a DECIMAL(6,2), got inf"),
+        ("time", pa.array([NOON, None]), "row 2: column 'time' is the event time and must not be NULL"),
+        (
+            "time",
+            pa.array([0, 2**62], pa.timestamp("s")),
+            "row 2: column 'time' must be a TIMESTAMP of the years 1 to 9999, got",
+        ),
+        (
+            "time",
+            pa.array([0, -(2**63)], pa.timestamp("us")),
+            "row 2: column 'time' must be a TIMESTAMP of the years 1 to 9999, got",
+        ),
+        (
+            "day",
+            pa.array([0, 2**31 - 1], pa.int32()).view(pa.date32()),
+            "row 2: column 'day' must be a DATE of the years",
+        ),
+        (
+            "day",
+            pa.array([0, 86_400_000 * 10**8], pa.int64()).view(pa.date64()),
+            "row 2: column 'day' must be a DATE",
+        ),
+    ],
+)
+def test_values_that_do_not_fit_make_their_row_malformed(name: str, given_array: pa.Array, part: str) -> None:
+    result = decoded(**{name: given_array})
+    assert result.tuples.num_rows == 1
+    (malformed,) = result.malformed
+    assert malformed.line == 2
+    assert malformed.detail.startswith(part)
+    assert set(orjson.loads(malformed.raw)) == {name, "time"}
+
+
+@pytest.mark.parametrize(
+    ("name", "given_array"),
+    [
+        ("i", pa.array([1.0, 2.0])),
+        ("m", pa.array([Decimal(100), None], pa.decimal128(3, -2))),
+        ("i", pa.array(["1", "2"])),
+        ("b", pa.array([1, 0])),
+        ("s", pa.array([1, 2])),
+        ("s", pa.array([b"a", b"b"])),
+        ("s", pa.array([["a"], ["b"]])),
+        ("d", pa.array([{"x": 1}, None])),
+        ("time", pa.array([1, 2])),
+        ("time", pa.array([date(2024, 1, 1)] * 2)),
+        ("i", pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array([1], pa.int32()))),
+    ],
+)
+def test_a_column_of_another_type_refuses_the_body(name: str, given_array: pa.Array) -> None:
+    with pytest.raises(MalformedRequest, match=f"Column '{name}' must be castable to .*, got Arrow type "):
+        decoded(**{name: given_array})
+
+
+def test_columns_match_by_name_and_others_are_ignored() -> None:
+    result = decoded(I=pa.array([1, 2]), other=pa.array([{"deep": [1]}, None]))
+    assert result.tuples.column("i").to_pylist() == [1, 2]
+    assert result.tuples.column("n").to_pylist() == [None, None]
+    twice = pa.RecordBatch.from_arrays([TIMES, TIMES], names=["time", "time"])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, twice.schema) as writer:
+        writer.write_batch(twice)
+    with pytest.raises(MalformedRequest, match="must have column 'time' once, got it 2 times"):
+        decode(sink.getvalue().to_pybytes(), ARROW, SCHEMA)
+
+
+def test_without_the_event_time_every_row_is_malformed() -> None:
+    result = decode(to_body({"i": pa.array([1, 2])}), ARROW, SCHEMA)
+    assert result.tuples.num_rows == 0
+    assert [m.raw for m in result.malformed] == ['{"i":1}', '{"i":2}']
+
+
+def test_several_batches_and_none() -> None:
+    batch = pa.record_batch({"time": TIMES, "s": pa.array(["a", "b"]).dictionary_encode()})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        for _ in range(3):
+            writer.write_batch(batch)
+    assert (
+        decode(sink.getvalue().to_pybytes(), ARROW, SCHEMA).tuples.column("s").to_pylist() == ["a", "b"] * 3
+    )
+    sink = pa.BufferOutputStream()
+    pa.ipc.new_stream(sink, batch.schema).close()
+    assert decode(sink.getvalue().to_pybytes(), ARROW, SCHEMA).tuples.num_rows == 0
+
+
+def test_small_bodies_that_unpack_to_much_are_refused() -> None:
+    with pytest.raises(TooLarge, match="at most 10000000 rows"):
+        decode(to_body({"x": pa.nulls(MOST_ROWS + 1)}), ARROW, SCHEMA)
+    endless = to_body({"x": pa.nulls(MOST_ROWS + 1)}).replace(
+        (MOST_ROWS + 1).to_bytes(8, "little"), (2**60).to_bytes(8, "little")
+    )
+    with pytest.raises(TooLarge, match="at most 10000000 rows"):
+        decode(endless, ARROW, SCHEMA)
+    swollen = pa.DictionaryArray.from_arrays(np.zeros(100_000, np.int32), pa.array(["x" * 100_000]))
+    with pytest.raises(TooLarge, match="Column 's' unpacks"):
+        decode(to_body({"s": swollen}), ARROW, SCHEMA)
+
+
+GOOD = to_body(
+    {
+        "time": TIMES,
+        "i": pa.array([1, 2]),
+        "d": pa.array([1.5, None]),
+        "s": pa.array(["x", "yy"]).dictionary_encode(),
+        "m": pa.array([Decimal("1.5"), None]),
+    }
+)
+WIDE = to_body(
+    {
+        "time": pa.array([1, None], pa.timestamp("ns", "Europe/Berlin")),
+        "b": pa.array([True, None]),
+        "n": pa.array([1, 2], pa.uint32()).dictionary_encode(),
+        "d": pa.array([1, 2], pa.float16()),
+        "m": pa.array([Decimal(1), None], pa.decimal256(50, 10)),
+        "s": pa.array(["x", "yy"], pa.large_string()),
+        "day": pa.array([date(2024, 1, 31), None], pa.date64()),
+        "list": pa.array([["a"], None]),
+        "struct": pa.array([{"a": 1}, None]),
+        "view": pa.array(["x", None], pa.string_view()),
+        "run": pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array([1], pa.int32())),
+    }
+)
+PACKED = to_body({"time": TIMES, "s": pa.array(["x" * 99, None])}, compression="zstd")
+
+
+def survives(body: bytes) -> None:
+    """Decode and check that the outcome is one of the allowed ones."""
+    try:
+        result = decode(body, ARROW, SCHEMA)
+    except BraidError:
+        return
+    result.tuples.validate(full=True)
+    assert result.tuples.column("time").null_count == 0
+    for malformed in result.malformed:
+        (malformed.detail + malformed.raw).encode()
+
+
+@pytest.mark.parametrize("body", [GOOD, PACKED, WIDE])
+def test_a_body_cut_off_anywhere_is_refused_or_read(body: bytes) -> None:
+    for end in range(len(body)):
+        survives(body[:end])
+    with pytest.raises(MalformedRequest, match="The body must be an Arrow IPC stream"):
+        decode(body[: len(body) // 2], ARROW, SCHEMA)
+    with pytest.raises(MalformedRequest, match="The body must be an Arrow IPC stream"):
+        decode(b"", ARROW, SCHEMA)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(
+    st.sampled_from([GOOD, PACKED, WIDE]),
+    st.lists(
+        st.tuples(st.integers(0, 10_000), st.sampled_from([0, 1, 2, 127, 128, 255]) | st.integers(0, 255)),
+        max_size=4,
+    ),
+)
+def test_damaged_bodies_raise_nothing_but_braid_errors(body: bytes, changes: list[tuple[int, int]]) -> None:
+    damaged = bytearray(body)
+    for position, byte in changes:
+        damaged[position % len(damaged)] = byte
+    survives(bytes(damaged))
+
+
+@given(st.binary())
+def test_garbage_raises_nothing_but_braid_errors(body: bytes) -> None:
+    survives(body)
+
+
+@given(
+    st.sampled_from(["i", "n", "d", "m", "s"]),
+    st.lists(st.none() | st.integers(-(2**63), 2**63 - 1))
+    | st.lists(st.none() | st.floats())
+    | st.lists(st.none() | st.decimals(-(10**6), 10**6, places=3))
+    | st.lists(st.none() | st.text()),
+)
+def test_arrow_columns_follow_the_rules_of_json(name: str, values: list[Any]) -> None:
+    field = SCHEMA.field(name)
+    array = pa.array(values)
+    body = to_body({"time": pa.array([NOON] * len(values), pa.timestamp("us")), name: array})
+    try:
+        result = decode(body, ARROW, SCHEMA)
+    except MalformedRequest:
+        assert not types_fit(name, array.type)
+        return
+    expected, wrong = [], []
+    for i, value in enumerate(values):
+        exact = (
+            Decimal(repr(value)) if isinstance(value, float) and name == "m" and np.isfinite(value) else value
+        )
+        try:
+            expected.append(coerce(exact, field.type))
+        except UnfitError:
+            wrong.append(i + 1)
+    assert result.tuples.column(name).equals(pa.array(expected, field.type.arrow))
+    assert [m.line for m in result.malformed] == wrong
+
+
+def types_fit(name: str, given_type: pa.DataType) -> bool:
+    """Whether a column of this Arrow type may go into column ``name``."""
+    if pa.types.is_null(given_type):
+        return True
+    if pa.types.is_string(given_type):
+        return name in ("s", "m")
+    if pa.types.is_integer(given_type):
+        return name != "s"
+    return name in ("d", "m")

@@ -1,0 +1,53 @@
+"""Which connectors there are, and what a stream may be declared with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sources.connectors import CONNECTORS, open_connector, validate_definition
+from sources.errors import NotAllowed
+from sources.generator import DATASETS, GeneratorConnector
+from sources.push import PushConnector
+from sources.schema import StreamDefinition, StreamSchema
+from sources.storage import Storage
+
+SCHEMA = StreamSchema(DATASETS["ads"], "time", 0)
+
+
+def test_every_connector_opens_what_it_validates(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    for connector, kind in CONNECTORS.items():
+        for stream_format in ("", *kind.formats):
+            validate_definition("ads", SCHEMA, connector, stream_format, {})
+            definition = StreamDefinition("s1", "ads", SCHEMA, connector, stream_format, created_us=10**15)
+            assert open_connector(definition, storage).available(10**15 - 1) == {"0": 0}
+    push = StreamDefinition("s1", "ads", SCHEMA, "push", "json")
+    assert isinstance(open_connector(push, storage), PushConnector)
+    assert isinstance(
+        open_connector(StreamDefinition("s1", "ads", SCHEMA, "generator", ""), storage), GeneratorConnector
+    )
+
+
+@pytest.mark.parametrize(
+    ("connector", "stream_format", "options", "message"),
+    [
+        ("carrier pigeon", "", {}, "must be one of 'push', 'generator'; got 'carrier pigeon'"),
+        ("push", "xml", {}, "Connector 'push' takes format 'json' or 'arrow'; got format 'xml'"),
+        ("push", "json", {"topic": "x"}, "Connector 'push' has no options; got 'topic'"),
+        ("generator", "json", {}, "Connector 'generator' takes no format; got format 'json'"),
+        ("generator", "", {"topic": "x"}, "The generator's options are"),
+    ],
+)
+def test_what_does_not_exist_is_told_with_what_does(
+    connector: str, stream_format: str, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(NotAllowed, match=message):
+        validate_definition("ads", SCHEMA, connector, stream_format, options)
+
+
+def test_pushing_needs_a_local_folder() -> None:
+    definition = StreamDefinition("s1", "ads", SCHEMA, "push", "json")
+    with pytest.raises(NotAllowed, match="local folder"):
+        open_connector(definition, Storage("mock://bucket"))

@@ -1,0 +1,62 @@
+"""Imports point one way, and Spark stays in a few named modules."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parent.parent
+LAYERS = ("api", "session", "optimizer", "router", "operators", "sources")
+SPARK = {
+    "operators/composite_source.py",
+    "operators/operator_stage.py",
+    "operators/job.py",
+    "router/stream_sink.py",
+    "session/job_main.py",
+}
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def modules(package: str) -> Iterator[Path]:
+    found = sorted((TOP / package).rglob("*.py"))
+    assert found, f"{package} has no modules"
+    yield from found
+
+
+def test_imports_point_one_way() -> None:
+    wrong = [
+        f"{path.relative_to(TOP)} imports {name}"
+        for rank, package in enumerate(LAYERS)
+        for path in modules(package)
+        for name in imports_of(path)
+        if name.split(".")[0] in LAYERS[:rank]
+    ]
+    assert not wrong
+
+
+def test_spark_appears_in_a_few_named_modules_only() -> None:
+    using = {
+        str(path.relative_to(TOP))
+        for package in LAYERS
+        for path in modules(package)
+        if any(name.split(".")[0] == "pyspark" for name in imports_of(path))
+    }
+    assert using == SPARK
+
+
+def test_the_driver_knows_the_service_from_outside_only() -> None:
+    wrong = [
+        f"{path.relative_to(TOP)} imports {name}"
+        for path in modules("bench_driver")
+        for name in imports_of(path)
+        if name.split(".")[0] in LAYERS and name != "api.client"
+    ]
+    assert not wrong
