@@ -87,7 +87,6 @@ _REASONS = {
     409: "It contradicts what exists.",
     410: "Its retention has passed.",
     413: "The body is too large.",
-    415: "The body has a form that this call does not take.",
     422: "Understood, but not possible; the detail names what exists or what to write instead.",
     429: "Too much at once; try again after `Retry-After` seconds.",
     503: "Not ready: starting, stopping or recovering.",

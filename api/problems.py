@@ -30,13 +30,6 @@ class NotAcceptable(BraidError):
     title = "Not acceptable"
 
 
-class UnsupportedMediaType(BraidError):
-    """The body comes in a form that this call does not take."""
-
-    status = 415
-    title = "Unsupported media type"
-
-
 def document_of(error: BraidError) -> dict[str, Any]:
     """Return the problem document of an error."""
     document: dict[str, Any] = {

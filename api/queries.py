@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Annotated, Any
 
 import orjson
@@ -18,7 +19,7 @@ from session.admission import QueryRequest
 from session.query_record import PENDING, STATES
 from session.reads import MOST_LISTED
 from session.requests import Outcome
-from sources.errors import BraidError, MalformedRequest, TooLarge
+from sources.errors import BraidError, Gone, MalformedRequest, TooLarge
 
 router = APIRouter(tags=["queries"])
 FIELDS = ("sql", "name", "sink", "ttl_seconds", "labels")
@@ -58,15 +59,14 @@ async def create_queries(request: Request, service: ServiceDep, wait: Wait = 0.0
         return outcome(201, made[0], Location=f"/queries/{made[0]['id']}")
 
     response = await answer_once(service, request, body, create)
-    if wait > 0 and response.status_code == 201:
+    if wait > 0:
         made = orjson.loads(response.body)
         ids = [query["id"] for query in (made if isinstance(made, list) else [made])]
-        await wait_running(service, ids, wait)
-        now = await run_in_threadpool(lambda: [service.session.query(query_id) for query_id in ids])
-        shown = now if isinstance(made, list) else now[0]
-        response = Response(
-            orjson.dumps(shown), 201, {"Location": response.headers["location"]}, "application/json"
-        )
+        with suppress(Gone):  # a repeated POST may be about queries that are long forgotten
+            await wait_running(service, ids, wait)
+            now = await run_in_threadpool(lambda: [service.session.query(query_id) for query_id in ids])
+            response.body = orjson.dumps(now if isinstance(made, list) else now[0])
+            response.headers["content-length"] = str(len(response.body))
     return response
 
 

@@ -28,7 +28,7 @@ from api import logs
 from api.app import create_app
 from api.preconditions import CannotStart, check_java, check_python, lock_data_dir
 from api.service import Service
-from router.retention import DEFAULT_BYTES, DEFAULT_SECONDS, Retention
+from router.retention import Retention
 from session.settings import Settings, load_settings
 from session.shared_session import SharedSession
 from session.supervisor import JobSupervisor
@@ -181,8 +181,8 @@ def _trim(service: Service, stopped: threading.Event) -> None:
         service.storage,
         RecordLog(service.storage, "batches"),
         service.results.index,
-        seconds=getattr(service.settings, "result_retention_seconds", DEFAULT_SECONDS),
-        size=getattr(service.settings, "result_retention_bytes", DEFAULT_BYTES),
+        seconds=service.settings.result_retention_seconds,
+        size=service.settings.result_retention_bytes,
         on_removed=service.forget_block,
     )
     while not stopped.wait(TRIM_SECONDS):

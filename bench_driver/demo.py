@@ -35,22 +35,28 @@ INTERRUPTED = 130
 def run_demo(seconds: int | None) -> int:
     """Run the demo for `seconds` after the service is ready, or until Ctrl-C; return the exit status."""
     console = plain_console()
-    service = ServiceProcess("demo")
     demo: Demo | None = None
     with _interruptible():
         try:
-            with service:
+            service = ServiceProcess("demo")
+            try:
+                service.start()
                 demo = Demo(service, seconds, console)
                 demo.prepare()
                 demo.run()
+            finally:
+                service.stop(keep_logs=isinstance(sys.exception(), Exception))
         except KeyboardInterrupt:
             if demo is None or not demo.prepared:
                 console.print("Stopped before the service was ready.")
                 return INTERRUPTED
-        except (ServiceFailedError, BraidError) as error:
-            with_log = str(error) if isinstance(error, ServiceFailedError) else f"{error}. The log is {service.log}"
-            print(f"braid demo: {with_log}", file=sys.stderr)
+        except ServiceFailedError as error:
+            print(f"braid demo: {error}", file=sys.stderr)
             return 1
+        except BraidError as error:
+            print(f"braid demo: {error}. What the service said is in {service.log}", file=sys.stderr)
+            return 1
+    assert demo is not None
     console.print(demo.summary())
     return 0
 

@@ -31,6 +31,8 @@ ONE_RATE = 1_000_000
 MANY_RATE = 500_000
 MANY = 200
 THOUSAND = 1000
+# below this, batches of some seconds are too few to tell a rate
+LEAST_PEER_SECONDS = 20.0
 
 
 def say(text: str) -> None:
@@ -65,7 +67,9 @@ def measure(parts: list[str], quick: bool, peer: str | None) -> dict[str, Any]:
     }
     wanted = {name: scenarios[name] for name in parts}
     if peer == "spark":
-        wanted["peer"] = lambda: report.update(peer=measure_versus_spark(rounds, seconds / 2, say))
+        wanted["peer"] = lambda: report.update(
+            peer=measure_versus_spark(rounds, max(LEAST_PEER_SECONDS, seconds / 2), say)
+        )
     for name, scenario in wanted.items():
         say(f"measuring: {name}")
         try:

@@ -148,7 +148,7 @@ def measure_load(queries: int, offered: int, seconds: float, say: Say, filtered:
     latencies, rows = [a.latency for a in arrivals], [float(a.rows) for a in arrivals]
     tuples = statistics.after_warm_up(samples.tuples, WARM_UP_SHARE)
     lags = statistics.after_warm_up(samples.lags, WARM_UP_SHARE)
-    speed, growth = statistics.rate(tuples), statistics.slope(lags)
+    speed, growth = statistics.step_rate(tuples), statistics.slope(lags)
     return Load(
         queries=queries,
         offered_per_second=offered,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 # what a lag may grow a second and still count as "keeps up": 2 % of the rate, above the noise of whole batches
 GROWTH_ALLOWED = 0.02
@@ -65,6 +66,15 @@ def rate(points: Sequence[tuple[float, float]]) -> float | None:
     if len(points) < 2 or points[-1][0] <= points[0][0]:
         return None
     return (points[-1][1] - points[0][1]) / (points[-1][0] - points[0][0])
+
+
+def step_rate(points: Sequence[tuple[float, float]]) -> float | None:
+    """Return how fast a counter rose that rises in steps, such as one step a batch; None below two steps.
+
+    Measured from just after one step to just after another: what lies before the first and after the last is part of a
+    step, and would make the rate too low or too high.
+    """
+    return rate([after for before, after in pairwise(points) if after[1] > before[1]])
 
 
 def keeps_up(lag_growth: float | None, tuples_per_second: float | None, offered: float) -> bool:

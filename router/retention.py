@@ -16,8 +16,6 @@ from sources.record_log import RecordLog
 from sources.storage import Storage
 
 NEWEST_KEPT = 16
-DEFAULT_SECONDS = 86_400.0
-DEFAULT_BYTES = 20 << 30
 FOLDERS = ("results", "dead-letters")
 
 

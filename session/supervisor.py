@@ -195,6 +195,7 @@ def end_leftovers(storage: Storage) -> None:
             with contextlib.suppress(psutil.Error):
                 if abs(psutil.Process(pid).create_time() - created) < 1:
                     left += _family(pid)
+    left = [process for process in left if not _is_gone(process)]
     if left:
         log.warning("ending what is left of a job", extra={"fields": {"pids": [p.pid for p in left]}})
         kill_all(left)

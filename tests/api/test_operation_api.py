@@ -17,14 +17,31 @@ from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND
 
 LINE = b'{"user_id": 1, "time": "2026-01-01T00:00:01Z"}\n'
-NAMES = """
-    braid_queries braid_queries_created_total braid_queries_deleted_total braid_query_results_total
-    braid_query_event_time_latency_seconds_bucket braid_query_processing_time_latency_seconds_bucket
-    braid_query_deployment_latency_seconds_bucket braid_query_info braid_stream_tuples_total braid_stream_bytes_total
-    braid_stream_late_total braid_stream_malformed_total braid_stream_clock_seconds braid_stream_waterline_seconds
-    braid_stream_lag_tuples braid_batch_duration_seconds_bucket braid_batch_tuples_bucket braid_batches_total
-    braid_epoch braid_state_bytes braid_bucket_bytes braid_result_log_bytes braid_ready
-""".split()
+NAMES = {
+    "braid_queries",
+    "braid_queries_created_total",
+    "braid_queries_deleted_total",
+    "braid_query_results_total",
+    "braid_query_event_time_latency_seconds_bucket",
+    "braid_query_processing_time_latency_seconds_bucket",
+    "braid_query_deployment_latency_seconds_bucket",
+    "braid_query_info",
+    "braid_stream_tuples_total",
+    "braid_stream_bytes_total",
+    "braid_stream_late_total",
+    "braid_stream_malformed_total",
+    "braid_stream_clock_seconds",
+    "braid_stream_waterline_seconds",
+    "braid_stream_lag_tuples",
+    "braid_batch_duration_seconds_bucket",
+    "braid_batch_tuples_bucket",
+    "braid_batches_total",
+    "braid_epoch",
+    "braid_state_bytes",
+    "braid_bucket_bytes",
+    "braid_result_log_bytes",
+    "braid_ready",
+}
 
 
 @pytest.fixture
@@ -74,7 +91,7 @@ def test_every_metric_is_there_and_right(rest: Rest) -> None:
     )
     rest.select([tuple_at(1, user_id=1)] * 3, [query["slot"]])
     found = samples(rest)
-    assert set(NAMES) <= {name for name, _ in found}
+    assert {name for name, _ in found} >= NAMES
     assert not [name for name, _ in found if name.endswith("_created")]
     assert found["braid_queries", ("RUNNING",)] == 1
     assert found["braid_queries_created_total", ()] == 1
@@ -195,7 +212,7 @@ def test_examples_of_the_documentation_work(rest: Rest) -> None:
     assert rest.read(answer, 200) == {"accepted": 1, "rejected": 0, "errors": []}
 
 
-def test_a_log_line_is_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_line_is_one_json_object() -> None:
     formatter = logs.JsonFormatter()
     try:
         raise ValueError("a\nb")

@@ -26,7 +26,12 @@ def test_a_query_is_accepted_runs_and_retires(rest: Rest) -> None:
     response = rest.client.post("/queries", json={"sql": ALL, "name": "all", "labels": {"team": "a"}})
     query = rest.read(response, 201)
     assert response.headers["location"] == f"/queries/{query['id']}"
-    assert (query["state"], query["name"], query["sql"], query["labels"]) == ("PENDING", "all", ALL, {"team": "a"})
+    assert (query["state"], query["name"], query["sql"], query["labels"]) == (
+        "PENDING",
+        "all",
+        ALL,
+        {"team": "a"},
+    )
     assert query["active_from"] == query["active_to"] == {"purchases": None}
     stream = rest.service.session.definition("purchases").id
     wait_until(lambda: rest.get(f"/queries/{query['id']}")["epoch"], 10, "the query has an epoch")

@@ -87,7 +87,10 @@ def test_windows_carry_partial(rest: Rest) -> None:
     stream = rest.service.session.definition("purchases").id
     wait_until(lambda: rest.get(f"/queries/{query['id']}")["epoch"], 10, "the query has an epoch")
     rest.commit(clocks_at_start={stream: 5 * SECOND})
-    slot, plan = rest.get(f"/queries/{query['id']}")["slot"], rest.service.session.live_query(query["id"]).query
+    slot, plan = (
+        rest.get(f"/queries/{query['id']}")["slot"],
+        rest.service.session.live_query(query["id"]).query,
+    )
     starts = [4, 0, 8]
     rows = pa.table(
         {

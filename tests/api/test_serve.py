@@ -26,7 +26,9 @@ def fake_java(folder: Path, says: str, status: int = 0) -> dict[str, str]:
     return {"JAVA_HOME": str(folder)}
 
 
-@pytest.mark.parametrize("says", ['openjdk version "17.0.15" 2025-04-15', 'java version "21"', 'openjdk version "25-ea"'])
+@pytest.mark.parametrize(
+    "says", ['openjdk version "17.0.15" 2025-04-15', 'java version "21"', 'openjdk version "25-ea"']
+)
 def test_a_new_java_will_do(tmp_path: Path, says: str) -> None:
     check_java(fake_java(tmp_path, says))
 
@@ -62,9 +64,12 @@ def test_python_must_not_be_old(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_data_directory_has_one_service(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
-    with lock_data_dir(storage):
-        with pytest.raises(CannotStart, match=f"process {os.getpid()}"), lock_data_dir(storage):
-            pass
+    with (
+        lock_data_dir(storage),
+        pytest.raises(CannotStart, match=f"process {os.getpid()}"),
+        lock_data_dir(storage),
+    ):
+        pass
     with lock_data_dir(storage):
         pass
 

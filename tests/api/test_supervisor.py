@@ -47,7 +47,11 @@ def start(tmp_path: Path) -> Iterator[Start]:
     def starter(mode: str, longest_pause: float = 30) -> JobSupervisor:
         command = [sys.executable, "-c", CHILD, str(tmp_path), mode]
         supervisor = JobSupervisor(
-            command, Storage(str(tmp_path)), tmp_path / "logs" / "job.log", first_pause=0.05, longest_pause=longest_pause
+            command,
+            Storage(str(tmp_path)),
+            tmp_path / "logs" / "job.log",
+            first_pause=0.05,
+            longest_pause=longest_pause,
         )
         started.append(supervisor)
         supervisor.start()

@@ -17,6 +17,7 @@ from bench_driver.statistics import (
     percentile,
     rate,
     slope,
+    step_rate,
 )
 
 finite = st.floats(-1e6, 1e6)
@@ -71,6 +72,16 @@ def test_no_points_have_no_slope_and_no_rate() -> None:
 
 def test_the_rate_is_over_the_first_and_last_point() -> None:
     assert rate([(10.0, 100.0), (11.0, 100.0), (14.0, 500.0)]) == 100.0
+
+
+def test_the_rate_of_steps_is_from_step_to_step() -> None:
+    # a batch of 300 every 3 s, looked at every second: 100 a second, wherever one begins and ends to look
+    points = [(float(t), float(t // 3 * 300)) for t in range(20)]
+    for first in range(4):
+        for last in range(12, 20):
+            assert step_rate(points[first:last]) == 100.0
+    assert step_rate(points[:5]) is None
+    assert step_rate([]) is None
 
 
 def test_the_warm_up_is_the_first_quarter_of_the_time_not_of_the_points() -> None:

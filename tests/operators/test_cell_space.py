@@ -22,9 +22,7 @@ OPERATORS = ["=", "<>", "<", "<=", ">", ">="]
 
 def where_over(rng: random.Random, dimensions: int) -> Expression | None:
     columns = [K, V, S][:dimensions]
-    parts = [
-        compare(c, rng.choice(OPERATORS), rng.choice("abc") if c is S else rng.randint(0, 4)) for c in columns
-    ]
+    parts = [compare(c, rng.choice(OPERATORS), rng.choice("abc") if c is S else rng.randint(0, 4)) for c in columns]
     return Call("and", tuple(parts), BOOLEAN) if parts else None
 
 
@@ -59,7 +57,7 @@ def test_query_sets_of_tuples_are_those_of_each_query(seed: int, dimensions: lis
             assert got.tolist() == mine.tolist(), str(query.query.where)
         outside = [q.slot for q in queries if q not in space.queries]
         assert not unpack(query_sets, np.array(outside, dtype=np.int64)).any()
-        wanted = unpack(query_sets, np.array([q.slot for q in space.queries])).any(axis=1)[cell]
+        wanted = np.any(unpack(query_sets, np.array([q.slot for q in space.queries])), axis=1)[cell]
         assert ((cell == NO_CELL) | wanted).all(), "a tuple that nobody selects must have no cell"
 
 

@@ -66,6 +66,6 @@ def test_python_integers_add_up_exactly() -> None:
 
 @pytest.mark.parametrize(("function", "dtype"), [(f, d) for f in FUNCTIONS for d in (np.int64, np.int32, np.float64)])
 def test_the_identity_changes_nothing(function: str, dtype: type) -> None:
-    identity = np.array([identity_of(function, np.dtype(dtype))], dtype=dtype)
+    identity: np.ndarray = np.array([identity_of(function, np.dtype(dtype))], dtype=dtype)
     for value in (-5, 0, 7):
         assert UFUNCS[function](identity, np.array([value], dtype=dtype))[0] == value

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.expressions import Call, Column, Expression, Literal
-from operators.queries import Aggregation, Output, Query, Selection, Window
+from operators.queries import Output, Query, Selection, Window
 from sources.storage import Storage
 from tests.operators.pipeline import BOOLEAN, STREAM, K, Pipeline, Row, S, T, V, aggregation, changelog, compare
 
@@ -53,7 +53,7 @@ def random_query(rng: random.Random) -> Query:
 
 def random_tuples(rng: random.Random, time: int) -> tuple[list[Row], int]:
     """Return a batch of tuples from ``time`` on, and the time that was reached."""
-    tuples = []
+    tuples: list[Row] = []
     for _ in range(rng.choice([0, 1, 20, 60])):
         time += rng.choice([0, 0, 1, 1, 2, 30 if rng.random() < 0.05 else 1])
         tuples.append(
@@ -206,7 +206,7 @@ def aggregates(members: list[Row]) -> tuple[Any, ...]:
     return len(members), total, min(values, default=None), max(texts, default=None), len(texts)
 
 
-@settings(max_examples=60, deadline=None, print_blob=True)
+@settings(max_examples=50, deadline=None, print_blob=True)
 @given(seed=st.integers(0, 2**32))
 def test_every_query_gets_its_rows(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     rng = random.Random(seed)

@@ -13,7 +13,9 @@ from operators import slicing
 from operators.queries import Window
 from operators.slicing import FIRST_EDGE, LAST_EDGE, cut_slices, due_windows, needed_until
 
-windows = st.lists(st.builds(Window, st.integers(1, 30), st.integers(1, 12), st.integers(-40, 40)), min_size=1, max_size=4)
+windows = st.lists(
+    st.builds(Window, st.integers(1, 30), st.integers(1, 12), st.integers(-40, 40)), min_size=1, max_size=4
+)
 times = st.lists(st.integers(-60, 60), min_size=1, max_size=20)
 cuts = st.lists(st.integers(-60, 60), max_size=4, unique=True)
 far = st.lists(st.sampled_from([-(10**16), -7, 0, 3, 10**9, 10**16, 253402300799999999]), min_size=1, max_size=6)

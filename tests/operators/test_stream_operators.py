@@ -39,7 +39,7 @@ def row(t: int, k: int = 0) -> dict[str, Any]:
     return {"k": k, "v": 1, "s": "a", "t": t}
 
 
-@pytest.fixture()
+@pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
     return Pipeline(Storage(str(tmp_path)))
 
@@ -192,7 +192,7 @@ def test_key_groups_share_out_all_tuples() -> None:
     rows = [{"k": 0, "v": i, "s": "abc"[i % 3], "t": i} for i in range(60)]
     output = StreamOperators(live, STREAM, 4).process(batch_of(rows), None)
     assert {group for group, _ in output.buckets} == {0, 1, 2, 3}
-    counts = {}
+    counts: dict[tuple[str, ...], int] = {}
     for _, bucket in output.buckets:
         found = np.asarray(bucket.partials["count(*)"]).sum()
         counts[bucket.dimensions] = counts.get(bucket.dimensions, 0) + found

@@ -1,0 +1,213 @@
+"""The planner: what the next batch reads, with which epoch and which clocks; from real files and real connectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.live_queries import LiveQueries
+from operators.offsets import Offset
+from operators.plan_log import CHANGELOGS, PLANS
+from operators.planner import BATCHES, WARM_UP_BATCHES, BatchBudget, Planner
+from sources.generator import DATASETS
+from sources.record_log import RecordLog
+from sources.schema import StreamDefinition, StreamSchema
+from sources.storage import Storage
+from tests.operators.pipeline import aggregation, changelog
+
+SECOND = 10**6
+RATE = 1000
+
+
+def stream(name: str, rate: int = RATE) -> StreamDefinition:
+    """Return a generated stream: after x seconds since 1970 it has x · rate tuples, and a little more."""
+    schema = StreamSchema(DATASETS["purchases"], "time", 0)
+    return StreamDefinition(name, name, schema, "generator", "", {"dataset": "purchases", "rate": str(rate)})
+
+
+class Folder:
+    """A data folder in which sessions and routers have written."""
+
+    def __init__(self, root: Path) -> None:
+        self.storage = Storage(str(root))
+        self.changelogs = RecordLog(self.storage, CHANGELOGS)
+        self.batches = RecordLog(self.storage, BATCHES)
+
+    def planner(self, warm_ups: int = 0) -> Planner:
+        """Return a planner that has done its warm-up batches but for some."""
+        planner = Planner(self.storage, 1.0)
+        planner._warm_ups = warm_ups
+        return planner
+
+    def log(self, *streams: StreamDefinition, dropped: list[str] | None = None) -> None:
+        """Append a changelog."""
+        number = self.changelogs.latest() + 1
+        query = (f"q{number}", number, aggregation())
+        self.changelogs.append(number, changelog(number, [query], streams=streams, dropped=dropped or []))
+
+    def commit(self, offset: Offset, **record: Any) -> None:
+        """Append the record of the batch that ends at an offset."""
+        clocks = {"clocks": dict(offset.clocks), "waterlines": dict(offset.waterlines), **record}
+        self.batches.append(offset.seq, {"seq": offset.seq, "epoch": offset.epoch, **clocks})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+def test_nothing_new_no_batch(folder: Folder) -> None:
+    planner = folder.planner()
+    assert planner.latest(Offset(), SECOND) == Offset()
+    folder.log(stream("a"))
+    first = planner.latest(Offset(), SECOND)
+    assert (first.seq, first.epoch) == (1, 1)
+    folder.commit(first)
+    assert planner.latest(first, SECOND) is first
+    assert planner.latest(first, 2 * SECOND).seq == 2
+
+
+def test_an_epoch_alone_makes_a_batch(folder: Folder) -> None:
+    folder.log()
+    planner = folder.planner()
+    first = planner.latest(Offset(), SECOND)
+    assert (first.seq, first.epoch, first.streams) == (1, 1, {})
+    folder.commit(first)
+    folder.log()
+    folder.log()
+    second = planner.latest(first, SECOND)
+    assert (second.seq, second.epoch) == (2, 3), "all epochs that are logged, in one batch"
+
+
+def test_clocks_are_those_in_the_record_of_the_batch_before(folder: Folder) -> None:
+    folder.log(stream("a"), stream("b"))
+    planner = folder.planner()
+    first = planner.latest(Offset(), SECOND)
+    assert first.clocks == first.waterlines == {"a": None, "b": None}
+    folder.commit(first, clocks={"a": 7, "b": None}, waterlines={"a": 5, "b": None})
+    second = planner.latest(first, 2 * SECOND)
+    assert second.clocks == {"a": 7, "b": None}
+    assert second.waterlines == {"a": 5, "b": None}
+
+
+def test_waits_for_the_record_of_the_last_batch(folder: Folder) -> None:
+    folder.log(stream("a"))
+    planner = folder.planner()
+    first = planner.latest(Offset(), SECOND)
+    folder.log()
+    assert planner.latest(first, 9 * SECOND) is first
+    folder.commit(first)
+    assert planner.latest(first, 9 * SECOND).seq == 2
+
+
+def test_a_new_stream_starts_at_its_beginning_and_a_dropped_one_leaves_the_offset(folder: Folder) -> None:
+    folder.log(stream("a"))
+    planner = folder.planner()
+    first = planner.latest(Offset(), SECOND)
+    folder.commit(first, clocks={"a": 7}, waterlines={"a": 7})
+    folder.log(stream("b"))
+    second = planner.latest(first, SECOND)
+    assert second.clocks == {"a": 7, "b": None}
+    assert second.streams["b"]["0"] >= RATE
+    folder.commit(second)
+    folder.log(dropped=["a"])
+    third = planner.latest(second, 2 * SECOND)
+    assert set(third.streams) == set(third.clocks) == set(third.waterlines) == {"b"}
+
+
+def test_a_stream_created_and_dropped_between_two_batches_is_never_read(folder: Folder) -> None:
+    folder.log(stream("a"))
+    folder.log(dropped=["a"])
+    assert folder.planner().latest(Offset(), SECOND) == Offset(1, 2)
+
+
+def test_a_backlog_is_read_in_bounded_batches_and_completely(folder: Folder) -> None:
+    folder.log(stream("slow", 100), stream("fast", 100_000))
+    planner = folder.planner()
+    offset, sizes = Offset(), []
+    while True:
+        ended = planner.latest(offset, 20 * SECOND)
+        if ended is offset:
+            break
+        sizes.append(sum(ended.streams[s]["0"] - offset.streams.get(s, {"0": 0})["0"] for s in ended.streams))
+        assert sizes[-1] <= planner._budget.tuples + 2, "one more for each partition, by rounding"
+        assert all(ended.streams[s]["0"] > offset.streams.get(s, {"0": 0})["0"] for s in ended.streams), "fair"
+        folder.commit(ended)
+        offset = ended
+    assert len(sizes) > 2
+    end = {name: c.available(20 * SECOND) for name, c in planner._connectors.items()}
+    assert offset.streams == end
+
+
+def test_warm_up_batches_run_without_anything_to_do(folder: Folder) -> None:
+    planner, offset = folder.planner(WARM_UP_BATCHES), Offset()
+    for _ in range(WARM_UP_BATCHES):
+        offset = planner.latest(offset, 0)
+        folder.commit(offset)
+    assert offset.seq == WARM_UP_BATCHES
+    assert planner.latest(offset, 0) is offset
+
+
+def test_another_process_goes_on_from_snapshot_and_changelogs(folder: Folder) -> None:
+    folder.log(stream("a"), stream("gone"))
+    folder.log(dropped=["gone"])
+    live = LiveQueries()
+    for _, record in folder.changelogs.after(0):
+        live.apply(record, {})
+    folder.storage.put(f"{PLANS}/{2:012d}.json", orjson.dumps(live.to_json()))
+    first = folder.planner().latest(Offset(), SECOND)
+    folder.commit(first)
+    folder.changelogs.trim(2)
+    folder.log(stream("b"))
+    second = folder.planner().latest(first, SECOND)
+    assert (second.epoch, set(second.streams)) == (3, {"a", "b"})
+    assert second.streams["a"] == first.streams["a"]
+
+
+def test_positions_never_go_back_and_partitions_out_of_sight_keep_theirs(folder: Folder) -> None:
+    start = Offset(1, 0, {"a": {"0": 10, "1": 20}})
+    bounded = folder.planner()._bounded(start, {"a": {"0": 5, "2": 3}})
+    assert bounded == {"a": {"0": 10, "1": 20, "2": 3}}
+
+
+@given(
+    st.dictionaries(st.sampled_from("abc"), st.dictionaries(st.sampled_from("012"), st.integers(0, 10**9))),
+    st.dictionaries(st.sampled_from("abc"), st.dictionaries(st.sampled_from("012"), st.integers(0, 10**9))),
+    st.integers(1, 10**7),
+)
+def test_bounds_lie_between_start_and_end(
+    before: dict[str, dict[str, int]], available: dict[str, dict[str, int]], budget: int
+) -> None:
+    planner = Planner(Storage("unused"), 1.0)
+    planner._budget.tuples = budget
+    bounded = planner._bounded(Offset(1, 0, before), available)
+    read = 0
+    for name, partitions in available.items():
+        for partition, end in partitions.items():
+            first, last = before.get(name, {}).get(partition, 0), bounded[name][partition]
+            assert first <= last <= max(first, end)
+            assert (last > first) == (end > first), "every partition with tuples gets on"
+            read += last - first
+    assert read <= budget + 9
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**7), st.floats(0.0, 60.0)), max_size=40))
+def test_the_budget_changes_by_two_at_most_and_keeps_its_limits(batches: list[tuple[int, float]]) -> None:
+    budget = BatchBudget(1.0)
+    for tuples, seconds in batches:
+        before = budget.tuples
+        budget.learn(tuples, seconds)
+        assert before // 2 <= budget.tuples <= 2 * before
+        assert 50_000 <= budget.tuples <= 20_000_000
+
+
+def test_the_budget_finds_the_size_that_takes_the_target() -> None:
+    budget = BatchBudget(1.0)
+    for _ in range(30):
+        budget.learn(budget.tuples, 0.2 + budget.tuples / 2_000_000)
+    assert budget.tuples == pytest.approx(1_600_000, rel=0.1)
