@@ -49,14 +49,10 @@ def statement_of(body: bytes, example: str) -> str:
     """Return the SQL text of a body ``{"sql": "…"}``."""
     value = parse_json(body)
     if not isinstance(value, dict) or not isinstance(value.get("sql"), str):
-        raise MalformedRequest(
-            f'The body must be an object such as {{"sql": "{example}"}}; got {_short(value)}.'
-        )
+        raise MalformedRequest(f'The body must be an object such as {{"sql": "{example}"}}; got {_short(value)}.')
     unknown = sorted(value.keys() - {"sql"})
     if unknown:
-        raise MalformedRequest(
-            f'The body must have "sql" and nothing else; got {", ".join(map(repr, unknown))} too.'
-        )
+        raise MalformedRequest(f'The body must have "sql" and nothing else; got {", ".join(map(repr, unknown))} too.')
     sql: str = value["sql"]
     return sql
 
@@ -77,9 +73,7 @@ def fingerprint(request: Request, body: bytes) -> str:
     return hashlib.sha256(call.encode() + body).hexdigest()
 
 
-async def answer_once(
-    service: Service, request: Request, body: bytes, action: Callable[[], Outcome]
-) -> Response:
+async def answer_once(service: Service, request: Request, body: bytes, action: Callable[[], Outcome]) -> Response:
     """Run ``action`` off the event loop and answer its outcome; with an Idempotency-Key at most once."""
     key = idempotency_key(request)
     service.check_running()

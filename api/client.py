@@ -195,9 +195,7 @@ class BraidClient:
         """Read one query."""
         return self._object("GET", f"/queries/{_segment(query_id)}")
 
-    def queries(
-        self, state: str | None = None, label: str | None = None, limit: int | None = None
-    ) -> Iterator[Object]:
+    def queries(self, state: str | None = None, label: str | None = None, limit: int | None = None) -> Iterator[Object]:
         """List queries over all pages; `label` is `key=value`, `limit` the size of a page."""
         cursor: str | None = None
         while True:

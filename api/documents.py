@@ -25,8 +25,7 @@ CREATE_STREAM = (
     " time TIMESTAMP LATENESS INTERVAL '2' SECOND) WITH (connector = 'push', format = 'json')"
 )
 CREATE_TABLE = (
-    "CREATE TABLE packs (gem_pack INT, name VARCHAR)"
-    " WITH (connector = 'file', path = 'packs.csv', format = 'csv')"
+    "CREATE TABLE packs (gem_pack INT, name VARCHAR) WITH (connector = 'file', path = 'packs.csv', format = 'csv')"
 )
 SELECT = "SELECT user_id, price FROM purchases WHERE price > 5"
 EVENTS = '{"user_id": 1, "gem_pack": 4, "price": 9.5, "time": "2026-01-01T00:00:01Z"}\n'
@@ -116,10 +115,7 @@ def answers(status: int, description: str, example: Any, *refusals: int) -> dict
 def refused(*statuses: int) -> dict[int | str, Json]:
     """Return the ``responses`` entry of each status of refusal."""
     schema = {"$ref": "#/components/schemas/Problem"}
-    return {
-        s: {"description": _REASONS[s], "content": {problems.MEDIA_TYPE: {"schema": schema}}}
-        for s in statuses
-    }
+    return {s: {"description": _REASONS[s], "content": {problems.MEDIA_TYPE: {"schema": schema}}} for s in statuses}
 
 
 def json_body(schema: Json, example: Any) -> Json:
@@ -174,9 +170,7 @@ def install(app: FastAPI) -> None:
 
     def described() -> Json:
         if app.openapi_schema is None:
-            schema = get_openapi(
-                title=app.title, version=app.version, description=app.description, routes=app.routes
-            )
+            schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
             for path in schema["paths"].values():
                 for call in path.values():
                     if "HTTPValidationError" in str(call["responses"].get("422")):

@@ -44,9 +44,7 @@ async def stream_results(
     request: Request,
     service: ServiceDep,
     after: After = None,
-    last_event_id: Annotated[
-        str | None, Header(description="Resume after this event; wins over `after`.")
-    ] = None,
+    last_event_id: Annotated[str | None, Header(description="Resume after this event; wins over `after`.")] = None,
 ) -> StreamingResponse:
     """Follow the rows of a query as server-sent events, from a cursor or from the beginning."""
     cursor = last_event_id or after
@@ -62,9 +60,7 @@ async def stream_results(
     )
 
 
-async def events(
-    service: Service, query_id: str, page: Page, ended: bool, request: Request
-) -> AsyncIterator[bytes]:
+async def events(service: Service, query_id: str, page: Page, ended: bool, request: Request) -> AsyncIterator[bytes]:
     """Yield the events of ``page`` and of all that follow."""
     yield KEEP_ALIVE  # tells the client, and proxies, that the stream is open
     session = service.session

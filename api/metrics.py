@@ -48,7 +48,7 @@ class Metrics:
         ready: Callable[[], bool],
         lag: Callable[[], dict[str, int]],
     ) -> None:
-        prometheus_client.disable_created_metrics()
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._session = session
         self._storage = storage
         self._changelogs = RecordLog(storage, "changelogs")
@@ -152,9 +152,7 @@ class Metrics:
     def _streams(self) -> Iterator[Metric]:
         streams = self._session.streams()
         for name in _COUNTS:
-            what = {"tuples": "Valid tuples taken in.", "bytes": "Bytes taken in."}.get(
-                name, f"Tuples {name}."
-            )
+            what = {"tuples": "Valid tuples taken in.", "bytes": "Bytes taken in."}.get(name, f"Tuples {name}.")
             counter = CounterMetricFamily(f"braid_stream_{name}", what, labels=["stream"])
             for stream in streams:
                 counter.add_metric([stream["name"]], stream[name])

@@ -16,9 +16,7 @@ Limit = Annotated[
     Query(ge=1, description=f"Most rows of one answer; more than {MOST_ROWS} counts as {MOST_ROWS}."),
     AfterValidator(lambda rows: min(rows, MOST_ROWS)),
 ]
-After = Annotated[
-    str | None, Query(description="The cursor of an earlier answer; without one, from the beginning.")
-]
+After = Annotated[str | None, Query(description="The cursor of an earlier answer; without one, from the beginning.")]
 Wait = Annotated[
     float,
     Query(ge=0, description=f"Seconds to wait; more than {LONGEST_WAIT_SECONDS:g} counts as that."),

@@ -38,24 +38,18 @@ def get_plan(service: ServiceDep, format: Form = "json") -> Response:
     return _graph(service.session.plan(), format)
 
 
-@router.get(
-    "/queries/{id}/plan", responses=answers(200, "The query's part of the graph.", _GRAPH, 400, 404, 410)
-)
+@router.get("/queries/{id}/plan", responses=answers(200, "The query's part of the graph.", _GRAPH, 400, 404, 410))
 def get_query_plan(id: str, service: ServiceDep, format: Form = "json") -> Response:
     """Look at how one query runs and with whom it shares."""
     return _graph(service.session.query_plan(id), format)
 
 
-@router.get(
-    "/changelogs", responses=answers(200, "Changelogs in order of epochs.", {"changelogs": [_CHANGELOG]}, 400)
-)
+@router.get("/changelogs", responses=answers(200, "Changelogs in order of epochs.", {"changelogs": [_CHANGELOG]}, 400))
 def get_changelogs(
     service: ServiceDep, after: Annotated[int, Query(ge=0, description="Only later epochs.")] = 0
 ) -> Response:
     """Read the changelogs after an epoch: at most 1000; ask again after the last epoch for more."""
-    return Response(
-        orjson.dumps({"changelogs": service.session.changelogs(after)}), media_type="application/json"
-    )
+    return Response(orjson.dumps({"changelogs": service.session.changelogs(after)}), media_type="application/json")
 
 
 def _graph(graph: dict[str, Any], form: str) -> Response:

@@ -40,9 +40,7 @@ def check_java(environment: Mapping[str, str] = os.environ) -> None:
     if java is None:
         raise CannotStart(f"{need}, but there is no java in PATH; install one or set JAVA_HOME.")
     try:
-        found = subprocess.run(
-            [java, "-version"], capture_output=True, timeout=JAVA_SECONDS, check=False, text=True
-        )
+        found = subprocess.run([java, "-version"], capture_output=True, timeout=JAVA_SECONDS, check=False, text=True)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotStart(f"{need}, but {java!r} does not run: {error}; check JAVA_HOME.") from error
     version = re.search(r'version "(?:1\.)?(\d+)', found.stderr + found.stdout)
@@ -64,9 +62,7 @@ def lock_data_dir(storage: Storage) -> Iterator[None]:
     try:
         file = storage.local_path(LOCK_FILE).open("a+")
     except OSError as error:
-        raise CannotStart(
-            f"The data directory {storage.uri!r} must be writable: {error.strerror}."
-        ) from error
+        raise CannotStart(f"The data directory {storage.uri!r} must be writable: {error.strerror}.") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -104,9 +104,7 @@ async def _of_routing(request: Request, error: Exception) -> Response:
 async def _of_defect(request: Request, error: Exception) -> Response:
     log.error("request failed", exc_info=error, extra={"fields": {"path": request.url.path}})
     return problem(
-        document_of(
-            BraidError(f"Something in Braid is broken ({type(error).__name__}); its log has the details.")
-        )
+        document_of(BraidError(f"Something in Braid is broken ({type(error).__name__}); its log has the details."))
     )
 
 

@@ -167,9 +167,7 @@ def request_of(value: Any) -> QueryRequest:
         )
     unknown = sorted(value.keys() - set(FIELDS))
     if unknown:
-        raise MalformedRequest(
-            f"A query has the fields {', '.join(FIELDS)}; got {', '.join(map(repr, unknown))} too."
-        )
+        raise MalformedRequest(f"A query has the fields {', '.join(FIELDS)}; got {', '.join(map(repr, unknown))} too.")
     if not isinstance(value.get("sql"), str):
         raise MalformedRequest(f'A query must have its text in "sql"; got {value.get("sql")!r}.')
     return QueryRequest(**{name: given for name, given in value.items() if given is not None})

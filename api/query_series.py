@@ -74,9 +74,7 @@ class QuerySeries:
         """Add rows of results, by slot."""
         np.add.at(self._results, self._rows(slots), np.asarray(counts, np.int64))
 
-    def observe(
-        self, slots: Sequence[int], latest_event_us: Sequence[int | None], record: dict[str, Any]
-    ) -> None:
+    def observe(self, slots: Sequence[int], latest_event_us: Sequence[int | None], record: dict[str, Any]) -> None:
         """Observe a block's latencies: one of each kind for each slot with rows in it."""
         rows, committed = self._rows(slots), record["committed_us"]
         latest = np.asarray([np.nan if us is None else us for us in latest_event_us], np.float64)
@@ -108,9 +106,7 @@ class QuerySeries:
             for row, query_id in rows:
                 family.add_metric([query_id], histograms.buckets(row), float(histograms.sums[row]))
             yield family
-        info = GaugeMetricFamily(
-            "braid_query_info", "Names of queries; always 1.", labels=["query_id", "name"]
-        )
+        info = GaugeMetricFamily("braid_query_info", "Names of queries; always 1.", labels=["query_id", "name"])
         for query_id, name in self._labels.values():
             info.add_metric([query_id, name], 1)
         yield info

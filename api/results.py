@@ -71,9 +71,7 @@ async def next_page(
             return page, False
 
 
-async def news_for(
-    service: Service, deployed: DeployedQuery, after: str, until: float, request: Request
-) -> bool:
+async def news_for(service: Service, deployed: DeployedQuery, after: str, until: float, request: Request) -> bool:
     """Return True when there is something to read after a cursor, False at ``until`` or when nobody waits for it."""
     while True:
         remaining = until - time.monotonic()

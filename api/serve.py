@@ -99,9 +99,7 @@ def open_port(host: str, port: int) -> socket.socket:
 def running(settings: Settings, storage: Storage, listener: socket.socket) -> Iterator[Service]:
     """Start everything; stop it at the end."""
     supervisor = supervise(settings, storage)
-    service = Service.assemble(
-        SharedSession(storage, settings), storage, settings, lambda: _why_not_ready(supervisor)
-    )
+    service = Service.assemble(SharedSession(storage, settings), storage, settings, lambda: _why_not_ready(supervisor))
     stopped = threading.Event()
     url = _url(settings.host, listener.getsockname()[1])
     with contextlib.ExitStack() as stack:
@@ -193,9 +191,7 @@ def _trim(service: Service, stopped: threading.Event) -> None:
             log.exception("retention failed")
             continue
         if trimmed.batches:
-            log.info(
-                "results trimmed", extra={"fields": {"batches": trimmed.batches, "blocks": trimmed.blocks}}
-            )
+            log.info("results trimmed", extra={"fields": {"batches": trimmed.batches, "blocks": trimmed.blocks}})
 
 
 def _url(host: str, port: int) -> str:

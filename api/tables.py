@@ -44,6 +44,4 @@ def drop_table(name: str, service: ServiceDep) -> Response:
     """Drop a static table; refused while a query uses it."""
     service.check_running()
     known = [table["name"] for table in service.session.tables()]
-    raise UnknownObject(
-        f"A table must exist to be dropped; got {name!r}. Tables: {', '.join(known) or 'none'}."
-    )
+    raise UnknownObject(f"A table must exist to be dropped; got {name!r}. Tables: {', '.join(known) or 'none'}.")

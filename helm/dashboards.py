@@ -262,9 +262,7 @@ def batches() -> list[Json]:
             f"Duration of a micro-batch, the floor of every latency above. {MAX_NOTE}",
             "s",
         ),
-        series(
-            "Batch size", quantiles("braid_batch_tuples"), f"Tuples in a micro-batch. {MAX_NOTE}", "short"
-        ),
+        series("Batch size", quantiles("braid_batch_tuples"), f"Tuples in a micro-batch. {MAX_NOTE}", "short"),
         series(
             "Batches per second",
             {"batches": f"sum({rate('braid_batches_total')})"},
@@ -292,21 +290,15 @@ def variables() -> list[Json]:
         {"type": "datasource", "name": "datasource", "label": "Data source", "query": "prometheus"},
         variable("namespace", "Namespace", "label_values(braid_ready, namespace)", **several()),
         variable("job", "Job", 'label_values(braid_ready{namespace=~"$namespace"}, job)'),
-        variable(
-            "query", "Query", f"query_result(braid_query_info{{{SERVICE}}})", **several(regex=name_and_id)
-        ),
-        variable(
-            "stream", "Stream", f"label_values(braid_stream_tuples_total{{{SERVICE}}}, stream)", **several()
-        ),
+        variable("query", "Query", f"query_result(braid_query_info{{{SERVICE}}})", **several(regex=name_and_id)),
+        variable("stream", "Stream", f"label_values(braid_stream_tuples_total{{{SERVICE}}}, stream)", **several()),
         {
             "type": "custom",
             "name": "top",
             "label": "Top",
             "description": "How many queries a per-query panel shows at each moment",
             "query": "10,25,50,100,1000",
-            "options": [
-                {"selected": n == "25", "text": n, "value": n} for n in ("10", "25", "50", "100", "1000")
-            ],
+            "options": [{"selected": n == "25", "text": n, "value": n} for n in ("10", "25", "50", "100", "1000")],
             "current": {"selected": True, "text": "25", "value": "25"},
         },
     ]

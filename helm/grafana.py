@@ -30,10 +30,7 @@ def target(expression: str, legend: str, ref_id: str = "A", **more: Any) -> Json
 
 def targets(expressions: dict[str, str]) -> list[Json]:
     """Make the queries of a panel from legend → expression, named A, B, C."""
-    return [
-        target(expression, legend, chr(ord("A") + i))
-        for i, (legend, expression) in enumerate(expressions.items())
-    ]
+    return [target(expression, legend, chr(ord("A") + i)) for i, (legend, expression) in enumerate(expressions.items())]
 
 
 def panel(kind: str, title: str, description: str, size: tuple[int, int], **more: Any) -> Json:
@@ -57,9 +54,7 @@ def stat(title: str, expression: str, description: str, unit: str = "short", **d
         description,
         (3, 4),
         targets=[target(expression, title)],
-        fieldConfig={
-            "defaults": {"unit": unit, "color": {"mode": "thresholds"}, **_plain_steps(), **defaults}
-        },
+        fieldConfig={"defaults": {"unit": unit, "color": {"mode": "thresholds"}, **_plain_steps(), **defaults}},
         options={
             "colorMode": "value",
             "graphMode": "area",

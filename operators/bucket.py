@@ -40,7 +40,7 @@ class Bucket:
         return np.unique(pairs, axis=0)
 
     @property
-    def bytes(self) -> int:
+    def nbytes(self) -> int:
         """The size of the data in memory."""
         return int(self.partials.nbytes + self.query_sets.nbytes)
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from operators.live_queries import LiveQuery
 from operators.predicate_index import Cells, PredicateIndex
-from operators.query_set import Bools, Words, pack
+from operators.query_set import Bools, Words, not_empty, pack
 
 NO_CELL = -1
 
@@ -71,7 +71,7 @@ class CellSpace:
             present, cell = _distinct(combined, len(query_sets) * len(axis.query_sets))
             query_sets = query_sets[present // len(axis.query_sets)] & axis.query_sets[present % len(axis.query_sets)]
             query_sets, cell = _merge_equal(query_sets, cell)
-        wanted = query_sets.any(axis=1)
+        wanted = not_empty(query_sets)
         return (cell if wanted.all() else np.where(wanted[cell], cell, NO_CELL)), query_sets
 
 

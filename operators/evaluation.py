@@ -23,7 +23,7 @@ def evaluate(expression: Expression, columns: Mapping[str, pa.Array], length: in
     """
     value = _evaluate(expression, columns)
     if isinstance(value, pa.Scalar):
-        value = pa.repeat(value, length)  # type: ignore[call-overload]
+        value = pa.repeat(value, length)
     target = expression.type.arrow
     return value if value.type == target else value.cast(target, safe=False)
 

@@ -151,7 +151,7 @@ def _inside(bucket: Bucket, start: int, end: int) -> pa.Table | None:
 def _wanted(bits: Bools, tables: Sequence[pa.Table]) -> Iterator[_CellGroup]:
     """Drop the rows of cells that no due query has."""
     rows = pa.concat_tables(tables, promote_options="default")
-    wanted = bits.any(axis=1)
+    wanted = query_set.not_empty(bits)
     if not wanted.all():
         rows = rows.filter(pa.array(wanted[np.asarray(rows.column(CELL))]))
     if rows.num_rows:

@@ -157,9 +157,7 @@ def _decimal(call: Call, left: Datum, right: Datum) -> Datum:
     target, compute = call.type, _DECIMAL[call.function]
     if call.function in _UNCHECKED and target.precision < MAX_PRECISION:
         return kernel.cast(_UNCHECKED[call.function](left, right), target.arrow)
-    return by_row(
-        lambda a, b: fit_decimal(compute(Decimal(a), Decimal(b)), target), target.arrow, left, right
-    )
+    return by_row(lambda a, b: fit_decimal(compute(Decimal(a), Decimal(b)), target), target.arrow, left, right)
 
 
 def _bind_negate(function: Function, arguments: Arguments) -> Expression:

@@ -136,9 +136,7 @@ def _extreme(call: Call, arguments: Sequence[Datum]) -> Datum:
 COMPARISON = (
     *(Function(n, f"value {n} value", _bind_comparison, _comparison, 2, 2) for n in _KERNELS),
     Function("is_distinct_from", "value IS DISTINCT FROM value", _bind_distinct, _is_distinct, 2, 2),
-    Function(
-        "is_not_distinct_from", "value IS NOT DISTINCT FROM value", _bind_distinct, _is_not_distinct, 2, 2
-    ),
+    Function("is_not_distinct_from", "value IS NOT DISTINCT FROM value", _bind_distinct, _is_not_distinct, 2, 2),
     Function("between", "value BETWEEN low AND high", _bind_between, _between, 3, 3),
     Function("in", "value IN (value, …)", _bind_in, _in, 2, None),
     Function("greatest", "GREATEST(value, …)", _bind_extreme, _extreme, 1, None),

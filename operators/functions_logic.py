@@ -18,9 +18,7 @@ def _bind_connective(function: Function, arguments: Arguments) -> Expression:
     parts: list[Expression] = []
     for argument in arguments:
         if argument.type not in (BOOLEAN, NULL):
-            raise NotAllowed(
-                f"{function.name.upper()} must stand between conditions; got {describe(argument)}."
-            )
+            raise NotAllowed(f"{function.name.upper()} must stand between conditions; got {describe(argument)}.")
         if isinstance(argument, Call) and argument.function == function.name:
             parts.extend(argument.arguments)
         else:

@@ -97,11 +97,7 @@ def _round(call: Call, arguments: Sequence[Datum]) -> Datum:
         return by_row(lambda v: fit_decimal(_half_up(v, digits), kind), kind.arrow, value)
     if kind == BIGINT:
         value = as_type(value, pa.int64())
-        return (
-            value
-            if digits >= 0
-            else by_row(lambda v: _in_64_bits(int(_half_up(v, digits))), pa.int64(), value)
-        )
+        return value if digits >= 0 else by_row(lambda v: _in_64_bits(int(_half_up(v, digits))), pa.int64(), value)
     try:
         return kernel.round(value, ndigits=digits, round_mode="half_towards_infinity")
     except pa.ArrowInvalid:

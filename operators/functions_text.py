@@ -131,9 +131,7 @@ def like_parts(pattern: str, escape: str) -> list[tuple[str, bool]]:
 @lru_cache(maxsize=4096)
 def kernel_pattern(pattern: str, escape: str) -> str:
     r"""Return the pattern as ``match_like`` reads it, whose escape character is ``\``."""
-    return "".join(
-        c if wildcard or c not in "%_\\" else "\\" + c for c, wildcard in like_parts(pattern, escape)
-    )
+    return "".join(c if wildcard or c not in "%_\\" else "\\" + c for c, wildcard in like_parts(pattern, escape))
 
 
 @lru_cache(maxsize=4096)
@@ -164,10 +162,7 @@ TEXT = (
     Function("upper", "UPPER(text)", typed(VARCHAR, VARCHAR), _text(kernel.utf8_upper)),
     Function("lower", "LOWER(text)", typed(VARCHAR, VARCHAR), _text(kernel.utf8_lower)),
     Function("length", "LENGTH(text)", typed(BIGINT, VARCHAR), _length),
-    *(
-        Function(n, f"{n.upper()}(text[, characters])", typed(VARCHAR, VARCHAR, VARCHAR), _trim, 1, 2)
-        for n in _TRIMS
-    ),
+    *(Function(n, f"{n.upper()}(text[, characters])", typed(VARCHAR, VARCHAR, VARCHAR), _trim, 1, 2) for n in _TRIMS),
     Function(
         "substring",
         "SUBSTRING(text, start[, length])",
@@ -179,9 +174,7 @@ TEXT = (
     Function("concat", "CONCAT(value, …)", _bind_concat, _concat, 1, None),
     Function("replace", "REPLACE(text, old, new)", typed(VARCHAR, VARCHAR, VARCHAR, VARCHAR), _replace, 3, 3),
     Function("strpos", "STRPOS(text, part)", typed(BIGINT, VARCHAR, VARCHAR), _strpos, 2, 2),
-    Function(
-        "starts_with", "STARTS_WITH(text, prefix)", typed(BOOLEAN, VARCHAR, VARCHAR), _starts_with, 2, 2
-    ),
+    Function("starts_with", "STARTS_WITH(text, prefix)", typed(BOOLEAN, VARCHAR, VARCHAR), _starts_with, 2, 2),
     Function("like", "text LIKE pattern [ESCAPE character]", _bind_like, _like, 2, 3),
     Function("ilike", "text ILIKE pattern [ESCAPE character]", _bind_like, _like, 2, 3),
 )

@@ -103,8 +103,6 @@ def _add_months(_call: Call, arguments: Sequence[Datum]) -> Datum:
 TIME = (
     *(Function(n, f"EXTRACT({n.upper()} FROM timestamp)", typed(BIGINT, TIMESTAMP), _field) for n in FIELDS),
     Function("date_trunc", "DATE_TRUNC('unit', timestamp)", _bind_date_trunc, _date_trunc, 2, 2),
-    Function(
-        "add_interval", "timestamp ± INTERVAL", typed(TIMESTAMP, TIMESTAMP, BIGINT), _add_interval, 2, 2
-    ),
+    Function("add_interval", "timestamp ± INTERVAL", typed(TIMESTAMP, TIMESTAMP, BIGINT), _add_interval, 2, 2),
     Function("add_months", "timestamp ± INTERVAL", typed(TIMESTAMP, TIMESTAMP, BIGINT), _add_months, 2, 2),
 )

@@ -135,7 +135,7 @@ class Lane:
     @property
     def bytes(self) -> int:
         """The size of the buckets in memory."""
-        return sum(bucket.bytes for entry in self._entries.values() for bucket in entry.buckets)
+        return sum(bucket.nbytes for entry in self._entries.values() for bucket in entry.buckets)
 
     def _catch_up(self, head: _Head, state: LaneState) -> None:
         alive = set(head.entries)

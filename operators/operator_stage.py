@@ -20,6 +20,7 @@ from operators.live_queries import LiveQueries
 from operators.offsets import Offset, advance_waterline
 from operators.plan_log import PlanLog
 from operators.wire import BLOCK, BUCKET, CONTROL, PROGRESS, STATE
+from sources.errors import CorruptData
 from sources.storage import Storage
 
 _SHARED: dict[str, tuple[PlanLog, dict[int, Lane]]] = {}
@@ -37,7 +38,7 @@ class OperatorStage(StatefulProcessor):
         self._head = handle.getValueState("head", "data binary")
         self._entries = handle.getMapState("entries", "seq long", "data binary")
 
-    def handleInputRows(  # noqa: N802 - Spark's name
+    def handleInputRows(  # type: ignore[override]  # noqa: N802 - Spark's name; in pandas mode rows are frames
         self,
         key: Any,
         rows: Iterator[pd.DataFrame],
@@ -84,7 +85,10 @@ class _SparkState:
         self._head.update((head,))
 
     def entry(self, seq: int) -> bytes:
-        return bytes(self._entries.getValue((seq,))[0])
+        value = self._entries.getValue((seq,))
+        if value is None:
+            raise CorruptData(f"The state must hold the buckets of batch {seq}, which its head names; it does not.")
+        return bytes(value[0])
 
     def put_entry(self, seq: int, entry: bytes) -> None:
         self._entries.updateValue((seq,), (entry,))

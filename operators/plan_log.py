@@ -35,7 +35,9 @@ class PlanLog:
         """Return the queries of the batch from ``start`` to ``end``; the caller must not keep it for another batch."""
         live = self._live
         if live is None or live.epoch > end.epoch:
-            live = self._load_snapshot(start.epoch)
+            live = self._load_snapshot(start.epoch) or LiveQueries()
+        elif live.epoch < start.epoch:  # other workers ran the batches between; what led there may be trimmed
+            live = self._load_snapshot(start.epoch, after=live.epoch) or live
         while live.epoch < end.epoch:
             epoch = live.epoch + 1
             clocks = end.clocks if epoch > start.epoch else self._clocks_at_activation(epoch)
@@ -43,11 +45,12 @@ class PlanLog:
         self._live = live
         return live
 
-    def _load_snapshot(self, upto: int) -> LiveQueries:
+    def _load_snapshot(self, upto: int, after: int = 0) -> LiveQueries | None:
+        """Return the newest snapshot with an epoch in ``(after, upto]``, None when there is none."""
         epochs = [int(name[:12]) for name in self._storage.names(PLANS)]
-        usable = [epoch for epoch in epochs if epoch <= upto]
+        usable = [epoch for epoch in epochs if after < epoch <= upto]
         if not usable:
-            return LiveQueries()
+            return None
         return LiveQueries.from_json(orjson.loads(self._storage.get(f"{PLANS}/{max(usable):012d}.json")))
 
     def _clocks_at_activation(self, epoch: int) -> dict[str, int | None]:

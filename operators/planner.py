@@ -1,8 +1,8 @@
 """The planner: decides what the next batch reads and which epoch it runs with.
 
 It runs in a Python process of its own, asked by Spark every few milliseconds. Epochs come from the changelog log,
-clocks from the record of the batch before; both lie on disk. A batch is bounded so that a backlog is worked off in batches of
-about the target duration.
+clocks from the record of the batch before; both lie on disk. A batch is bounded so that a backlog is worked off in
+batches of about the target duration.
 """
 
 from __future__ import annotations

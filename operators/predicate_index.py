@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -200,8 +200,7 @@ def _outcomes(
     function, arguments = expression.function, expression.arguments
     if function in ("and", "or"):
         parts = [_outcomes(argument, compare, null_cell, others) for argument in arguments]
-        trues, falses = np.array([p[0] for p in parts]), np.array([p[1] for p in parts])
-        return (trues.all(0), falses.any(0)) if function == "and" else (trues.any(0), falses.all(0))
+        return _all_of(parts) if function == "and" else _any_of(parts)
     if function == "not":
         true, false = _outcomes(arguments[0], compare, null_cell, others)
         return false, true
@@ -214,9 +213,17 @@ def _outcomes(
         return compare(_required_column(left), function, _constant_of(right))
     if function == "in":
         column = _required_column(arguments[0])
-        parts = [compare(column, "=", _constant_of(item)) for item in arguments[1:]]
-        return np.array([p[0] for p in parts]).any(0), np.array([p[1] for p in parts]).all(0)
+        return _any_of([compare(column, "=", _constant_of(item)) for item in arguments[1:]])
     raise NotIndexable
+
+
+def _all_of(parts: Sequence[tuple[Bools, Bools]]) -> tuple[Bools, Bools]:
+    return reduce(np.logical_and, [true for true, _ in parts]), reduce(np.logical_or, [false for _, false in parts])
+
+
+def _any_of(parts: Sequence[tuple[Bools, Bools]]) -> tuple[Bools, Bools]:
+    false, true = _all_of([(false, true) for true, false in parts])
+    return true, false
 
 
 def _column_of(expression: Expression) -> str | None:

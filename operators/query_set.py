@@ -37,6 +37,11 @@ def unpack(query_sets: Words, slots: npt.NDArray[np.int64]) -> Bools:
     return bits.astype(np.bool_) & known
 
 
+def not_empty(query_sets: Words | Bools) -> Bools:
+    """Return for each row whether it has any slot; shape (rows,)."""
+    return np.asarray(np.any(query_sets, axis=1), dtype=np.bool_)
+
+
 def count_per_slot(query_sets: Words) -> npt.NDArray[np.int64]:
     """Return, for each slot, how many rows have it: shape (64 * words,)."""
     rows, words = query_sets.shape

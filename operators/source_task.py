@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -163,7 +163,7 @@ def format_time(us: int) -> str:
     return text
 
 
-def dead_letter_table(reason: str, received_us: int, entries: list[tuple[str, str | None, str | None]]) -> pa.Table:
+def dead_letter_table(reason: str, received_us: int, entries: Sequence[tuple[str, str | None, str | None]]) -> pa.Table:
     """Return dead letters as a table; each entry is (detail, tuple as JSON or None, raw text or None)."""
     return pa.table(
         {

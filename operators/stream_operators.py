@@ -155,7 +155,7 @@ class StreamOperators:
                 query_sets = (visible.query_sets[:, None, :] & query_sets[None, :, :]).reshape(-1, self._words)
             else:
                 query_sets = query_sets & visible.query_sets
-            wanted = (cell != NO_CELL) & query_sets.any(axis=1)[cell]
+            wanted = (cell != NO_CELL) & query_set.not_empty(query_sets)[cell]
             if not wanted.any():
                 continue
             some, index = tuples, slice_of

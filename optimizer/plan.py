@@ -78,9 +78,7 @@ class Plan:
         for query_id, query in removed:
             queries = self._queries_to_change(operator_of(query), touched)
             if queries.pop(query_id, None) is None:
-                raise BraidError(
-                    f"Only a query in the plan can leave it; got {query_id!r}.", query_id=query_id
-                )
+                raise BraidError(f"Only a query in the plan can leave it; got {query_id!r}.", query_id=query_id)
         for query_id, query in created:
             operator = operator_of(query)
             self._queries_to_change(operator, touched)[query_id] = query
@@ -111,8 +109,7 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """Return the plan as a graph: nodes are streams, operators and the router."""
         nodes: list[dict[str, Any]] = [
-            {"id": f"stream:{stream}", "kind": "stream", "name": name}
-            for stream, name in self.streams.items()
+            {"id": f"stream:{stream}", "kind": "stream", "name": name} for stream, name in self.streams.items()
         ]
         edges = []
         for _, operator in sorted(self.operators.items()):
@@ -127,9 +124,7 @@ class Plan:
         """Return the graph in Graphviz' language."""
         return to_dot(self.to_json())
 
-    def explain(
-        self, query: Query, streams: Mapping[str, str], query_id: str | None = None
-    ) -> dict[str, Any]:
+    def explain(self, query: Query, streams: Mapping[str, str], query_id: str | None = None) -> dict[str, Any]:
         """Return how ``query`` runs (or would run) and with whom it shares, with its part of the graph.
 
         ``streams`` maps the ids of its streams to names: a plan forgets streams that are dropped.
@@ -192,7 +187,5 @@ def _why(operator: Operator, stream: str, others: int) -> str:
         rule = f"all selections over {stream} share one operator"
     else:
         by = ", ".join(operator.partitioning) or "nothing (one group)"
-        rule = (
-            f"all aggregations over {stream} partitioned by {by} share one operator, whatever their windows"
-        )
+        rule = f"all aggregations over {stream} partitioned by {by} share one operator, whatever their windows"
     return f"Shared with {shared}: {rule}."

@@ -22,7 +22,7 @@ SCHEMA = pa.schema(
         pa.field("received_us", pa.int64()),
         pa.field("tuple", pa.string()),
         pa.field("raw", pa.string()),
-    ]  # type: ignore[arg-type]  # the stubs want fields of one type
+    ]
 )
 
 
@@ -41,9 +41,7 @@ class DeadLetterReader:
         below what is kept.
         """
         latest = self._index.latest
-        position = (
-            Position(self._index.first) if after is None else self._index.position(after, stream, latest)
-        )
+        position = Position(self._index.first) if after is None else self._index.position(after, stream, latest)
         end = Position(latest + 1)
         tables, runs, has_more = [], [], False
         for entry in self._index.with_dead_letters(position.seq, latest, stream):
@@ -69,6 +67,4 @@ class DeadLetterReader:
         self._blocks.discard(path)
 
     def _open(self, path: str) -> pa.Table:
-        return self._blocks.get(
-            path, lambda: read_block(self._storage, path).select(SCHEMA.names).cast(SCHEMA)
-        )
+        return self._blocks.get(path, lambda: read_block(self._storage, path).select(SCHEMA.names).cast(SCHEMA))

@@ -114,9 +114,7 @@ class Materializer:
         self._blocks: LeastRecentlyUsed[pa.Table] = LeastRecentlyUsed(open_blocks, lambda _: 1)
         self._rows: LeastRecentlyUsed[Rows] = LeastRecentlyUsed(row_index_bytes, lambda rows: rows.nbytes)
 
-    def rows(
-        self, deployed: DeployedQuery, slot: int, parts: Sequence[BlockPart], start: int, count: int
-    ) -> pa.Table:
+    def rows(self, deployed: DeployedQuery, slot: int, parts: Sequence[BlockPart], start: int, count: int) -> pa.Table:
         """Return rows ``[start, start + count)`` of the query in ``slot`` in one batch.
 
         ``parts`` are the batch's blocks that hold rows of the query, in the order of the batch record. Raises Gone when

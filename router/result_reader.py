@@ -273,8 +273,7 @@ class ResultReader:
         if slot is None or epoch is None:
             return False
         return not self.index.in_memory(position.seq) or any(
-            entry.epoch >= epoch
-            and sum(part.count for part in entry.parts(slot)) > position.row_in(entry.seq)
+            entry.epoch >= epoch and sum(part.count for part in entry.parts(slot)) > position.row_in(entry.seq)
             for entry in self.index.with_slot(position.seq, latest, slot, deployed.freed_epoch)
         )
 

@@ -1,7 +1,7 @@
 """The router as Spark's sink: publishes each batch by writing its record (thesis 4.3.1.6).
 
-Tasks upstream have staged result and dead-letter blocks; a block counts only once a batch record names it. The record is
-one atomic file named by the batch's number, so that committing a batch again, after a crash, changes nothing.
+Tasks upstream have staged result and dead-letter blocks; a block counts only once a batch record names it. The record
+is one atomic file named by the batch's number, so that committing a batch again, after a crash, changes nothing.
 """
 
 from __future__ import annotations
@@ -77,9 +77,7 @@ def publish(storage: Storage, rows: Sequence[tuple[str, str]]) -> None:
     if log.has(record["seq"]):
         return
     write_activation(storage, record["previous_epoch"], record["epoch"], record["clocks_at_start"])
-    blocks = sorted(
-        (body for kind, body in decoded if kind == BLOCK), key=lambda b: (b.get("task", 0), b["path"])
-    )
+    blocks = sorted((body for kind, body in decoded if kind == BLOCK), key=lambda b: (b.get("task", 0), b["path"]))
     lanes = [body for kind, body in decoded if kind not in (BLOCK, PROGRESS)]
     record["results"] = [b for b in blocks if "kind" in b]
     record["dead_letters"] = [b for b in blocks if "dead_letters" in b]

@@ -52,18 +52,14 @@ class QueryRequest:
             or not math.isfinite(ttl)
             or not 0 < ttl <= LONGEST_TTL_SECONDS
         ):
-            raise NotAllowed(
-                f"ttl_seconds must be a number above 0 and at most {LONGEST_TTL_SECONDS}; got {ttl!r}."
-            )
+            raise NotAllowed(f"ttl_seconds must be a number above 0 and at most {LONGEST_TTL_SECONDS}; got {ttl!r}.")
         labels = self.labels
         if (
             not isinstance(labels, Mapping)
             or len(labels) > MOST_LABELS
             or not all(isinstance(k, str) and isinstance(v, str) and k for k, v in labels.items())
         ):
-            raise NotAllowed(
-                f"labels must be an object of at most {MOST_LABELS} texts by name; got {labels!r}."
-            )
+            raise NotAllowed(f"labels must be an object of at most {MOST_LABELS} texts by name; got {labels!r}.")
 
 
 def check_name(name: str) -> None:
@@ -149,9 +145,7 @@ class Reservations:
                 )
         for stream, name in {s: n for p in planned for s, n in p.streams.items()}.items():
             if stream in self._dropping or state.catalog.by_id(stream) is None:
-                raise UnknownObject(
-                    f"A stream must exist to be used; {name!r} was just dropped.", stream=name
-                )
+                raise UnknownObject(f"A stream must exist to be used; {name!r} was just dropped.", stream=name)
 
     def hold_queries(self, planned: list[PlannedQuery]) -> None:
         """Hold the names and streams of new queries."""
@@ -168,9 +162,7 @@ class Reservations:
 
     def hold_stream_name(self, state: SessionState, name: str) -> None:
         """Hold the name of a new stream; Conflict when it is taken."""
-        if name.lower() in self._stream_names or any(
-            name.lower() == known.lower() for known in state.catalog
-        ):
+        if name.lower() in self._stream_names or any(name.lower() == known.lower() for known in state.catalog):
             raise Conflict(
                 f"The name of a stream must be new; {name!r} exists. Drop it first or choose another.",
                 stream=name,
@@ -188,9 +180,7 @@ class Reservations:
         if stream_id in self._dropping:
             raise UnknownObject(f"A stream must exist to be dropped; {name!r} was just dropped.", stream=name)
         if users:
-            using = [
-                q.id for q in state.queries.values() if stream_id in q.stream_names and not q.is_finished
-            ]
+            using = [q.id for q in state.queries.values() if stream_id in q.stream_names and not q.is_finished]
             raise Conflict(
                 f"A stream must not be used to be dropped; {users} queries use {name!r}:"
                 f" {', '.join(using[:20]) or 'just being accepted'}. Delete them and wait until they are RETIRED.",

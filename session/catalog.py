@@ -53,8 +53,7 @@ class StreamState:
             "name": definition.name,
             "id": definition.id,
             "columns": [
-                {"name": f.name, "type": str(f.type), "event_time": f.name == schema.event_time}
-                for f in schema.fields
+                {"name": f.name, "type": str(f.type), "event_time": f.name == schema.event_time} for f in schema.fields
             ],
             "source": {
                 "connector": definition.connector,
@@ -129,9 +128,7 @@ class Catalog(Mapping[str, StreamDefinition]):
         state = self._by_name.get(name.lower())
         if state is None:
             known = ", ".join(list(self)[:20]) or "none yet; CREATE STREAM declares one"
-            raise UnknownObject(
-                f"A stream must exist to be used; got {name!r}. Streams: {known}.", stream=name
-            )
+            raise UnknownObject(f"A stream must exist to be used; got {name!r}. Streams: {known}.", stream=name)
         return state
 
     def by_id(self, stream_id: str) -> StreamState | None:

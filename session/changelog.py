@@ -128,8 +128,7 @@ class Changelog:
             capacity=value["capacity"],
             plan_version=value["plan_version"],
             created=tuple(
-                Created(c["id"], c["slot"], c["operator"], query_from_json(c["query"]))
-                for c in value["created"]
+                Created(c["id"], c["slot"], c["operator"], query_from_json(c["query"])) for c in value["created"]
             ),
             deleted=tuple(Deleted(**d) for d in value["deleted"]),
             freed=tuple(Freed(**f) for f in value["freed"]),

@@ -49,8 +49,7 @@ def cut_changelog(
         capacity=capacity,
         plan_version=plan.version,
         created=tuple(
-            Created(record.id, slot, record.operator, record.query)
-            for record, slot in zip(created, slots, strict=True)
+            Created(record.id, slot, record.operator, record.query) for record, slot in zip(created, slots, strict=True)
         ),
         deleted=tuple(Deleted(record.id, _slot(record), record.drain) for record in deleted),
         freed=tuple(Freed(record.id, _slot(record)) for record in freed),

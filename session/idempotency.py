@@ -69,9 +69,7 @@ class Idempotency:
         self._fingerprints: dict[str, str] = {}
         self._changed = threading.Condition()
 
-    def run(
-        self, key: Key, action: Callable[[], Outcome], record: Callable[[Outcome | Refusal], None]
-    ) -> Outcome:
+    def run(self, key: Key, action: Callable[[], Outcome], record: Callable[[Outcome | Refusal], None]) -> Outcome:
         """Return the outcome of ``key``: the first one again, else that of ``action``, recorded by ``record``.
 
         Waits while another thread runs the same key. NotAllowed for a key that came with another fingerprint.

@@ -137,9 +137,7 @@ class Reads:
         if not 1 <= limit <= MOST_LISTED:
             raise MalformedRequest(f"limit must be from 1 to {MOST_LISTED}; got {limit!r}.")
         if cursor is not None and not _is_id(cursor):
-            raise MalformedRequest(
-                f"cursor must be taken unchanged from an earlier answer; got {cursor[:100]!r}."
-            )
+            raise MalformedRequest(f"cursor must be taken unchanged from an earlier answer; got {cursor[:100]!r}.")
         after = 0 if cursor is None else number_of(cursor)
         name, _, value = (label or "").partition("=")
         exact = label is not None and "=" in label
@@ -214,9 +212,7 @@ class Reads:
                 f"A query is known until its retention has passed; {query_id!r} is RETIRED or FAILED for longer.",
                 query_id=query_id,
             )
-        raise UnknownObject(
-            f"A query must exist; got {query_id[:LONGEST_SHOWN]!r}. GET /queries lists those that do."
-        )
+        raise UnknownObject(f"A query must exist; got {query_id[:LONGEST_SHOWN]!r}. GET /queries lists those that do.")
 
     def _find_by_name(self, id_or_name: str) -> QueryRecord:
         return self._find(self._state.names.get(id_or_name, id_or_name))

@@ -182,9 +182,7 @@ class SessionState:
         risen = self._move_clocks(record, committed_us)
         self._activate(epoch, record["clocks_at_start"], committed_us, seq)
         for block in record["results"]:
-            for slot, rows, latest in zip(
-                block["slots"], block["counts"], block["latest_event_us"], strict=True
-            ):
+            for slot, rows, latest in zip(block["slots"], block["counts"], block["latest_event_us"], strict=True):
                 query = self._holder(slot, epoch)
                 if query is not None and rows:
                     query.count(rows, latest, committed_us)
@@ -275,9 +273,7 @@ class SessionState:
             assert record.finished_us is not None
             if record.finished_us > before_us:
                 break
-            if record.slot is None or (
-                record.freed_epoch is not None and record.freed_epoch <= self.active_epoch
-            ):
+            if record.slot is None or (record.freed_epoch is not None and record.freed_epoch <= self.active_epoch):
                 old.append(record)
         for record in old:
             del self.queries[record.id], self.finished[record.id]

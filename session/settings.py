@@ -65,9 +65,7 @@ class Settings:
         if self.port > 65535:
             raise NotAllowed(f"The setting port must be at most 65535; got {self.port!r}.")
         if self.log_level not in LOG_LEVELS:
-            raise NotAllowed(
-                f"The setting log_level must be one of {', '.join(LOG_LEVELS)}; got {self.log_level!r}."
-            )
+            raise NotAllowed(f"The setting log_level must be one of {', '.join(LOG_LEVELS)}; got {self.log_level!r}.")
 
 
 _KINDS = {f.name: str(f.type) for f in fields(Settings)}
@@ -101,9 +99,7 @@ def _read_file(config: Any) -> dict[str, Any]:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise NotAllowed(
-            f"The configuration file must be readable; got {str(path)!r}: {error.strerror}."
-        ) from error
+        raise NotAllowed(f"The configuration file must be readable; got {str(path)!r}: {error.strerror}.") from error
     except ValueError as error:  # also what is not UTF-8
         raise NotAllowed(f"The configuration file {str(path)!r} must be TOML: {error}.") from error
     _check_known(values, f"the file {str(path)!r}")

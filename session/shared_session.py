@@ -78,6 +78,8 @@ class SharedSession(Reads):
         self._thread: threading.Thread | None = None
         self.snapshot_seq = 0
         """Batch records up to this one are not needed by a restart any more."""
+        self.snapshot_epoch = 0
+        """The same for changelogs."""
         self.problem: str | None = None
         """Why the session does not progress, None while it does."""
 
@@ -86,7 +88,7 @@ class SharedSession(Reads):
     def recover(self) -> None:
         """Bring the state back from the data directory and accept requests."""
         state = load_snapshot(self._storage)
-        self.snapshot_seq = state.applied_seq
+        self.snapshot_seq, self.snapshot_epoch = state.applied_seq, state.epoch
         self._deadlines = Deadlines(self._settings, state, self._now_us())
         replay_logs(self._storage, state, self._idempotency)
         self._deadlines.watch(state.queries.values())
@@ -342,17 +344,14 @@ class SharedSession(Reads):
                 self._deadlines.snapshot_taken(self._state)
         self._idempotency.save()
         self._storage.put(snapshot.PATH, snapshot.to_bytes(taken))
-        self.snapshot_seq = taken["applied_seq"]
+        self.snapshot_seq, self.snapshot_epoch = taken["applied_seq"], taken["epoch"]
         if self._requests is not None:
             self._requests.trim(taken["requests"])
 
     def _write_plan_snapshot(self) -> None:
         with self._lock:
             state = self._state
-            if (
-                state.epoch - self._plan_epoch < plan_snapshot.EVERY_EPOCHS
-                or state.active_epoch < state.epoch
-            ):
+            if state.epoch - self._plan_epoch < plan_snapshot.EVERY_EPOCHS or state.active_epoch < state.epoch:
                 return
             if state.waiting.urgent:
                 return

@@ -30,13 +30,10 @@ def read_create_stream(sql: str) -> CreateStream:
     """Return the CREATE STREAM statement of a SQL text; NotAllowed for other ones and bad options."""
     statement = parse_statement(sql)
     if isinstance(statement, CreateStream):
-        validate_definition(
-            statement.name, statement.schema, statement.connector, statement.format, statement.options
-        )
+        validate_definition(statement.name, statement.schema, statement.connector, statement.format, statement.options)
         return statement
     raise NotAllowed(
-        f"A stream must be declared with CREATE STREAM …; got {sql.strip()[:80]!r}."
-        " POST /sql takes every statement."
+        f"A stream must be declared with CREATE STREAM …; got {sql.strip()[:80]!r}. POST /sql takes every statement."
     )
 
 

@@ -170,9 +170,7 @@ class JobSupervisor:
                 pause = self._first_pause
             log.error(
                 "job died",
-                extra={
-                    "fields": {"end": self._last_end, "restart_seconds": pause, "log": str(self.log_file)}
-                },
+                extra={"fields": {"end": self._last_end, "restart_seconds": pause, "log": str(self.log_file)}},
             )
             if self._stopping.wait(pause):
                 return
@@ -261,9 +259,7 @@ def _read_json(storage: Storage, path: str) -> dict[str, Any]:
 
 def _open_log(path: Path) -> RotatingFileHandler:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = RotatingFileHandler(
-        path, maxBytes=LOG_BYTES, backupCount=LOG_FILES - 1, errors="backslashreplace"
-    )
+    handler = RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=LOG_FILES - 1, errors="backslashreplace")
     handler.setFormatter(logging.Formatter("%(message)s"))
     return handler
 

@@ -66,7 +66,5 @@ def open_connector(definition: StreamDefinition, storage: Storage) -> Connector:
 def _kind(connector: str) -> ConnectorKind:
     kind = CONNECTORS.get(connector)
     if kind is None:
-        raise NotAllowed(
-            f"The connector must be one of {', '.join(map(repr, CONNECTORS))}; got {connector!r}."
-        )
+        raise NotAllowed(f"The connector must be one of {', '.join(map(repr, CONNECTORS))}; got {connector!r}.")
     return kind

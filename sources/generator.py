@@ -50,9 +50,7 @@ class GeneratorOptions:
 
     def __post_init__(self) -> None:
         if self.dataset not in DATASETS:
-            raise NotAllowed(
-                f"The generator's dataset must be one of {_listed(DATASETS)}; got {self.dataset!r}."
-            )
+            raise NotAllowed(f"The generator's dataset must be one of {_listed(DATASETS)}; got {self.dataset!r}.")
         if self.distribution not in DISTRIBUTIONS:
             raise NotAllowed(
                 f"The generator's distribution must be one of {_listed(DISTRIBUTIONS)}; got {self.distribution!r}."
@@ -91,9 +89,7 @@ def validate_options(name: str, schema: StreamSchema, options: Mapping[str, str]
     columns = ", ".join(f"{n} {t}" for n, t in types.items())
     for field in schema.fields:
         if types.get(field.name.lower()) != field.type:
-            raise NotAllowed(
-                f"Dataset {parsed.dataset!r} has the columns {columns}; got {field.name} {field.type}."
-            )
+            raise NotAllowed(f"Dataset {parsed.dataset!r} has the columns {columns}; got {field.name} {field.type}.")
     return parsed
 
 
@@ -161,9 +157,7 @@ def _block(options: GeneratorOptions, number: int) -> dict[str, pa.Array]:
 
 def _number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 20):
-        raise NotAllowed(
-            f"The generator's {name} must be a whole number, such as {name} = '1000'; got {text!r}."
-        )
+        raise NotAllowed(f"The generator's {name} must be a whole number, such as {name} = '1000'; got {text!r}.")
     return int(text)
 
 

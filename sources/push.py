@@ -75,9 +75,7 @@ class _Append:
 class PushLog:
     """The writing end of a push stream. All methods may be called from any thread."""
 
-    def __init__(
-        self, storage: Storage, definition: StreamDefinition, *, roll_bytes: int = ROLL_BYTES
-    ) -> None:
+    def __init__(self, storage: Storage, definition: StreamDefinition, *, roll_bytes: int = ROLL_BYTES) -> None:
         """Open the log, or begin it; a frame torn by a crash is cut off.
 
         Raises NotAllowed when the storage is not a local folder, Conflict when another process writes this stream,
@@ -117,9 +115,7 @@ class PushLog:
         Raises NotReady when the disk refuses; then nothing of the frame is kept.
         """
         if tuples.schema != self._schema:
-            raise ValueError(
-                f"Tuples of {self._name!r} must have schema {self._schema}, got {tuples.schema}."
-            )
+            raise ValueError(f"Tuples of {self._name!r} must have schema {self._schema}, got {tuples.schema}.")
         payload = encode_payload(tuples, malformed)
         with self._changed:
             if tuples.num_rows + len(malformed) == 0 and key is None:
@@ -178,9 +174,7 @@ class PushLog:
                     self._end, self._position = frame.header.end, frame.end
         acknowledged = self._durable.get()
         if self._end < acknowledged:
-            raise corrupt(
-                path, self._position, f"offsets {self._end} to {acknowledged} were acknowledged and are lost"
-            )
+            raise corrupt(path, self._position, f"offsets {self._end} to {acknowledged} were acknowledged and are lost")
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         os.ftruncate(self._file, self._position)
         os.fsync(self._file)
@@ -200,9 +194,7 @@ class PushLog:
         outcome: Any,
     ) -> _Append:
         if self._broken is not None:
-            raise NotReady(
-                f"The log of stream {self._name!r} must be open, got: {self._broken}; restart the service."
-            )
+            raise NotReady(f"The log of stream {self._name!r} must be open, got: {self._broken}; restart the service.")
         header = FrameHeader(
             first=self._next,
             tuples=tuples,

@@ -37,13 +37,10 @@ class ColumnType:
 
     def __post_init__(self) -> None:
         if self.kind not in (*_ARROW, "DECIMAL", "NULL"):
-            raise NotAllowed(
-                f"A column type must be one of {', '.join([*_ARROW, 'DECIMAL'])}; got {self.kind!r}."
-            )
+            raise NotAllowed(f"A column type must be one of {', '.join([*_ARROW, 'DECIMAL'])}; got {self.kind!r}.")
         if self.kind == "DECIMAL" and not (1 <= self.precision <= 38 and 0 <= self.scale <= self.precision):
             raise NotAllowed(
-                "DECIMAL(p, s) must have 1 <= p <= 38 and 0 <= s <= p;"
-                f" got DECIMAL({self.precision}, {self.scale})."
+                f"DECIMAL(p, s) must have 1 <= p <= 38 and 0 <= s <= p; got DECIMAL({self.precision}, {self.scale})."
             )
 
     @property

@@ -225,9 +225,7 @@ class SegmentIndex:
                 if position_offset > max(offset, frame.header.first):
                     yield data, frame
             if position_offset <= offset and self._segment_of(offset, refresh=True) == first:
-                raise CorruptData(
-                    f"Offsets {offset} to {end} must be in {self._folder}, which ends before them."
-                )
+                raise CorruptData(f"Offsets {offset} to {end} must be in {self._folder}, which ends before them.")
             offset = max(offset, position_offset)
 
     def _segment_of(self, offset: int, refresh: bool = False) -> int:
@@ -241,9 +239,7 @@ class SegmentIndex:
             return self._firsts[at]
 
     def _gone(self, offset: int) -> CorruptData:
-        return CorruptData(
-            f"Offset {offset} must be in {self._folder}, but its segment is not kept any more."
-        )
+        return CorruptData(f"Offset {offset} must be in {self._folder}, but its segment is not kept any more.")
 
     def _mark_before(self, first: int, offset: int) -> tuple[int, int]:
         with self._lock:

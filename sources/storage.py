@@ -117,9 +117,7 @@ class Storage:
 
     def size(self, folder: str) -> int:
         """Return the bytes of all files below ``folder``."""
-        infos = self._fs.get_file_info(
-            fs.FileSelector(self._full(folder), recursive=True, allow_not_found=True)
-        )
+        infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), recursive=True, allow_not_found=True))
         return sum(i.size for i in infos if i.type == fs.FileType.File)
 
 

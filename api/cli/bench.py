@@ -12,9 +12,7 @@ from api.cli.command import WRONG_USAGE, Command
     cls=Command,
     examples=("braid demo", "braid demo --seconds 60"),
 )
-@click.option(
-    "--seconds", type=click.IntRange(min=1), default=30, show_default=True, help="How long it runs."
-)
+@click.option("--seconds", type=click.IntRange(min=1), default=30, show_default=True, help="How long it runs.")
 def demo(seconds: int) -> None:
     """Start a service, feed it a stream, add and drop queries while it runs."""
     from bench_driver.demo import run_demo

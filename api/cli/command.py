@@ -66,7 +66,7 @@ class Group(Command, click.Group):
             ctx.exit(NOT_REACHABLE)
 
 
-class NameType(click.ParamType):
+class NameType(click.ParamType[Any]):
     """A name or id that can stand in a path."""
 
     name = "name"
@@ -78,7 +78,7 @@ class NameType(click.ParamType):
         return str(value)
 
 
-class SqlType(click.ParamType):
+class SqlType(click.ParamType[Any]):
     """A statement; `-` reads it from standard input."""
 
     name = "sql"
@@ -91,14 +91,12 @@ class SqlType(click.ParamType):
         return str(statement)
 
 
-class LabelType(click.ParamType):
+class LabelType(click.ParamType[Any]):
     """A label, `key=value`."""
 
     name = "key=value"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
         """Split at the first equals sign."""
         if isinstance(value, tuple):
             return value
@@ -108,7 +106,7 @@ class LabelType(click.ParamType):
         return key, text
 
 
-class KeyType(click.ParamType):
+class KeyType(click.ParamType[Any]):
     """An idempotency key, which travels in a header."""
 
     name = "key"
@@ -130,9 +128,7 @@ def sink_value(text: str | None) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise click.BadParameter(
-            f"a sink that starts with {{ must be JSON: {error}.", param_hint="--sink"
-        ) from None
+        raise click.BadParameter(f"a sink that starts with {{ must be JSON: {error}.", param_hint="--sink") from None
 
 
 def _url(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001

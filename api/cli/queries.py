@@ -47,9 +47,7 @@ def queries(braid: BraidClient, state: str | None, label: tuple[str, str] | None
 @click.argument("name", type=NAME)
 @click.option("--stream", "kind", flag_value="stream", help="NAME is a stream.")
 @click.option("--table", "kind", flag_value="table", help="NAME is a table.")
-@click.option(
-    "--no-drain", is_flag=True, help="Retire the query at once, without the windows that are complete."
-)
+@click.option("--no-drain", is_flag=True, help="Retire the query at once, without the windows that are complete.")
 @with_client
 def drop(braid: BraidClient, name: str, kind: str | None, no_drain: bool) -> None:
     """Retire the query with the id or name NAME, or drop a stream or a table."""
@@ -101,9 +99,7 @@ def explain(braid: BraidClient, sql_or_id: str, form: str, as_json: bool) -> Non
         return
     plan = outcome.get("plan")
     drawn = isinstance(plan, Mapping)
-    print_fields(
-        readable({name: value for name, value in outcome.items() if name != "plan" or not drawn}), False
-    )
+    print_fields(readable({name: value for name, value in outcome.items() if name != "plan" or not drawn}), False)
     if isinstance(plan, Mapping):
         print_plan(plan)
 
@@ -127,9 +123,7 @@ def find_query(braid: BraidClient, id_or_name: str) -> dict[str, Any]:
 
 def readable(query: Mapping[str, Any]) -> dict[str, Any]:
     """Put an SQL text on one line."""
-    return {
-        name: " ".join(value.split()) if name == "sql" and value else value for name, value in query.items()
-    }
+    return {name: " ".join(value.split()) if name == "sql" and value else value for name, value in query.items()}
 
 
 def _summary(query: Mapping[str, Any]) -> dict[str, Any]:

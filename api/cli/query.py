@@ -41,15 +41,9 @@ _PAGE_ROWS = 1000
 )
 @click.argument("sql", type=SQL)
 @click.option("--name", help="Name of the query.")
-@click.option(
-    "--sink", metavar="SINK", help="Where its rows go besides `braid results`; { … } is read as JSON."
-)
-@click.option(
-    "--ttl", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Retire it after that."
-)
-@click.option(
-    "--label", "labels", type=LABEL, multiple=True, help="Label, such as team=ads; may be repeated."
-)
+@click.option("--sink", metavar="SINK", help="Where its rows go besides `braid results`; { … } is read as JSON.")
+@click.option("--ttl", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Retire it after that.")
+@click.option("--label", "labels", type=LABEL, multiple=True, help="Label, such as team=ads; may be repeated.")
 @click.option("--detach", is_flag=True, help="Only register it; it goes on when this command has ended.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N rows.")
 @click.option(
@@ -166,9 +160,7 @@ def _ignore_interrupts() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-def _kept_pages(
-    braid: BraidClient, query_id: str, after: str | None, max_rows: int | None
-) -> Iterator[ResultPage]:
+def _kept_pages(braid: BraidClient, query_id: str, after: str | None, max_rows: int | None) -> Iterator[ResultPage]:
     """Yield the pages there are now, without waiting for more."""
     left = max_rows
     while left is None or left > 0:

@@ -20,9 +20,7 @@ from api.cli.command import Command
     ),
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 picks one."
-)
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 picks one.")
 @click.option(
     "--data-dir",
     default="braid-data",
@@ -32,7 +30,7 @@ from api.cli.command import Command
 @click.option("--master", default="local[*]", show_default=True, help="Spark master.")
 @click.option("--config", default="braid.toml", show_default=True, help="File with settings.")
 @click.pass_context
-def serve(ctx: click.Context, **options: Any) -> None:
+def serve(ctx: click.Context, /, **options: Any) -> None:
     """Start the service.
 
     Every setting is also BRAID_... in the environment. A flag wins over the environment, the environment
@@ -41,8 +39,6 @@ def serve(ctx: click.Context, **options: Any) -> None:
     from api.serve import serve as run
 
     flags = {
-        name: value
-        for name, value in options.items()
-        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        name: value for name, value in options.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
     raise SystemExit(run(flags))

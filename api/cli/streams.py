@@ -35,9 +35,7 @@ def streams(braid: BraidClient, name: str | None, as_json: bool) -> None:
     print_fields(stream if as_json else _readable([stream])[0], as_json)
 
 
-@click.command(
-    short_help="List the static tables.", cls=Command, examples=("braid tables", "braid tables --json")
-)
+@click.command(short_help="List the static tables.", cls=Command, examples=("braid tables", "braid tables --json"))
 @json_option
 @with_client
 def tables(braid: BraidClient, as_json: bool) -> None:
@@ -141,8 +139,6 @@ def _readable(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _columns(columns: Any) -> Any:
     if isinstance(columns, Mapping):
         return ", ".join(f"{name} {kind}" for name, kind in columns.items())
-    if isinstance(columns, list) and all(
-        isinstance(column, Mapping) and "name" in column for column in columns
-    ):
+    if isinstance(columns, list) and all(isinstance(column, Mapping) and "name" in column for column in columns):
         return ", ".join(f"{column['name']} {column.get('type', '')}".rstrip() for column in columns)
     return columns

@@ -107,11 +107,7 @@ class StreamTable:
             if widest > self._natural[column]:
                 grown = widest if self._layout is None else -(-widest // _GROWTH) * _GROWTH
                 self._natural[column] = grown
-            whole = [
-                cell_len(text[column])
-                for row, text in zip(rows, cells, strict=True)
-                if _is_exact(row.get(name))
-            ]
+            whole = [cell_len(text[column]) for row, text in zip(rows, cells, strict=True) if _is_exact(row.get(name))]
             shortest = min(widest, _NARROWEST_TEXT)
             self._least[column] = max(self._least[column], shortest, *whole, 0)
 

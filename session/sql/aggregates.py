@@ -23,9 +23,7 @@ class AggregateBinder(Binder):
     ``keys`` are the GROUP BY expressions: where one occurs, the column ``key{i}`` takes its place.
     """
 
-    def __init__(
-        self, scope: Scope, clause: str, keys: tuple[Expression, ...], measures: dict[Measure, None]
-    ) -> None:
+    def __init__(self, scope: Scope, clause: str, keys: tuple[Expression, ...], measures: dict[Measure, None]) -> None:
         super().__init__(scope, clause)
         self._keys = keys
         self._measures = measures

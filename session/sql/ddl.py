@@ -52,15 +52,11 @@ def _parse_columns(cursor: Cursor, stream_at: int) -> StreamSchema:
         at = cursor.token.start
         field = _parse_column(cursor)
         if any(f.name.lower() == field.name.lower() for f in fields):
-            raise cursor.not_allowed(
-                f"The column {field.name!r} is declared twice (case does not count).", at
-            )
+            raise cursor.not_allowed(f"The column {field.name!r} is declared twice (case does not count).", at)
         fields.append(field)
         if cursor.at("LATENESS"):
             if event_time is not None:
-                raise cursor.not_allowed(
-                    f"Exactly one column must have LATENESS; {event_time!r} has it already."
-                )
+                raise cursor.not_allowed(f"Exactly one column must have LATENESS; {event_time!r} has it already.")
             event_time, lateness = field.name, _parse_lateness(cursor, field)
         if cursor.at("NOT", "NULL", "PRIMARY", "UNIQUE", "DEFAULT", "REFERENCES", "CHECK", "COMMENT"):
             raise cursor.not_allowed("Columns of a stream take no constraints; every column may be NULL.")
@@ -70,9 +66,7 @@ def _parse_columns(cursor: Cursor, stream_at: int) -> StreamSchema:
     if len(fields) > MAX_COLUMNS:
         raise cursor.not_allowed(f"A stream must have at most {MAX_COLUMNS} columns.", stream_at)
     if event_time is None:
-        raise cursor.not_allowed(
-            f"Exactly one column must have LATENESS, the event time. {_LATENESS}", stream_at
-        )
+        raise cursor.not_allowed(f"Exactly one column must have LATENESS, the event time. {_LATENESS}", stream_at)
     try:
         return StreamSchema(tuple(fields), event_time, lateness)
     except NotAllowed as error:
@@ -94,9 +88,7 @@ def _parse_column(cursor: Cursor) -> Field:
 def _parse_lateness(cursor: Cursor, field: Field) -> int:
     at = cursor.expect("LATENESS").start
     if field.type.kind != "TIMESTAMP":
-        raise cursor.not_allowed(
-            f"The column with LATENESS must be a TIMESTAMP; {field.name} is {field.type}.", at
-        )
+        raise cursor.not_allowed(f"The column with LATENESS must be a TIMESTAMP; {field.name} is {field.type}.", at)
     lateness_at = cursor.token.start
     lateness = parse_duration(cursor, "the lateness")
     if lateness < 0:
@@ -135,9 +127,7 @@ def _parse_key(cursor: Cursor) -> str:
 
 def _parse_value(cursor: Cursor) -> str:
     sign = "-" if cursor.accept("-") else ""
-    if cursor.token.kind == "number" or (
-        not sign and (cursor.token.kind == "string" or cursor.at("TRUE", "FALSE"))
-    ):
+    if cursor.token.kind == "number" or (not sign and (cursor.token.kind == "string" or cursor.at("TRUE", "FALSE"))):
         return sign + cursor.advance().text
     raise cursor.unexpected("the value of the option, such as 'push'")
 

@@ -121,14 +121,10 @@ class ExpressionParser(Cursor):
     def _prefix(self, token: Token) -> Node:
         if token.upper == "(":
             if self.at("SELECT", "WITH"):
-                raise self.not_allowed(
-                    "Subqueries are not supported yet; register the inner SELECT as its own query."
-                )
+                raise self.not_allowed("Subqueries are not supported yet; register the inner SELECT as its own query.")
             inner = self.expression()
             if self.at(","):
-                raise self.not_allowed(
-                    "Rows in parentheses are not supported; compare the columns one by one."
-                )
+                raise self.not_allowed("Rows in parentheses are not supported; compare the columns one by one.")
             self.expect(")")
             return inner
         if token.upper == "-" and self.token.kind == "number":
@@ -172,9 +168,7 @@ class ExpressionParser(Cursor):
         if token.upper == "CASE":
             return self._case(self.advance())
         if token.upper == "EXISTS":
-            raise self.not_allowed(
-                "Subqueries are not supported yet; register the inner SELECT as its own query."
-            )
+            raise self.not_allowed("Subqueries are not supported yet; register the inner SELECT as its own query.")
         if token.upper in _SPECIAL and self.ahead().upper == "(":
             self.advance()
             self.advance()
@@ -189,9 +183,7 @@ class ExpressionParser(Cursor):
         value: dt.date | None = parse_date(text.text) if token.upper == "DATE" else parse_timestamp(text.text)
         if value is None:
             example = "2026-01-31" if token.upper == "DATE" else "2026-01-31 12:00:00"
-            raise self.not_allowed(
-                f"A {token.upper} must read like '{example}'; got {text.text!r}.", text.start
-            )
+            raise self.not_allowed(f"A {token.upper} must read like '{example}'; got {text.text!r}.", text.start)
         return self.literal(token, value, DATE if token.upper == "DATE" else TIMESTAMP)
 
     def _name_or_call(self) -> Node:
@@ -224,9 +216,7 @@ class ExpressionParser(Cursor):
                 arguments.append(self.expression())
         self.expect(")")
         if self.at("OVER"):
-            raise self.not_allowed(
-                "OVER is not supported; write the window in FROM: FROM s [RANGE 8 SECONDS]."
-            )
+            raise self.not_allowed("OVER is not supported; write the window in FROM: FROM s [RANGE 8 SECONDS].")
         if self.at("FILTER") and self.ahead().upper == "(":
             raise self.not_allowed("FILTER is not supported; write SUM(CASE WHEN condition THEN value END).")
         if name == "date_part":

@@ -57,14 +57,8 @@ class Binder:
             case "star":
                 raise self.sql.not_allowed("* stands alone in the select list or in COUNT(*).", node.at)
             case "interval":
-                raise self.sql.not_allowed(
-                    "An INTERVAL must be added to or subtracted from a timestamp.", node.at
-                )
-        if (
-            node.kind == "call"
-            and node.value in ("+", "-")
-            and any(c.kind == "interval" for c in node.children)
-        ):
+                raise self.sql.not_allowed("An INTERVAL must be added to or subtracted from a timestamp.", node.at)
+        if node.kind == "call" and node.value in ("+", "-") and any(c.kind == "interval" for c in node.children):
             return self._shift(node)
         return self._call(node, tuple(map(self.bind, node.children)))
 

@@ -25,9 +25,7 @@ class Limits:
         """Return the expression; SqlNotAllowed when it exceeds a limit."""
         depth, nodes, growth = self._measure(expression)
         if depth > MAX_DEPTH:
-            raise self._sql.not_allowed(
-                f"An expression must not be nested more than {MAX_DEPTH} deep; split it.", at
-            )
+            raise self._sql.not_allowed(f"An expression must not be nested more than {MAX_DEPTH} deep; split it.", at)
         if nodes > MAX_NODES:
             raise self._sql.not_allowed(f"An expression must have at most {MAX_NODES} parts; split it.", at)
         if growth > MAX_GROWTH:

@@ -19,9 +19,7 @@ from session.sql.statements import (
 )
 from sources.errors import BraidError, SqlNotAllowed
 
-_STATEMENTS = (
-    "CREATE STREAM | QUERY, DROP STREAM | TABLE | QUERY, SHOW STREAMS | TABLES | QUERIES, EXPLAIN, SELECT"
-)
+_STATEMENTS = "CREATE STREAM | QUERY, DROP STREAM | TABLE | QUERY, SHOW STREAMS | TABLES | QUERIES, EXPLAIN, SELECT"
 _REFUSED = {
     "INSERT": "INSERT is not supported; push tuples with POST /streams/{name}/events.",
     "UPDATE": "UPDATE is not supported: streams are only appended to.",
@@ -52,9 +50,7 @@ def parse_statement(text: str) -> Statement:
     try:
         statement = _parse(cursor)
     except RecursionError:
-        raise SqlNotAllowed(
-            "The statement is nested too deeply; split it.", position=cursor.sql.position(0)
-        ) from None
+        raise SqlNotAllowed("The statement is nested too deeply; split it.", position=cursor.sql.position(0)) from None
     if cursor.accept(";"):
         while cursor.accept(";"):
             pass
@@ -111,9 +107,7 @@ def _parse_create(cursor: SelectParser) -> Statement:
             "CREATE TABLE is not supported: joins with static tables are not supported yet.", token.start
         )
     if cursor.at("VIEW", "MATERIALIZED", "TEMPORARY", "INDEX", "FUNCTION", "SINK", "SOURCE"):
-        raise cursor.not_allowed(
-            f"CREATE {token.upper} is not supported; write CREATE QUERY name AS SELECT …."
-        )
+        raise cursor.not_allowed(f"CREATE {token.upper} is not supported; write CREATE QUERY name AS SELECT ….")
     raise cursor.unexpected("STREAM or QUERY")
 
 

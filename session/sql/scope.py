@@ -21,9 +21,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {by_lower[close[0]]!r}?" if close else ""
 
 
-def find_stream(
-    sql: SqlText, source: WindowedSource, catalog: Mapping[str, StreamDefinition]
-) -> StreamDefinition:
+def find_stream(sql: SqlText, source: WindowedSource, catalog: Mapping[str, StreamDefinition]) -> StreamDefinition:
     """Return the stream that FROM names; SqlNotAllowed lists those that exist."""
     definition = catalog.get(source.stream.lower())
     if definition is not None:
@@ -80,6 +78,4 @@ class Scope:
         names = self.definition.schema.names
         shown = ", ".join(names[:50]) + (", …" if len(names) > 50 else "")
         hint = did_you_mean(name, names)
-        raise self.sql.not_allowed(
-            f"Column {name!r} does not exist; {self.definition.name} has {shown}.{hint}", at
-        )
+        raise self.sql.not_allowed(f"Column {name!r} does not exist; {self.definition.name} has {shown}.{hint}", at)

@@ -173,15 +173,11 @@ class _Outputs:
     def add(self, name: str, expression: Expression, at: int) -> None:
         """Append a column; SqlNotAllowed when its name is taken or reserved."""
         if name.startswith("_"):
-            raise self._sql.not_allowed(
-                f"Names starting with '_' are reserved; give {name!r} another alias.", at
-            )
+            raise self._sql.not_allowed(f"Names starting with '_' are reserved; give {name!r} another alias.", at)
         if name.lower() in self._names:
             own = name.lower() in (WINDOW_START, WINDOW_END)
             why = "every result of a window has it" if own else "two columns have it"
-            raise self._sql.not_allowed(
-                f"The output name {name!r} is taken: {why}; write AS and another alias.", at
-            )
+            raise self._sql.not_allowed(f"The output name {name!r} is taken: {why}; write AS and another alias.", at)
         if len(self._outputs) >= MAX_OUTPUTS:
             raise self._sql.not_allowed(f"A query must have at most {MAX_OUTPUTS} output columns.", at)
         self._names.add(name.lower())

@@ -10,10 +10,7 @@ from session.sql.statements import Select, SelectItem, WindowedSource
 from session.sql.syntax import Node
 from session.sql.windows import WINDOW_FUNCTIONS, parse_range, parse_window_function
 
-_JOINS = (
-    "Joins of streams and of static tables are not supported yet in this version;"
-    " register one query per stream."
-)
+_JOINS = "Joins of streams and of static tables are not supported yet in this version; register one query per stream."
 _JOIN_WORDS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "OUTER", ",")
 _REFUSED_CLAUSES = {
     "ORDER": "ORDER BY is not supported: a stream has no end to sort at. Rows come in order of time already.",
@@ -90,9 +87,7 @@ class SelectParser(ExpressionParser):
             self.advance()
         if self.at("("):
             raise self.not_allowed("Subqueries are not supported yet; name a stream in FROM.")
-        if self.ahead().upper == "(" and (
-            self.token.upper in WINDOW_FUNCTIONS or self.token.upper == "TABLE"
-        ):
+        if self.ahead().upper == "(" and (self.token.upper in WINDOW_FUNCTIONS or self.token.upper == "TABLE"):
             source = parse_window_function(self)
         elif self.at("LATERAL", "UNNEST", "VALUES"):
             raise self.not_allowed(f"{self.token.upper} is not supported; name a stream in FROM.")
@@ -119,9 +114,7 @@ class SelectParser(ExpressionParser):
             return ()
         self.expect("BY")
         if self.at("ROLLUP", "CUBE", "GROUPING") and self.ahead().upper in ("(", "SETS"):
-            raise self.not_allowed(
-                "GROUPING SETS, ROLLUP and CUBE are not supported; register one query per grouping."
-            )
+            raise self.not_allowed("GROUPING SETS, ROLLUP and CUBE are not supported; register one query per grouping.")
         if self.at("ALL"):
             raise self.not_allowed("GROUP BY ALL is not supported; name the columns.")
         nodes = [self.expression()]

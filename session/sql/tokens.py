@@ -63,9 +63,7 @@ def tokenize(sql: SqlText) -> list[Token]:
     """
     text = sql.text
     if len(text) > MAX_LENGTH:
-        raise sql.not_allowed(
-            f"A statement must have at most {MAX_LENGTH} characters; got {len(text)}.", MAX_LENGTH
-        )
+        raise sql.not_allowed(f"A statement must have at most {MAX_LENGTH} characters; got {len(text)}.", MAX_LENGTH)
     tokens: list[Token] = []
     at = 0
     while at < len(text):

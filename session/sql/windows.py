@@ -72,9 +72,7 @@ def _parse_stream(cursor: Cursor) -> WindowedSource:
         raise cursor.not_allowed("A window function needs a stream, not a subquery.")
     source = WindowedSource(at=cursor.token.start, stream=cursor.name("the name of a stream"))
     if cursor.at("PARTITION"):
-        raise cursor.not_allowed(
-            "PARTITION BY belongs to SESSION windows, which are not supported yet; use GROUP BY."
-        )
+        raise cursor.not_allowed("PARTITION BY belongs to SESSION windows, which are not supported yet; use GROUP BY.")
     if wrapped:
         cursor.expect(")")
     return source
@@ -114,9 +112,7 @@ def parse_window_function(cursor: Cursor) -> WindowedSource:
     function = cursor.advance()
     if function.upper not in _FUNCTIONS:
         raise cursor.not_allowed(
-            SESSION
-            if function.upper == "SESSION"
-            else f"{function.upper} windows are not supported. {_ONLY}.",
+            SESSION if function.upper == "SESSION" else f"{function.upper} windows are not supported. {_ONLY}.",
             function.start,
         )
     cursor.expect("(")

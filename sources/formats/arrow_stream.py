@@ -75,9 +75,7 @@ def _position(names: list[str], name: str) -> int | None:
         [i for i, n in enumerate(names) if n.lower() == name.lower()],
     ):
         if len(found) > 1:
-            raise MalformedRequest(
-                f"The Arrow stream must have column {name!r} once, got it {len(found)} times."
-            )
+            raise MalformedRequest(f"The Arrow stream must have column {name!r} once, got it {len(found)} times.")
         if found:
             return found[0]
     return None
@@ -93,9 +91,7 @@ def _plain(column: pa.ChunkedArray, field: Field) -> pa.Array:
         column.validate(full=True)
         if types.is_dictionary(column.type):
             if _decoded_bytes(column) > MOST_BYTES:
-                raise TooLarge(
-                    f"Column {field.name!r} unpacks to more than {MOST_BYTES} bytes; send several bodies."
-                )
+                raise TooLarge(f"Column {field.name!r} unpacks to more than {MOST_BYTES} bytes; send several bodies.")
             column = column.cast(column.type.value_type)
         if types.is_large_string(column.type):
             column = column.cast(pa.string())
@@ -103,9 +99,7 @@ def _plain(column: pa.ChunkedArray, field: Field) -> pa.Array:
     except TooLarge:
         raise
     except Exception as problem:  # as above
-        raise MalformedRequest(
-            f"Column {field.name!r} of the Arrow stream is corrupt: {_brief(problem)}."
-        ) from None
+        raise MalformedRequest(f"Column {field.name!r} of the Arrow stream is corrupt: {_brief(problem)}.") from None
     return array
 
 

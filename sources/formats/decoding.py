@@ -30,9 +30,7 @@ def decode(body: bytes, content_type: str, schema: StreamSchema) -> Decoded:
     kind = content_type.partition(";")[0].strip().lower()
     decoder = _DECODERS.get(kind)
     if decoder is None:
-        raise MalformedRequest(
-            f"The content type must be one of {', '.join(CONTENT_TYPES)}; got {content_type!r}."
-        )
+        raise MalformedRequest(f"The content type must be one of {', '.join(CONTENT_TYPES)}; got {content_type!r}.")
     if decoder is not decode_arrow_stream and not body.isascii():
         try:
             body.decode()

@@ -21,9 +21,7 @@ def decode_json(body: bytes, schema: StreamSchema) -> Decoded:
     except ValueError as problem:
         raise MalformedRequest(f"The body must be a JSON object or an array of objects: {problem}.") from None
     if not isinstance(document, (dict, list)):
-        raise MalformedRequest(
-            f"The body must be a JSON object or an array of objects, got {show(document)}."
-        )
+        raise MalformedRequest(f"The body must be a JSON object or an array of objects, got {show(document)}.")
     elements = document if isinstance(document, list) else [document]
     return decode_rows(schema, elements, "element", lambda i: i + 1, lambda i: _text_of(elements[i]))
 

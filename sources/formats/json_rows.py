@@ -44,9 +44,7 @@ def parse_json(text: bytes, exact: bool) -> Any:
         except orjson.JSONDecodeError:
             pass
     try:
-        return json.loads(
-            text.decode(), parse_float=_fraction, parse_int=_whole, parse_constant=_refuse_constant
-        )
+        return json.loads(text.decode(), parse_float=_fraction, parse_int=_whole, parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except json.JSONDecodeError as problem:

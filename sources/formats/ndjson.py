@@ -38,9 +38,7 @@ def read_carefully(body: bytes, schema: StreamSchema) -> Decoded:
             rows.append(parse_json(text, exact))
         except ValueError as problem:
             rows.append(Unparsable(str(problem)))
-    return decode_rows(
-        schema, rows, "line", lambda i: lines[i][0], lambda i: lines[i][1].strip(BLANKS).decode()
-    )
+    return decode_rows(schema, rows, "line", lambda i: lines[i][0], lambda i: lines[i][1].strip(BLANKS).decode())
 
 
 def read_fast(body: bytes, schema: StreamSchema) -> pa.RecordBatch | None:

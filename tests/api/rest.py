@@ -83,9 +83,7 @@ class Rest:
         """Return the schema of a stream."""
         return self.service.session.definition(name).schema
 
-    def select(
-        self, rows: Sequence[Mapping[str, Any]], slots: Sequence[int], name: str = "purchases"
-    ) -> None:
+    def select(self, rows: Sequence[Mapping[str, Any]], slots: Sequence[int], name: str = "purchases") -> None:
         """Commit a batch in which all of ``rows`` belong to each of ``slots``."""
         definition = self.service.session.definition(name)
         tuples = pa.Table.from_pylist([dict(row) for row in rows], schema=definition.schema.arrow)
@@ -105,10 +103,7 @@ class Rest:
         paths += [f"/streams/{s['name']}/dead-letters" for s in self.get("/streams")["streams"]]
         for query in self.get("/queries")["queries"]:
             paths += [f"/queries/{query['id']}{end}" for end in ("", "/plan", "/results")]
-        pushed = {
-            str(path.relative_to(self.folder)): path.stat().st_size
-            for path in self.folder.glob("streams/**/*")
-        }
+        pushed = {str(path.relative_to(self.folder)): path.stat().st_size for path in self.folder.glob("streams/**/*")}
         return {path: self.get(path) for path in paths} | {"pushed": pushed}
 
 
@@ -131,9 +126,7 @@ def open_rest(folder: Path, why_not_ready: str | None = None, **settings: Any) -
 def answering(service: Service) -> Iterator[str]:
     """Answer REST on a free port of this machine."""
     with open_port("127.0.0.1", 0) as listener:
-        config = uvicorn.Config(
-            create_app(service), log_config=None, access_log=False, timeout_graceful_shutdown=1
-        )
+        config = uvicorn.Config(create_app(service), log_config=None, access_log=False, timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

@@ -211,7 +211,5 @@ def test_a_body_of_unknown_length_is_cut_off_at_the_limit(rest: Rest) -> None:
         for _ in range(BODY_LIMIT):
             yield b"{}\n" * 10
 
-    response = rest.client.post(
-        "/streams/purchases/events", content=endless(), headers={"Content-Type": NDJSON}
-    )
+    response = rest.client.post("/streams/purchases/events", content=endless(), headers={"Content-Type": NDJSON})
     assert rest.read(response, 413)["title"] == "Too large"

@@ -92,9 +92,7 @@ def test_queries_are_listed_over_all_pages(service: Playback, braid: BraidClient
 
 
 @pytest.mark.parametrize(("drain", "sent"), [(True, "true"), (False, "false")])
-def test_deleting_a_query_says_whether_it_drains(
-    service: Playback, braid: BraidClient, drain: bool, sent: str
-) -> None:
+def test_deleting_a_query_says_whether_it_drains(service: Playback, braid: BraidClient, drain: bool, sent: str) -> None:
     service.add_query({"sql": SQL})
     braid.delete_query("q-1", drain)
     assert service.last().query == {"drain": sent}
@@ -143,9 +141,7 @@ def test_a_name_cannot_leave_its_place_in_the_path(service: Playback, braid: Bra
         ("arrow", "application/vnd.apache.arrow.stream"),
     ],
 )
-def test_bytes_are_pushed_as_they_are(
-    service: Playback, braid: BraidClient, form: str, media_type: str
-) -> None:
+def test_bytes_are_pushed_as_they_are(service: Playback, braid: BraidClient, form: str, media_type: str) -> None:
     assert braid.push("purchases", b"{}\n{}\nx\n", form, key="k")["rejected"] == 1
     assert service.last().body == b"{}\n{}\nx\n"
     assert service.last().headers["content-type"] == media_type
@@ -223,9 +219,7 @@ def test_following_goes_on_after_a_cursor_and_stops_after_rows(service: Playback
     assert pages[-1].cursor == "7"
 
 
-def test_following_a_failed_query_gives_its_rows_then_its_error(
-    service: Playback, braid: BraidClient
-) -> None:
+def test_following_a_failed_query_gives_its_rows_then_its_error(service: Playback, braid: BraidClient) -> None:
     service.add_query({"sql": SQL})
     service.emit("q-1", {"n": 1})
     service.set_state("q-1", "FAILED", "division by zero")
@@ -243,9 +237,7 @@ def test_a_long_poll_may_take_longer_than_the_timeout(service: Playback) -> None
 
 
 def test_a_refusal_carries_the_problem(service: Playback, braid: BraidClient) -> None:
-    service.play(
-        problem(422, "Unknown column", "no column 'pric'; there is price", position={"line": 1, "column": 8})
-    )
+    service.play(problem(422, "Unknown column", "no column 'pric'; there is price", position={"line": 1, "column": 8}))
     with pytest.raises(BraidRefused) as caught:
         braid.create_query("SELECT pric FROM purchases")
     refused = caught.value
@@ -264,9 +256,7 @@ def test_an_overloaded_service_says_when_to_come_back(service: Playback, braid: 
 
 
 @pytest.mark.parametrize("body", ["<html>bad gateway</html>", "[1]", '{"detail": null, "position": 3}', ""])
-def test_a_refusal_that_is_no_problem_json_is_still_a_refusal(
-    service: Playback, braid: BraidClient, body: str
-) -> None:
+def test_a_refusal_that_is_no_problem_json_is_still_a_refusal(service: Playback, braid: BraidClient, body: str) -> None:
     service.play(Response(body, 502, media_type="text/html"))
     with pytest.raises(BraidRefused) as caught:
         braid.streams()
@@ -324,9 +314,7 @@ def test_all_errors_are_of_one_family() -> None:
         assert issubclass(kind, BraidError)
 
 
-@pytest.mark.parametrize(
-    "url", ["", "localhost:8080", "ftp://host", "http://", "http://host:99999", "http://a\n"]
-)
+@pytest.mark.parametrize("url", ["", "localhost:8080", "ftp://host", "http://", "http://host:99999", "http://a\n"])
 def test_a_url_that_cannot_work_is_refused_at_once(url: str) -> None:
     with pytest.raises(ValueError, match="URL must look like"):
         BraidClient(url)

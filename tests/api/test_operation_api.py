@@ -79,9 +79,7 @@ def test_health_and_readiness(tmp_path: Path) -> None:
 
 def test_every_metric_is_there_and_right(rest: Rest) -> None:
     query = rest.query(name="all")
-    rest.client.post(
-        "/streams/purchases/events", content=LINE * 3, headers={"Content-Type": "application/x-ndjson"}
-    )
+    rest.client.post("/streams/purchases/events", content=LINE * 3, headers={"Content-Type": "application/x-ndjson"})
     stream = rest.service.session.definition("purchases").id
     rest.commit(
         streams={stream: {"tuples": 2, "late": 1, "malformed": 4, "bytes": 99, "offsets": {"0": 2}}},
@@ -136,9 +134,7 @@ def test_series_of_queries_are_bounded_and_go_with_the_query(rest: Rest) -> None
 
     def labelled() -> dict[str, float]:
         return {
-            labels[0]: value
-            for (name, labels), value in samples(rest).items()
-            if name == "braid_query_results_total"
+            labels[0]: value for (name, labels), value in samples(rest).items() if name == "braid_query_results_total"
         }
 
     assert labelled() == {queries[0]["id"]: 1, queries[1]["id"]: 1, "other": 2}

@@ -62,9 +62,7 @@ def test_many_queries_are_accepted_together_or_not_at_all(rest: Rest) -> None:
 def test_waiting_for_a_query_answers_when_it_runs(rest: Rest) -> None:
     answers: list[httpx.Response] = []
     waiting = threading.Thread(
-        target=lambda: answers.append(
-            rest.client.post("/queries?wait=20", json=[{"sql": ALL}, {"sql": SUMS}])
-        )
+        target=lambda: answers.append(rest.client.post("/queries?wait=20", json=[{"sql": ALL}, {"sql": SUMS}]))
     )
     waiting.start()
     session = rest.service.session

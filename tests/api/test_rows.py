@@ -34,9 +34,7 @@ def test_decimals_keep_their_digits(values: list[Decimal | None]) -> None:
     assert found == values
 
 
-@given(
-    st.lists(st.none() | st.datetimes(min_value=dt.datetime(1, 1, 1), max_value=dt.datetime(9999, 12, 31)))
-)
+@given(st.lists(st.none() | st.datetimes(min_value=dt.datetime(1, 1, 1), max_value=dt.datetime(9999, 12, 31))))
 def test_times_have_microseconds_and_z(values: list[dt.datetime | None]) -> None:
     table = pa.table({"x": pa.array(values, pa.timestamp("us"))})
     wanted = [None if v is None else v.isoformat(timespec="microseconds") + "Z" for v in values]
@@ -57,11 +55,7 @@ def test_numbers_that_json_lacks_are_null(values: list[float | None]) -> None:
 
 
 @given(
-    st.lists(
-        st.tuples(
-            st.none() | st.integers(-(2**63), 2**63 - 1), st.none() | st.text(), st.none() | st.booleans()
-        )
-    )
+    st.lists(st.tuples(st.none() | st.integers(-(2**63), 2**63 - 1), st.none() | st.text(), st.none() | st.booleans()))
 )
 def test_other_values_are_themselves(rows: list[Any]) -> None:
     table = pa.table(
@@ -100,9 +94,7 @@ def test_other_forms_are_refused(accept: str) -> None:
 
 
 @settings(deadline=None)
-@given(
-    st.lists(st.lists(st.sampled_from(["\n", " ", "}", "{", ",", '"', "\\", "\r", "\x85", "\u2028", "é"])))
-)
+@given(st.lists(st.lists(st.sampled_from(["\n", " ", "}", "{", ",", '"', "\\", "\r", "\x85", "\u2028", "é"]))))
 def test_texts_that_look_like_the_edge_of_a_row_stay_in_theirs(pieces: list[list[str]]) -> None:
     texts = ["".join(p) for p in pieces]
     lines = ndjson(pa.table({"a": pa.array(texts, pa.string()), "b": pa.array(texts, pa.string())}))

@@ -19,9 +19,7 @@ def helm(tmp_path: Path) -> Helm:
         if is_helm3(binary):
             return Helm(binary, tmp_path)
     if os.environ.get("BRAID_SKIP_HELM") == "1":
-        pytest.skip(
-            "THE CHART IS NOT TESTED: there is no helm v3, and BRAID_SKIP_HELM=1 says to go on without"
-        )
+        pytest.skip("THE CHART IS NOT TESTED: there is no helm v3, and BRAID_SKIP_HELM=1 says to go on without")
     pytest.fail(
         "the chart's tests need helm v3 on PATH or at .tools/bin/helm, and there is none: run helm/install-helm.sh, "
         "or set BRAID_SKIP_HELM=1 to leave the chart untested"

@@ -41,7 +41,5 @@ def is_helm3(binary: Path) -> bool:
     """Tell whether `binary` runs and is a helm v3."""
     if not binary.is_file():
         return False
-    done = subprocess.run(
-        [binary, "version", "--short"], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = subprocess.run([binary, "version", "--short"], capture_output=True, text=True, timeout=60, check=False)
     return done.returncode == 0 and done.stdout.startswith("v3.")

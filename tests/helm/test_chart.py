@@ -57,8 +57,7 @@ def only(manifests: list[Manifest], kind: str, component: str | None = None) -> 
     found = [
         each
         for each in manifests
-        if each["kind"] == kind
-        and component in (None, each["metadata"]["labels"]["app.kubernetes.io/component"])
+        if each["kind"] == kind and component in (None, each["metadata"]["labels"]["app.kubernetes.io/component"])
     ]
     assert len(found) == 1, f"one {kind} was expected, got {[each['metadata']['name'] for each in found]}"
     return found[0]
@@ -245,9 +244,7 @@ def test_dashboard_config_map_holds_the_file(helm: Helm) -> None:
 def test_dashboard_can_be_left_out_or_put_elsewhere(helm: Helm) -> None:
     kinds = [each["kind"] for each in helm.template({"dashboards": {"enabled": False}})]
     assert kinds.count("ConfigMap") == 1
-    elsewhere = helm.template(
-        {"dashboards": {"namespace": "monitoring", "annotations": {"grafana_folder": "Braid"}}}
-    )
+    elsewhere = helm.template({"dashboards": {"namespace": "monitoring", "annotations": {"grafana_folder": "Braid"}}})
     metadata = only(elsewhere, "ConfigMap", "dashboard")["metadata"]
     assert metadata["namespace"] == "monitoring"
     assert metadata["annotations"] == {"grafana_folder": "Braid"}
@@ -271,11 +268,7 @@ def test_service_monitor_selects_one_service_only(helm: Helm) -> None:
     manifests = helm.template(EVERYTHING_ON)
     monitor = only(manifests, "ServiceMonitor")
     wanted = monitor["spec"]["selector"]["matchLabels"].items()
-    found = [
-        each
-        for each in manifests
-        if each["kind"] == "Service" and wanted <= each["metadata"]["labels"].items()
-    ]
+    found = [each for each in manifests if each["kind"] == "Service" and wanted <= each["metadata"]["labels"].items()]
     assert [each["metadata"]["name"] for each in found] == ["demo-braid"]
     (endpoint,) = monitor["spec"]["endpoints"]
     assert endpoint == {"port": "http", "path": "/metrics", "interval": "5s", "scrapeTimeout": "4s"}

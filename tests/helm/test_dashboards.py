@@ -140,9 +140,7 @@ def test_panels_fill_the_grid_without_overlap(dashboard: Json) -> None:
 
 def test_every_variable_that_is_used_exists(dashboard: Json) -> None:
     known = {variable["name"] for variable in dashboard["templating"]["list"]}
-    text = json.dumps(dashboard["panels"]) + json.dumps(
-        [each.get("query") for each in dashboard["templating"]["list"]]
-    )
+    text = json.dumps(dashboard["panels"]) + json.dumps([each.get("query") for each in dashboard["templating"]["list"]])
     used = {name for name in re.findall(r"\$\{?(\w+)", text) if not name.startswith("__")}
     assert used <= known
     assert known <= used, "a choice that changes nothing"

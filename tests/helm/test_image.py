@@ -30,9 +30,7 @@ def test_user_is_the_one_of_the_chart() -> None:
 
 
 def test_build_sees_all_that_the_wheel_is_made_of() -> None:
-    packages = {
-        pattern.rstrip("*") for pattern in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
-    }
+    packages = {pattern.rstrip("*") for pattern in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]}
     needed = packages | {"pyproject.toml", "requirements.lock", PROJECT["project"]["readme"]}
     assert IGNORE[1] == "*", "everything is left out first"
     assert needed <= {line.removeprefix("!") for line in IGNORE if line.startswith("!")}
@@ -44,9 +42,7 @@ def test_lock_pins_every_dependency() -> None:
 
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
     pinned = {normal(line.split("==")[0]) for line in lock if "==" in line}
-    wanted = {
-        normal(re.split(r"[^\w.-]", each, maxsplit=1)[0]) for each in PROJECT["project"]["dependencies"]
-    }
+    wanted = {normal(re.split(r"[^\w.-]", each, maxsplit=1)[0]) for each in PROJECT["project"]["dependencies"]}
     assert wanted <= pinned
 
 

@@ -42,9 +42,7 @@ class Checkout:
     def run(self) -> subprocess.CompletedProcess[str]:
         """Run the script with this PATH and no other Go."""
         environment = {"PATH": str(self.path), "GOROOT": str(self.root / "nowhere"), "HOME": str(self.root)}
-        return subprocess.run(
-            [self.script], env=environment, capture_output=True, text=True, timeout=60, check=False
-        )
+        return subprocess.run([self.script], env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.fixture
@@ -95,9 +93,7 @@ def test_old_go_of_the_system_is_not_installed(checkout: Checkout) -> None:
 
 
 def test_go_that_fails_to_build_is_reported(checkout: Checkout) -> None:
-    checkout.add(
-        "go", 'if [[ $1 == env ]]; then echo "go1.25.3 X:nodwarf5"; else echo broken >&2; exit 2; fi'
-    )
+    checkout.add("go", 'if [[ $1 == env ]]; then echo "go1.25.3 X:nodwarf5"; else echo broken >&2; exit 2; fi')
     checkout.add("mkdir", f'exec {shutil.which("mkdir")} "$@"')
     done = checkout.run()
     assert done.returncode == 1

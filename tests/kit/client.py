@@ -135,9 +135,7 @@ class Api:
                 raise RefusedError(f"query {query_id} must become {states}, it FAILED: {seen['error']!r}")
             return seen["state"] in states
 
-        wait_until(
-            reached, deadline_seconds, lambda: f"query {query_id} is {states}, it is {seen['state']!r}"
-        )
+        wait_until(reached, deadline_seconds, lambda: f"query {query_id} is {states}, it is {seen['state']!r}")
         return seen
 
     def wait_deleted(self, query_id: str, deadline_seconds: float = 60) -> Json:
@@ -151,9 +149,7 @@ class Api:
         wait_until(reached, deadline_seconds, lambda: f"query {query_id} has an active_to, it is {seen!r}")
         return seen
 
-    def page(
-        self, query_id: str, after: str | None = None, limit: int = 2000, wait: float | None = None
-    ) -> Json:
+    def page(self, query_id: str, after: str | None = None, limit: int = 2000, wait: float | None = None) -> Json:
         """Return one page of results: `{"rows", "cursor", "end"}`."""
         return self.get(f"/queries/{query_id}/results", after=after, limit=limit, wait=wait)
 

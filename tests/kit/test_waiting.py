@@ -18,9 +18,7 @@ def test_the_first_truthy_value_is_returned() -> None:
 def test_a_deadline_tells_what_must_hold_and_what_was_seen() -> None:
     seen: list[int] = []
     started = time.monotonic()
-    with pytest.raises(
-        DeadlineExceededError, match=r"within 0\.2 s must hold: 5 looks, so far \d+; last got False"
-    ):
+    with pytest.raises(DeadlineExceededError, match=r"within 0\.2 s must hold: 5 looks, so far \d+; last got False"):
         wait_until(lambda: bool(seen.append(1)), 0.2, lambda: f"5 looks, so far {len(seen)}")  # type: ignore[func-returns-value]
     assert time.monotonic() - started < 2
     assert len(seen) > 1

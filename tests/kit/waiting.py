@@ -38,8 +38,6 @@ def wait_until(
         waited = time.monotonic() - started
         if waited >= deadline_seconds:
             text = what() if callable(what) else what
-            raise DeadlineExceededError(
-                f"within {deadline_seconds:g} s must hold: {text}; last got {value!r}"
-            )
+            raise DeadlineExceededError(f"within {deadline_seconds:g} s must hold: {text}; last got {value!r}")
         time.sleep(min(pause, deadline_seconds - waited))
         pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS)

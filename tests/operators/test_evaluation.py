@@ -107,9 +107,7 @@ def test_integer_arithmetic_is_exact_or_null(name: str, pairs: list[tuple[int | 
 
 
 @given(st.sampled_from("+-*/%"), INTEGERS, st.lists(INTEGERS, min_size=1, max_size=9))
-def test_integer_arithmetic_with_a_constant(
-    name: str, constant: int | None, column: list[int | None]
-) -> None:
+def test_integer_arithmetic_with_a_constant(name: str, constant: int | None, column: list[int | None]) -> None:
     assert values(call(name, B, lit(constant)), b=column) == [exact(name, v, constant) for v in column]
     assert values(call(name, lit(constant), B), b=column) == [exact(name, constant, v) for v in column]
 
@@ -166,9 +164,7 @@ def test_decimal_overflow_is_null() -> None:
         (call("mod", N, lit(3)), {"i": [-7]}, [-1]),
     ],
 )  # fmt: skip
-def test_numeric_functions(
-    expression: Expression, columns: dict[str, list[Any]], expected: list[Any]
-) -> None:
+def test_numeric_functions(expression: Expression, columns: dict[str, list[Any]], expected: list[Any]) -> None:
     assert values(expression, **columns) == expected
 
 

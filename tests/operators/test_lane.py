@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,8 +51,11 @@ QUERIES = [
 ]
 
 
-def run(storage: Storage, seed: int, batches: int, restart: bool) -> Pipeline:
-    """Run random batches; queries come one by one, so buckets are of several epochs."""
+def run(storage: Storage, seed: int, batches: int, workers: Callable[[int], list[Lane]] | None = None) -> Pipeline:
+    """Run random batches; queries come one by one, so buckets are of several epochs.
+
+    ``workers`` gives the lanes that run a batch, with whatever they still remember.
+    """
     rng = random.Random(seed)
     pipeline = Pipeline(storage)
     for number in range(batches):
@@ -68,8 +71,8 @@ def run(storage: Storage, seed: int, batches: int, restart: bool) -> Pipeline:
         changes = []
         if number < len(QUERIES):
             changes = [changelog(number + 1, [(f"q{number}", number, QUERIES[number])], capacity=number + 1)]
-        if restart:
-            pipeline.lanes = [Lane(storage), Lane(storage)]
+        if workers is not None:
+            pipeline.lanes = workers(number)
         pipeline.run(rows, changes)
     pipeline.run([{"k": 0, "v": 0, "s": "a", "t": 10 * batches + 1000}])
     return pipeline
@@ -84,36 +87,53 @@ def rows_of(pipeline: Pipeline) -> dict[str, list[str]]:
 @given(seed=st.integers(0, 2**32))
 def test_a_restart_before_every_batch_changes_nothing(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("data")
-    lasting = run(Storage(str(folder / "a")), seed, 12, restart=False)
+    lasting = run(Storage(str(folder / "a")), seed, 12)
+    storage = Storage(str(folder / "b"))
     with setting(bucket_store, "INLINE_BYTES", 0), setting(lane, "MOST_ENTRIES", 3):
-        restarted = run(Storage(str(folder / "b")), seed, 12, restart=True)
+        restarted = run(storage, seed, 12, lambda _: [Lane(storage), Lane(storage)])
     assert rows_of(restarted) == rows_of(lasting)
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_workers_that_take_turns_forget_what_others_dropped(
+    seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("data")
+    lasting = run(Storage(str(folder / "a")), seed, 20)
+    storage, rng = Storage(str(folder / "b")), random.Random(seed)
+    pairs = [[Lane(storage), Lane(storage)] for _ in range(2)]
+    with setting(lane, "MOST_ENTRIES", 3):
+        turns = run(storage, seed, 20, lambda _: rng.choice(pairs))
+    assert rows_of(turns) == rows_of(lasting)
 
 
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 2**32), most=st.integers(1, 4))
 def test_merging_changes_nothing(seed: int, most: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("data")
-    apart = run(Storage(str(folder / "a")), seed, 15, restart=False)
+    apart = run(Storage(str(folder / "a")), seed, 15)
     with setting(lane, "MOST_ENTRIES", most):
-        merged = run(Storage(str(folder / "b")), seed, 15, restart=False)
+        merged = run(Storage(str(folder / "b")), seed, 15)
     assert rows_of(merged) == rows_of(apart)
 
 
-@pytest.mark.parametrize("where", [QUERIES[1].where, QUERIES[2].where], ids=["one dimension", "two dimensions"])
-def test_merged_entries_do_not_grow_with_the_number_of_batches(tmp_path: Path, where: Call) -> None:
+@pytest.mark.parametrize("dimensions", [1, 2])
+def test_merged_entries_do_not_grow_with_the_number_of_batches(tmp_path: Path, dimensions: int) -> None:
     """A long window's state follows from its slices, keys and cells, however many batches brought them."""
     pipeline = Pipeline(Storage(str(tmp_path)))
-    created = [("q", 0, aggregation(where, (K,), Window(10**9, 10**9)))]
+    tests = [(compare(V, ">", i), compare(K, "<", 2))[:dimensions] for i in range(12)]
+    wheres = [Call("and", parts, BOOLEAN) for parts in tests]
+    created = [(f"q{i}", i, aggregation(w, (K,), Window(10**9, 10**9))) for i, w in enumerate(wheres)]
     sizes = []
     with setting(lane, "MOST_ENTRIES", 4):
-        for number in range(80):
+        for number in range(300):
             rng = random.Random(number)
-            rows = [{"k": rng.randint(0, 3), "v": rng.randint(0, 5), "s": "a", "t": number} for _ in range(20)]
-            pipeline.run(rows, [changelog(1, created)] if number == 0 else [])
+            rows = [{"k": rng.randint(0, 1), "v": rng.randint(0, 13), "s": "a", "t": number} for _ in range(3)]
+            pipeline.run(rows, [changelog(1, created, capacity=12)] if number == 0 else [])
             sizes.append(sum(part.bytes for part in pipeline.lanes))
             assert all(len(state.data) <= 1 + 5 for state in pipeline.states)
-    assert max(sizes[40:]) <= max(sizes[:40])
+    assert max(sizes[200:]) <= max(sizes[:60])
 
 
 def test_the_constant_number_of_entries_is_kept(tmp_path: Path) -> None:

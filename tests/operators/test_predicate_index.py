@@ -70,6 +70,10 @@ def one_column_predicates(draw: st.DrawFn) -> Expression:
     if name in ("i", "b") and shape == 3:  # digits of DECIMAL(4, 0) are too few for some values: the cast is NULL
         target = draw(st.sampled_from([DOUBLE, BIGINT, ColumnType("DECIMAL", 21, 2), ColumnType("DECIMAL", 4, 0)]))
         left, value = Call("cast", (column,), target), literal(name, draw(st.integers(-5, 5)))
+        if target == DOUBLE:
+            value = Literal(draw(st.sampled_from([-1.5, -1.0, 0.25, 2.0, 1e300])), DOUBLE)
+        elif target.kind == "DECIMAL":
+            value = literal(name, draw(st.sampled_from([Decimal("-1.50"), Decimal("2.00"), Decimal("2.25")])))
     operator = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">="]))
     sides = (value, left) if draw(st.booleans()) else (left, value)
     return call(operator, *sides) if shape == 4 else _plain(operator, *sides)
@@ -138,6 +142,17 @@ def test_masks_over_cells_say_what_evaluation_says(
     assert not tuples.failures
     for where, selected in zip(wheres, got, strict=True):
         assert selected == selected_by_evaluation(where, tuples), str(where)
+
+
+@pytest.mark.parametrize("operator", ["=", "<>", "<", "<=", ">", ">="])
+def test_whole_numbers_beside_fractions(operator: str) -> None:
+    cast = Call("cast", (COLUMN["i"],), DOUBLE)
+    wheres = [Call(operator, (cast, Literal(c, DOUBLE)), BOOLEAN) for c in (-1.5, -1.0, 0.0, 0.5, 2.0, 1e300)]
+    assert all(analyse(where, KINDS).constants is not None for where in wheres[:-1])
+    values = range(-4, 5)
+    tuples = Tuples({"i": pa.array(values, pa.int32())}, len(values))
+    got = selected_by_index(PredicateIndex(wheres, KINDS), tuples)
+    assert got == [selected_by_evaluation(where, tuples) for where in wheres]
 
 
 @settings(max_examples=50, deadline=None)

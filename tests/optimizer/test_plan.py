@@ -70,9 +70,7 @@ def test_explain_tells_with_whom_a_query_shares_and_shows_twenty_of_them() -> No
     assert answer["shares_with"]["count"] == 29
     assert answer["shares_with"]["ids"] == [f"q-{n}" for n in range(21) if n != 3]
     assert answer["window"] is None
-    assert answer["why"] == (
-        "Shared with 29 other queries: all selections over purchases share one operator."
-    )
+    assert answer["why"] == ("Shared with 29 other queries: all selections over purchases share one operator.")
     alone = plan.explain(QUERIES[2], {"s-1": "purchases"})
     assert alone["shares_with"] == {"count": 0, "ids": []}
     assert alone["why"].startswith("Shared with no other query yet: all aggregations over purchases")

@@ -151,8 +151,7 @@ class Driver:
         clock = self.api.stream(self.stream)["clock"]
         before = None if clock is None else micros(parse_time(clock))
         bodies = [
-            {"sql": query.sql(self.stream, self.schema), "name": self._name(i)}
-            for i, query in enumerate(queries)
+            {"sql": query.sql(self.stream, self.schema), "name": self._name(i)} for i, query in enumerate(queries)
         ]
         answers = self.api.create_queries(bodies, wait=wait)
         created = []
@@ -241,7 +240,5 @@ class Driver:
         for letter in letters:
             assert letter["reason"] == "late", f"only late tuples were pushed, got the dead letter {letter!r}"
         numbers = [letter["tuple"][SEQUENCE] for letter in letters]
-        assert len(set(numbers)) == len(numbers), (
-            "a late tuple must be in the dead letters once, some are twice"
-        )
+        assert len(set(numbers)) == len(numbers), "a late tuple must be in the dead letters once, some are twice"
         return set(numbers)

@@ -72,9 +72,7 @@ class StreamSchema:
         """Validate that the event time and the sequence are columns."""
         names = [column.name for column in self.columns]
         if len(set(names)) < len(names) or not {self.event_time, SEQUENCE} <= set(names):
-            raise ValueError(
-                f"columns must be unique and hold {self.event_time} and {SEQUENCE}, got {names!r}"
-            )
+            raise ValueError(f"columns must be unique and hold {self.event_time} and {SEQUENCE}, got {names!r}")
 
     def column(self, name: str) -> Column:
         """Return a column by name."""

@@ -77,9 +77,7 @@ def atoms(draw: st.DrawFn, schema: StreamSchema) -> str:
         return f"CASE WHEN {other} IS NULL THEN {name} IS NULL ELSE {name} {operator} {draw(one)} END"
     operator = draw(st.sampled_from(operators))
     constant = draw(one)
-    return (
-        f"{constant} {operator} {name}" if draw(st.integers(0, 5)) == 0 else f"{name} {operator} {constant}"
-    )
+    return f"{constant} {operator} {name}" if draw(st.integers(0, 5)) == 0 else f"{name} {operator} {constant}"
 
 
 @st.composite
@@ -107,9 +105,7 @@ def where_clauses(schema: StreamSchema) -> st.SearchStrategy[str | None]:
     tree = st.recursive(
         atom,
         lambda inner: st.one_of(
-            st.tuples(inner, st.sampled_from(("AND", "OR")), inner).map(
-                lambda t: f"({t[0]}) {t[1]} ({t[2]})"
-            ),
+            st.tuples(inner, st.sampled_from(("AND", "OR")), inner).map(lambda t: f"({t[0]}) {t[1]} ({t[2]})"),
             inner.map(lambda text: f"NOT ({text})"),
         ),
         max_leaves=5,

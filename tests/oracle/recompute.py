@@ -89,9 +89,7 @@ class Recompute:
     def _selection(self, query: Selection, life: Life) -> str:
         chosen = ", ".join(item.render() for item in query.items) or "*"
         where = query.where or "TRUE"
-        return (
-            f"WITH seen AS ({self._seen(life)}) SELECT {chosen} FROM seen WHERE {where} ORDER BY {SEQUENCE}"
-        )
+        return f"WITH seen AS ({self._seen(life)}) SELECT {chosen} FROM seen WHERE {where} ORDER BY {SEQUENCE}"
 
     def _aggregation(self, query: Aggregation, life: Life, waterline: dt.datetime) -> str:
         size, slide, offset = query.window.size, query.window.slide, query.window.offset

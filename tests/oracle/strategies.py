@@ -62,12 +62,8 @@ MOST_WINDOWS_OF_A_TUPLE = 8
 @st.composite
 def schemas(draw: st.DrawFn) -> StreamSchema:
     """Draw a stream with a number column, an event time, and five to nine more."""
-    keys = draw(
-        st.lists(st.sampled_from(sorted(NAMES, key=NAMES.__getitem__)), min_size=5, max_size=9, unique=True)
-    )
-    columns = [
-        Column(NAMES[key], *key, null_rate=draw(st.sampled_from((0.0, 0.0, 0.05, 0.4)))) for key in keys
-    ]
+    keys = draw(st.lists(st.sampled_from(sorted(NAMES, key=NAMES.__getitem__)), min_size=5, max_size=9, unique=True))
+    columns = [Column(NAMES[key], *key, null_rate=draw(st.sampled_from((0.0, 0.0, 0.05, 0.4)))) for key in keys]
     event_time = draw(st.sampled_from(("time", "ts")))
     columns.insert(draw(st.integers(0, len(columns))), Column(event_time, Kind.TIMESTAMP))
     columns.insert(draw(st.integers(0, len(columns))), Column(SEQUENCE, Kind.BIGINT, "many"))
@@ -129,11 +125,7 @@ def aggregates(draw: st.DrawFn, schema: StreamSchema, name: str) -> Item:
 @st.composite
 def aggregations(draw: st.DrawFn, schema: StreamSchema) -> Aggregation:
     """Draw a windowed aggregation, mostly grouped by columns of few values."""
-    few = [
-        column.name
-        for column in schema.columns
-        if column.domain == "few" and column.name != schema.event_time
-    ]
+    few = [column.name for column in schema.columns if column.domain == "few" and column.name != schema.event_time]
     uses_few = bool(few) and draw(st.integers(0, 5)) > 0
     names = few if uses_few else [column.name for column in schema.columns]
     group_by = draw(st.lists(st.sampled_from(names), max_size=min(3, len(names)), unique=True))

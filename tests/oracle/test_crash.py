@@ -50,9 +50,7 @@ class Killer:
         for number in range(kills):
             mode = MODES[number % len(MODES)]
             wanted = Create if mode == "during a creation" else Push
-            steps = [
-                i for i, step in enumerate(run.steps) if isinstance(step, wanted) and i not in self._planned
-            ]
+            steps = [i for i, step in enumerate(run.steps) if isinstance(step, wanted) and i not in self._planned]
             if steps:
                 self._planned[rng.choice(steps)] = mode
 
@@ -149,9 +147,7 @@ def repeat_across_a_crash(driver: Driver, service: RunningService) -> None:
 def is_python_worker(process: psutil.Process) -> bool:
     """Tell a Spark Python worker: forked by, or run like, PySpark's daemon."""
     command = " ".join(process.cmdline())
-    return (
-        "pyspark" in command and ("daemon" in command or "worker" in command) and "java" not in process.name()
-    )
+    return "pyspark" in command and ("daemon" in command or "worker" in command) and "java" not in process.name()
 
 
 def is_jvm(process: psutil.Process) -> bool:

@@ -134,9 +134,7 @@ def test_a_query_on_a_stream_without_tuples_has_no_active_from_and_sees_all(api:
     driver.push(Push(50, seed=3))
     driver.finish()
     verify(driver)
-    assert (
-        len(registered.rows) == len(driver.tuples) - len(driver.late) - 1
-    )  # the last one came after its end
+    assert len(registered.rows) == len(driver.tuples) - len(driver.late) - 1  # the last one came after its end
 
 
 def test_a_freed_slot_is_reused_and_the_new_query_gets_only_its_own_rows(api: Api) -> None:
@@ -176,9 +174,7 @@ def test_a_query_answers_the_same_alone_twice_and_among_many(api: Api) -> None:
     alone, among = Driver(api, SCHEMA, follow=0), Driver(api, SCHEMA, follow=0)
     alone.create(asked)
     many = among.create([*asked, *others(), *asked])
-    assert len({registered.info["epoch"] for registered in many}) == 1, (
-        "registered together, deployed together"
-    )
+    assert len({registered.info["epoch"] for registered in many}) == 1, "registered together, deployed together"
     for seed in (6, 7, 8):
         for driver in (alone, among):
             push_decided(driver, Push(150, seed, span=8 * SECOND, late_rate=0.1))

@@ -146,9 +146,7 @@ def test_a_draining_query_emits_windows_that_end_by_active_to_and_no_later_ones(
     assert windows_of(until_8) == [(at(0), at(4), 1), (at(4), at(8), 1)]
     until_7 = recomputed(query, tuples, Life(None, at(7.999999), deleted=True))
     assert windows_of(until_7) == [(at(0), at(4), 1)]
-    assert windows_of(recomputed(query, tuples, Life(None, at(8), deleted=True), waterline=5)) == [
-        (at(0), at(4), 1)
-    ]
+    assert windows_of(recomputed(query, tuples, Life(None, at(8), deleted=True), waterline=5)) == [(at(0), at(4), 1)]
 
 
 def test_a_window_that_began_at_or_before_active_from_is_partial() -> None:

@@ -46,18 +46,12 @@ def draw_value(column: Column, rng: random.Random) -> Value:
         case Kind.VARCHAR:
             if few:
                 return rng.choice(WORDS[:5])
-            return (
-                rng.choice(WORDS + WIDE_WORDS)
-                if wide
-                else "".join(rng.choices("abcXY_% ", k=rng.randint(1, 4)))
-            )
+            return rng.choice(WORDS + WIDE_WORDS) if wide else "".join(rng.choices("abcXY_% ", k=rng.randint(1, 4)))
         case Kind.DATE:
             return DAY_ZERO + dt.timedelta(days=rng.randint(0, 4) if few else rng.randint(-20_000, 20_000))
         case Kind.TIMESTAMP:
             days = 3 if few else 10_000
-            return dt.datetime(2024, 2, 28) + dt.timedelta(
-                days=rng.randint(-days, days), seconds=rng.randint(0, 3)
-            )
+            return dt.datetime(2024, 2, 28) + dt.timedelta(days=rng.randint(-days, days), seconds=rng.randint(0, 3))
 
 
 def draw_time(start: int, newest: int, share: float, push: Push, lateness: int, rng: random.Random) -> int:

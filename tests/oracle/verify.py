@@ -37,9 +37,7 @@ def check_stream(driver: Driver) -> list[str]:
         complaints.append(complaint)
     unknown = driver.late - {row[SEQUENCE] for row in driver.tuples}
     if unknown:
-        complaints.append(
-            f"dead letters must be tuples that were pushed, got {SEQUENCE} {sorted(unknown)[:5]}"
-        )
+        complaints.append(f"dead letters must be tuples that were pushed, got {SEQUENCE} {sorted(unknown)[:5]}")
     info = driver.info
     if info["late"] != len(driver.late):
         complaints.append(f"late must count the {len(driver.late)} dead letters, got {info['late']!r}")
@@ -61,9 +59,7 @@ def check_query(driver: Driver, registered: Registered, recompute: Recompute) ->
         return [f"{heading}active_from and active_to are not as the contract says: {error}"]
     complaints = [check_life(driver, registered, life)]
     if registered.followed and registered.followed != registered.rows[: len(registered.followed)]:
-        complaints.append(
-            "the pages read while it ran must be the first rows of all it answered, they are not"
-        )
+        complaints.append("the pages read while it ran must be the first rows of all it answered, they are not")
     output = query.output(schema)
     try:
         rows = [decode_row(output, row) for row in registered.rows]

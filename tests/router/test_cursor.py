@@ -37,9 +37,7 @@ def test_a_damaged_cursor_is_refused(position: Position, data: st.DataObject) ->
     text = encode_cursor(position, "q-1")
     at = data.draw(st.integers(0, len(text) - 1))
     damaged = data.draw(
-        st.sampled_from(
-            [text[:at], text[:at] + text[at + 1 :], text + "=", text + "A", text[:at] + "-" + text[at:]]
-        )
+        st.sampled_from([text[:at], text[:at] + text[at + 1 :], text + "=", text + "A", text[:at] + "-" + text[at:]])
     )
     if damaged != text:
         with pytest.raises(MalformedRequest):

@@ -42,9 +42,7 @@ def fill(storage: Storage, batches: int) -> tuple[BatchWriter, ResultReader]:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 60), st.integers(0, 70), st.integers(0, 70), st.integers(0, 60), st.integers(0, 60))
-def test_trims_keep_a_readable_suffix(
-    batches: int, now: int, applied: int, age: int, kept_files: int
-) -> None:
+def test_trims_keep_a_readable_suffix(batches: int, now: int, applied: int, age: int, kept_files: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         storage = Storage(folder)
         writer, reader = fill(storage, batches)
@@ -76,9 +74,7 @@ def test_a_cursor_below_what_is_kept_is_gone(tmp_path: Path) -> None:
     old, new = (reader.read(Deployed(0, 1), None, n).cursor for n in (3, 30))
     old_letter = letters.read(STREAM, None, 3).cursor
     closed: list[str] = []
-    retention = Retention(
-        storage, writer.log, reader.index, seconds=0, size=1 << 30, on_removed=closed.append
-    )
+    retention = Retention(storage, writer.log, reader.index, seconds=0, size=1 << 30, on_removed=closed.append)
     assert retention.trim(10**15, 40).batches == 40 - NEWEST_KEPT
     assert len(closed) == 2 * (40 - NEWEST_KEPT)
     with pytest.raises(Gone, match="oldest batch kept is 25"):

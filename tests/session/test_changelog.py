@@ -29,17 +29,14 @@ def test_figure_4_4_joining_across_a_change_keeps_only_queries_that_stayed() -> 
 def test_figure_4_5_sets_between_distant_times_are_the_and_of_all_between() -> None:
     # T1 +Q1; T2 +Q2 +Q3; T3 -Q2 +Q4; T4 +Q5; T5 -Q3 +Q6 (in its place) +Q7; T6 -Q4 -Q7
     changelogs = {
-        epoch: of(epoch, bits)
-        for epoch, bits in enumerate(["0", "100", "101", "1110", "11010", "10110"], start=1)
+        epoch: of(epoch, bits) for epoch, bits in enumerate(["0", "100", "101", "1110", "11010", "10110"], start=1)
     }
     assert changelog_set_between(changelogs, 1, 2).to01() == "100"
     assert changelog_set_between(changelogs, 2, 4).to01() == "1010"
     assert changelog_set_between(changelogs, 1, 5).to01() == "10000"
     assert changelog_set_between(changelogs, 3, 5).to01() == "11000"
     assert changelog_set_between(changelogs, 4, 6).to01() == "10010"
-    assert changelog_set_between(changelogs, 5, 5).to01() == "11111", (
-        "nothing changes between a time and itself"
-    )
+    assert changelog_set_between(changelogs, 5, 5).to01() == "11111", "nothing changes between a time and itself"
 
 
 def test_a_slot_that_was_dropped_and_came_again_is_another_query() -> None:

@@ -46,9 +46,7 @@ def test_drain_rules(
     assert driver.recovered() == driver.observed()
     driver.flush()
     freed = [freed["id"] for changelog in driver.changelogs() for freed in changelog["freed"]]
-    assert freed == ([query] if state == "RETIRED" else []), (
-        "a drained query's slot is freed by an own changelog"
-    )
+    assert freed == ([query] if state == "RETIRED" else []), "a drained query's slot is freed by an own changelog"
 
 
 def test_active_to_is_the_clock_at_the_start_of_the_batch_of_the_deletion(driver: Driver) -> None:

@@ -86,9 +86,7 @@ def test_being_asked_to_come_again_is_no_outcome(open_driver: Callable[..., Driv
 
 
 @pytest.mark.parametrize("snapshot", [False, True])
-def test_a_crash_between_effect_and_outcome_does_not_repeat_the_effect(
-    driver: Driver, snapshot: bool
-) -> None:
+def test_a_crash_between_effect_and_outcome_does_not_repeat_the_effect(driver: Driver, snapshot: bool) -> None:
     def dies() -> Outcome:
         Client(driver)()
         raise KeyboardInterrupt

@@ -256,9 +256,7 @@ def test_requests_read_back_as_they_were_written(driver: Driver) -> None:
     assert QueriesAccepted((again,)).answer == [driver.session.query("q-1")]
 
 
-def test_plan_snapshots_equal_what_the_changelogs_give(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plan_snapshots_equal_what_the_changelogs_give(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_snapshot, "EVERY_EPOCHS", 4)
     live = LiveQueries()
     for number in range(12):

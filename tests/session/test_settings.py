@@ -16,9 +16,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(tmp_path: Path) -> None:
-    (tmp_path / "braid.toml").write_text(
-        'port = 1\nmax_queries = 2\nlog_level = "debug"\ndrain_timeout_seconds = 5\n'
-    )
+    (tmp_path / "braid.toml").write_text('port = 1\nmax_queries = 2\nlog_level = "debug"\ndrain_timeout_seconds = 5\n')
     environment = {"BRAID_PORT": "3", "BRAID_MAX_QUERIES": "4", "BRAID_URL": "http://127.0.0.1:8080"}
     settings = load_settings({"port": "5", "host": None}, environment)
     assert settings == Settings(port=5, max_queries=4, log_level="debug", drain_timeout_seconds=5)

@@ -186,9 +186,7 @@ REFUSED: Refused = [
         "'a'",
     ),
     (
-        lambda s: s.create_queries(
-            [QueryRequest(CHEAP, name="fresh"), QueryRequest(f"CREATE QUERY taken AS {CHEAP}")]
-        ),
+        lambda s: s.create_queries([QueryRequest(CHEAP, name="fresh"), QueryRequest(f"CREATE QUERY taken AS {CHEAP}")]),
         Conflict,
         "'taken'",
     ),
@@ -241,9 +239,7 @@ def test_a_refused_request_changes_nothing(
     driver.stream("nowhere")
 
 
-def test_a_request_that_cannot_reach_the_disk_changes_nothing(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_that_cannot_reach_the_disk_changes_nothing(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 

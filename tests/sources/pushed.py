@@ -29,9 +29,7 @@ def bad(*numbers: int) -> list[Malformed]:
 
 def everything(chunks: list[Chunk]) -> list[Any]:
     """Return what chunks hold in order of offsets: numbers of tuples, texts of malformed inputs."""
-    return [
-        item for c in chunks for item in (*c.tuples.column("n").to_pylist(), *(m.raw for m in c.malformed))
-    ]
+    return [item for c in chunks for item in (*c.tuples.column("n").to_pylist(), *(m.raw for m in c.malformed))]
 
 
 def read(storage: Storage, start: int, end: int) -> list[Any]:

@@ -30,13 +30,9 @@ PURCHASES = StreamSchema(DATASETS["purchases"], "time", 0)
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def connector(
-    schema: StreamSchema = PURCHASES, name: str = "purchases", **options: str
-) -> GeneratorConnector:
+def connector(schema: StreamSchema = PURCHASES, name: str = "purchases", **options: str) -> GeneratorConnector:
     """Open a generated stream."""
-    return GeneratorConnector(
-        StreamDefinition("s1", name, schema, "generator", "", options, created_us=CREATED_US)
-    )
+    return GeneratorConnector(StreamDefinition("s1", name, schema, "generator", "", options, created_us=CREATED_US))
 
 
 def table(generator: GeneratorConnector, start: int, end: int) -> pa.Table:

@@ -53,9 +53,7 @@ def test_a_frame_torn_at_any_byte_is_cut_off(storage: Storage, tmp_path: Path) -
             reopened.close()
 
 
-def test_acknowledged_frames_that_do_not_read_back_are_never_cut_off(
-    storage: Storage, tmp_path: Path
-) -> None:
+def test_acknowledged_frames_that_do_not_read_back_are_never_cut_off(storage: Storage, tmp_path: Path) -> None:
     log = PushLog(storage, DEFINITION)
     log.append(tuples(0, 1), bad(2), 0, 0)
     log.append(tuples(3), bad(4), 0, 0)

@@ -43,9 +43,7 @@ def start(service: Playback) -> Iterator[Start]:
     started: list[subprocess.Popen[bytes]] = []
 
     def run(*words: str, **more: Any) -> subprocess.Popen[bytes]:
-        environment = {
-            name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "COLUMNS")
-        }
+        environment = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "COLUMNS")}
         streams: dict[str, Any] = {
             "stdout": subprocess.PIPE,
             "stderr": subprocess.PIPE,

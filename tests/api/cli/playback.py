@@ -260,9 +260,7 @@ def build_app(service: Playback) -> FastAPI:
     @app.delete("/streams/{name}")
     @app.delete("/tables/{name}")
     def forget(name: str) -> Response:
-        return (
-            problem(409, "Conflict", f"{name!r} is in use.") if name == "busy" else Response(status_code=204)
-        )
+        return problem(409, "Conflict", f"{name!r} is in use.") if name == "busy" else Response(status_code=204)
 
     @app.get("/changelogs")
     def changelogs(after: int = 0) -> Response:

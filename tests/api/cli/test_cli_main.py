@@ -70,9 +70,7 @@ def test_nobody_listening_is_status_3_and_says_what_to_do(braid: Braid) -> None:
 
 
 def test_a_refusal_is_status_1_with_a_caret(braid: Braid, service: Playback) -> None:
-    service.play(
-        problem(422, "Unknown column", "no column 'pric'; there is price", position={"line": 1, "column": 8})
-    )
+    service.play(problem(422, "Unknown column", "no column 'pric'; there is price", position={"line": 1, "column": 8}))
     result = braid("query", "SELECT pric FROM purchases", "--url", service.url)
     assert result.exit_code == 1
     assert result.stdout == ""
@@ -128,9 +126,7 @@ def test_wrong_usage_is_status_2_and_asks_nobody(braid: Braid, service: Playback
     assert service.requests == []
 
 
-def test_the_url_comes_from_the_command_then_the_group_then_the_environment(
-    braid: Braid, service: Playback
-) -> None:
+def test_the_url_comes_from_the_command_then_the_group_then_the_environment(braid: Braid, service: Playback) -> None:
     for words, environment in (
         (["--url", "http://127.0.0.1:1", "streams", "--url", service.url], {}),
         (["--url", service.url, "streams"], {"BRAID_URL": "http://127.0.0.1:1"}),

@@ -51,9 +51,7 @@ def test_an_interrupt_retires_the_query_and_says_so(service: Playback, start: St
     assert service.queries["q-1"]["state"] == "RETIRED"
 
 
-def test_a_shell_that_ignores_interrupts_in_the_background_does_not_keep_it(
-    service: Playback, start: Start
-) -> None:
+def test_a_shell_that_ignores_interrupts_in_the_background_does_not_keep_it(service: Playback, start: Start) -> None:
     process = start("query", SQL, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
     follows(service)
     process.send_signal(signal.SIGINT)

@@ -42,9 +42,7 @@ def test_tables_are_listed(braid: Braid) -> None:
     assert braid("tables").stdout.splitlines()[1].split() == ["packs", "3", "gem_pack", "INT"]
 
 
-def test_push_counts_what_was_accepted_and_names_bad_lines(
-    service: Playback, braid: Braid, tmp_path: Path
-) -> None:
+def test_push_counts_what_was_accepted_and_names_bad_lines(service: Playback, braid: Braid, tmp_path: Path) -> None:
     file = tmp_path / "events.ndjson"
     file.write_text('{"a": 1}\nbad\n{"a": 2}')
     result = braid("push", "purchases", str(file))
@@ -59,9 +57,7 @@ def test_push_counts_what_was_accepted_and_names_bad_lines(
     }
 
 
-def test_a_big_file_is_pushed_in_pieces_of_whole_lines(
-    service: Playback, braid: Braid, tmp_path: Path
-) -> None:
+def test_a_big_file_is_pushed_in_pieces_of_whole_lines(service: Playback, braid: Braid, tmp_path: Path) -> None:
     lines = ['{"a": "' + "x" * 1000 + '"}'] * 2500
     lines[2400] = "bad"
     file = tmp_path / "events.ndjson"
@@ -92,9 +88,7 @@ def test_a_pipe_is_pushed_as_it_comes(service: Playback, start: Start) -> None:
 
 
 @pytest.mark.parametrize(("form", "media_type"), [("json", "json"), ("arrow", "vnd.apache.arrow.stream")])
-def test_other_formats_are_pushed_in_one_piece(
-    service: Playback, braid: Braid, form: str, media_type: str
-) -> None:
+def test_other_formats_are_pushed_in_one_piece(service: Playback, braid: Braid, form: str, media_type: str) -> None:
     body = b"{" + bytes(3 << 20)
     assert braid("push", "purchases", "--format", form, input=body).exit_code == 0
     assert service.last().body == body

@@ -15,9 +15,7 @@ from api.cli.table import StreamTable, cell_text, fit_widths
 def printed(*pages: list[dict[str, Any]], width: int | None = None) -> list[str]:
     """Print pages to a terminal of some width, or to a pipe; return the lines without colour codes."""
     file = io.StringIO()
-    console = Console(
-        file=file, width=width, force_terminal=width is not None, color_system=None, highlight=False
-    )
+    console = Console(file=file, width=width, force_terminal=width is not None, color_system=None, highlight=False)
     table = StreamTable(console)
     for page in pages:
         table.add(page)

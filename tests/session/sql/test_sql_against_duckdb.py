@@ -173,9 +173,7 @@ ROWS = st.fixed_dictionaries(
 def same(ours: Any, theirs: Any) -> bool:
     if isinstance(ours, float) and theirs is not None:
         other = float(theirs)
-        return math.isclose(ours, other, rel_tol=1e-12, abs_tol=1e-12) or (
-            math.isnan(ours) and math.isnan(other)
-        )
+        return math.isclose(ours, other, rel_tol=1e-12, abs_tol=1e-12) or (math.isnan(ours) and math.isnan(other))
     return bool(ours == theirs)
 
 
@@ -192,9 +190,7 @@ def test_expressions_mean_what_they_mean_in_duckdb(
     duck: duckdb.DuckDBPyConnection, pairs: list[Pair], rows: list[dict[str, Any]]
 ) -> None:
     tuples = pa.Table.from_pylist(rows, SCHEMA)
-    query = selection(
-        "SELECT " + ", ".join(f"{ours} AS c{i}" for i, (ours, _) in enumerate(pairs)) + " FROM purchases"
-    )
+    query = selection("SELECT " + ", ".join(f"{ours} AS c{i}" for i, (ours, _) in enumerate(pairs)) + " FROM purchases")
     columns = dict(zip(tuples.column_names, tuples.combine_chunks().to_batches()[0].columns, strict=True))
     duck.register("purchases", tuples)
     theirs = duck.execute(

@@ -50,9 +50,7 @@ def test_create_stream_of_the_contract() -> None:
     ],
 )
 def test_lateness_in_any_unit(interval: str, lateness_us: int) -> None:
-    statement = parse_statement(
-        f"CREATE STREAM s (t TIMESTAMP LATENESS {interval}) WITH (connector = 'push')"
-    )
+    statement = parse_statement(f"CREATE STREAM s (t TIMESTAMP LATENESS {interval}) WITH (connector = 'push')")
     assert isinstance(statement, CreateStream)
     assert statement.schema.lateness_us == lateness_us
 

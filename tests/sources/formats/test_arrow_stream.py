@@ -102,9 +102,7 @@ def decoded(**columns: Any) -> Decoded:
         ("time", pa.array(["2024-01-31T12:00:00.123456Z"] * 2), [NOON, NOON]),
     ],
 )
-def test_columns_are_cast_without_changing_a_value(
-    name: str, given_array: pa.Array, expected: list[Any]
-) -> None:
+def test_columns_are_cast_without_changing_a_value(name: str, given_array: pa.Array, expected: list[Any]) -> None:
     result = decoded(**{name: given_array})
     assert result.malformed == ()
     assert result.tuples.schema == SCHEMA.arrow
@@ -204,9 +202,7 @@ def test_several_batches_and_none() -> None:
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         for _ in range(3):
             writer.write_batch(batch)
-    assert (
-        decode(sink.getvalue().to_pybytes(), ARROW, SCHEMA).tuples.column("s").to_pylist() == ["a", "b"] * 3
-    )
+    assert decode(sink.getvalue().to_pybytes(), ARROW, SCHEMA).tuples.column("s").to_pylist() == ["a", "b"] * 3
     sink = pa.BufferOutputStream()
     pa.ipc.new_stream(sink, batch.schema).close()
     assert decode(sink.getvalue().to_pybytes(), ARROW, SCHEMA).tuples.num_rows == 0
@@ -312,9 +308,7 @@ def test_arrow_columns_follow_the_rules_of_json(name: str, values: list[Any]) ->
         return
     expected, wrong = [], []
     for i, value in enumerate(values):
-        exact = (
-            Decimal(repr(value)) if isinstance(value, float) and name == "m" and np.isfinite(value) else value
-        )
+        exact = Decimal(repr(value)) if isinstance(value, float) and name == "m" and np.isfinite(value) else value
         try:
             expected.append(coerce(exact, field.type))
         except UnfitError:

@@ -64,8 +64,7 @@ def test_lines_become_tuples_in_order() -> None:
     assert decoded.malformed == ()
     assert decoded.tuples.schema == PURCHASES.arrow
     assert decoded.tuples.to_pylist() == [
-        {"user_id": i, "gem_pack": i % 10, "price": i / 4, "time": datetime(2024, 1, 1, 0, 0, i)}
-        for i in range(60)
+        {"user_id": i, "gem_pack": i % 10, "price": i / 4, "time": datetime(2024, 1, 1, 0, 0, i)} for i in range(60)
     ]
 
 
@@ -156,9 +155,7 @@ def test_the_fast_way_is_taken_for_plain_bodies() -> None:
 TIMES = st.one_of(
     st.datetimes().map(lambda t: t.isoformat() + "Z"),
     st.datetimes().map(lambda t: t.isoformat(sep=" ")),
-    st.sampled_from(
-        ["2024-01-01T00:00:00+01:00", "2024-01-01", "2024-01-01T00:00Z", "2024-01-01T00:00:00.1234567Z"]
-    ),
+    st.sampled_from(["2024-01-01T00:00:00+01:00", "2024-01-01", "2024-01-01T00:00Z", "2024-01-01T00:00:00.1234567Z"]),
 )
 SCALARS = st.one_of(
     st.none(),
@@ -228,9 +225,7 @@ def bodies(draw: st.DrawFn) -> bytes:
     objects = st.lists(FULL_OBJECTS, max_size=8) | st.lists(GOOD_OBJECTS, max_size=8)
     good = objects.map(lambda rows: [json.dumps(r, ensure_ascii=draw(st.booleans())) for r in rows])
     lines = draw(
-        good
-        | st.lists(ODD_LINES, max_size=8)
-        | st.lists(ODD_LINES | GOOD_OBJECTS.map(json.dumps), max_size=8)
+        good | st.lists(ODD_LINES, max_size=8) | st.lists(ODD_LINES | GOOD_OBJECTS.map(json.dumps), max_size=8)
     )
     return (
         draw(st.sampled_from(["\n", "\n", "\r\n", "\n\n"])).join(lines) + draw(st.sampled_from(["", "\n"]))
@@ -258,9 +253,7 @@ def test_the_fast_way_gives_what_the_careful_way_gives(body: bytes) -> None:
     st.sampled_from([EVERYTHING, MONEY]),
     st.sampled_from([NDJSON, "application/json"]),
 )
-def test_no_bytes_raise_anything_but_malformed_request(
-    body: bytes, schema: StreamSchema, content_type: str
-) -> None:
+def test_no_bytes_raise_anything_but_malformed_request(body: bytes, schema: StreamSchema, content_type: str) -> None:
     try:
         decoded = decode(body, content_type, schema)
     except MalformedRequest:
@@ -274,9 +267,7 @@ def test_no_bytes_raise_anything_but_malformed_request(
 
 @given(st.lists(ODD_OBJECTS | GOOD_OBJECTS, max_size=6), st.sampled_from([EVERYTHING, MONEY]))
 def test_both_json_formats_agree(rows: list[dict[str, Any]], schema: StreamSchema) -> None:
-    texts = [
-        json.dumps(row) for row in rows if "NaN" not in json.dumps(row) and "Infinity" not in json.dumps(row)
-    ]
+    texts = [json.dumps(row) for row in rows if "NaN" not in json.dumps(row) and "Infinity" not in json.dumps(row)]
     lines = decode("\n".join(texts).encode(), NDJSON, schema)
     document = decode(f"[{','.join(texts)}]".encode(), "application/json", schema)
     assert lines.tuples.equals(document.tuples)
