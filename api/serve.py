@@ -29,6 +29,7 @@ from api.app import create_app
 from api.preconditions import CannotStart, check_java, check_python, lock_data_dir
 from api.service import Service
 from router.retention import Retention
+from session.plan_snapshot import trim_plan_log
 from session.settings import Settings, load_settings
 from session.shared_session import SharedSession
 from session.supervisor import JobSupervisor
@@ -186,6 +187,7 @@ def _trim(service: Service, stopped: threading.Event) -> None:
     while not stopped.wait(TRIM_SECONDS):
         try:
             service.pushes.trim({definition.id for definition in service.session.definitions()})
+            trim_plan_log(service.storage, service.session.snapshot_epoch)
             trimmed = retention.trim(time.time_ns() // 1000, service.session.snapshot_seq)
         except Exception:  # the service goes on; the next round tries again
             log.exception("retention failed")
