@@ -22,7 +22,7 @@ def identity_of(function: str, dtype: np.dtype[Any]) -> Any:
     if function in ("sum", "count"):
         return 0
     if dtype.kind == "f":
-        return np.inf if function == "min" else -np.inf
+        return np.nan  # fmin and fmax pass over it; of nothing but NaN the result is NaN
     return np.iinfo(dtype).max if function == "min" else np.iinfo(dtype).min
 
 

@@ -14,7 +14,8 @@ from operators.expressions import Call, Expression
 from operators.predicate_index import PredicateIndex
 from operators.query_set import unpack
 from operators.tuples import Tuples
-from tests.operators.pipeline import BOOLEAN, K, S, V, aggregation, batch_of, compare, live_of
+from sources.schema import BOOLEAN
+from tests.operators.pipeline import K, S, V, aggregation, batch_of, compare, live_of
 
 KINDS = {"k": "INT", "v": "BIGINT", "s": "VARCHAR", "t": "TIMESTAMP"}
 OPERATORS = ["=", "<>", "<", "<=", ">", ">="]

@@ -132,6 +132,16 @@ def test_infinities_stay_with_the_queries_that_select_them() -> None:
     assert math.isnan(sums[3])
 
 
+def test_of_nothing_but_nan_min_and_max_are_nan() -> None:
+    broken = Call("-", (COLUMN["d"], COLUMN["d"]), DOUBLE)
+    measures = tuple(Measure(f, broken) for f in ("min", "max"))
+    query = Aggregation(WIDE.id, Window(10, 10), None, (COLUMN["k"],), measures, ())
+    rows = [{"k": 0, "d": math.inf, "t": 1}, {"k": 1, "d": 5.0, "t": 1}, {"k": 1, "d": -math.inf, "t": 2}]
+    got = {r["key0"]: (r["min(-(d, d))"], r["max(-(d, d))"]) for r in fired(live_of(query, stream=WIDE), WIDE, rows)}
+    assert all(math.isnan(v) for v in got[0])
+    assert got[1] == (0.0, 0.0)
+
+
 def test_avg_is_sum_over_count_of_what_is_not_null() -> None:
     query = aggregation(keys=(), measures=(Measure("sum", V), Measure("count", V)))
     (row,) = fired(live_of(query), STREAM, [{"v": 3, "t": 1}, {"v": None, "t": 2}], [{"v": 5, "t": 2}])

@@ -17,9 +17,9 @@ from operators.expressions import Call
 from operators.lane import Lane, Payload
 from operators.queries import Window
 from operators.stream_operators import StreamOperators
+from sources.schema import BOOLEAN
 from sources.storage import Storage
 from tests.operators.pipeline import (
-    BOOLEAN,
     MEASURES,
     STREAM,
     K,

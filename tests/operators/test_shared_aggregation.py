@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from operators.expressions import Call, Column, Expression, Literal
 from operators.queries import Output, Query, Selection, Window
+from sources.schema import BOOLEAN
 from sources.storage import Storage
-from tests.operators.pipeline import BOOLEAN, STREAM, K, Pipeline, Row, S, T, V, aggregation, changelog, compare
+from tests.operators.pipeline import STREAM, K, Pipeline, Row, S, T, V, aggregation, changelog, compare
 
 
 def random_where(rng: random.Random, depth: int = 2) -> Expression | None:
