@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from operators import query_set
 from operators.aggregation import CELL, SLICE_END, SLICE_START, aggregation_of, key_columns, measure_functions, renumber
 from operators.bucket import Bucket
-from operators.evaluation import evaluate
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.measure_values import MeasureValues, encode_measure
 from operators.queries import COUNT_ALL, WINDOW_END, WINDOW_START, Window
 from operators.query_set import Bools, Words
 from operators.range_reduction import UFUNCS, RangeReduction, identity_of
 from operators.slicing import due_windows
+from operators.tuples import Tuples
 
 SLOT = "_slot"
 _DENSE_ENTRIES = 1 << 22
@@ -40,13 +40,18 @@ class _CellGroup:
 
 
 def fire(
-    buckets: Sequence[Bucket], queries: Sequence[LiveQuery], live: LiveQueries, after: int, upto: int
+    buckets: Sequence[Bucket],
+    queries: Sequence[LiveQuery],
+    live: LiveQueries,
+    after: int,
+    upto: int,
+    failures: dict[str, str] | None = None,
 ) -> pa.Table | None:
     """Return the rows of all windows that end in ``(after, upto]``, or None when there are none.
 
     ``buckets`` and ``queries`` are those of one operator. The result has the columns ``_slot``, ``window_start``,
     ``window_end``, keys and measures, sorted by the first three; groups without tuples and groups that HAVING excludes
-    are left out.
+    are left out. A query whose HAVING raises gets no rows, and ``failures`` its id and the message.
     """
     if not buckets:
         return None
@@ -65,7 +70,7 @@ def fire(
         return None
     rows = pa.concat_tables(tables, promote_options="default")
     rows = rows.sort_by([(SLOT, "ascending"), (WINDOW_END, "ascending"), (WINDOW_START, "ascending")])
-    return _apply_having(rows.combine_chunks(), queries)
+    return _apply_having(rows.combine_chunks(), queries, {} if failures is None else failures)
 
 
 def _rows_of_window(
@@ -254,7 +259,7 @@ def _rows_of_queries(
     return pa.table(columns)
 
 
-def _apply_having(rows: pa.Table, queries: Sequence[LiveQuery]) -> pa.Table | None:
+def _apply_having(rows: pa.Table, queries: Sequence[LiveQuery], failures: dict[str, str]) -> pa.Table | None:
     """Keep the rows that satisfy their query's HAVING."""
     slots = np.asarray(rows.column(SLOT))
     keep = np.ones(len(slots), dtype=np.bool_)
@@ -264,7 +269,8 @@ def _apply_having(rows: pa.Table, queries: Sequence[LiveQuery]) -> pa.Table | No
         if having is None or low == high:
             continue
         mine = rows.slice(low, high - low)
-        columns = {name: mine.column(name).combine_chunks() for name in mine.column_names}
-        keep[low:high] = np.asarray(pc.fill_null(evaluate(having, columns, high - low), False))
+        tuples = Tuples({name: mine.column(name).combine_chunks() for name in mine.column_names}, high - low)
+        keep[low:high] = np.asarray(pc.fill_null(tuples.value(having), False))
+        failures.update(dict.fromkeys([query.id] if tuples.failures else [], "; ".join(tuples.failures.values())))
     kept = rows if keep.all() else rows.filter(pa.array(keep))
     return kept if kept.num_rows else None

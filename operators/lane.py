@@ -98,6 +98,8 @@ class Lane:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._entries: dict[int, _Entry] = {}
+        self.failures: dict[str, str] = {}
+        """Queries whose evaluation raised in the last batch, with the message."""
 
     def advance(
         self,
@@ -121,6 +123,7 @@ class Lane:
             state.put_entry(seq, _pack(payloads))
             head.entries.append(seq)
         operators = {name: q for stream in live.streams for name, q in live.aggregations(stream).items()}
+        self.failures = {}
         fired = self._fire(operators, live, before, after)
         for old in self._expired(operators, after):
             self._drop(old, seq, head, state)
@@ -162,7 +165,8 @@ class Lane:
             reached, passed = after.get(stream), before.get(stream)
             if name not in buckets or reached is None or reached == passed:
                 continue
-            rows = fire(buckets[name], queries, live, EARLIEST if passed is None else passed, reached)
+            start = EARLIEST if passed is None else passed
+            rows = fire(buckets[name], queries, live, start, reached, self.failures)
             if rows is not None:
                 fired[name] = (queries, rows)
         return fired

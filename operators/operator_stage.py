@@ -63,7 +63,8 @@ class OperatorStage(StatefulProcessor):
         if lane_number == self._first_lane:
             output.append((PROGRESS, orjson.dumps(progress).decode()))
         busy = int((time.perf_counter() - began) * 1e6)
-        output.append((STATE, orjson.dumps({"lane": lane_number, "bytes": lane.bytes, "busy_us": busy}).decode()))
+        state = {"lane": lane_number, "bytes": lane.bytes, "busy_us": busy, "failures": lane.failures}
+        output.append((STATE, orjson.dumps(state).decode()))
         yield pd.DataFrame(output, columns=["kind", "body"])
 
     def close(self) -> None:

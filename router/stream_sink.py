@@ -81,6 +81,8 @@ def publish(storage: Storage, rows: Sequence[tuple[str, str]]) -> None:
     lanes = [body for kind, body in decoded if kind not in (BLOCK, PROGRESS)]
     record["results"] = [b for b in blocks if "kind" in b]
     record["dead_letters"] = [b for b in blocks if "dead_letters" in b]
+    for lane in lanes:
+        record["failures"].update(lane["failures"])
     record["bytes"] = {"state": sum(lane["bytes"] for lane in lanes)}
     record["operator_busy_us"] = [lane["busy_us"] for lane in lanes]
     record["committed_us"] = time.time_ns() // 1000

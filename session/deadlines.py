@@ -69,7 +69,7 @@ class Deadlines:
 
     def timed_out_drains(self, state: SessionState, now_us: int) -> list[str]:
         """Return the queries that have drained for too long without a waterline of their streams rising."""
-        limit_us = now_us - self._settings.drain_timeout_seconds * 1e6
+        limit_us = now_us - self._settings.drain_timeout * 1e6
         if self._started_us > limit_us:
             return []
         late = []

@@ -32,7 +32,7 @@ class Settings:
     master: str = "local[*]"
     changelog_batch_size: int = 100
     changelog_timeout_seconds: float = 1.0
-    drain_timeout_seconds: float = 60.0
+    drain_timeout: float = 60.0
     retention_seconds: float = 86400.0
     idempotency_seconds: float = 86400.0
     slot_compaction_seconds: float = 60.0

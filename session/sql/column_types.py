@@ -24,19 +24,19 @@ _OFFERED = "BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p,s), VARCHAR, DATE, TIMESTAMP
 
 def parse_type(cursor: Cursor) -> ColumnType:
     """Read a type; SqlNotAllowed names those that exist."""
-    token = cursor.token
-    if token.kind != "word":
+    if cursor.kind != "word":
         raise cursor.unexpected(f"a type ({_OFFERED})")
-    cursor.advance()
-    if token.upper in ("DECIMAL", "NUMERIC"):
+    token = cursor.advance()
+    name = token.text.upper()
+    if name in ("DECIMAL", "NUMERIC"):
         return _parse_decimal(cursor, token.start)
-    if token.upper not in _NAMES:
+    if name not in _NAMES:
         raise cursor.not_allowed(f"The type {token.text} does not exist; use one of {_OFFERED}.", token.start)
-    if token.upper == "DOUBLE":
+    if name == "DOUBLE":
         cursor.accept("PRECISION")
     if cursor.at("("):
-        raise cursor.not_allowed(f"{token.upper} takes no length or precision; write {token.upper} alone.")
-    return _NAMES[token.upper]
+        raise cursor.not_allowed(f"{name} takes no length or precision; write {name} alone.")
+    return _NAMES[name]
 
 
 def _parse_decimal(cursor: Cursor, at: int) -> ColumnType:
@@ -53,6 +53,6 @@ def _parse_decimal(cursor: Cursor, at: int) -> ColumnType:
 
 
 def _parse_digits(cursor: Cursor) -> int:
-    if cursor.token.kind != "number" or not cursor.token.text.isdecimal() or len(cursor.token.text) > 4:
+    if cursor.kind != "number" or not cursor.text.isdecimal() or len(cursor.text) > 4:
         raise cursor.unexpected("a number of digits")
     return int(cursor.advance().text)

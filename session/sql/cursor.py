@@ -1,94 +1,138 @@
-"""A cursor over tokens: look, accept, expect, and errors that point at a token."""
+"""sqlglot's parser as a cursor over tokens: look, accept, expect, and errors that point at a token."""
 
 from __future__ import annotations
 
-from session.sql.tokens import SqlText, Token, tokenize
+from typing import Literal, NoReturn, TypeVar
+
+from sqlglot import TokenType
+from sqlglot.expressions import Expr
+from sqlglot.parser import Parser
+from sqlglot.tokenizer_core import Token
+
+from session.sql.tokenizer import RESERVED
+from session.sql.tokens import SYMBOLS, SqlText, tokenize
 from sources.errors import SqlNotAllowed, SqlSyntaxError
 
-# words that cannot be a name without quotes
-# fmt: off
-RESERVED = frozenset(
-    {
-        "ALL", "AND", "AS", "BETWEEN", "BY", "CASE", "CAST", "CREATE", "CROSS", "DISTINCT", "DROP",
-        "ELSE", "EMIT", "END", "ESCAPE", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE", "FETCH", "FROM",
-        "FULL", "GROUP", "HAVING", "ILIKE", "IN", "INNER", "INTERSECT", "IS", "JOIN", "LEFT", "LIKE",
-        "LIMIT", "NATURAL", "NOT", "NULL", "OFFSET", "ON", "OR", "ORDER", "OUTER", "OVER", "QUALIFY",
-        "RIGHT", "SELECT", "THEN", "TRUE", "UNION", "USING", "WHEN", "WHERE", "WINDOW", "WITH",
-    }
-)
-# fmt: on
+TokenKind = Literal["word", "quoted", "string", "number", "symbol", "end"]
+_KINDS: dict[TokenType, TokenKind] = {
+    TokenType.IDENTIFIER: "quoted",
+    TokenType.STRING: "string",
+    TokenType.NUMBER: "number",
+    TokenType.SENTINEL: "end",
+    **dict.fromkeys(SYMBOLS, "symbol"),
+}
+_NO_WORDS = ("quoted", "string", "number", "end")
+_E = TypeVar("_E", bound=Expr)
 
 
-class Cursor:
-    """The tokens of one statement and the next one to read."""
+def word_of(token: Token) -> str:
+    """Return a keyword or name in upper case, or a symbol; nothing for a text, a number or a quoted name."""
+    return "" if _KINDS.get(token.token_type) in _NO_WORDS else token.text.upper()
 
-    def __init__(self, text: str) -> None:
-        self.sql = SqlText(text)
-        self._tokens = tokenize(self.sql)
-        self._at = 0
-        self.token = self._tokens[0]
 
-    def ahead(self, count: int = 1) -> Token:
-        """Return the token ``count`` after the next one."""
-        return self._tokens[min(self._at + count, len(self._tokens) - 1)]
+class Cursor(Parser):
+    """The tokens of one statement and the next one to read; one object parses one statement."""
+
+    sql_text: SqlText
+
+    def load(self, text: str) -> None:
+        """Take a text to parse; SqlSyntaxError or SqlNotAllowed when its tokens are not in order."""
+        self.reset()
+        self.sql = text
+        self.sql_text = SqlText(text)
+        self._chunks = [tokenize(self.sql_text)]
+        self._advance_chunk()
+
+    # looking
+
+    @property
+    def kind(self) -> TokenKind:
+        """What the next token is."""
+        return _KINDS.get(self._curr.token_type, "word")
+
+    @property
+    def word(self) -> str:
+        """The next token in upper case if it is a word or a symbol, else nothing."""
+        return word_of(self._curr)
+
+    @property
+    def text(self) -> str:
+        """The name or the value of the next token, without its quotes."""
+        return self._curr.text if self._curr else ""
+
+    @property
+    def start(self) -> int:
+        """The offset of the next token."""
+        return self._curr.start if self._curr else len(self.sql)
 
     @property
     def behind(self) -> int:
         """The offset after the token read last."""
-        return self._tokens[self._at - 1].end if self._at else 0
+        return self._prev.end + 1 if self._prev else 0
+
+    def ahead(self, count: int = 1) -> str:
+        """Return the word or symbol ``count`` after the next token."""
+        index = self._index + count
+        return word_of(self._tokens[index]) if index < self._tokens_size else ""
+
+    def at(self, *words: str) -> bool:
+        """Whether the next token is one of these keywords (upper case) or symbols."""
+        return self.word in words
+
+    def at_word(self) -> bool:
+        """Whether the next token is a keyword or a name without quotes."""
+        return self.kind == "word"
+
+    # reading
 
     def advance(self) -> Token:
         """Read the next token."""
-        token = self.token
-        if token.kind != "end":
-            self._at += 1
-            self.token = self._tokens[self._at]
+        token = self._curr
+        if token:
+            self._advance()
         return token
 
-    def at(self, *texts: str) -> bool:
-        """Whether the next token is one of these keywords (upper case) or symbols."""
-        return self.token.upper in texts and self.token.kind in ("word", "symbol")
-
-    def accept(self, text: str) -> bool:
+    def accept(self, word: str) -> bool:
         """Read the next token if it is this keyword or symbol."""
-        if self.at(text):
-            self.advance()
+        if self.at(word):
+            self._advance()
             return True
         return False
 
-    def accept_all(self, *texts: str) -> bool:
+    def accept_all(self, *words: str) -> bool:
         """Read these keywords if all of them come next."""
-        if all(self.ahead(i).upper == text for i, text in enumerate(texts)):
-            for _ in texts:
-                self.advance()
+        if all(self.ahead(i) == word for i, word in enumerate(words)):
+            self._advance(len(words))
             return True
         return False
 
-    def expect(self, text: str, after: str = "") -> Token:
+    def expect(self, word: str, after: str = "") -> Token:
         """Read this keyword or symbol; SqlSyntaxError when something else comes."""
-        if not self.at(text):
-            raise self.unexpected(f"{text}{' ' + after if after else ''}")
+        if not self.at(word):
+            raise self.unexpected(f"{word}{' ' + after if after else ''}")
         return self.advance()
 
     def name(self, what: str) -> str:
         """Read a name, quoted or not."""
-        if self.token.kind == "quoted":
-            if not self.token.text:
+        if self.kind == "quoted":
+            if not self._curr.text:
                 raise self.syntax_error(f"The name of {what} must not be empty.")
             return self.advance().text
-        if self.token.kind == "word" and self.token.upper not in RESERVED:
+        if self.kind == "word" and self.word not in RESERVED:
             return self.advance().text
-        if self.token.kind == "word":
+        if self.kind == "word":
             raise self.syntax_error(
-                f"Expected {what}; {self.token.text!r} is a reserved word, so put it in double quotes if it is a name."
+                f"Expected {what}; {self._curr.text!r} is a reserved word, so put it in double quotes if it is a name."
             )
         raise self.unexpected(what)
 
+    # errors
+
     def shown(self) -> str:
         """Return the next token for a message."""
-        if self.token.kind == "end":
+        if not self._curr:
             return "the end of the statement"
-        text = self.sql.text[self.token.start : self.token.end]
+        text = self.sql[self._curr.start : self._curr.end + 1]
         return repr(text if len(text) <= 40 else text[:37] + "...")
 
     def unexpected(self, expected: str) -> SqlSyntaxError:
@@ -97,8 +141,23 @@ class Cursor:
 
     def syntax_error(self, detail: str, at: int | None = None) -> SqlSyntaxError:
         """Return a syntax error at the next token or at an offset."""
-        return self.sql.syntax_error(detail, self.token.start if at is None else at)
+        return self.sql_text.syntax_error(detail, self.start if at is None else at)
 
     def not_allowed(self, detail: str, at: int | None = None) -> SqlNotAllowed:
         """Return a refusal at the next token or at an offset."""
-        return self.sql.not_allowed(detail, self.token.start if at is None else at)
+        return self.sql_text.not_allowed(detail, self.start if at is None else at)
+
+    # sqlglot's own errors
+
+    def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
+        """Raise what sqlglot's grammar complains of as a syntax error with a position."""
+        raise self.syntax_error(f"{message.rstrip('.')}.", token.start if token else None)
+
+    def validate_expression(self, expression: _E, args: list[object] | None = None) -> _E:
+        """Return the node; SqlSyntaxError when a part of it is missing."""
+        if expression.error_messages(args):
+            raise self.unexpected("an expression")
+        return expression
+
+    def _match_r_paren(self, expression: Expr | None = None) -> None:  # noqa: ARG002 - sqlglot's signature
+        self.expect(")")

@@ -34,10 +34,10 @@ def check_name(cursor: Cursor, name: str, what: str, at: int) -> str:
 def parse_create_stream(cursor: Cursor) -> CreateStream:
     """Read what follows ``CREATE STREAM``."""
     if_not_exists = cursor.accept_all("IF", "NOT", "EXISTS")
-    at = cursor.token.start
+    at = cursor.start
     name = check_name(cursor, cursor.name("the name of the stream"), "the stream", at)
     schema = _parse_columns(cursor, at)
-    with_at = cursor.token.start
+    with_at = cursor.start
     options = _parse_options(cursor)
     connector, format_, others = _check_options(cursor, name, schema, with_at, options)
     return CreateStream(name, schema, connector, format_, others, if_not_exists)
@@ -49,7 +49,7 @@ def _parse_columns(cursor: Cursor, stream_at: int) -> StreamSchema:
     event_time: str | None = None
     lateness = 0
     while True:
-        at = cursor.token.start
+        at = cursor.start
         field = _parse_column(cursor)
         if any(f.name.lower() == field.name.lower() for f in fields):
             raise cursor.not_allowed(f"The column {field.name!r} is declared twice (case does not count).", at)
@@ -74,10 +74,10 @@ def _parse_columns(cursor: Cursor, stream_at: int) -> StreamSchema:
 
 
 def _parse_column(cursor: Cursor) -> Field:
-    at = cursor.token.start
-    if cursor.at("WATERMARK") and cursor.ahead().upper == "FOR":
+    at = cursor.start
+    if cursor.at("WATERMARK") and cursor.ahead() == "FOR":
         raise cursor.not_allowed(f"WATERMARK FOR is not supported. {_LATENESS}")
-    if cursor.at("PRIMARY", "CONSTRAINT", "UNIQUE") and cursor.ahead().upper != "(":
+    if cursor.at("PRIMARY", "CONSTRAINT", "UNIQUE") and cursor.ahead() != "(":
         raise cursor.not_allowed("Streams have no constraints; remove it.")
     name = check_name(cursor, cursor.name("a column"), "column", at)
     if name.lower() in _OF_WINDOWS:
@@ -89,7 +89,7 @@ def _parse_lateness(cursor: Cursor, field: Field) -> int:
     at = cursor.expect("LATENESS").start
     if field.type.kind != "TIMESTAMP":
         raise cursor.not_allowed(f"The column with LATENESS must be a TIMESTAMP; {field.name} is {field.type}.", at)
-    lateness_at = cursor.token.start
+    lateness_at = cursor.start
     lateness = parse_duration(cursor, "the lateness")
     if lateness < 0:
         raise cursor.not_allowed("LATENESS must not be negative.", lateness_at)
@@ -104,7 +104,7 @@ def _parse_options(cursor: Cursor) -> dict[str, tuple[str, int]]:
     cursor.expect("(")
     options: dict[str, tuple[str, int]] = {}
     while not cursor.at(")"):
-        key_at = cursor.token.start
+        key_at = cursor.start
         key = _parse_key(cursor)
         if key in options:
             raise cursor.not_allowed(f"The option {key!r} is given twice.", key_at)
@@ -117,7 +117,7 @@ def _parse_options(cursor: Cursor) -> dict[str, tuple[str, int]]:
 
 
 def _parse_key(cursor: Cursor) -> str:
-    if cursor.token.kind == "string":
+    if cursor.kind == "string":
         return cursor.advance().text.lower()
     parts = [cursor.name("the name of an option")]
     while cursor.accept("."):
@@ -127,7 +127,7 @@ def _parse_key(cursor: Cursor) -> str:
 
 def _parse_value(cursor: Cursor) -> str:
     sign = "-" if cursor.accept("-") else ""
-    if cursor.token.kind == "number" or (not sign and (cursor.token.kind == "string" or cursor.at("TRUE", "FALSE"))):
+    if cursor.kind == "number" or (not sign and (cursor.kind == "string" or cursor.at("TRUE", "FALSE"))):
         return sign + cursor.advance().text
     raise cursor.unexpected("the value of the option, such as 'push'")
 

@@ -31,8 +31,8 @@ def parse_interval(cursor: Cursor) -> tuple[int, int]:
 
 def parse_duration(cursor: Cursor, what: str) -> int:
     """Read an interval, or an amount with its unit, and return microseconds."""
-    at = cursor.token.start
-    if not cursor.at("INTERVAL") and cursor.token.kind not in ("number", "string"):
+    at = cursor.start
+    if not cursor.at("INTERVAL") and cursor.kind not in ("number", "string"):
         raise cursor.unexpected(f"{what}, such as 8 SECONDS or INTERVAL '8' SECOND")
     months, microseconds = parse_interval(cursor) if cursor.at("INTERVAL") else _parse_amount(cursor)
     if months:
@@ -43,23 +43,22 @@ def parse_duration(cursor: Cursor, what: str) -> int:
 
 
 def _parse_amount(cursor: Cursor) -> tuple[int, int]:
-    start = cursor.token.start
+    start = cursor.start
     sign = -1 if cursor.at("-") else 1
     if cursor.at("-", "+"):
         cursor.advance()
-    token = cursor.token
-    if token.kind not in ("number", "string"):
+    if cursor.kind not in ("number", "string"):
         raise cursor.unexpected("an amount such as '8'")
-    cursor.advance()
+    token = cursor.advance()
     amount, _, inner = token.text.strip().partition(" ")
     unit_at = token.start
     if inner:
         unit = inner.strip().upper()
     else:
-        unit_at = cursor.token.start
-        if cursor.token.kind != "word":
+        unit_at = cursor.start
+        if not cursor.at_word():
             raise cursor.unexpected(f"a unit ({_units()})")
-        unit = cursor.advance().upper
+        unit = cursor.advance().text.upper()
     unit = unit if unit in MICROSECONDS or unit in MONTHS else unit.removesuffix("S")
     if unit not in MICROSECONDS and unit not in MONTHS:
         raise cursor.syntax_error(f"A unit must be one of {_units()}; got {unit!r}.", unit_at)

@@ -1,361 +1,298 @@
-"""Parse scalar expressions by operator precedence.
+"""sqlglot's expression grammar, narrowed to Braid's and with the places of its nodes.
 
-From weak to strong: OR; AND; NOT; comparisons, IS, BETWEEN, IN, LIKE; ``||``; ``+ -``; ``* / %``; sign; ``::``.
+sqlglot lets much pass (a missing THEN, a missing bracket after CAST, an empty operand); that is checked here.
+Each node's ``meta`` gets ``at``, the offset where it begins, and ``after``, the offset of the token after it: the place
+of an operator is ``after`` of its left operand.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable
-from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
-from operators.expressions import Literal
-from operators.functions_coercion import decimal_type, integer_type, parse_date, parse_timestamp
+from sqlglot import TokenType, exp
+from sqlglot.expressions import Expr
+from sqlglot.parser import IsPredicatePrecedence, Parser
+from sqlglot.tokenizer_core import Token
+
 from session.sql.column_types import parse_type
-from session.sql.cursor import RESERVED, Cursor
+from session.sql.cursor import Cursor
 from session.sql.durations import parse_interval
-from session.sql.function_names import AGGREGATES, FIELD_NAMES, FUNCTION_NAMES, unknown_function
-from session.sql.syntax import Node, NodeKind
-from session.sql.tokens import Token
-from sources.schema import BOOLEAN, DATE, DOUBLE, NULL, TIMESTAMP, VARCHAR
+from session.sql.function_names import AGGREGATES, FUNCTION_NAMES, unknown_function
 
-MAX_DEPTH = 100
-MAX_NODES = 100_000
+SUBQUERY = "Subqueries are not supported yet; register the inner SELECT as its own query."
+_LITERALS = (TokenType.STRING, TokenType.NUMBER)
 
-_OR, _AND, _NOT, _COMPARISON, _CONCAT, _SUM, _PRODUCT, _SIGN, _CAST = range(1, 10)
-_BINARY = {
-    "OR": (_OR, "or"),
-    "AND": (_AND, "and"),
-    **{symbol: (_COMPARISON, symbol) for symbol in ("=", "<>", "<", "<=", ">", ">=")},
-    **dict.fromkeys(("IS", "BETWEEN", "IN", "LIKE", "ILIKE", "NOT"), (_COMPARISON, "")),
-    "||": (_CONCAT, "concat"),
-    "+": (_SUM, "+"),
-    "-": (_SUM, "-"),
-    "*": (_PRODUCT, "*"),
-    "/": (_PRODUCT, "/"),
-    "%": (_PRODUCT, "%"),
-    "::": (_CAST, ""),
-}
-_CHAINED = ("or", "and", "concat")
-_CONSTANTS = {"TRUE": Literal(True, BOOLEAN), "FALSE": Literal(False, BOOLEAN), "NULL": Literal(None, NULL)}
+
+def _pick(table: dict[Any, Any], *keys: Any) -> dict[Any, Any]:
+    return {key: table[key] for key in keys}
 
 
 class ExpressionParser(Cursor):
-    """A cursor that reads expressions."""
+    """Reads expressions as sqlglot trees."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._nesting = 0
+    # names are all words but the reserved ones
+    ID_VAR_TOKENS: ClassVar[set[TokenType]] = {TokenType.VAR}
+    FUNC_TOKENS: ClassVar[set[TokenType]] = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.LEFT, TokenType.RIGHT}
+    # every function is exp.Anonymous and keeps its name: no typed nodes, no rewriting
+    FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[Any, Any]] = {}
+    SUBQUERY_PREDICATES: ClassVar[dict[Any, Any]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        "CAST": lambda self: self._parse_cast(),
+        "EXTRACT": lambda self: self._parse_extract(),
+        "TRIM": lambda self: self._parse_trim(),
+        "SUBSTRING": lambda self: self._parse_substring(),
+        "POSITION": lambda self: self._parse_position(),
+    }
+    STRING_PARSERS: ClassVar[dict[Any, Any]] = _pick(Parser.STRING_PARSERS, TokenType.STRING)
+    NUMERIC_PARSERS: ClassVar[dict[Any, Any]] = _pick(Parser.NUMERIC_PARSERS, TokenType.NUMBER)
+    PRIMARY_PARSERS: ClassVar[dict[Any, Any]] = {
+        **STRING_PARSERS,
+        **NUMERIC_PARSERS,
+        **_pick(Parser.PRIMARY_PARSERS, TokenType.NULL, TokenType.TRUE, TokenType.FALSE),
+    }
+    PLACEHOLDER_PARSERS: ClassVar[dict[Any, Any]] = {}
+    UNARY_PARSERS: ClassVar[dict[Any, Any]] = {
+        **_pick(Parser.UNARY_PARSERS, TokenType.PLUS, TokenType.NOT),
+        TokenType.DASH: lambda self: self._parse_negative(),
+    }
+    RANGE_PARSERS: ClassVar[dict[Any, Any]] = _pick(
+        Parser.RANGE_PARSERS,
+        TokenType.BETWEEN,
+        TokenType.IN,
+        TokenType.IS,
+        TokenType.LIKE,
+        TokenType.ILIKE,
+    )
+    # price > 1 IS NULL asks about the comparison, as in PostgreSQL
+    IS_PREDICATE_PRECEDENCE: ClassVar[IsPredicatePrecedence] = IsPredicatePrecedence.LOW
+    BRACKETS: ClassVar[frozenset[TokenType]] = frozenset()
+    COLUMN_OPERATORS: ClassVar[dict[Any, Any]] = {
+        TokenType.DOT: None,
+        TokenType.DCOLON: lambda self, this, to: self.expression(exp.Cast(this=this, to=to)),
+    }
 
-    def expression(self, weakest: int = _OR) -> Node:
-        """Read an expression of operators at least as strong as ``weakest``."""
-        self._nesting += 1
-        if self._nesting > MAX_DEPTH:
-            raise self._too_deep(self.token.start)
-        left = self._operand()
-        while self.token.kind in ("symbol", "word") and self.token.upper in _BINARY:
-            strength, name = _BINARY[self.token.upper]
-            if strength < weakest or (self.at("NOT") and self.ahead().upper not in _NEGATABLE):
-                break
-            left = self._infix(left, strength, name)
-        self._nesting -= 1
-        return left
+    def expression(self, instance: Any, token: Token | None = None, comments: list[str] | None = None) -> Any:
+        """Finish a node: remember the token after it."""
+        instance = super().expression(instance, token, comments)
+        instance.meta["after"] = self.start
+        return instance
 
-    def _infix(self, left: Node, strength: int, name: str) -> Node:
-        token = self.advance()
-        if name in _CHAINED:
-            parts = [left, self.expression(strength + 1)]
-            while self.accept(token.upper):
-                parts.append(self.expression(strength + 1))
-            return self.node("call", token.start, name, *parts)
-        if name:
-            return self.node("call", token.start, name, left, self.expression(strength + 1))
-        if token.upper == "::":
-            return self.node("cast", token.start, parse_type(self), left)
-        if token.upper == "IS":
-            return self._is(left, token.start)
-        negated = token.upper == "NOT"
-        result = _PREDICATES[self.advance().upper if negated else token.upper](self, left, token.start)
-        return self.node("call", token.start, "not", result) if negated else result
-
-    def node(self, kind: NodeKind, at: int, value: Any, *children: Node) -> Node:
-        """Return a node; SqlNotAllowed when the tree gets too deep."""
-        depth = 1 + max((child.depth for child in children), default=0)
-        if depth > MAX_DEPTH:
-            raise self._too_deep(at)
-        # the subject of CASE occurs once for each WHEN, so trees can be larger than their text
-        size = 1 + sum(child.size for child in children)
-        if size > MAX_NODES:
-            raise self.not_allowed(f"An expression must have at most {MAX_NODES} parts; split it.", at)
-        return Node(kind, at, value, children, depth, size)
-
-    def _too_deep(self, at: int) -> Exception:
-        return self.not_allowed(
-            f"An expression must not be nested more than {MAX_DEPTH} deep; split it, or use IN for a list.",
-            at,
-        )
-
-    def literal(self, token: Token, value: Any, kind: Any) -> Node:
-        """Return the node of a constant."""
-        return Node("literal", token.start, Literal(value, kind))
+    def _parse_bitwise(self) -> Expr | None:
+        this = self._parse_term()
+        while self._match(TokenType.DPIPE):
+            this = self.expression(exp.DPipe(this=this, expression=self._parse_term()))
+        return this
 
     # operands
 
-    def _operand(self) -> Node:
-        token = self.token
-        match token.kind:
-            case "number":
-                return self._number(self.advance(), "")
-            case "string":
-                self.advance()
-                return self.literal(token, token.text, VARCHAR)
-            case "quoted":
-                return self._name_or_call()
-            case "symbol" if token.upper in ("-", "+", "("):
-                return self._prefix(self.advance())
-            case "word":
-                return self._word(token)
-        raise self.unexpected("an expression")
-
-    def _prefix(self, token: Token) -> Node:
-        if token.upper == "(":
-            if self.at("SELECT", "WITH"):
-                raise self.not_allowed("Subqueries are not supported yet; register the inner SELECT as its own query.")
-            inner = self.expression()
-            if self.at(","):
-                raise self.not_allowed("Rows in parentheses are not supported; compare the columns one by one.")
-            self.expect(")")
-            return inner
-        if token.upper == "-" and self.token.kind == "number":
-            return self._number(self.advance(), "-", token)
-        operand = self.expression(_SIGN)
-        return self.node("call", token.start, "negate", operand) if token.upper == "-" else operand
-
-    def _number(self, token: Token, sign: str, start: Token | None = None) -> Node:
-        text = sign + token.text
-        start = start or token
-        if "e" in text.lower():
-            value = float(text)
-            if value in (float("inf"), float("-inf")):
-                raise self.not_allowed(f"The number {text} is beyond what a DOUBLE holds.", start.start)
-            return self.literal(start, value, DOUBLE)
-        # a text so long would take Python long to read
-        number = Decimal(text) if len(text) <= 100 else Decimal("Infinity")
-        whole = integer_type(int(number)) if "." not in text and number.is_finite() else None
-        if whole is not None:
-            return self.literal(start, int(number), whole)
-        if text.endswith("."):
-            number = Decimal(f"{text}0")
-        kind = decimal_type(number)
-        if kind is None:
-            raise self.not_allowed(
-                "A number must have at most 38 digits; write it like 1e40 to get a DOUBLE.", start.start
-            )
-        return self.literal(start, number, kind)
-
-    def _word(self, token: Token) -> Node:
-        if token.upper in _CONSTANTS:
-            self.advance()
-            return Node("literal", token.start, _CONSTANTS[token.upper])
-        if token.upper == "INTERVAL" and self.ahead().kind in ("string", "number"):
-            return Node("interval", token.start, parse_interval(self))
-        if token.upper in ("DATE", "TIMESTAMP") and self.ahead().kind == "string":
-            return self._temporal(self.advance(), self.advance())
-        if token.upper == "NOT":
-            self.advance()
-            return self.node("call", token.start, "not", self.expression(_NOT))
-        if token.upper == "CASE":
-            return self._case(self.advance())
-        if token.upper == "EXISTS":
-            raise self.not_allowed("Subqueries are not supported yet; register the inner SELECT as its own query.")
-        if token.upper in _SPECIAL and self.ahead().upper == "(":
-            self.advance()
-            self.advance()
-            result = _SPECIAL[token.upper](self, token)
-            self.expect(")")
-            return result
-        if token.upper in RESERVED and token.upper not in ("LEFT", "RIGHT"):
+    def _parse_unary(self) -> Expr:
+        start = self.start
+        this = self._parse_operand(self._curr.token_type)
+        if this is None:
             raise self.unexpected("an expression")
-        return self._name_or_call()
+        meta = this.meta
+        # a plus sign leaves its operand as it is
+        meta.setdefault("at", start)
+        meta["after"] = self.start
+        return this
 
-    def _temporal(self, token: Token, text: Token) -> Node:
-        value: dt.date | None = parse_date(text.text) if token.upper == "DATE" else parse_timestamp(text.text)
-        if value is None:
-            example = "2026-01-31" if token.upper == "DATE" else "2026-01-31 12:00:00"
-            raise self.not_allowed(f"A {token.upper} must read like '{example}'; got {text.text!r}.", text.start)
-        return self.literal(token, value, DATE if token.upper == "DATE" else TIMESTAMP)
+    def _parse_operand(self, kind: TokenType) -> Expr | None:
+        """Read an operand; what nests most takes the shortest way, to spare the stack."""
+        following = self._next.token_type
+        if kind in self.UNARY_PARSERS:
+            self._advance()
+            return self.UNARY_PARSERS[kind](self)
+        if kind == TokenType.L_PAREN:
+            return self._parse_column_ops(self._parse_paren())
+        if kind == TokenType.CASE:
+            self._advance()
+            return self._parse_column_ops(self._parse_window(self._parse_case()))
+        if kind in self.FUNC_TOKENS and following == TokenType.L_PAREN:
+            return self._parse_column_ops(self._parse_function_call())
+        if kind == TokenType.DOT or self.at("CAST"):
+            # sqlglot reads . 5 as a number; CAST is not reserved there
+            return None
+        if kind == TokenType.VAR and following in _LITERALS:
+            return self._parse_typed_literal() or self._parse_type(parse_interval=False)
+        if self.at("EXISTS"):
+            raise self.not_allowed(SUBQUERY)
+        return self._parse_type(parse_interval=False)
 
-    def _name_or_call(self) -> Node:
-        token = self.token
-        if self.ahead().upper == "(":
-            self.advance()
-            self.advance()
-            return self._call(token)
-        parts = [self.name("a column")]
-        while self.at(".") and self.ahead().upper != "*":
-            self.advance()
-            parts.append(self.name("a column"))
-        return Node("name", token.start, tuple(parts))
+    def _parse_negative(self) -> Expr | None:
+        if self._curr.token_type != TokenType.NUMBER:
+            return self.expression(exp.Neg(this=self._parse_unary()))
+        # the sign is part of the number: -2147483648 is an INT, 2147483648 is none
+        token = self.advance()
+        literal = exp.Literal(this=f"-{token.text}", is_string=False)
+        return self._parse_column_ops(self.expression(literal, token))
 
-    def _call(self, token: Token) -> Node:
-        name = token.text.lower()
-        if name not in AGGREGATES and name not in FUNCTION_NAMES and name != "date_part":
-            raise self.not_allowed(unknown_function(token.text), token.start)
-        if self.at("DISTINCT"):
-            raise self.not_allowed(
-                f"{name.upper()}(DISTINCT …) is not supported yet; group by the column and count the rows."
-            )
-        self.accept("ALL")
-        arguments: list[Node] = []
-        if self.at("*") and name == "count":
-            arguments.append(Node("star", self.advance().start, None))
-        elif not self.at(")"):
-            arguments.append(self.expression())
-            while self.accept(","):
-                arguments.append(self.expression())
+    def _parse_typed_literal(self) -> Expr | None:
+        """Read ``INTERVAL '1' DAY``, ``DATE '2026-01-31'`` or ``TIMESTAMP '…'``."""
+        if self.at("INTERVAL"):
+            interval = exp.Interval()
+            interval.meta["duration"] = parse_interval(self)
+            return interval
+        if not self.at("DATE", "TIMESTAMP") or self._next.token_type != TokenType.STRING:
+            return None
+        kind = exp.DataType(this=exp.DType.DATE if self.at("DATE") else exp.DType.TIMESTAMP)
+        self._advance()
+        token = self.advance()
+        text = self.expression(exp.Literal(this=token.text, is_string=True), token)
+        return self._parse_column_ops(self.expression(exp.Cast(this=text, to=kind)))
+
+    def _parse_paren(self) -> Expr | None:
+        if not self.accept("("):
+            return None
+        self.refuse_subquery()
+        this: Expr = self.expression(exp.Paren(this=self._parse_disjunction()))
+        if self.at(","):
+            raise self.not_allowed("Rows in parentheses are not supported; compare the columns one by one.")
         self.expect(")")
+        return this
+
+    def refuse_subquery(self, detail: str = SUBQUERY) -> None:
+        """Raise SqlNotAllowed at a SELECT where a value must stand."""
+        if self.at("SELECT", "WITH"):
+            raise self.not_allowed(detail)
+
+    def _parse_field(self, any_token: bool = False, *args: Any, **kwargs: Any) -> Expr | None:
+        if any_token:
+            # after a dot, where sqlglot takes any token
+            return exp.Identifier(this=self.name("a column"))
+        return super()._parse_field(any_token, *args, **kwargs)
+
+    def _parse_bracket(self, this: Expr | None = None) -> Expr | None:
+        return this
+
+    # functions
+
+    def _parse_function_call(self, *args: Any, **kwargs: Any) -> Expr | None:
+        if self._next.token_type == TokenType.L_PAREN and self._curr.token_type in self.FUNC_TOKENS:
+            name = self._curr.text.lower()
+            known = name in AGGREGATES or name in FUNCTION_NAMES or name == "date_part"
+            if not known and name.upper() not in self.FUNCTION_PARSERS:
+                raise self.not_allowed(unknown_function(self._curr.text))
+        return super()._parse_function_call(*args, **kwargs)
+
+    def _parse_function_args(self, alias: bool = False) -> list[Expr]:  # noqa: ARG002 - sqlglot's signature
+        name = self._tokens[self._index - 2].text.upper()
+        if self.at("DISTINCT"):
+            raise self.not_allowed(f"{name}(DISTINCT …) is not supported yet; group by the column and count the rows.")
+        self.accept("ALL")
+        if self.at("*") and name == "COUNT":
+            return [self.star()]
+        return [] if self.at(")") else self._parse_csv(self._parse_disjunction)
+
+    def star(self) -> Expr:
+        """Read ``*``."""
+        star = exp.Star()
+        star.meta["at"] = self.expect("*").start
+        return star
+
+    def _parse_window(self, this: Expr | None, alias: bool = False) -> Expr | None:  # noqa: ARG002
         if self.at("OVER"):
             raise self.not_allowed("OVER is not supported; write the window in FROM: FROM s [RANGE 8 SECONDS].")
-        if self.at("FILTER") and self.ahead().upper == "(":
+        if self.at("FILTER") and self.ahead() == "(":
             raise self.not_allowed("FILTER is not supported; write SUM(CASE WHEN condition THEN value END).")
-        if name == "date_part":
-            return self._date_part(token, arguments)
-        kind: NodeKind = "aggregate" if name in AGGREGATES else "call"
-        return self.node(kind, token.start, FUNCTION_NAMES.get(name, name), *arguments)
+        return this
 
-    def _date_part(self, token: Token, arguments: list[Node]) -> Node:
-        field = arguments[0].value if arguments and arguments[0].kind == "literal" else None
-        if len(arguments) != 2 or field is None or not isinstance(field.value, str):
-            raise self.not_allowed("Write DATE_PART('hour', timestamp).", token.start)
-        return self.node("call", token.start, self._field(field.value, arguments[0].at), arguments[1])
+    def _closed(self, this: Expr) -> Expr:
+        # sqlglot takes the bracket when it is there, and does not mind when it is not
+        if not self.at(")"):
+            raise self.unexpected(")")
+        return self.expression(this)
 
-    def _field(self, text: str, at: int) -> str:
-        if text.lower() not in FIELD_NAMES:
-            fields = ", ".join(sorted(set(FIELD_NAMES.values())))
-            raise self.not_allowed(f"EXTRACT has no field {text!r}; it has {fields}.", at)
-        return FIELD_NAMES[text.lower()]
-
-    # constructs with keywords of their own
-
-    def _case(self, token: Token) -> Node:
-        subject = None if self.at("WHEN") else self.expression()
-        parts: list[Node] = []
-        if not self.at("WHEN"):
-            raise self.unexpected("WHEN")
-        while self.at("WHEN"):
-            at = self.advance().start
-            condition = self.expression()
-            parts.append(condition if subject is None else self.node("call", at, "=", subject, condition))
-            self.expect("THEN")
-            parts.append(self.expression())
-        if self.accept("ELSE"):
-            parts.append(self.expression())
-        else:
-            parts.append(self.literal(token, None, NULL))
-        self.expect("END")
-        return self.node("call", token.start, "case", *parts)
-
-    def _cast(self, token: Token) -> Node:
-        value = self.expression()
+    def _parse_cast(self, strict: bool = True, safe: bool | None = None) -> Expr:  # noqa: ARG002
+        this = self._parse_disjunction()
         self.expect("AS", "and a type")
-        return self.node("cast", token.start, parse_type(self), value)
+        return self._closed(exp.Cast(this=this, to=self._parse_types()))
 
-    def _extract(self, token: Token) -> Node:
-        field = self.token
-        if field.kind not in ("word", "string"):
+    def _parse_types(self, check_func: bool = False, *_args: Any, **_kwargs: Any) -> Expr | None:
+        if check_func:
+            return None
+        kind = exp.DataType(this=exp.DType.UNKNOWN)
+        kind.meta["type"] = parse_type(self)
+        return kind
+
+    def _parse_dcolon(self) -> Expr | None:
+        at = self._prev.start
+        kind = self._parse_types()
+        if kind is not None:
+            kind.meta["at"] = at
+        return kind
+
+    def _parse_extract(self) -> Any:
+        if self.kind not in ("word", "string"):
             raise self.unexpected("a field such as HOUR")
-        self.advance()
-        name = self._field(field.text, field.start)
+        field = exp.Var(this=self._curr.text)
+        field.meta["at"] = self.advance().start
         self.expect("FROM")
-        return self.node("call", token.start, name, self.expression())
+        return self._closed(exp.Extract(this=field, expression=self._parse_disjunction()))
 
-    def _trim(self, token: Token) -> Node:
-        sides = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
-        if self.at(*sides) and self.ahead().upper not in (",", ")"):
-            name = sides[self.advance().upper]
-            if self.accept("FROM"):
-                return self.node("call", token.start, name, self.expression())
-        else:
-            name = "trim"
-        first = self.expression()
+    def _parse_trim(self) -> Any:
+        side = None
+        if self.at("BOTH", "LEADING", "TRAILING") and self.ahead() not in (",", ")"):
+            side = self.advance().text.upper()
+        first = None if side and self.at("FROM") else self._parse_disjunction()
         if self.accept("FROM"):
-            return self.node("call", token.start, name, self.expression(), first)
-        if self.accept(","):
-            return self.node("call", token.start, name, first, self.expression())
-        return self.node("call", token.start, name, first)
+            return self._closed(exp.Trim(this=self._parse_disjunction(), expression=first, position=side))
+        second = self._parse_disjunction() if self.accept(",") else None
+        return self._closed(exp.Trim(this=first, expression=second, position=side))
 
-    def _substring(self, token: Token) -> Node:
-        parts = [self.expression()]
+    def _parse_substring(self) -> Any:
+        parts = [self._parse_disjunction()]
         if self.accept("FROM"):
-            parts.append(self.expression())
+            parts.append(self._parse_disjunction())
             if self.accept("FOR"):
-                parts.append(self.expression())
+                parts.append(self._parse_disjunction())
         else:
             while self.accept(","):
-                parts.append(self.expression())
-        return self.node("call", token.start, "substring", *parts)
+                parts.append(self._parse_disjunction())
+        return self._closed(exp.Anonymous(this="substring", expressions=parts))
 
-    def _position(self, token: Token) -> Node:
-        part = self.expression(_CONCAT)
+    def _parse_position(self, haystack_first: bool = False) -> Any:  # noqa: ARG002
+        part = self._parse_bitwise()
         self.expect("IN")
-        return self.node("call", token.start, "strpos", self.expression(), part)
+        return self._closed(exp.StrPosition(this=self._parse_disjunction(), substr=part))
 
-    # predicates after a value
+    # keywords of their own
 
-    def _is(self, left: Node, at: int) -> Node:
-        negated = self.accept("NOT")
-        if self.accept("DISTINCT"):
-            self.expect("FROM")
-            name = "is_not_distinct_from" if negated else "is_distinct_from"
-            return self.node("call", at, name, left, self.expression(_CONCAT))
+    def _parse_case(self) -> Expr:
+        subject = None if self.at("WHEN") else self._parse_disjunction()
+        if not self.at("WHEN"):
+            raise self.unexpected("WHEN")
+        ifs = []
+        while self.at("WHEN"):
+            at = self.advance().start
+            condition = self._parse_disjunction()
+            self.expect("THEN")
+            ifs.append(exp.If(this=condition, true=self._parse_disjunction()))
+            ifs[-1].meta["at"] = at
+        default = self._parse_disjunction() if self.accept("ELSE") else None
+        self.expect("END")
+        return self.expression(exp.Case(this=subject, ifs=ifs, default=default))
+
+    def _parse_is_rhs(self, distinct: bool = False) -> Expr | None:
+        if distinct:
+            return self._parse_bitwise()
         if self.at("NULL", "UNKNOWN"):
-            self.advance()
-            result = self.node("call", at, "is_null", left)
-        elif self.at("TRUE", "FALSE"):
+            self._advance()
+            return self.expression(exp.Null())
+        if self.at("TRUE", "FALSE"):
             token = self.advance()
-            wanted = token.upper == "TRUE"
-            result = self.node("call", at, "coalesce", left, self.literal(token, not wanted, BOOLEAN))
-            negated = negated == wanted
-        else:
-            raise self.unexpected("NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM")
-        return self.node("call", at, "not", result) if negated else result
+            return self.expression(exp.Boolean(this=token.text.upper() == "TRUE"), token)
+        raise self.unexpected("NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM")
 
-    def _between(self, left: Node, at: int) -> Node:
-        low = self.expression(_CONCAT)
+    def _parse_between(self, this: Expr | None) -> exp.Between:
+        low = self._parse_bitwise()
         self.expect("AND")
-        return self.node("call", at, "between", left, low, self.expression(_CONCAT))
+        return self.expression(exp.Between(this=this, low=low, high=self._parse_bitwise()))
 
-    def _in(self, left: Node, at: int) -> Node:
+    def _parse_in(self, this: Expr | None, alias: bool = False) -> exp.In:  # noqa: ARG002
         self.expect("(")
-        if self.at("SELECT", "WITH"):
-            raise self.not_allowed("Subqueries are not supported yet; write the values, or join the streams.")
-        members = [self.expression()]
-        while self.accept(","):
-            members.append(self.expression())
+        self.refuse_subquery("Subqueries are not supported yet; write the values, or join the streams.")
+        members = self._parse_csv(self._parse_disjunction)
         self.expect(")")
-        return self.node("call", at, "in", left, *members)
-
-    def _like(self, left: Node, at: int, name: str = "like") -> Node:
-        pattern = self.expression(_CONCAT)
-        escape = [self.expression(_CONCAT)] if self.accept("ESCAPE") else []
-        return self.node("call", at, name, left, pattern, *escape)
-
-    def _ilike(self, left: Node, at: int) -> Node:
-        return self._like(left, at, "ilike")
-
-
-_NEGATABLE = ("BETWEEN", "IN", "LIKE", "ILIKE")
-_PREDICATES: dict[str, Callable[[ExpressionParser, Node, int], Node]] = {
-    "BETWEEN": ExpressionParser._between,
-    "IN": ExpressionParser._in,
-    "LIKE": ExpressionParser._like,
-    "ILIKE": ExpressionParser._ilike,
-}
-_SPECIAL: dict[str, Callable[[ExpressionParser, Token], Node]] = {
-    "CAST": ExpressionParser._cast,
-    "EXTRACT": ExpressionParser._extract,
-    "TRIM": ExpressionParser._trim,
-    "SUBSTRING": ExpressionParser._substring,
-    "POSITION": ExpressionParser._position,
-}
+        return self.expression(exp.In(this=this, expressions=members))

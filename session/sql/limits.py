@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from operators.expressions import Call, Expression, Literal
-from session.sql.expression_parser import MAX_DEPTH, MAX_NODES
 from session.sql.tokens import SqlText
 
+MAX_DEPTH = 100
+MAX_NODES = 100_000
 MAX_GROWTH = 10_000
 
 

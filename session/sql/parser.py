@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sqlglot.errors import SqlglotError
+
 from session.sql.ddl import check_name, parse_create_stream
-from session.sql.select_parser import SelectParser
+from session.sql.dialect import open_parser
+from session.sql.select_parser import BraidParser
 from session.sql.statements import (
     CreateQuery,
     DropQuery,
@@ -46,24 +49,27 @@ def parse_statement(text: str) -> Statement:
 
     Raises SqlSyntaxError (400) or SqlNotAllowed (422), both with the position of the offending token.
     """
-    cursor = SelectParser(text)
+    cursor = open_parser(text)
     try:
         statement = _parse(cursor)
+    except SqlglotError as error:
+        raise cursor.syntax_error(f"The statement does not parse: {error}") from None
     except RecursionError:
-        raise SqlNotAllowed("The statement is nested too deeply; split it.", position=cursor.sql.position(0)) from None
+        raise SqlNotAllowed(
+            "The statement is nested too deeply; split it.", position=cursor.sql_text.position(0)
+        ) from None
     if cursor.accept(";"):
         while cursor.accept(";"):
             pass
-        if cursor.token.kind != "end":
+        if cursor.kind != "end":
             raise cursor.syntax_error("Send one statement at a time; this is a second one.")
-    if cursor.token.kind != "end":
+    if cursor.kind != "end":
         raise cursor.unexpected("the end of the statement")
     return statement
 
 
-def _parse(cursor: SelectParser) -> Statement:
-    token = cursor.token
-    match token.upper:
+def _parse(cursor: BraidParser) -> Statement:
+    match cursor.word:
         case "SELECT":
             return cursor.select()
         case "EXPLAIN":
@@ -77,45 +83,44 @@ def _parse(cursor: SelectParser) -> Statement:
             return _parse_drop(cursor)
         case "SHOW":
             cursor.advance()
-            if cursor.token.upper not in _SHOWS:
+            if cursor.word not in _SHOWS:
                 raise cursor.unexpected("STREAMS, TABLES or QUERIES")
-            return _SHOWS[cursor.advance().upper]()
+            return _SHOWS[cursor.advance().text.upper()]()
     raise _refusal(cursor)
 
 
-def _refusal(cursor: SelectParser) -> BraidError:
-    if cursor.token.kind == "end":
+def _refusal(cursor: BraidParser) -> BraidError:
+    if cursor.kind == "end":
         return cursor.syntax_error(f"The statement is empty. There are {_STATEMENTS}.")
-    if cursor.token.kind == "word" and cursor.token.upper in _REFUSED:
-        return cursor.not_allowed(_REFUSED[cursor.token.upper])
+    if cursor.kind == "word" and cursor.word in _REFUSED:
+        return cursor.not_allowed(_REFUSED[cursor.word])
     return cursor.syntax_error(f"A statement cannot begin with {cursor.shown()}. There are {_STATEMENTS}.")
 
 
-def _parse_create(cursor: SelectParser) -> Statement:
-    token = cursor.token
+def _parse_create(cursor: BraidParser) -> Statement:
     if cursor.at("OR"):
         raise cursor.not_allowed("CREATE OR REPLACE is not supported; drop the object first.")
     if cursor.accept("STREAM"):
         return parse_create_stream(cursor)
     if cursor.accept("QUERY"):
-        name_at = cursor.token.start
+        name_at = cursor.start
         name = check_name(cursor, cursor.name("the name of the query"), "the query", name_at)
         cursor.expect("AS", "and a SELECT")
         return CreateQuery(name, cursor.select())
     if cursor.at("TABLE"):
         raise cursor.not_allowed(
-            "CREATE TABLE is not supported: joins with static tables are not supported yet.", token.start
+            "CREATE TABLE is not supported: joins with static tables are not supported yet.", cursor.start
         )
     if cursor.at("VIEW", "MATERIALIZED", "TEMPORARY", "INDEX", "FUNCTION", "SINK", "SOURCE"):
-        raise cursor.not_allowed(f"CREATE {token.upper} is not supported; write CREATE QUERY name AS SELECT ….")
+        raise cursor.not_allowed(f"CREATE {cursor.word} is not supported; write CREATE QUERY name AS SELECT ….")
     raise cursor.unexpected("STREAM or QUERY")
 
 
-def _parse_drop(cursor: SelectParser) -> Statement:
-    if cursor.token.upper not in _DROPS:
+def _parse_drop(cursor: BraidParser) -> Statement:
+    if cursor.word not in _DROPS:
         raise cursor.unexpected("STREAM, TABLE or QUERY")
-    make = _DROPS[cursor.advance().upper]
+    make = _DROPS[cursor.advance().text.upper()]
     if_exists = cursor.accept_all("IF", "EXISTS")
-    if cursor.token.kind == "string":
+    if cursor.kind == "string":
         return make(cursor.advance().text, if_exists)
     return make(cursor.name("the name of what to drop"), if_exists)

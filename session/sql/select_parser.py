@@ -1,13 +1,17 @@
-"""Parse SELECT, and refuse with a hint what this version does not have."""
+"""sqlglot's grammar of SELECT with Braid's windows, and a hint at what to write for what this version does not have."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, ClassVar
 
-from session.sql.cursor import RESERVED
+from sqlglot import TokenType, exp
+from sqlglot.expressions import Expr
+
 from session.sql.expression_parser import ExpressionParser
 from session.sql.statements import Select, SelectItem, WindowedSource
-from session.sql.syntax import Node
+from session.sql.tokenizer import RESERVED
+from session.sql.tree import TreeReader
 from session.sql.windows import WINDOW_FUNCTIONS, parse_range, parse_window_function
 
 _JOINS = "Joins of streams and of static tables are not supported yet in this version; register one query per stream."
@@ -25,109 +29,160 @@ _REFUSED_CLAUSES = {
 }
 
 
-class SelectParser(ExpressionParser):
-    """A cursor that reads SELECT statements."""
+class BraidParser(ExpressionParser):
+    """Reads SELECT statements."""
+
+    OPERATION_MODIFIERS: ClassVar[set[str]] = set()
 
     def select(self) -> Select:
         """Read a SELECT up to where it ends."""
         if self.at("WITH"):
             raise self.not_allowed("WITH is not supported yet; register the inner SELECT as its own query.")
-        start = self.expect("SELECT").start
-        if self.at("DISTINCT"):
+        if not self.at("SELECT"):
+            raise self.unexpected("SELECT")
+        start = self.start
+        tree = self._parse_select_query(parse_set_operation=False)
+        assert isinstance(tree, exp.Select)
+        reader = TreeReader(self.sql_text)
+        where, group, having = (tree.args.get(key) for key in ("where", "group", "having"))
+        return Select(
+            self.sql_text,
+            start,
+            self.behind,
+            tuple(self._item(reader, item) for item in tree.expressions),
+            tree.args["from_"].this.meta["source"],
+            None if where is None else reader.read(where.this),
+            () if group is None else tuple(map(reader.read, group.expressions)),
+            None if having is None else reader.read(having.this),
+            tree.meta.get("emit_at"),
+        )
+
+    @staticmethod
+    def _item(reader: TreeReader, item: Expr) -> SelectItem:
+        alias = item.alias if isinstance(item, exp.Alias) else None
+        value = item.this if isinstance(item, exp.Alias) else item
+        return SelectItem(reader.read(value), alias, value.meta["text"])
+
+    def _parse_statement(self) -> Expr | None:
+        return self._parse_select_query(parse_set_operation=False)
+
+    def _parse_select(self, *_args: Any, **_kwargs: Any) -> None:
+        # sqlglot looks for subqueries in many places
+        self.refuse_subquery()
+
+    # the select list
+
+    def _parse_projections(self) -> tuple[list[Expr], list[Expr] | None]:
+        if self._prev.token_type == TokenType.DISTINCT:
             raise self.not_allowed(
-                "SELECT DISTINCT is not supported yet; write GROUP BY over a window to get each value once a window."
+                "SELECT DISTINCT is not supported yet; write GROUP BY over a window to get each value once a window.",
+                self._prev.start,
             )
-        self.accept("ALL")
-        items = [self._item()]
-        while self.accept(","):
-            items.append(self._item())
-        self.expect("FROM", "and a stream")
-        source = self._source()
-        where = self.expression() if self.accept("WHERE") else None
-        group_by = self._group_by()
-        having = self.expression() if self.accept("HAVING") else None
-        emit_at = self._emit()
-        if self.token.upper in _REFUSED_CLAUSES and self.token.kind == "word":
-            raise self.not_allowed(_REFUSED_CLAUSES[self.token.upper])
-        if self.at(*_JOIN_WORDS) and where is None and not group_by and having is None:
-            raise self.not_allowed(_JOINS)
-        return Select(self.sql, start, self.behind, tuple(items), source, where, group_by, having, emit_at)
+        if self._prev.token_type == TokenType.ALIAS:
+            # sqlglot reads SELECT AS STRUCT, too
+            raise self.syntax_error("Expected an expression, got 'AS'.", self._prev.start)
+        return self._parse_csv(self._parse_expression), None
 
-    def _item(self) -> SelectItem:
-        start = self.token.start
-        node = self._star() or self.expression()
-        text = " ".join(self.sql.text[start : self.behind].split())
-        alias = None
-        if node.kind != "star":
-            alias = self._alias("the name of an output column")
-        return SelectItem(node, alias, text)
+    def _parse_expression(self) -> Expr:
+        start = self.start
+        star = self._parse_star_item()
+        this = star or self._parse_disjunction()
+        if this is None:
+            raise self.unexpected("an expression")
+        this.meta["text"] = " ".join(self.sql[start : self.behind].split())
+        return this if star else self._parse_alias(this)
 
-    def _star(self) -> Node | None:
-        token = self.token
-        if self.accept("*"):
-            return Node("star", token.start, None)
-        if token.kind in ("word", "quoted") and self.ahead().upper == "." and self.ahead(2).upper == "*":
-            name = self.name("the name of a stream")
-            self.advance()
-            self.advance()
-            return Node("star", token.start, name)
+    def _parse_star_item(self) -> Expr | None:
+        start = self.start
+        if self.at("*"):
+            return self.star()
+        if self.kind in ("word", "quoted") and self.ahead() == "." and self.ahead(2) == "*":
+            table = exp.Identifier(this=self.name("the name of a stream"))
+            self.expect(".")
+            column = exp.Column(this=self.star(), table=table)
+            column.meta["at"] = start
+            return column
         return None
 
-    def _alias(self, what: str) -> str | None:
+    def _parse_alias(self, this: Any, explicit: bool = False) -> Any:  # noqa: ARG002 - sqlglot's signature
+        alias = self._optional_name("the name of an output column")
+        return this if alias is None else exp.Alias(this=this, alias=exp.Identifier(this=alias))
+
+    def _optional_name(self, what: str) -> str | None:
         if self.accept("AS"):
             return self.name(what)
-        if self.token.kind == "quoted" or (self.token.kind == "word" and self.token.upper not in RESERVED):
+        if self.kind == "quoted" or (self.kind == "word" and self.word not in RESERVED):
             return self.name(what)
         return None
 
-    def _source(self) -> WindowedSource:
-        wrapped = self.at("TABLE") and self.ahead().upper == "("
+    # FROM
+
+    def _parse_from(self, *_args: Any, **_kwargs: Any) -> exp.From:
+        self.expect("FROM", "and a stream")
+        return exp.From(this=self._parse_table())
+
+    def _parse_table(self, *_args: Any, **_kwargs: Any) -> Expr:
+        wrapped = self.at("TABLE") and self.ahead() == "("
         if wrapped:
-            self.advance()
-            self.advance()
-        if self.at("("):
-            raise self.not_allowed("Subqueries are not supported yet; name a stream in FROM.")
-        if self.ahead().upper == "(" and (self.token.upper in WINDOW_FUNCTIONS or self.token.upper == "TABLE"):
-            source = parse_window_function(self)
-        elif self.at("LATERAL", "UNNEST", "VALUES"):
-            raise self.not_allowed(f"{self.token.upper} is not supported; name a stream in FROM.")
-        else:
-            source = WindowedSource(at=self.token.start, stream=self.name("the name of a stream"))
+            self._advance(2)
+        source = self._parse_source()
         if wrapped:
             self.expect(")")
-        source = self._windowed(source)
-        alias = self._alias("the alias of the stream")
+        source = self._parse_range_of(source)
+        alias = self._optional_name("the alias of the stream")
         source = source if alias is None else replace(source, alias=alias)
         # the window may also follow the alias
-        return self._windowed(source)
+        source = self._parse_range_of(source)
+        table = exp.Table(this=exp.Identifier(this=source.stream))
+        table.meta["source"] = source
+        return table
 
-    def _windowed(self, source: WindowedSource) -> WindowedSource:
+    def _parse_source(self) -> WindowedSource:
+        if self.at("("):
+            raise self.not_allowed("Subqueries are not supported yet; name a stream in FROM.")
+        if self.ahead() == "(" and (self.word in WINDOW_FUNCTIONS or self.word == "TABLE"):
+            return parse_window_function(self)
+        if self.at("LATERAL", "UNNEST", "VALUES"):
+            raise self.not_allowed(f"{self.word} is not supported; name a stream in FROM.")
+        return WindowedSource(at=self.start, stream=self.name("the name of a stream"))
+
+    def _parse_range_of(self, source: WindowedSource) -> WindowedSource:
         if not self.at("["):
             return source
-        at = self.token.start
+        at = self.start
         if source.window is not None:
             raise self.not_allowed("A stream must have one window; this one has two.")
         return replace(source, window=parse_range(self), window_at=at)
 
-    def _group_by(self) -> tuple[Node, ...]:
+    # what follows FROM
+
+    def _parse_query_modifiers(self, this: Any) -> Any:
+        if self.at(*_JOIN_WORDS):
+            raise self.not_allowed(_JOINS)
+        this.set("where", self._parse_where())
+        this.set("group", self._parse_group())
+        this.set("having", self._parse_having())
+        self._parse_emit(this)
+        if self.word in _REFUSED_CLAUSES:
+            raise self.not_allowed(_REFUSED_CLAUSES[self.word])
+        return this
+
+    def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:  # noqa: ARG002
         if not self.accept("GROUP"):
-            return ()
+            return None
         self.expect("BY")
-        if self.at("ROLLUP", "CUBE", "GROUPING") and self.ahead().upper in ("(", "SETS"):
+        if self.at("ROLLUP", "CUBE", "GROUPING") and self.ahead() in ("(", "SETS"):
             raise self.not_allowed("GROUPING SETS, ROLLUP and CUBE are not supported; register one query per grouping.")
         if self.at("ALL"):
             raise self.not_allowed("GROUP BY ALL is not supported; name the columns.")
-        nodes = [self.expression()]
-        while self.accept(","):
-            nodes.append(self.expression())
-        return tuple(nodes)
+        return exp.Group(expressions=self._parse_csv(self._parse_disjunction))
 
-    def _emit(self) -> int | None:
+    def _parse_emit(self, select: Expr) -> None:
         if not self.at("EMIT"):
-            return None
+            return
         at = self.advance().start
         if not self.accept_all("AFTER", "WATERMARK"):
             raise self.not_allowed("EMIT must be followed by AFTER WATERMARK in this version.", at)
         if self.at("AND", ","):
             raise self.not_allowed("EMIT AFTER WATERMARK stands alone in this version.")
-        return at
+        select.meta["emit_at"] = at

@@ -1,26 +1,20 @@
-"""Cut a SQL text into tokens that know where they stand."""
+"""Cut a SQL text into sqlglot's tokens, and check what sqlglot lets pass."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
 
+from sqlglot import TokenType
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token
+
+from session.sql.tokenizer import BraidTokenizer
 from sources.errors import Position, SqlNotAllowed, SqlSyntaxError
 
 MAX_LENGTH = 100_000
-
-TokenKind = Literal["word", "quoted", "string", "number", "symbol", "end"]
-
-
-class Token(NamedTuple):
-    """A token: ``text`` is a name or a value without its quotes, ``upper`` the word to compare keywords with."""
-
-    kind: TokenKind
-    text: str
-    upper: str
-    start: int
-    end: int
+# sqlglot's parser takes up to 15 frames of Python's stack, 1000 in all, for each level
+MAX_NESTING = 40
 
 
 @dataclass(frozen=True)
@@ -42,65 +36,151 @@ class SqlText:
         return SqlNotAllowed(detail, position=self.position(at))
 
 
-_TOKEN = re.compile(
-    r"""
-      (?P<space>   \s+ | --[^\n]* | /\*.*?\*/ )
-    | (?P<word>    [^\W\d]\w* )
-    | (?P<number>  (?: [0-9]++(?:\.[0-9]*+)? | \.[0-9]++ ) (?: [eE][+-]?[0-9]++ )? (?![\w.]) )
-    | (?P<string>  '[^']*+(?:''[^']*+)*+' )
-    | (?P<quoted>  "[^"]*+(?:""[^"]*+)*+" | `[^`]*+(?:``[^`]*+)*+` )
-    | (?P<symbol>  <> | != | <= | >= | \|\| | :: | => | /(?!\*) | [()\[\],.;+\-*%<>=] )
-    """,
-    re.VERBOSE | re.DOTALL,
+_WORD = re.compile(r"[^\W\d]\w*")
+_NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_SPACE = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_BAD_IN_TEXTS = re.compile("[\ud800-\udfff\0]")
+_UNFINISHED = {"'": "text", '"': "quoted name", "`": "quoted name"}
+
+SYMBOLS = frozenset(
+    {
+        TokenType.L_PAREN,
+        TokenType.R_PAREN,
+        TokenType.L_BRACKET,
+        TokenType.R_BRACKET,
+        TokenType.COMMA,
+        TokenType.DOT,
+        TokenType.SEMICOLON,
+        TokenType.PLUS,
+        TokenType.DASH,
+        TokenType.STAR,
+        TokenType.SLASH,
+        TokenType.MOD,
+        TokenType.LT,
+        TokenType.GT,
+        TokenType.EQ,
+        TokenType.NEQ,
+        TokenType.LTE,
+        TokenType.GTE,
+        TokenType.DPIPE,
+        TokenType.DCOLON,
+        TokenType.FARROW,
+    }
 )
-_UNFINISHED = {"'": "text", '"': "quoted name", "`": "quoted name", "/": "comment"}
+_WORDS = frozenset({TokenType.VAR, *(t for w, t in BraidTokenizer.KEYWORDS.items() if w.isalpha())})
+_OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE})
+_CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END})
+_ENDING_OPERANDS = _CLOSING | {
+    TokenType.VAR,
+    TokenType.IDENTIFIER,
+    TokenType.STRING,
+    TokenType.NUMBER,
+    TokenType.NULL,
+    TokenType.TRUE,
+    TokenType.FALSE,
+}
+_SIGNS = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS})
 
 
 def tokenize(sql: SqlText) -> list[Token]:
-    """Return the tokens of a text, then one of kind ``end``.
+    """Return sqlglot's tokens of a text.
 
-    Raises SqlSyntaxError at the first character that begins no token, SqlNotAllowed when the text is too long.
+    Raises SqlSyntaxError at the first character that begins no token, SqlNotAllowed when the text is too long or too
+    deeply nested.
     """
     text = sql.text
     if len(text) > MAX_LENGTH:
         raise sql.not_allowed(f"A statement must have at most {MAX_LENGTH} characters; got {len(text)}.", MAX_LENGTH)
-    tokens: list[Token] = []
-    at = 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise _unreadable(sql, at)
-        kind = match.lastgroup
-        end = match.end()
-        found = text[at:end]
-        match kind:
-            case "word":
-                tokens.append(Token("word", found, found.upper(), at, end))
-            case "symbol":
-                symbol = "<>" if found == "!=" else found
-                tokens.append(Token("symbol", symbol, symbol, at, end))
-            case "number":
-                tokens.append(Token("number", found, "", at, end))
-            case "string" | "quoted":
-                _check_encodable(sql, found, at)
-                quote = found[0]
-                inner = found[1:-1].replace(quote * 2, quote)
-                tokens.append(Token("string" if quote == "'" else "quoted", inner, "", at, end))
-        at = end
-    tokens.append(Token("end", "", "", len(text), len(text)))
+    tokenizer = BraidTokenizer()
+    try:
+        tokens = tokenizer.tokenize(text)
+    except TokenError:
+        # what is not closed begins after the tokens that were read
+        tokens = _checked(sql, tokenizer.tokens)
+        at = _skip_space(sql, tokens[-1].end + 1 if tokens else 0)
+        raise sql.syntax_error(
+            f"This {_UNFINISHED.get(text[at : at + 1], 'text')} does not end; close it.", at
+        ) from None
+    tokens = _checked(sql, tokens)
+    _skip_space(sql, tokens[-1].end + 1 if tokens else 0)
+    _check_nesting(sql, tokens)
     return tokens
 
 
+def _skip_space(sql: SqlText, at: int) -> int:
+    match = _SPACE.match(sql.text, at)
+    end = at if match is None else match.end()
+    if sql.text.startswith("/*", end):
+        raise sql.syntax_error("This comment does not end; close it.", end)
+    return end
+
+
+def _checked(sql: SqlText, tokens: list[Token]) -> list[Token]:
+    """Return the tokens with ``.5`` made one; SqlSyntaxError at the first that Braid's SQL does not have."""
+    checked: list[Token] = []
+    for token in tokens:
+        kind = token.token_type
+        last = checked[-1] if checked else None
+        if last is not None and last.end + 1 == token.start and TokenType.NUMBER in (last.token_type, kind):
+            if last.token_type == TokenType.NUMBER and (kind in _WORDS or kind in _NUMERIC):
+                raise sql.syntax_error("A number must be followed by a space or an operator.", last.start)
+            if last.token_type == TokenType.DOT:
+                token.text, token.start = f".{token.text}", last.start
+                checked.pop()
+                last = checked[-1] if checked else None
+                if last is not None and last.token_type == TokenType.NUMBER and last.end + 1 == token.start:
+                    raise sql.syntax_error("A number must be followed by a space or an operator.", last.start)
+        _check(sql, token)
+        checked.append(token)
+    return checked
+
+
+_NUMERIC = (TokenType.NUMBER, TokenType.DOT)
+
+
+def _check(sql: SqlText, token: Token) -> None:
+    kind = token.token_type
+    if kind in _WORDS:
+        match = _WORD.match(token.text)
+        if match is None or match.end() < len(token.text):
+            at = 0 if match is None else match.end()
+            raise _unreadable(sql, token.start + at)
+    elif kind == TokenType.NUMBER:
+        if not _NUMBER.fullmatch(token.text):
+            raise sql.syntax_error("A number must be followed by a space or an operator.", token.start)
+    elif kind in (TokenType.STRING, TokenType.IDENTIFIER):
+        bad = _BAD_IN_TEXTS.search(sql.text, token.start, token.end + 1)
+        if bad is not None:
+            raise sql.syntax_error(f"A text must not contain the character {bad[0]!r}.", bad.start())
+    elif kind not in SYMBOLS:
+        raise _unreadable(sql, token.start)
+
+
 def _unreadable(sql: SqlText, at: int) -> SqlSyntaxError:
-    character = sql.text[at]
-    if character.isdigit() or (character == "." and sql.text[at + 1 : at + 2].isdigit()):
-        return sql.syntax_error("A number must be followed by a space or an operator.", at)
-    if character in _UNFINISHED:
-        return sql.syntax_error(f"This {_UNFINISHED[character]} does not end; close it.", at)
-    return sql.syntax_error(f"The character {character!r} has no meaning here; remove it.", at)
+    return sql.syntax_error(f"The character {sql.text[at]!r} has no meaning here; remove it.", at)
 
 
-def _check_encodable(sql: SqlText, found: str, at: int) -> None:
-    for offset, character in enumerate(found):
-        if "\ud800" <= character <= "\udfff" or character == "\0":
-            raise sql.syntax_error(f"A text must not contain the character {character!r}.", at + offset)
+def _check_nesting(sql: SqlText, tokens: list[Token]) -> None:
+    """Refuse what would take the parser too deep; a sign before a bracket nests as the bracket does."""
+    levels: list[int] = []
+    depth = signs = 0
+    after_operand = False
+    for token in tokens:
+        kind = token.token_type
+        if kind in _OPENING:
+            levels.append(signs + 1)
+            depth += signs + 1
+            signs = 0
+        elif kind in _SIGNS:
+            # after an operand it is an operator of two
+            signs += not after_operand
+        else:
+            signs = 0
+            if kind in _CLOSING and levels:
+                depth -= levels.pop()
+        after_operand = kind in _ENDING_OPERANDS
+        if depth + signs > MAX_NESTING:
+            raise sql.not_allowed(
+                f"Brackets, calls, CASE and signs must not be nested more than {MAX_NESTING} deep; split it.",
+                token.start,
+            )

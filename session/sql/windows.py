@@ -47,7 +47,7 @@ def parse_range(cursor: Cursor) -> Window:
         raise cursor.not_allowed(f"Windows of a number of rows are not supported. {_ONLY}.")
     cursor.expect("RANGE", "(as in [RANGE 8 SECONDS SLIDE 4 SECONDS])")
     size = slide = parse_duration(cursor, "the size of the window")
-    if cursor.at("]") and cursor.ahead().upper == "[" and cursor.ahead(2).upper in ("SLIDE", "SLICE"):
+    if cursor.at("]") and cursor.ahead() == "[" and cursor.ahead(2) in ("SLIDE", "SLICE"):
         cursor.advance()
         cursor.advance()
     if cursor.at("SLIDE", "SLICE"):
@@ -70,7 +70,7 @@ def _parse_stream(cursor: Cursor) -> WindowedSource:
     wrapped = table and cursor.accept("(")
     if cursor.at("SELECT", "("):
         raise cursor.not_allowed("A window function needs a stream, not a subquery.")
-    source = WindowedSource(at=cursor.token.start, stream=cursor.name("the name of a stream"))
+    source = WindowedSource(at=cursor.start, stream=cursor.name("the name of a stream"))
     if cursor.at("PARTITION"):
         raise cursor.not_allowed("PARTITION BY belongs to SESSION windows, which are not supported yet; use GROUP BY.")
     if wrapped:
@@ -81,7 +81,7 @@ def _parse_stream(cursor: Cursor) -> WindowedSource:
 def _parse_descriptor(cursor: Cursor) -> tuple[str, int]:
     cursor.expect("DESCRIPTOR", "(the event time column)")
     cursor.expect("(")
-    at = cursor.token.start
+    at = cursor.start
     name = cursor.name("the event time column")
     cursor.expect(")")
     return name, at
@@ -110,22 +110,23 @@ WINDOW_FUNCTIONS = (*_FUNCTIONS, "SESSION", "CUMULATE")
 def parse_window_function(cursor: Cursor) -> WindowedSource:
     """Read ``TUMBLE(…)`` or ``HOP(…)`` with positional or named arguments (One SQL to Rule Them All, section 6.4)."""
     function = cursor.advance()
-    if function.upper not in _FUNCTIONS:
+    name = function.text.upper()
+    if name not in _FUNCTIONS:
         raise cursor.not_allowed(
-            SESSION if function.upper == "SESSION" else f"{function.upper} windows are not supported. {_ONLY}.",
+            SESSION if name == "SESSION" else f"{name} windows are not supported. {_ONLY}.",
             function.start,
         )
     cursor.expect("(")
     given: dict[str, Any] = {}
     while True:
-        parameter = _next_parameter(cursor, function.upper, given)
+        parameter = _next_parameter(cursor, name, given)
         given[parameter.name] = parameter.parse(cursor)
         if not cursor.accept(","):
             break
     cursor.expect(")")
-    missing = [p.name for p in _FUNCTIONS[function.upper] if p.required and p.name not in given]
+    missing = [p.name for p in _FUNCTIONS[name] if p.required and p.name not in given]
     if missing:
-        raise cursor.syntax_error(f"{_USAGE[function.upper]} lacks {', '.join(missing)}.", function.start)
+        raise cursor.syntax_error(f"{_USAGE[name]} lacks {', '.join(missing)}.", function.start)
     descriptor, descriptor_at = given["timecol"]
     size = given["dur"]
     window = make_window(cursor, function.start, size, given.get("hopsize", size), given.get("offset", 0))
@@ -140,12 +141,12 @@ def parse_window_function(cursor: Cursor) -> WindowedSource:
 
 def _next_parameter(cursor: Cursor, function: str, given: dict[str, Any]) -> _Parameter:
     parameters = _FUNCTIONS[function]
-    if cursor.ahead().upper != "=>":
+    if cursor.ahead() != "=>":
         if len(given) >= len(parameters):
             raise cursor.syntax_error(f"{_USAGE[function]} takes no further argument.")
         parameter = parameters[len(given)]
     else:
-        name = cursor.token.text.lower()
+        name = cursor.text.lower()
         matching = [p for p in parameters if name == p.name or name in p.synonyms]
         if not matching:
             names = ", ".join(p.name for p in parameters)
@@ -153,7 +154,7 @@ def _next_parameter(cursor: Cursor, function: str, given: dict[str, Any]) -> _Pa
         parameter = matching[0]
     if parameter.name in given:
         raise cursor.syntax_error(f"The argument {parameter.name} of {function} is given twice.")
-    if cursor.ahead().upper == "=>":
+    if cursor.ahead() == "=>":
         cursor.advance()
         cursor.advance()
     return parameter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -15,8 +16,9 @@ from hypothesis import strategies as st
 
 from operators import firing
 from operators.bucket import Bucket
-from operators.expressions import Call, Column, Literal
-from operators.firing import fire
+from operators.evaluation import evaluate
+from operators.expressions import Call, Column, Expression, Literal
+from operators.firing import SLOT, fire
 from operators.functions import call
 from operators.live_queries import EARLIEST, LiveQueries
 from operators.queries import COUNT_ALL, Aggregation, Measure, Window
@@ -253,3 +255,22 @@ def test_types_of_the_result() -> None:
     assert table.schema.field("_slot").type == pa.int32()
     assert table.schema.field("window_start").type == table.schema.field("window_end").type == pa.timestamp("us")
     assert [table.schema.field(n).type for n in ("key0", "key1", "max(s)")] == [pa.int32(), pa.string(), pa.string()]
+
+
+def test_a_having_that_raises_fails_its_query_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = compare(Column(COUNT_ALL.name, BIGINT), ">", 0)
+
+    def raising(expression: Expression, columns: Mapping[str, pa.Array], length: int) -> pa.Array:
+        if str(expression) == str(broken):
+            raise pa.ArrowInvalid("no such kernel")
+        return evaluate(expression, columns, length)
+
+    monkeypatch.setattr("operators.tuples.evaluate", raising)
+    live = live_of(aggregation(), aggregation(having=broken))
+    (queries,) = live.aggregations(STREAM.id).values()
+    buckets = buckets_of(live, STREAM, [{"k": 1, "v": 2, "s": "a", "t": 3}])
+    failures: dict[str, str] = {}
+    table = fire(buckets, queries, live, EARLIEST, 10, failures)
+    assert table is not None
+    assert table[SLOT].to_pylist() == [0]
+    assert failures == {"q1": "ArrowInvalid: no such kernel"}

@@ -102,7 +102,7 @@ def test_kill_9_of_the_service_loses_doubles_and_changes_nothing(
     fresh_service: FreshService, run: Run, seed: int
 ) -> None:
     # restarts take so long that a query which drains meanwhile could be given up: that is not what is tested
-    service = fresh_service(BRAID_DRAIN_TIMEOUT_SECONDS="600")
+    service = fresh_service(BRAID_DRAIN_TIMEOUT="600")
     # ended here, not by the guard: to confirm a failure Hypothesis starts another one at once
     with closing_down(service), Api(service.url, on_unreachable=service.revive) as api:
         killer = Killer(service, run, random.Random(seed), KILLS - 1)

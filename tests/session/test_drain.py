@@ -93,7 +93,7 @@ def test_a_drain_may_be_cut_short_by_a_second_deletion(driver: Driver) -> None:
 def test_a_silent_drain_times_out_and_a_rising_waterline_restarts_the_timer(
     open_driver: Callable[..., Driver],
 ) -> None:
-    driver = open_driver(drain_timeout_seconds=60)
+    driver = open_driver(drain_timeout=60)
     driver.stream()
     (query,) = driver.run(SELECTION.format("purchases", 5))
     driver.batch({"s-1": 10})
@@ -119,7 +119,7 @@ def test_a_silent_drain_times_out_and_a_rising_waterline_restarts_the_timer(
 
 
 def test_a_drain_does_not_time_out_while_the_service_was_down(open_driver: Callable[..., Driver]) -> None:
-    driver = open_driver(drain_timeout_seconds=60)
+    driver = open_driver(drain_timeout=60)
     driver.stream()
     (query,) = driver.run(SELECTION.format("purchases", 5))
     driver.batch({"s-1": 10})

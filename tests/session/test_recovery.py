@@ -119,7 +119,7 @@ def check_invariants(driver: Driver) -> None:
 @given(STEPS)
 def test_a_restart_at_any_point_equals_no_restart(steps: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        driver = Driver(Path(folder), drain_timeout_seconds=20, slot_compaction_seconds=10)
+        driver = Driver(Path(folder), drain_timeout=20, slot_compaction_seconds=10)
         try:
             driver.stream()
             for at, step in enumerate(steps):

@@ -16,10 +16,10 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(tmp_path: Path) -> None:
-    (tmp_path / "braid.toml").write_text('port = 1\nmax_queries = 2\nlog_level = "debug"\ndrain_timeout_seconds = 5\n')
+    (tmp_path / "braid.toml").write_text('port = 1\nmax_queries = 2\nlog_level = "debug"\ndrain_timeout = 5\n')
     environment = {"BRAID_PORT": "3", "BRAID_MAX_QUERIES": "4", "BRAID_URL": "http://127.0.0.1:8080"}
     settings = load_settings({"port": "5", "host": None}, environment)
-    assert settings == Settings(port=5, max_queries=4, log_level="debug", drain_timeout_seconds=5)
+    assert settings == Settings(port=5, max_queries=4, log_level="debug", drain_timeout=5)
 
 
 def test_nothing_given_gives_the_defaults() -> None:
@@ -42,10 +42,10 @@ def test_the_file_may_be_named_by_flag_or_environment(tmp_path: Path) -> None:
         ({}, {}, "prot = 1", "'prot'. Known are host, port"),
         ({}, {"BRAID_PORT": "tcp://10.0.0.1:80"}, "", "BRAID_PORT must be a whole number; got 'tcp://"),
         (
-            {"drain_timeout_seconds": "soon"},
+            {"drain_timeout": "soon"},
             {},
             "",
-            "flag drain_timeout_seconds must be a number; got 'soon'",
+            "flag drain_timeout must be a number; got 'soon'",
         ),
         ({"port": 65536}, {}, "", "at most 65535; got 65536"),
         ({"port": True}, {}, "", "port must be a whole number 0 or more; got True"),

@@ -153,9 +153,10 @@ REFUSED = [
     ("DROP ^VIEW v", 400, "Expected STREAM, TABLE or QUERY"),
     ("DROP STREAM ^", 400, "Expected the name of what to drop"),
     # limits
-    (f"SELECT {'(' * 100}^1{')' * 100} FROM purchases", 422, "nested more than 100 deep"),
+    (f"SELECT {'(' * 40}^(1{')' * 41} FROM purchases", 422, "nested more than 40 deep"),
     (f"SELECT {'1 + ' * 99}1 ^+ 1 FROM purchases", 422, "nested more than 100 deep"),
-    (f"SELECT {'- ' * 100}^price FROM purchases", 422, "nested more than 100 deep"),
+    (f"SELECT {'- ' * 40}^- price FROM purchases", 422, "nested more than 40 deep"),
+    (f"SELECT {'-(' * 20}^-price{')' * 20} FROM purchases", 422, "nested more than 40 deep"),
     (f"SELECT ^CONCAT({REPLACES}) FROM purchases", 422, "may make texts too long"),
 ]  # fmt: skip
 
@@ -192,12 +193,39 @@ def test_a_text_beyond_the_limit_is_refused() -> None:
 def test_deep_nesting_is_refused_at_any_depth(opening: str, depth: int) -> None:
     error = refused(f"SELECT {opening * min(depth, 95_000 // len(opening))}")
     assert error.status == 422
-    assert "nested more than 100 deep" in error.detail
+    assert "nested more than 40 deep" in error.detail
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [
+        ("(", ")"),
+        ("- ", ""),
+        ("NOT (1 = ", ") IS NULL"),
+        ("LENGTH('a' || ", ")"),
+        ("CASE WHEN ok THEN ", " END"),
+        ("CAST(", " AS INT)"),
+        ("1+(", ")"),
+        ("CASE WHEN 1 IN (", ") THEN 1 END"),
+        ("SUBSTRING(name FROM ", ") || ''"),
+    ],
+)
+def test_nesting_up_to_the_limit_is_parsed(opening: str, closing: str) -> None:
+    levels = 20 if opening.count("(") + opening.count("NOT") + opening.count("CASE") > 1 else 40
+    statement = parse_statement(f"SELECT {opening * levels}1{closing * levels} FROM purchases")
+    assert isinstance(statement, Select)
+
+
+def test_a_chain_of_nested_negations_is_refused_without_a_crash() -> None:
+    error = refused(f"SELECT {'NOT ok = ' * 5_000} ok FROM purchases")
+    assert error.status == 422
+    assert "nested too deeply" in error.detail
+    assert error.position is not None
 
 
 def test_nested_chains_that_multiply_their_depth_are_refused() -> None:
     chain = "1"
-    for _ in range(60):
+    for _ in range(10):
         chain = f"({chain}{' + 1' * 60})"
     assert "nested more than 100 deep" in refused(f"SELECT {chain} FROM purchases").detail
 

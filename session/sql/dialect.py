@@ -1,0 +1,26 @@
+"""Braid's SQL as a dialect of sqlglot."""
+
+from __future__ import annotations
+
+from sqlglot.dialects.dialect import Dialect
+
+from session.sql.select_parser import BraidParser
+from session.sql.tokenizer import BraidTokenizer
+
+
+class Braid(Dialect):
+    """The words, the expressions and the SELECT of Braid; :mod:`session.sql.parser` reads the other statements."""
+
+    Tokenizer = BraidTokenizer
+    Parser = BraidParser
+
+
+_BRAID = Braid()
+
+
+def open_parser(text: str) -> BraidParser:
+    """Return a parser at the first token of a text; SqlSyntaxError or SqlNotAllowed for a text without sound tokens."""
+    # a parser has state: each text, and so each thread, gets its own
+    parser = BraidParser(dialect=_BRAID)
+    parser.load(text)
+    return parser

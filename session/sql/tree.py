@@ -1,0 +1,292 @@
+"""From sqlglot's trees to Braid's: one table of the nodes that Braid has, and a refusal of all others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.expressions import Expr
+
+from operators.expressions import Literal
+from operators.functions_coercion import decimal_type, integer_type, parse_date, parse_timestamp
+from session.sql.function_names import AGGREGATES, FIELD_NAMES, FUNCTION_NAMES
+from session.sql.limits import MAX_DEPTH, MAX_NODES
+from session.sql.syntax import Node, NodeKind
+from session.sql.tokens import SqlText
+from sources.schema import BOOLEAN, DATE, DOUBLE, NULL, TIMESTAMP, VARCHAR
+
+# operators of two operands, and what they are called in operators.functions
+_BINARY: dict[type[Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "is_not_distinct_from",
+    exp.NullSafeNEQ: "is_distinct_from",
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+    exp.Like: "like",
+    exp.ILike: "ilike",
+}
+# operators of which a AND b AND c is one call
+_CHAINED: dict[type[Expr], str] = {exp.And: "and", exp.Or: "or", exp.DPipe: "concat"}
+_SIDES = {None: "trim", "BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
+_REFUSED: dict[type[Expr], str] = {
+    exp.AtTimeZone: "AT TIME ZONE is not supported: all times are UTC.",
+    exp.Concat: "Texts side by side are not joined; write || between them.",
+    exp.Dot: "Columns have no fields: a name has at most two parts.",
+}
+
+
+class TreeReader:
+    """Turns the expressions of one statement into nodes.
+
+    Operators lean to the left, as deep as the text is long: their left operands are walked without recursion.
+    """
+
+    def __init__(self, sql: SqlText) -> None:
+        self._sql = sql
+
+    def read(self, expression: Expr) -> Node:
+        """Return the node of an expression; SqlNotAllowed for what Braid does not have."""
+        spine: list[Expr] = []
+        while type(expression) in _LEANING:
+            spine.append(expression)
+            # LIKE … ESCAPE is a node around a node, and one operator here
+            expression = expression.this.this if isinstance(expression, exp.Escape) else expression.this
+        leaf = _LEAVES.get(type(expression))
+        if leaf is None:
+            raise self._unsupported(expression)
+        node = leaf(self, expression)
+        while spine:
+            part = spine.pop()
+            node = self._chain(part, spine, node) if type(part) in _CHAINED else _LEANING[type(part)](self, part, node)
+        return node
+
+    def call(self, name: str, at: int, *children: Node) -> Node:
+        """Return the node of a call."""
+        return self.node("call", at, name, *children)
+
+    def node(self, kind: NodeKind, at: int, value: Any, *children: Node) -> Node:
+        """Return a node; SqlNotAllowed when the tree gets too deep or too large."""
+        depth = 1 + max((child.depth for child in children), default=0)
+        if depth > MAX_DEPTH:
+            raise self._sql.not_allowed(
+                f"An expression must not be nested more than {MAX_DEPTH} deep; split it, or use IN for a list.", at
+            )
+        # the subject of CASE occurs once for each WHEN, so trees can be larger than their text
+        size = 1 + sum(child.size for child in children)
+        if size > MAX_NODES:
+            raise self._sql.not_allowed(f"An expression must have at most {MAX_NODES} parts; split it.", at)
+        return Node(kind, at, value, children, depth, size)
+
+    def _unsupported(self, expression: Expr) -> Exception:
+        detail = _REFUSED.get(type(expression), f"{expression.key.upper()} is not supported in an expression.")
+        return self._sql.not_allowed(detail, _at(expression))
+
+    # operators
+
+    def _chain(self, part: Expr, spine: list[Expr], first: Node) -> Node:
+        kind = type(part)
+        parts = [first, self.read(part.expression)]
+        at = _after(part.this)
+        while spine and type(spine[-1]) is kind:
+            parts.append(self.read(spine.pop().expression))
+        return self.call(_CHAINED[kind], at, *parts)
+
+    def _binary(self, part: Expr, left: Node) -> Node:
+        at = _after(part.this)
+        node = self.call(_BINARY[type(part)], at, left, self.read(part.expression))
+        return self.call("not", at, node) if part.args.get("negate") else node
+
+    def _escape(self, part: Expr, left: Node) -> Node:
+        like = part.this
+        at = _after(like.this)
+        operands = (left, self.read(like.expression), self.read(part.expression))
+        node = self.call(_BINARY[type(like)], at, *operands)
+        return self.call("not", at, node) if like.args.get("negate") else node
+
+    def _between(self, part: Expr, left: Node) -> Node:
+        low, high = self.read(part.args["low"]), self.read(part.args["high"])
+        return self.call("between", _after(part.this), left, low, high)
+
+    def _in(self, part: Expr, left: Node) -> Node:
+        return self.call("in", _after(part.this), left, *map(self.read, part.expressions))
+
+    def _is(self, part: Expr, left: Node) -> Node:
+        """Return ``IS NULL``, ``IS TRUE`` or ``IS FALSE``, the last two by what NULL counts as."""
+        at, right = _after(part.this), part.expression
+        if isinstance(right, exp.Null):
+            return self.call("is_null", at, left)
+        wanted = bool(right.this)
+        result = self.call("coalesce", at, left, Node("literal", _at(right), Literal(not wanted, BOOLEAN)))
+        return result if wanted else self.call("not", at, result)
+
+    def _not(self, part: Expr, operand: Node) -> Node:
+        if "at" in part.meta:
+            return self.call("not", part.meta["at"], operand)
+        # a NOT IN (…), a IS NOT NULL: sqlglot's NOT stands around the predicate
+        if isinstance(part.this, exp.Is) and operand.value == "not":
+            return operand.children[0]
+        return self.call("not", operand.at, operand)
+
+    def _negative(self, part: Expr, operand: Node) -> Node:
+        return self.call("negate", _at(part), operand)
+
+    def _paren(self, part: Expr, inner: Node) -> Node:  # noqa: ARG002 - one of the readers
+        return inner
+
+    def _cast(self, part: Expr, value: Node) -> Node:
+        kind = part.args["to"]
+        if "type" in kind.meta:
+            return self.node("cast", kind.meta.get("at", _at(part)), kind.meta["type"], value)
+        # DATE '…' and TIMESTAMP '…'
+        text, is_date = value.value.value, kind.this == exp.DType.DATE
+        moment = parse_date(text) if is_date else parse_timestamp(text)
+        if moment is None:
+            name, example = ("DATE", "2026-01-31") if is_date else ("TIMESTAMP", "2026-01-31 12:00:00")
+            raise self._sql.not_allowed(f"A {name} must read like '{example}'; got {text!r}.", value.at)
+        return Node("literal", _at(part), Literal(moment, DATE if is_date else TIMESTAMP))
+
+    # operands
+
+    def _column(self, leaf: Expr) -> Node:
+        parts = [leaf.args[key] for key in ("catalog", "db", "table", "this") if leaf.args.get(key) is not None]
+        if isinstance(parts[-1], exp.Star):
+            return Node("star", _at(leaf), parts[0].name)
+        return Node("name", _at(leaf), tuple(part.name for part in parts))
+
+    def _star(self, leaf: Expr) -> Node:
+        return Node("star", _at(leaf), None)
+
+    def _constant(self, leaf: Expr) -> Node:
+        literal = Literal(None, NULL) if isinstance(leaf, exp.Null) else Literal(bool(leaf.this), BOOLEAN)
+        return Node("literal", _at(leaf), literal)
+
+    def _literal(self, leaf: Expr) -> Node:
+        text: str = leaf.this
+        at = _at(leaf)
+        return Node("literal", at, Literal(text, VARCHAR) if leaf.is_string else self._number(text, at))
+
+    def _number(self, text: str, at: int) -> Literal:
+        if "e" in text.lower():
+            value = float(text)
+            if value in (float("inf"), float("-inf")):
+                raise self._sql.not_allowed(f"The number {text} is beyond what a DOUBLE holds.", at)
+            return Literal(value, DOUBLE)
+        # a text so long would take Python long to read
+        number = Decimal(text) if len(text) <= 100 else Decimal("Infinity")
+        whole = integer_type(int(number)) if "." not in text and number.is_finite() else None
+        if whole is not None:
+            return Literal(int(number), whole)
+        if text.endswith("."):
+            number = Decimal(f"{text}0")
+        kind = decimal_type(number)
+        if kind is None:
+            raise self._sql.not_allowed("A number must have at most 38 digits; write it like 1e40 to get a DOUBLE.", at)
+        return Literal(number, kind)
+
+    def _interval(self, leaf: Expr) -> Node:
+        return Node("interval", _at(leaf), leaf.meta["duration"])
+
+    def _case(self, leaf: Expr) -> Node:
+        subject = None if leaf.this is None else self.read(leaf.this)
+        parts: list[Node] = []
+        for branch in leaf.args["ifs"]:
+            condition = self.read(branch.this)
+            parts.append(condition if subject is None else self.call("=", _at(branch), subject, condition))
+            parts.append(self.read(branch.args["true"]))
+        default = leaf.args.get("default")
+        parts.append(Node("literal", _at(leaf), Literal(None, NULL)) if default is None else self.read(default))
+        return self.call("case", _at(leaf), *parts)
+
+    # functions
+
+    def _function(self, leaf: Expr) -> Node:
+        name = leaf.name.lower()
+        arguments = [self.read(argument) for argument in leaf.expressions]
+        if name == "date_part":
+            return self._date_part(_at(leaf), arguments)
+        kind: NodeKind = "aggregate" if name in AGGREGATES else "call"
+        return self.node(kind, _at(leaf), FUNCTION_NAMES.get(name, name), *arguments)
+
+    def _date_part(self, at: int, arguments: list[Node]) -> Node:
+        field = arguments[0].value if arguments and arguments[0].kind == "literal" else None
+        if len(arguments) != 2 or field is None or not isinstance(field.value, str):
+            raise self._sql.not_allowed("Write DATE_PART('hour', timestamp).", at)
+        return self.call(self._field(field.value, arguments[0].at), at, arguments[1])
+
+    def _extract(self, leaf: Expr) -> Node:
+        return self.call(self._field(leaf.name, _at(leaf.this)), _at(leaf), self.read(leaf.expression))
+
+    def _field(self, text: str, at: int) -> str:
+        if text.lower() not in FIELD_NAMES:
+            fields = ", ".join(sorted(set(FIELD_NAMES.values())))
+            raise self._sql.not_allowed(f"EXTRACT has no field {text!r}; it has {fields}.", at)
+        return FIELD_NAMES[text.lower()]
+
+    def _trim(self, leaf: Expr) -> Node:
+        return self._parts(_SIDES[leaf.args.get("position")], leaf, "this", "expression")
+
+    def _position(self, leaf: Expr) -> Node:
+        return self._parts("strpos", leaf, "this", "substr")
+
+    def _parts(self, name: str, leaf: Expr, *keys: str) -> Node:
+        given = [leaf.args[key] for key in keys if leaf.args.get(key) is not None]
+        return self.call(name, _at(leaf), *map(self.read, given))
+
+
+def _at(expression: Expr) -> int:
+    """Return the offset where a node begins; where sqlglot made it up, where its first part does."""
+    current: Any = expression
+    while isinstance(current, Expr):
+        at = current.meta.get("at", current.meta.get("start"))
+        if at is not None:
+            return int(at)
+        current = current.this
+    return 0
+
+
+def _after(left: Expr) -> int:
+    """Return the offset of the operator after its left operand."""
+    current: Any = left
+    while isinstance(current, Expr):
+        if "after" in current.meta:
+            return int(current.meta["after"])
+        current = current.this
+    return 0
+
+
+_LEANING: dict[type[Expr], Callable[[TreeReader, Expr, Node], Node]] = {
+    **dict.fromkeys(_BINARY, TreeReader._binary),
+    # read by _chain, many at once
+    **dict.fromkeys(_CHAINED, TreeReader._binary),
+    exp.Escape: TreeReader._escape,
+    exp.Between: TreeReader._between,
+    exp.In: TreeReader._in,
+    exp.Is: TreeReader._is,
+    exp.Not: TreeReader._not,
+    exp.Neg: TreeReader._negative,
+    exp.Paren: TreeReader._paren,
+    exp.Cast: TreeReader._cast,
+}
+_LEAVES: dict[type[Expr], Callable[[TreeReader, Expr], Node]] = {
+    exp.Column: TreeReader._column,
+    exp.Star: TreeReader._star,
+    exp.Null: TreeReader._constant,
+    exp.Boolean: TreeReader._constant,
+    exp.Literal: TreeReader._literal,
+    exp.Interval: TreeReader._interval,
+    exp.Case: TreeReader._case,
+    exp.Anonymous: TreeReader._function,
+    exp.Extract: TreeReader._extract,
+    exp.Trim: TreeReader._trim,
+    exp.StrPosition: TreeReader._position,
+}
