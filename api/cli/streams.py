@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
@@ -16,6 +17,9 @@ from api.client import MEDIA_TYPES, BraidClient, BraidError
 _CHUNK_BYTES = 1 << 20
 _ERRORS_SHOWN = 20
 
+_PLACE = re.compile(r"^(line|element|row) \d+:? ")
+"""What a detail begins with: the place in one piece, which the place in the whole input replaces."""
+
 
 @click.command(
     short_help="List the streams, or show one.",
@@ -29,7 +33,7 @@ def streams(braid: BraidClient, name: str | None, as_json: bool) -> None:
     """List the streams, or show the stream NAME with its columns, clock, waterline and counts."""
     if name is None:
         found = braid.streams()
-        print_list(found if as_json else _readable(found), as_json, "no stream is declared yet")
+        print_list(found if as_json else [_summary(item) for item in found], as_json, "no stream is declared yet")
         return
     stream = braid.stream(name)
     print_fields(stream if as_json else _readable([stream])[0], as_json)
@@ -89,7 +93,8 @@ def push(braid: BraidClient, stream: str, file: BinaryIO, form: str, key: str | 
                 if as_json:
                     errors.append(error)
                 elif shown < _ERRORS_SHOWN:
-                    click.echo(f"line {error.get('line')}: {cell_text(error.get('detail'))}", err=True)
+                    detail = _PLACE.sub("", cell_text(error.get("detail")))
+                    click.echo(f"line {error.get('line')}: {detail}", err=True)
                 shown += 1
             lines += piece.count(b"\n")
         if number < 0:
@@ -123,6 +128,14 @@ def ndjson_pieces(file: BinaryIO, steady: bool) -> Iterator[bytes]:
         rest = chunk_rest
     if rest.strip():
         yield rest
+
+
+def _summary(stream: dict[str, Any]) -> dict[str, Any]:
+    """Return what a list of streams shows; one stream alone shows all."""
+    source = stream.get("source")
+    connector = source.get("connector") if isinstance(source, Mapping) else source
+    shown = ("clock", "waterline", "tuples", "late", "malformed", "queries")
+    return {"name": stream.get("name"), "connector": connector, **{k: stream[k] for k in shown if k in stream}}
 
 
 def _readable(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
