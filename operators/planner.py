@@ -49,10 +49,9 @@ class BatchBudget:
         if tuples < self.tuples // 2:
             return
         overhead, per_tuple = self._fit()
-        wanted = self._most
-        if per_tuple > 0:
-            wanted = int(max(self._target - overhead, self._target / 2) / per_tuple)
-        self.tuples = min(max(wanted, self.tuples // 2, self._least), self.tuples * 2, self._most)
+        room = max(self._target - overhead, self._target / 2)
+        wanted = int(min(room / per_tuple, self._most)) if per_tuple > 0 else self._most
+        self.tuples = min(max(wanted, self.tuples // 2, self._least), self.tuples * 2)
 
     def _fit(self) -> tuple[float, float]:
         """Return the overhead (seconds) and the seconds per tuple of the recent batches."""

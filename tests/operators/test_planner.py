@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from operators.live_queries import LiveQueries
@@ -197,6 +197,7 @@ def test_bounds_lie_between_start_and_end(
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**7), st.floats(0.0, 60.0)), max_size=40))
+@example([(100_000, 0.0), (100_001, 1e-323)])
 def test_the_budget_changes_by_two_at_most_and_keeps_its_limits(batches: list[tuple[int, float]]) -> None:
     budget = BatchBudget(1.0)
     for tuples, seconds in batches:
