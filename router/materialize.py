@@ -161,7 +161,9 @@ class Materializer:
             block = self._open(part.path)
             first, after = range_of_slot(block, slot)
             _check_count(part, slot, after - first)
-            slices.append(block.slice(first, after - first))
+            # blocks of one batch differ in the measures of other queries
+            names = [*window_order(len(query.keys)), *_needed(query, block)]
+            slices.append(block.slice(first, after - first).select(list(dict.fromkeys(names))))
         together = pa.concat_tables(slices)
         key = ("aggregation", tuple(part.path for part in parts), slot)
         order = self._rows.get(key, lambda: order_windows(together, len(query.keys)))
@@ -205,9 +207,14 @@ def range_of_slot(block: pa.Table, slot: int) -> tuple[int, int]:
     return first, after
 
 
+def window_order(keys: int) -> list[str]:
+    """Return the columns that order one batch's rows of a query with this number of keys."""
+    return [WINDOW_END, WINDOW_START, *(f"key{i}" for i in range(keys))]
+
+
 def order_windows(rows: pa.Table, keys: int) -> Rows:
     """Return the order of one batch's rows of a query: by window_end, window_start, then the keys, NULL last."""
-    names = [WINDOW_END, WINDOW_START, *(f"key{i}" for i in range(keys))]
+    names = window_order(keys)
     by: list[tuple[str, Literal["ascending", "descending"]]] = [(name, "ascending") for name in names]
     order = pc.sort_indices(rows.select(names), sort_keys=by)  # NULL comes last
     return order.to_numpy().astype(np.int64)

@@ -157,9 +157,8 @@ def test_aggregation_pages_come_in_order_of_windows_and_keys(
         for rows in batches:
             parts = [data.draw(st.integers(0, 2)) for _ in rows]  # key groups: each row in one block
             blocks = [[row for row, part in zip(rows, parts, strict=True) if part == i] for i in range(3)]
-            reader.absorb(
-                writer.commit(1, results=[writer.aggregation(STREAM, window_table(b), chunk) for b in blocks])
-            )
+            tables = [window_table(b) if data.draw(st.booleans()) else with_other_measure(b) for b in blocks]
+            reader.absorb(writer.commit(1, results=[writer.aggregation(STREAM, table, chunk) for table in tables]))
             for slot, those in expected.items():
                 mine = [row for row in rows if row[0] == slot]
                 those += sorted(mine, key=lambda r: (r[1], r[2] is None, r[2] or "", r[3] is None, r[3] or 0))
@@ -191,6 +190,12 @@ def window_table(rows: list[Any]) -> pa.Table:
             SUM.name: pa.array([row[4] for row in rows], pa.int64()),
         }
     )
+
+
+def with_other_measure(rows: list[Any]) -> pa.Table:
+    """Return the same of a key group that also has tuples of another cell space, with a measure of its own."""
+    table = window_table(rows)
+    return table.append_column("max(other)", pa.nulls(len(rows), pa.int32()))
 
 
 @pytest.fixture
