@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from operators.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS
 from operators.plan_log import write_activation
 from operators.planner import BATCHES
 from operators.wire import BLOCK, OUTPUT_SCHEMA, PROGRESS
@@ -90,10 +91,12 @@ def publish(storage: Storage, rows: Sequence[tuple[str, str]]) -> None:
     log.append(record["seq"], record)
 
 
-def sweep_unpublished(storage: Storage, folders: Sequence[str]) -> int:
-    """Delete blocks of batches that were staged but never published; return how many.
+def sweep_unpublished(storage: Storage) -> int:
+    """Delete files of batches that were staged but never published; return how many. For before the job starts.
 
-    Only files of the newest published batch and later can be such; a file's name begins with its batch's number.
+    A file's name begins with its batch's number. Files of batches after the newest published one will be written anew
+    by a replay. The newest published batch may have run twice: of its blocks only those that its record names count,
+    of its buckets all, since the state knows which it holds.
     """
     log = RecordLog(storage, BATCHES)
     latest = log.latest()
@@ -102,9 +105,10 @@ def sweep_unpublished(storage: Storage, folders: Sequence[str]) -> int:
         record = log.read(latest)
         named = {block["path"] for block in (*record["results"], *record["dead_letters"])}
     removed = 0
-    for folder in folders:
+    for folder in (RESULTS, DEAD_LETTERS, BUCKETS):
         for name in storage.names(folder):
-            if int(name[:12]) >= latest and f"{folder}/{name}" not in named:
-                storage.delete(f"{folder}/{name}")
+            seq, path = int(name[:12]), f"{folder}/{name}"
+            if seq > latest or (seq == latest and folder != BUCKETS and path not in named):
+                storage.delete(path)
                 removed += 1
     return removed

@@ -22,7 +22,6 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from operators.bucket_store import DEAD_LETTERS, RESULTS
 from operators.job import JobSettings, settled_lanes, start_job, start_spark
 from operators.planner import BATCHES, WARM_UP_BATCHES
 from router.stream_sink import RouterSink, sweep_unpublished
@@ -137,7 +136,7 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, job.stop_soon)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_watch_input, args=(job,), daemon=True).start()
-    sweep_unpublished(storage, [RESULTS, DEAD_LETTERS])
+    sweep_unpublished(storage)
     try:
         status = job.run()
     except Exception:

@@ -1,0 +1,67 @@
+"""Publishing a batch: once, whole, and what was staged and never published goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from operators.wire import BLOCK, PROGRESS, STATE
+from router.stream_sink import publish, sweep_unpublished
+from sources.record_log import RecordLog
+from sources.storage import Storage
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage(str(tmp_path))
+
+
+def rows_of(seq: int, block: str, epoch: int = 1) -> list[tuple[str, str]]:
+    """Return what lanes send for a batch with one result block."""
+    progress: dict[str, Any] = {
+        "seq": seq,
+        "epoch": epoch,
+        "previous_epoch": epoch - 1,
+        "clocks_at_start": {"s-1": 5},
+        "started_us": 1,
+        "failures": {},
+    }
+    entry = {"path": block, "kind": "selection", "slots": [0], "counts": [1]}
+    lane = {"lane": 0, "bytes": 7, "busy_us": 3, "failures": {"q-9": "raised"}}
+    return [
+        (BLOCK, orjson.dumps(entry).decode()),
+        (PROGRESS, orjson.dumps(progress).decode()),
+        (STATE, orjson.dumps(lane).decode()),
+    ]
+
+
+def test_publishing_a_batch_again_changes_nothing(storage: Storage) -> None:
+    publish(storage, rows_of(1, "results/a"))
+    first = storage.get("batches/000000000001.json")
+    publish(storage, rows_of(1, "results/b"))
+    assert storage.get("batches/000000000001.json") == first
+    record = RecordLog(storage, "batches").read(1)
+    assert [block["path"] for block in record["results"]] == ["results/a"]
+    assert record["failures"] == {"q-9": "raised"}
+    assert record["bytes"] == {"state": 7}
+    assert orjson.loads(storage.get("activations/000000000001.json"))["clocks"] == {"s-1": 5}
+
+
+def test_files_that_no_record_names_are_swept(storage: Storage) -> None:
+    kept = ["results/000000000001-old", "results/000000000002-named", "buckets/000000000002-held"]
+    staged = [
+        "results/000000000002-staged",
+        "results/000000000003-x",
+        "buckets/000000000003-y",
+        "dead-letters/000000000003-z",
+    ]
+    for path in (*kept, *staged):
+        storage.put(path, b"bytes")
+    publish(storage, rows_of(1, "results/000000000001-old"))
+    publish(storage, rows_of(2, "results/000000000002-named", epoch=2))
+    assert sweep_unpublished(storage) == len(staged)
+    assert all(storage.exists(path) for path in kept)
+    assert not any(storage.exists(path) for path in staged)
