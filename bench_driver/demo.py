@@ -20,7 +20,7 @@ from rich.live import Live
 
 from api.client import BraidClient, BraidError, BraidUnreachable, query_body
 from bench_driver import statistics
-from bench_driver.demo_screen import Header, draw, plain_console, plain_line, seconds_text
+from bench_driver.demo_screen import Header, draw, plain_console, plain_line, plain_rows, seconds_text
 from bench_driver.demo_script import EXAMPLES, STREAMS, Example, added_later, change_times, more_examples
 from bench_driver.demo_watch import Snapshot, Totals, Watch
 from bench_driver.service_process import ServiceFailedError, ServiceProcess
@@ -133,7 +133,7 @@ class Demo:
         self._news.append(f"{self._registered} queries run; one will be added and one retired while they do")
         if not self._console.is_terminal:
             for moment in self._moments(began, PLAIN_SECONDS):
-                self._console.print(plain_line(self._header(), moment))
+                self._console.print("\n".join([plain_line(self._header(), moment), *plain_rows(moment)]))
         else:
             with Live(console=self._console, screen=True, auto_refresh=False) as live:
                 for moment in self._moments(began, LOOK_SECONDS):

@@ -104,6 +104,15 @@ def plain_line(header: Header, snapshot: Snapshot) -> str:
     )
 
 
+def plain_rows(snapshot: Snapshot) -> list[str]:
+    """Return a line with the latest row of each watched query, for logs and pipes."""
+    return [
+        f"          {name}: " + "  ".join(f"{column}={value}" for column, value in cells(rows[-1]).items())
+        for name, rows in snapshot.latest.items()
+        if rows
+    ]
+
+
 def plain_console() -> Console:
     """Return the console for everything that is printed for good."""
     return Console(highlight=False, soft_wrap=True)

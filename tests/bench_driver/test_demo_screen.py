@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from bench_driver.demo_screen import Header, cells, clock_text, draw, grouped, plain_line
+from bench_driver.demo_screen import Header, cells, clock_text, draw, grouped, plain_line, plain_rows
 from bench_driver.demo_script import MORE_PREFIX
 from bench_driver.demo_watch import QueryLine, RateMeter, Snapshot, StreamLine
 
@@ -90,6 +90,12 @@ def test_the_plain_line_tells_the_same(snapshot: Snapshot) -> None:
     assert "purchases 50,000/s" in line
     assert "52 queries RUNNING, 53,000 rows" in line
     assert "at most 1.25 s" in line
+
+
+def test_plain_output_shows_the_latest_row_of_each_watched_query(snapshot: Snapshot) -> None:
+    revenue, expensive = plain_rows(snapshot)
+    assert revenue.strip() == "revenue: window=10:20:30-10:20:32  gem_pack=3  revenue=1,234.50"
+    assert expensive.strip() == "expensive: time=10:20:30.123  user_id=7  price=99.95"
 
 
 def test_a_rate_is_that_of_the_last_seconds() -> None:
