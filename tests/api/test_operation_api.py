@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.api.rest import ALL, Rest, open_rest, tuple_at
 from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND
 
+DASHBOARD = Path(__file__).parents[2] / "helm" / "braid" / "dashboards" / "braid-queries.json"
 LINE = b'{"user_id": 1, "time": "2026-01-01T00:00:01Z"}\n'
 NAMES = {
     "braid_queries",
@@ -110,6 +112,11 @@ def test_every_metric_is_there_and_right(rest: Rest) -> None:
     assert found["braid_batch_tuples_sum", ()] == 2
     assert found["braid_epoch", ()] == rest.service.session.epoch
     assert found["braid_result_log_bytes", ()] > 0
+
+
+def test_the_dashboard_asks_for_metrics_that_are_served() -> None:
+    asked = set(re.findall(r"braid_[a-z_]+", DASHBOARD.read_text(encoding="utf-8")))
+    assert asked <= NAMES, "NAMES is what the test above finds at /metrics"
 
 
 def test_event_time_latency_is_commit_minus_event_time(rest: Rest) -> None:
