@@ -1,80 +1,121 @@
-"""The statements that measurements send: generated streams, and queries by the thesis's template (figure 4.8)."""
+"""Workloads: which streams, which queries, which load. Each is a small file in `workloads/`."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-SEED = 7
-OPERATORS = ("=", ">", "<", ">=", "<=")
-# what the generator makes up: 1000 users, 10 packs, prices from 0.99 to 99.99 in cents, all uniform
-USERS = 1000
-GEM_PACKS = 10
-LEAST_CENTS, MOST_CENTS = 99, 9_999
-
-QUIET_STREAM = (
-    "CREATE STREAM quiet (user_id BIGINT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
-    " WITH (connector = 'push', format = 'json')"
-)
+FOLDER = Path(__file__).parent / "workloads"
+SHAPES = ("sustainable", "churn", "fluctuating")
+TEMPLATES = ("rovio-aggregation", "rovio-join", "aggregation", "join", "complex", "n-way")
 
 
 @dataclass(frozen=True)
-class Predicate:
-    """A comparison of a column with a constant; `selectivity` is the share of tuples it holds for."""
+class StreamSpec:
+    """A generated stream: its name in SQL, and what `queues/datasets.py` makes up for it."""
 
-    text: str
-    selectivity: float
+    name: str
+    dataset: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """Workloads of up to `queries` queries are posted at `per_second` queries a second (thesis 4.4.5)."""
+
+    queries: int
+    per_second: float
+
+
+@dataclass(frozen=True)
+class Churn:
+    """Every `every_seconds`, `queries` queries are made and as many of the oldest retired (thesis 4.4.6)."""
+
+    queries: int
+    every_seconds: float
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A workload; rates in tuples a second and stream.
+
+    `shape` says what is measured: the sustainable throughput; the same while queries come and go; or latency while the
+    rate goes through `profile`, shares of the sustainable throughput. `counts` are the numbers of queries measured
+    unless the command says otherwise. `options` belong to the query generator that `template` names.
+    """
+
+    name: str
+    about: str
+    source: str
+    streams: tuple[StreamSpec, ...]
+    template: str
+    options: Mapping[str, Any]
+    counts: tuple[int, ...]
+    start_rate: int
+    shape: str = "sustainable"
+    ramps: tuple[Ramp, ...] = ()
+    churns: tuple[Churn, ...] = ()
+    profile: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if not 0 <= self.selectivity <= 1:
-            raise ValueError(f"selectivity must be from 0 to 1, got {self.selectivity!r}")
+        if self.shape not in SHAPES:
+            raise ValueError(f"a workload's shape must be one of {SHAPES}, got {self.shape!r}")
+        if self.template not in TEMPLATES:
+            raise ValueError(f"a workload's template must be one of {TEMPLATES}, got {self.template!r}")
+        if not self.streams or not self.counts or self.start_rate <= 0:
+            raise ValueError(f"workload {self.name!r} needs streams, counts and a positive start_rate")
+        if (self.shape == "churn") != bool(self.churns):
+            raise ValueError(f"workload {self.name!r}: churns belong to shape 'churn' and only there")
+        if (self.shape == "fluctuating") != bool(self.profile):
+            raise ValueError(f"workload {self.name!r}: a profile belongs to shape 'fluctuating' and only there")
+
+    def per_second(self, queries: int) -> float:
+        """Return how many queries a second are posted until there are `queries`."""
+        for ramp in sorted(self.ramps, key=lambda ramp: ramp.queries):
+            if queries <= ramp.queries:
+                return ramp.per_second
+        return self.ramps[-1].per_second if self.ramps else 100.0
 
 
-def purchases_stream(rate: int) -> str:
-    """Return the statement that declares generated purchases at `rate` tuples a second, never late."""
-    return (
-        "CREATE STREAM purchases (user_id BIGINT, gem_pack INT, price DOUBLE,"
-        " time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
-        f" WITH (connector = 'generator', dataset = 'purchases', rate = '{rate}', seed = '{SEED}')"
+def list_workloads() -> list[str]:
+    """Return the names of all workloads, sorted."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load_workload(name: str) -> Workload:
+    """Return a workload by name.
+
+    Raises:
+        ValueError: there is no such file, or it does not describe a workload; the text names what there is.
+    """
+    path = FOLDER / f"{name}.toml"
+    if name not in list_workloads():
+        raise ValueError(f"there is no workload {name!r}; there are {', '.join(list_workloads())}")
+    try:
+        return parse_workload(name, tomllib.loads(path.read_text(encoding="utf-8")))
+    except (TypeError, KeyError, tomllib.TOMLDecodeError) as error:
+        raise ValueError(f"{path.name} does not describe a workload: {error}") from error
+
+
+def parse_workload(name: str, document: Mapping[str, Any]) -> Workload:
+    """Return the workload that a parsed file describes."""
+    rest = dict(document)
+    queries = dict(rest.pop("queries"))
+    load = dict(rest.pop("load"))
+    return Workload(
+        name=name,
+        streams=tuple(StreamSpec(s.pop("name"), s.pop("dataset"), s) for s in map(dict, rest.pop("streams"))),
+        template=queries.pop("template"),
+        counts=tuple(queries.pop("counts")),
+        ramps=tuple(Ramp(**ramp) for ramp in queries.pop("ramps", ())),
+        churns=tuple(Churn(**churn) for churn in queries.pop("churns", ())),
+        options=queries,
+        start_rate=load.pop("start_rate"),
+        shape=load.pop("shape", "sustainable"),
+        profile=tuple(load.pop("profile", ())),
+        **load,
+        **rest,
     )
-
-
-def revenue_query(predicate: Predicate | None = None) -> str:
-    """Return the query of the marks: the revenue of each user in each second."""
-    where = "" if predicate is None else f" WHERE {predicate.text}"
-    return f"SELECT user_id, SUM(price) AS revenue FROM purchases [RANGE 1 SECONDS]{where} GROUP BY user_id"
-
-
-def random_predicates(count: int, seed: int = SEED) -> list[Predicate]:
-    """Return `count` predicates of random column, operator and constant; the same for the same seed."""
-    chosen = random.Random(seed)
-    columns: tuple[Callable[[random.Random], tuple[str, str, int, int]], ...] = (_price, _gem_pack, _user_id)
-    predicates = []
-    for _ in range(count):
-        column, constant, rank, values = chosen.choice(columns)(chosen)
-        operator = chosen.choice(OPERATORS)
-        predicates.append(Predicate(f"{column} {operator} {constant}", _selectivity(operator, rank, values)))
-    return predicates
-
-
-def _price(chosen: random.Random) -> tuple[str, str, int, int]:
-    cents = chosen.randint(LEAST_CENTS, MOST_CENTS)
-    return "price", f"{cents / 100:.2f}", cents - LEAST_CENTS, MOST_CENTS - LEAST_CENTS + 1
-
-
-def _gem_pack(chosen: random.Random) -> tuple[str, str, int, int]:
-    pack = chosen.randrange(GEM_PACKS)
-    return "gem_pack", str(pack), pack, GEM_PACKS
-
-
-def _user_id(chosen: random.Random) -> tuple[str, str, int, int]:
-    user = chosen.randrange(USERS)
-    return "user_id", str(user), user, USERS
-
-
-def _selectivity(operator: str, rank: int, values: int) -> float:
-    """Return the share of `values` equally likely values that compare so with the one at `rank`."""
-    below, equal = rank / values, 1 / values
-    shares = {"=": equal, "<": below, "<=": below + equal, ">": 1 - below - equal, ">=": 1 - below}
-    return min(1.0, max(0.0, shares[operator]))

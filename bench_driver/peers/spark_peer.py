@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bench_driver import statistics
-from bench_driver.workload import GEM_PACKS, LEAST_CENTS, MOST_CENTS, USERS
+from bench_driver.first_mark_workload import GEM_PACKS, LEAST_CENTS, MOST_CENTS, USERS
 
 WARM_UP_SHARE = 0.25
 LONGEST_FACTOR = 4

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bench_driver.workload import (
+from bench_driver.first_mark_workload import (
     GEM_PACKS,
     LEAST_CENTS,
     MOST_CENTS,

@@ -1,0 +1,82 @@
+"""What the driver asks of a system under test (SUT), whether Braid or one that a user would pick instead.
+
+Lifecycle: `start` → `deploy` → any number of measured steps → `stop`; `stop` may come at any time and more than once.
+A system either pulls its tuples from the driver's queues (`source` is QUEUE), so that throughput is read there, or makes
+them up itself (OWN_GENERATOR), because it cannot read the queues; then `taken` says how many it took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from bench_driver.query_spec import QuerySpec
+from bench_driver.workload import Workload
+
+QUEUE = "queue"
+OWN_GENERATOR = "own generator"
+
+
+class SystemFailedError(Exception):
+    """The system ended, refused, or did not get ready in time; the text says which and where its log is."""
+
+
+class UnsupportedError(Exception):
+    """The system cannot run such a query at all; the text is its own reason."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """Rows that came to the consumer at `arrived` and whose newest contributing tuple is of `event_time`.
+
+    Both in seconds since 1970; `event_time` follows definition 3 of the thesis.
+    """
+
+    arrived: float
+    event_time: float
+    rows: int
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Queries that run: seconds from each request to RUNNING as the client saw it, and the seconds it took in all.
+
+    `latencies` is empty for a system that gets its queries before it starts; `deletions` are the same of retirements.
+    """
+
+    queries: int
+    latencies: tuple[float, ...]
+    seconds: float
+    deletions: tuple[float, ...] = ()
+
+
+class System(Protocol):
+    """One system under test. Every method raises SystemFailedError when the system does not do what it is asked."""
+
+    name: str
+    source: str
+
+    def start(self, workload: Workload, locations: Mapping[str, str]) -> None:
+        """Start it and declare the workload's streams; `locations` is the Flight location of each stream's queue."""
+
+    def deploy(self, queries: Sequence[QuerySpec], per_second: float) -> Deployment:
+        """Run the queries, `per_second` of them a second where it takes queries while it runs.
+
+        Raises UnsupportedError, with the system's own words, when it cannot run such queries.
+        """
+
+    def offer(self, tuples_per_second: int | None) -> None:
+        """Tell a system with a generator of its own the rate, None for as fast as it can; others ignore it."""
+
+    def taken(self) -> list[tuple[float, int]]:
+        """Return `(seconds since 1970, tuples taken so far by the slowest query)`; empty when it pulls from queues."""
+
+    def outputs(self) -> list[Output]:
+        """Return everything that the probe queries gave to their consumer so far."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return what it was configured with, for the report."""
+
+    def stop(self) -> None:
+        """End it and everything it started."""
