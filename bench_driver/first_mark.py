@@ -19,12 +19,12 @@ from typing import Any
 import httpx
 
 from api.client import BraidError
+from bench_driver.first_mark_report import render
+from bench_driver.first_mark_workload import SEED
 from bench_driver.machine import machine, versions
-from bench_driver.report import render
 from bench_driver.scenarios import measure_deployments, measure_load, measure_starts
 from bench_driver.service_process import ServiceFailedError
 from bench_driver.versus_spark import PeerFailedError, measure_versus_spark
-from bench_driver.first_mark_workload import SEED
 
 PARTS = ("start", "deployment", "one", "many", "thousand")
 ONE_RATE = 1_000_000

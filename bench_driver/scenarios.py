@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from api.client import BraidClient, query_body
 from bench_driver import statistics
+from bench_driver.first_mark_workload import QUIET_STREAM, purchases_stream, random_predicates, revenue_query
 from bench_driver.reader import LongPollReader
 from bench_driver.scrape import scrape_histogram
 from bench_driver.service_process import ServiceProcess
 from bench_driver.statistics import Histogram
-from bench_driver.first_mark_workload import QUIET_STREAM, purchases_stream, random_predicates, revenue_query
 
 BATCH_DURATION = "braid_batch_duration_seconds"
 SAMPLE_SECONDS = 0.25

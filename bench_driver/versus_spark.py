@@ -16,9 +16,9 @@ from dataclasses import asdict
 from typing import Any
 
 from bench_driver import statistics
+from bench_driver.first_mark_workload import random_predicates
 from bench_driver.scenarios import Say, measure_load
 from bench_driver.service_process import PROJECT
-from bench_driver.first_mark_workload import random_predicates
 
 EVENT_RATE = 8_000_000
 # the larger a batch, the more stock Spark takes in a second; this is about a second's worth of its best

@@ -1,8 +1,8 @@
 """What the driver asks of a system under test (SUT), whether Braid or one that a user would pick instead.
 
 Lifecycle: `start` → `deploy` → any number of measured steps → `stop`; `stop` may come at any time and more than once.
-A system either pulls its tuples from the driver's queues (`source` is QUEUE), so that throughput is read there, or makes
-them up itself (OWN_GENERATOR), because it cannot read the queues; then `taken` says how many it took.
+A system either pulls its tuples from the driver's queues (`source` is QUEUE), so that throughput is read there, or
+makes them up itself (OWN_GENERATOR), because it cannot read the queues; then `taken` says how many it took.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from bench_driver.query_spec import QuerySpec
-from bench_driver.workload import Workload
+from bench_driver.workload import Churn, Workload
 
 QUEUE = "queue"
 OWN_GENERATOR = "own generator"
@@ -65,6 +65,15 @@ class System(Protocol):
 
         Raises UnsupportedError, with the system's own words, when it cannot run such queries.
         """
+
+    def begin_churn(self, queries: Sequence[QuerySpec], churn: Churn) -> None:
+        """Go on in the background until `end_churn`: make the next queries of the list and retire as many of the oldest.
+
+        Begins again at the list's start when it is used up. Raises UnsupportedError when its queries are fixed.
+        """
+
+    def end_churn(self) -> Deployment:
+        """Stop making and retiring queries, and tell of those since `begin_churn`."""
 
     def offer(self, tuples_per_second: int | None) -> None:
         """Tell a system with a generator of its own the rate, None for as fast as it can; others ignore it."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from bench_driver.first_mark_report import render, table
 from bench_driver.machine import machine, versions
-from bench_driver.report import render, table
 
 LOAD = {
     "queries": 200,
