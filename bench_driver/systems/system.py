@@ -67,7 +67,7 @@ class System(Protocol):
         """
 
     def begin_churn(self, queries: Sequence[QuerySpec], churn: Churn) -> None:
-        """Go on in the background until `end_churn`: make the next queries of the list and retire as many of the oldest.
+        """Until `end_churn`, go on making the next queries of the list and retiring as many of the oldest.
 
         Begins again at the list's start when it is used up. Raises UnsupportedError when its queries are fixed.
         """
