@@ -13,9 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from operators.dimension import Cells
 from operators.live_queries import LiveQuery
-from operators.predicate_index import Cells, PredicateIndex
+from operators.predicate_index import PredicateIndex
 from operators.query_set import Bools, Words, not_empty, pack
+
+Numbers = npt.NDArray[np.int64]
 
 NO_CELL = -1
 
@@ -57,7 +60,7 @@ class CellSpace:
         self._all = pack(bits, words)
         self._axes = [_Axis.merge(name, np.array([m[name] for m in masks]), slots, words) for name in dimensions]
 
-    def assign(self, cells: Mapping[str, Cells], length: int) -> tuple[Cells, Words]:
+    def assign(self, cells: Mapping[str, Cells], length: int) -> tuple[Numbers, Words]:
         """Return each tuple's cell in this space, shape (length,), and the query-set of each cell.
 
         A tuple that no query of the space selects has ``NO_CELL``.
@@ -75,7 +78,7 @@ class CellSpace:
         return (cell if wanted.all() else np.where(wanted[cell], cell, NO_CELL)), query_sets
 
 
-def _distinct(codes: Cells, count: int) -> tuple[Cells, Cells]:
+def _distinct(codes: Numbers, count: int) -> tuple[Numbers, Numbers]:
     """Return the distinct codes in ``[0, count)`` that occur, ascending, and each code's rank among them."""
     if count > 4 * len(codes) + 1000:
         return np.unique(codes, return_inverse=True)
@@ -84,20 +87,18 @@ def _distinct(codes: Cells, count: int) -> tuple[Cells, Cells]:
     return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[codes]
 
 
-def _merge_equal(query_sets: Words, cell: Cells) -> tuple[Words, Cells]:
+def _merge_equal(query_sets: Words, cell: Numbers) -> tuple[Words, Numbers]:
     """Give cells with equal query-sets one number."""
     distinct, inverse = np.unique(query_sets, axis=0, return_inverse=True)
     return distinct, inverse.reshape(-1)[cell]
 
 
-def cell_spaces(
-    queries: Sequence[LiveQuery], index: PredicateIndex, rows: Sequence[int], words: int
-) -> list[CellSpace]:
-    """Split queries by the dimensions they test; ``rows[i]`` is the row of ``queries[i]`` in the index."""
-    by_dimensions: dict[tuple[str, ...], list[int]] = {}
-    for i, row in enumerate(rows):
-        by_dimensions.setdefault(tuple(sorted(index.masks[row])), []).append(i)
+def cell_spaces(queries: Sequence[LiveQuery], index: PredicateIndex, words: int) -> list[CellSpace]:
+    """Split queries, all of them in the index, by the dimensions they test."""
+    by_dimensions: dict[tuple[str, ...], list[LiveQuery]] = {}
+    for query in queries:
+        by_dimensions.setdefault(tuple(sorted(index.predicates[query.id].truths)), []).append(query)
     return [
-        CellSpace([queries[i] for i in members], [index.masks[rows[i]] for i in members], dimensions, words)
-        for dimensions, members in sorted(by_dimensions.items())
+        CellSpace(members, [index.masks_of(q.id) for q in members], dimensions, words)
+        for dimensions, members in sorted(by_dimensions.items(), key=lambda item: item[0])
     ]

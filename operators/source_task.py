@@ -74,7 +74,8 @@ class SourceTasks:
     def _operators_of(self, stream: StreamDefinition, live: Any) -> StreamOperators:
         known = self._operators.get(stream.id)
         if known is None or known[0] != live.epoch:
-            known = (live.epoch, StreamOperators(live, stream, len(self._lanes)))
+            before = None if known is None else known[1]
+            known = (live.epoch, StreamOperators(live, stream, len(self._lanes), before))
             self._operators[stream.id] = known
         return known[1]
 

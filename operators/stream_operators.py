@@ -64,7 +64,10 @@ class _Operator:
 class StreamOperators:
     """The shared operators over one stream at one epoch; ``groups`` is the number of key groups."""
 
-    def __init__(self, live: LiveQueries, stream: StreamDefinition, groups: int) -> None:
+    def __init__(
+        self, live: LiveQueries, stream: StreamDefinition, groups: int, before: StreamOperators | None = None
+    ) -> None:
+        """Compile for the epoch of ``live``; the index of ``before``, an earlier epoch's, is taken over and updated."""
         self._stream = stream
         self._words = live.words
         self._groups = groups
@@ -73,17 +76,11 @@ class StreamOperators:
         operators = live.aggregations(stream.id)
         queries = [*self._selections, *(q for members in operators.values() for q in members)]
         kinds = {f.name: f.type.kind for f in stream.schema.fields}
-        self._index = PredicateIndex([q.query.where for q in queries], kinds)
-        row = {q.id: i for i, q in enumerate(queries)}
-        self._selection_spaces = cell_spaces(
-            self._selections, self._index, [row[q.id] for q in self._selections], self._words
-        )
+        self._index: PredicateIndex = PredicateIndex(kinds) if before is None else before._index
+        self._index.update({q.id: q.query.where for q in queries})
+        self._selection_spaces = cell_spaces(self._selections, self._index, self._words)
         self._operators = [
-            _Operator(
-                name,
-                tuple(members),
-                tuple(cell_spaces(members, self._index, [row[q.id] for q in members], self._words)),
-            )
+            _Operator(name, tuple(members), tuple(cell_spaces(members, self._index, self._words)))
             for name, members in operators.items()
         ]
         self._needed = sorted(

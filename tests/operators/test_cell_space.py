@@ -43,16 +43,17 @@ def test_query_sets_of_tuples_are_those_of_each_query(seed: int, dimensions: lis
         for _ in range(length)
     ]
     tuples = Tuples.of(batch_of(rows))
-    index = PredicateIndex([q.query.where for q in queries], KINDS)
+    index = PredicateIndex(KINDS)
+    index.update({q.id: q.query.where for q in queries})
     cells = index.cells_of(tuples)
-    spaces = cell_spaces(queries, index, range(len(queries)), 2)
+    spaces = cell_spaces(queries, index, 2)
     assert sorted(q.slot for space in spaces for q in space.queries) == list(range(len(queries)))
     for space in spaces:
         cell, query_sets = space.assign(cells, length)
         assert cell.max() < len(query_sets)
         for query in space.queries:
             mine = np.ones(length, dtype=np.bool_)
-            for name, mask in index.masks[queries.index(query)].items():
+            for name, mask in index.masks_of(query.id).items():
                 mine &= mask[cells[name]]
             got = unpack(query_sets, np.array([query.slot]))[cell, 0] & (cell != NO_CELL)
             assert got.tolist() == mine.tolist(), str(query.query.where)
@@ -65,8 +66,9 @@ def test_query_sets_of_tuples_are_those_of_each_query(seed: int, dimensions: lis
 @pytest.mark.parametrize("slots", [1, 200])
 def test_one_dimension_keeps_the_order_of_values_and_merges_what_nobody_tells_apart(slots: int) -> None:
     queries = live_of(*(aggregation(compare(V, ">", 10 * (i % 4))) for i in range(slots))).by_slot.values()
-    index = PredicateIndex([q.query.where for q in queries], KINDS)
-    (space,) = cell_spaces(list(queries), index, range(slots), 4)
+    index = PredicateIndex(KINDS)
+    index.update({q.id: q.query.where for q in queries})
+    (space,) = cell_spaces(list(queries), index, 4)
     rows = [{"v": v, "t": 0} for v in range(-5, 50)]
     cell, query_sets = space.assign(index.cells_of(Tuples.of(batch_of(rows))), len(rows))
     assert len(query_sets) == min(slots, 4) + 2  # one per stretch between constants, and NULL
@@ -78,8 +80,9 @@ def test_many_cells_for_few_tuples() -> None:
     """Codes of cells are far apart when both columns have many constants."""
     both = [Call("and", (compare(K, "<", i), compare(V, "<", i)), BOOLEAN) for i in range(60)]
     queries = list(live_of(*(aggregation(w) for w in both)).by_slot.values())
-    index = PredicateIndex(both, KINDS)
-    (space,) = cell_spaces(queries, index, range(60), 1)
+    index = PredicateIndex(KINDS)
+    index.update({q.id: q.query.where for q in queries})
+    (space,) = cell_spaces(queries, index, 1)
     rows = [{"k": 10, "v": 20, "t": 0}, {"k": 70, "v": 1, "t": 0}, {"k": 20, "v": 10, "t": 0}]
     cell, query_sets = space.assign(index.cells_of(Tuples.of(batch_of(rows))), 3)
     assert cell[1] == NO_CELL

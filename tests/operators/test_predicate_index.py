@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from operators.evaluation import evaluate
 from operators.expressions import Call, Column, Expression, Literal
 from operators.functions import call
-from operators.predicate_index import PredicateIndex, analyse
+from operators.predicate_analysis import analyse
+from operators.predicate_index import PredicateIndex
 from operators.tuples import Tuples
 from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
 
@@ -114,12 +115,18 @@ def tuples_of(values: list[dict[str, Any]]) -> Tuples:
     return Tuples(columns, len(values))
 
 
+def index_of(wheres: list[Expression | None]) -> PredicateIndex:
+    index = PredicateIndex(KINDS)
+    index.update({str(i): where for i, where in enumerate(wheres)})
+    return index
+
+
 def selected_by_index(index: PredicateIndex, tuples: Tuples) -> list[list[bool]]:
     cells = index.cells_of(tuples)
     selected = []
-    for masks in index.masks:
+    for query in sorted(index.predicates, key=int):
         mine = np.ones(tuples.length, dtype=np.bool_)
-        for name, mask in masks.items():
+        for name, mask in index.masks_of(query).items():
             mine &= mask[cells[name]]
         selected.append(mine.tolist())
     return selected
@@ -138,7 +145,7 @@ def test_masks_over_cells_say_what_evaluation_says(
     wheres: list[Expression | None], values: list[dict[str, Any]]
 ) -> None:
     tuples = tuples_of(values)
-    got = selected_by_index(PredicateIndex(wheres, KINDS), tuples)
+    got = selected_by_index(index_of(wheres), tuples)
     assert not tuples.failures
     for where, selected in zip(wheres, got, strict=True):
         assert selected == selected_by_evaluation(where, tuples), str(where)
@@ -148,10 +155,10 @@ def test_masks_over_cells_say_what_evaluation_says(
 def test_whole_numbers_beside_fractions(operator: str) -> None:
     cast = Call("cast", (COLUMN["i"],), DOUBLE)
     wheres = [Call(operator, (cast, Literal(c, DOUBLE)), BOOLEAN) for c in (-1.5, -1.0, 0.0, 0.5, 2.0, 1e300)]
-    assert all(analyse(where, KINDS).constants is not None for where in wheres[:-1])
+    assert not any(analyse(where, KINDS).residuals for where in wheres[:-1])
     values = range(-4, 5)
     tuples = Tuples({"i": pa.array(values, pa.int32())}, len(values))
-    got = selected_by_index(PredicateIndex(wheres, KINDS), tuples)
+    got = selected_by_index(index_of(wheres), tuples)
     assert got == [selected_by_evaluation(where, tuples) for where in wheres]
 
 
@@ -160,7 +167,7 @@ def test_whole_numbers_beside_fractions(operator: str) -> None:
 def test_whole_numbers_far_apart_and_close_together(constants: list[int], values: list[int]) -> None:
     wheres = [Call("<", (COLUMN["b"], Literal(c, BIGINT)), BOOLEAN) for c in constants]
     tuples = Tuples({"b": pa.array(values, pa.int64())}, len(values))
-    got = selected_by_index(PredicateIndex(wheres, KINDS), tuples)
+    got = selected_by_index(index_of(wheres), tuples)
     assert got == [[v < c for v in values] for c in constants]
 
 
@@ -179,7 +186,7 @@ def test_whole_numbers_far_apart_and_close_together(constants: list[int], values
     ids=str,
 )
 def test_a_test_of_one_column_is_indexed(expression: Expression) -> None:
-    assert analyse(expression, KINDS).constants is not None
+    assert not analyse(expression, KINDS).residuals
 
 
 @pytest.mark.parametrize(
@@ -196,19 +203,46 @@ def test_a_test_of_one_column_is_indexed(expression: Expression) -> None:
     ids=str,
 )
 def test_what_cells_cannot_answer_stays_residual(expression: Expression) -> None:
-    assert analyse(expression, KINDS).constants is None
+    assert analyse(expression, KINDS).residuals
 
 
 def test_a_constant_that_cannot_be_computed_harms_no_other_query() -> None:
     beyond = Call("add_interval", (Literal(dt.datetime.max, TIMESTAMP), Literal(10**9, BIGINT)), TIMESTAMP)
     impossible = Call("<", (COLUMN["t"], beyond), BOOLEAN)
     wheres = [impossible, call("=", COLUMN["i"], Literal(1, INT))]
-    index = PredicateIndex(wheres, KINDS)
+    index = index_of(wheres)
     tuples = tuples_of([dict.fromkeys(COLUMNS) | {"i": i, "t": dt.datetime(2026, 1, 1)} for i in (1, 2)])
     assert selected_by_index(index, tuples)[1] == [True, False]
 
 
 def test_cost_follows_constants_not_queries() -> None:
-    wheres = [call(">", COLUMN["i"], Literal(n % 3, INT)) for n in range(100)]
-    index = PredicateIndex(wheres, KINDS)
-    assert [d.cell_count for d in index.dimensions.values()] == [8]
+    wheres: list[Expression | None] = [call(">", COLUMN["i"], Literal(n % 3, INT)) for n in range(100)]
+    index = index_of(wheres)
+    assert [d.cell_count for d in index.dimensions.values()] == [5]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.one_of(st.none(), predicates), max_size=8), st.data())
+def test_an_index_that_is_updated_equals_one_that_is_built(
+    wheres: list[Expression | None], data: st.DataObject
+) -> None:
+    named = {str(i): where for i, where in enumerate(wheres)}
+    updated = PredicateIndex(KINDS)
+    for _ in range(3):
+        chosen = data.draw(st.sets(st.sampled_from(sorted(named)))) if named else set()
+        updated.update({query: named[query] for query in chosen})
+        built = PredicateIndex(KINDS)
+        built.update({query: named[query] for query in chosen})
+        assert updated.predicates == built.predicates
+        assert {n: d.boundaries for n, d in updated.dimensions.items()} == {
+            n: d.boundaries for n, d in built.dimensions.items()
+        }
+
+
+def test_an_update_leaves_untouched_dimensions_alone() -> None:
+    index = PredicateIndex(KINDS)
+    on_i, on_s = call(">", COLUMN["i"], Literal(1, INT)), call("=", COLUMN["s"], Literal("a", VARCHAR))
+    index.update({"a": on_i, "b": on_s})
+    before = index.dimensions["i"]
+    index.update({"a": on_i})
+    assert index.dimensions == {"i": before}

@@ -1,0 +1,101 @@
+"""Dimensions: one column, or one residual predicate, whose values are cut into cells at the queries' boundaries."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.expressions import Expression
+from operators.tuples import Tuples
+
+Cells = npt.NDArray[np.int32]
+
+_MOST_LISTED = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class Dimension:
+    """Cell i holds the values v with ``boundaries[i - 1] <= v < boundaries[i]``; the cell after the last holds NULL.
+
+    ``name`` is the column, or the text of the ``residual`` (values 0 and 1, never NULL).
+    """
+
+    name: str
+    kind: str
+    boundaries: tuple[Any, ...]
+    residual: Expression | None = None
+
+    @property
+    def cell_count(self) -> int:
+        """How many cells this dimension has."""
+        return len(self.boundaries) + 2
+
+    def cells_of(self, tuples: Tuples) -> Cells:
+        """Return the cell of each tuple, shape (tuples,)."""
+        if self.residual is not None:
+            outcome = tuples.value(self.residual).cast(pa.bool_())  # the literal NULL has a type of its own
+            holds = np.asarray(pc.fill_null(outcome, False))
+            return holds.astype(np.int32) * np.int32(len(self.boundaries))
+        array = tuples.columns[self.name]
+        if self.kind == "VARCHAR":
+            return self._cells_of_strings(array)
+        values = _numeric(array)
+        if values.dtype == np.int64 or values.dtype == np.int32:
+            cells = self._cells_of_integers(values)
+        else:
+            cells = np.searchsorted(self._sorted, values, side="right").astype(np.int32)
+        if array.null_count:
+            cells[np.asarray(array.is_null())] = self.cell_count - 1
+        return cells
+
+    @cached_property
+    def _sorted(self) -> npt.NDArray[Any]:
+        return np.asarray(self.boundaries, dtype=np.float64 if self.kind == "DOUBLE" else np.int64)
+
+    def _cells_of_integers(self, values: npt.NDArray[Any]) -> Cells:
+        if self._table is None:
+            return np.searchsorted(self._sorted, values, side="right").astype(np.int32)
+        least, greatest = self.boundaries[0] - 1, self.boundaries[-1]
+        if least < np.iinfo(values.dtype).min or greatest > np.iinfo(values.dtype).max:
+            values = values.astype(np.int64)
+        return self._table[np.clip(values, least, greatest) - least]
+
+    @cached_property
+    def _table(self) -> Cells | None:
+        """The cell of every whole number from one below the boundaries to the last; None when they are many."""
+        if not self.boundaries:
+            return None
+        least, greatest = self.boundaries[0] - 1, self.boundaries[-1]
+        if greatest - least > _MOST_LISTED or least < -(2**63):
+            return None
+        listed = np.arange(least, greatest + 1, dtype=np.int64)
+        return np.searchsorted(self._sorted, listed, side="right").astype(np.int32)
+
+    def _cells_of_strings(self, array: pa.Array) -> Cells:
+        """Look up each distinct string once."""
+        encoded = array.dictionary_encode() if not pa.types.is_dictionary(array.type) else array
+        table = np.empty(len(encoded.dictionary) + 1, dtype=np.int32)
+        for i, value in enumerate(encoded.dictionary.to_pylist()):
+            table[i] = bisect.bisect_right(self.boundaries, value)
+        table[-1] = self.cell_count - 1
+        return table[np.asarray(pc.fill_null(encoded.indices, len(encoded.dictionary)))]
+
+
+def _numeric(array: pa.Array) -> npt.NDArray[Any]:
+    """Return ordered numbers for the values; what stands at NULLs does not matter."""
+    if pa.types.is_boolean(array.type):
+        return np.asarray(pc.fill_null(array, False)).astype(np.int32)
+    if pa.types.is_date32(array.type):
+        array = array.view(pa.int32())
+    elif pa.types.is_timestamp(array.type):
+        array = array.view(pa.int64())
+    if array.null_count:
+        array = pc.fill_null(array, 0)
+    return np.asarray(array)
