@@ -1,0 +1,236 @@
+"""The driver's side of a queue: start its process, steer it, and read throughput where the system pulls.
+
+Lifecycle: `start` → `run` … `stop_generating` → `stop`. The process has a session of its own, so that Ctrl-C reaches
+only the driver, and ends when its standard input closes: on `stop`, and also when the driver dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from bench_driver.queues.schedule import SECOND_US, Schedule
+
+PROJECT = Path(__file__).resolve().parents[2]
+START_SECONDS = 60.0
+CALL_SECONDS = 30.0
+STOP_SECONDS = 5.0
+
+
+class QueueFailedError(Exception):
+    """The queue's process did not start, ended by itself, or refused; the text has its words."""
+
+
+@dataclass(frozen=True)
+class QueueSample:
+    """At `at` (seconds since 1970): the greatest offsets generated and pulled."""
+
+    at: float
+    generated: int
+    pulled: Mapping[str, int] = field(default_factory=dict)
+
+    def length(self, consumer: str | None = None) -> int:
+        """Return how many tuples wait for a consumer, or without one for the slowest of those that ever pulled."""
+        slowest = min(self.pulled.values(), default=0)
+        return max(0, self.generated - (slowest if consumer is None else self.pulled.get(consumer, 0)))
+
+
+@dataclass(frozen=True)
+class Pull:
+    """A consumer pulled `[start, end)`; `at` is when the first tuples left, in seconds since 1970."""
+
+    at: float
+    consumer: str
+    start: int
+    end: int
+
+
+class QueueProcess:
+    """A generator and its queue for one stream, in a process of its own; a context manager. Threads may share it."""
+
+    def __init__(self, stream: str, dataset: str, options: Mapping[str, Any], seed: int) -> None:
+        self.stream = stream
+        self.location = ""
+        self.schedule = Schedule()
+        self._wanted = {"stream": stream, "dataset": dataset, "options": dict(options), "seed": seed}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: IO[bytes] | None = None
+        self._client: fl.FlightClient | None = None
+        self._reading = threading.Lock()
+        self._samples: list[QueueSample] = []
+        self._pulls: list[Pull] = []
+        self._next_sample = 0
+        self._next_pull = 0
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process; None before it is started."""
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> Self:
+        """Start the process and wait until it serves.
+
+        Raises:
+            QueueFailedError: it is already started, or does not start; then nothing is left of it.
+        """
+        if self._process is not None:
+            raise QueueFailedError(f"The queue of {self.stream!r} can be started once; make a new one")
+        search = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - `stop` closes it; a pipe would have to be read
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench_driver.queues.server"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env={**os.environ, "PYTHONPATH": search},
+            start_new_session=True,
+        )
+        try:
+            with contextlib.suppress(BrokenPipeError):  # it ended already, which its missing answer tells
+                self._stdin.write(json.dumps(self._wanted).encode() + b"\n")
+                self._stdin.flush()
+            self.location = json.loads(self._first_line())["location"]
+            self._client = fl.FlightClient(self.location)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def run(self, at_us: int, profile: Sequence[tuple[float | None, int]]) -> None:
+        """Generate from `at_us` on: `(seconds, tuples a second)` after the other, then nothing; None is for ever.
+
+        The backlog that nobody began to pull is dropped. Times are microseconds since 1970.
+
+        Raises:
+            QueueFailedError: the process does not answer, or refuses the profile.
+        """
+        answer = self._call("run", {"at_us": at_us, "profile": [list(part) for part in profile]})
+        self.schedule = Schedule.from_json(answer["segments"])
+
+    def stop_generating(self) -> None:
+        """Generate no more; the backlog can still be pulled."""
+        self.schedule = Schedule.from_json(self._call("stop", {})["segments"])
+
+    def event_time_of(self, offset: int) -> float | None:
+        """Return a tuple's event time in seconds since 1970; None when it is not going to be generated."""
+        time_us = self.schedule.time_of(offset)
+        return None if time_us is None else time_us / SECOND_US
+
+    def samples(self) -> list[QueueSample]:
+        """Return all samples so far, ten a second; each time the whole list."""
+        with self._reading:
+            answer = self._call("samples", {"after": self._next_sample})
+            self._samples += [QueueSample(at / SECOND_US, made, pulled) for at, made, pulled in answer["samples"]]
+            self._next_sample = answer["next"]
+            return list(self._samples)
+
+    def pulls(self) -> list[Pull]:
+        """Return all pulls so far, in the order in which they began; each time the whole list."""
+        with self._reading:
+            answer = self._call("pulls", {"after": self._next_pull})
+            self._pulls += [Pull(at / SECOND_US, *rest) for at, *rest in answer["pulls"]]
+            self._next_pull = answer["next"]
+            return list(self._pulls)
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time that the process took so far: what generating costs on a shared machine."""
+        return float(self._call("cpu", {})["seconds"])
+
+    def check_alive(self) -> None:
+        """Raise QueueFailedError when the process has ended by itself."""
+        status = None if self._process is None or self._client is None else self._process.poll()
+        if status is not None:
+            raise self._failure(f"ended by itself with exit status {status}")
+
+    def stop(self) -> None:
+        """End the process; harmless to repeat."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+        process = self._process
+        if process is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._stdin.close()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        if self._errors is not None:
+            self._errors.close()
+
+    @property
+    def _stdin(self) -> IO[bytes]:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+    def _first_line(self) -> bytes:
+        """Return the line with the location; QueueFailedError when none comes."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        output = self._process.stdout.fileno()
+        line = b""
+        deadline = time.monotonic() + START_SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(output, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise self._failure(f"must serve within {START_SECONDS:g} s, and did not")
+                read = os.read(output, 4096)
+                if not read:
+                    raise self._failure(f"did not start (exit status {self._process.wait(STOP_SECONDS)})")
+                line += read
+        return line
+
+    def _call(self, action: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        if self._client is None:
+            raise QueueFailedError(f"The queue of {self.stream!r} must be started before {action!r}, and not stopped")
+        try:
+            options = fl.FlightCallOptions(timeout=CALL_SECONDS)
+            results = list(self._client.do_action((action, json.dumps(body).encode()), options))
+        except (pa.ArrowException, OSError) as error:
+            self._let_end(error)
+            self.check_alive()
+            raise self._failure(f"did not do {action!r}: {error}") from error
+        return dict(json.loads(results[0].body.to_pybytes()))
+
+    def _let_end(self, error: Exception) -> None:
+        """Give a process that no longer serves a moment to end: its connections break first."""
+        if isinstance(error, fl.FlightUnavailableError) and self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(1.0)
+
+    def _failure(self, what: str) -> QueueFailedError:
+        said = b""
+        if self._errors is not None and not self._errors.closed:
+            # not read(): the process writes at the same position
+            said = os.pread(self._errors.fileno(), 1 << 20, 0)[-2000:]
+        return QueueFailedError(
+            f"The queue of {self.stream!r} {what}. It said: {said.decode(errors='replace').strip() or 'nothing'}"
+        )

@@ -1,0 +1,50 @@
+"""Tuples that are made once and given out again and again, each time with new event times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from bench_driver.queues.datasets import TIME, Dataset
+from bench_driver.queues.schedule import Times
+
+RING_ROWS = 1 << 20
+ARROW_TYPES = {"BIGINT": pa.int64(), "INT": pa.int32(), "DOUBLE": pa.float64(), "TIMESTAMP": pa.timestamp("us")}
+
+
+class Ring:
+    """`rows` tuples in memory; tuple `i` of the stream is tuple `i mod rows` of the ring, but for its event time."""
+
+    def __init__(self, dataset: Dataset, options: Mapping[str, Any], seed: int, stream: str, rows: int = RING_ROWS):
+        """Make the tuples: the same ones for the same arguments, other ones for other streams (thesis 5.7.2).
+
+        There are at least `rows`, and a multiple of the dataset's period, so that nothing jumps where the ring closes.
+
+        Raises:
+            ValueError: the dataset does not take these options, or the seed is negative.
+        """
+        every = dataset.options(options)
+        period = dataset.period(every)
+        self.rows = -(-rows // period) * period
+        self.schema = pa.schema([(name, ARROW_TYPES[sql_type]) for name, sql_type in dataset.columns])
+        made = dataset.make(np.random.default_rng([seed, *stream.encode()]), self.rows, every)
+        self._tuples = [pa.array(made[name]) for name in self.schema.names if name != TIME]
+
+    def end_of_turn(self, offset: int) -> int:
+        """Return the first offset after `offset` where the ring begins anew."""
+        return offset - offset % self.rows + self.rows
+
+    def batch(self, start: int, times: Times) -> pa.RecordBatch:
+        """Return the tuples from offset `start` on with these event times, without copying the other columns.
+
+        They must not go beyond `end_of_turn(start)`.
+        """
+        if start + len(times) > self.end_of_turn(start):
+            raise ValueError(f"[{start}, {start + len(times)}) must not go beyond {self.end_of_turn(start)}")
+        at = start % self.rows
+        stamped = pa.Array.from_buffers(ARROW_TYPES["TIMESTAMP"], len(times), [None, pa.py_buffer(times)])
+        arrays = [*(column.slice(at, len(times)) for column in self._tuples), stamped]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)

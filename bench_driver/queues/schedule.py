@@ -1,0 +1,171 @@
+"""When each tuple is generated: event times from a plan of constant rates, whatever the system under test does.
+
+A schedule is a list of segments. Tuple `i` of a segment has the event time `at_us + (i - first_offset) * 10^6 / rate`,
+rounded down to whole microseconds; a segment ends where the next one begins. All arithmetic is on integers, so both
+directions are exact: `time_of` an offset, and how many tuples are `generated` by a time. Times never fall.
+
+A schedule only ever changes beyond the tuples that somebody has: `after` keeps the offsets before a cut as they are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+SECOND_US = 1_000_000
+MAX_RATE = 100_000_000
+
+Times = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RatePart:
+    """A part of a profile: `tuples_per_second` for `seconds`, or for ever when that is None."""
+
+    seconds: float | None
+    tuples_per_second: int
+
+    def __post_init__(self) -> None:
+        if not _is_int(self.tuples_per_second) or not 0 <= self.tuples_per_second <= MAX_RATE:
+            raise ValueError(f"a rate must be a whole number from 0 to {MAX_RATE}, got {self.tuples_per_second!r}")
+        number = isinstance(self.seconds, int | float) and not isinstance(self.seconds, bool)
+        if self.seconds is not None and not (number and 0 < self.seconds <= 10**9):
+            raise ValueError(f"a part of a profile must last more than 0 seconds, or null: {self.seconds!r}")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """From offset `first_offset`, whose event time is `at_us`, tuples come at a constant rate; 0 is a pause."""
+
+    first_offset: int
+    at_us: int
+    tuples_per_second: int
+
+    def __post_init__(self) -> None:
+        if not all(map(_is_int, (self.first_offset, self.at_us, self.tuples_per_second))):
+            raise ValueError(f"a segment is three whole numbers, got {self!r}")
+        if self.first_offset < 0 or not 0 <= self.tuples_per_second <= MAX_RATE:
+            raise ValueError(f"a segment needs first_offset >= 0 and a rate from 0 to {MAX_RATE}, got {self!r}")
+
+    def time_of(self, offset: int) -> int:
+        """Return the event time of a tuple; the rate must not be 0."""
+        return self.at_us + (offset - self.first_offset) * SECOND_US // self.tuples_per_second
+
+    def times(self, start: int, end: int) -> Times:
+        """Return the event times of the tuples in `[start, end)`, of the rate that must not be 0."""
+        # what is large is divided as a Python integer, so that 64 bits are enough for the rest
+        whole, rest = divmod((start - self.first_offset) * SECOND_US, self.tuples_per_second)
+        ticks = np.arange(end - start, dtype=np.int64)
+        ticks *= SECOND_US
+        ticks += rest
+        ticks //= self.tuples_per_second
+        ticks += self.at_us + whole
+        return ticks
+
+    def before(self, at_us: int) -> int:
+        """Return the offset of the first tuple whose event time is not before `at_us`."""
+        since = max(0, at_us - self.at_us)
+        return self.first_offset - (-since * self.tuples_per_second // SECOND_US)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The segments, in order of offset and of time; without any, there are no tuples."""
+
+    segments: tuple[Segment, ...] = ()
+
+    def __post_init__(self) -> None:
+        for one, following in zip(self.segments, self.segments[1:], strict=False):
+            last = following.first_offset - 1
+            reached = one.time_of(last) if one.tuples_per_second and last >= one.first_offset else one.at_us
+            paused = not one.tuples_per_second and last >= one.first_offset
+            if paused or following.first_offset < one.first_offset or following.at_us < reached:
+                raise ValueError(f"event times must not fall, and a pause has no tuples: {following!r} after {one!r}")
+
+    def generated(self, now_us: int) -> int:
+        """Return how many tuples have an event time up to and including `now_us`."""
+        index = bisect_right(self.segments, now_us, key=lambda segment: segment.at_us) - 1
+        if index < 0:
+            return 0
+        count = self.segments[index].before(now_us + 1)
+        return count if index + 1 == len(self.segments) else min(count, self.segments[index + 1].first_offset)
+
+    def time_of(self, offset: int) -> int | None:
+        """Return the event time of a tuple in microseconds; None when it is not going to be generated."""
+        index = bisect_right(self._first_offsets, offset) - 1
+        if index < 0 or not self.segments[index].tuples_per_second:
+            return None
+        return self.segments[index].time_of(offset)
+
+    def times(self, start: int, end: int) -> Times:
+        """Return the event times of the tuples in `[start, end)`.
+
+        Raises:
+            ValueError: some of them are not going to be generated.
+        """
+        parts = []
+        index = bisect_right(self._first_offsets, start) - 1
+        at = start
+        while at < end:
+            if index < 0 or not self.segments[index].tuples_per_second:
+                raise ValueError(f"tuple {at} of [{start}, {end}) is not in the schedule")
+            last = index + 1 == len(self.segments)
+            reach = end if last else min(end, self.segments[index + 1].first_offset)
+            if reach > at:
+                parts.append(self.segments[index].times(at, reach))
+            at, index = max(at, reach), index + 1
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
+
+    def after(self, offset: int, at_us: int, profile: Sequence[RatePart]) -> Schedule:
+        """Return the schedule that keeps the tuples before `offset`, goes through `profile`, and then pauses.
+
+        The profile begins at `at_us`, or at the event time of the last tuple kept when that is later.
+
+        Raises:
+            ValueError: the profile is empty, a part that is not the last lasts for ever, or the tuples are not there.
+        """
+        if not profile or any(part.seconds is None for part in profile[:-1]):
+            raise ValueError(f"a profile needs parts, and only the last may last for ever, got {list(profile)!r}")
+        kept = [segment for segment in self.segments if segment.first_offset < offset]
+        if offset > 0:
+            reached = self.time_of(offset - 1)
+            if reached is None:
+                raise ValueError(f"only generated tuples can be kept: there is no tuple {offset - 1}")
+            at_us = max(at_us, reached)
+        for part in profile:
+            kept.append(Segment(offset, at_us, part.tuples_per_second))
+            if part.seconds is None:
+                return Schedule(tuple(kept))
+            at_us += max(1, round(part.seconds * SECOND_US))
+            offset = kept[-1].before(at_us)
+        return Schedule((*kept, Segment(offset, at_us, 0)))
+
+    def to_json(self) -> list[list[int]]:
+        """Return `[first_offset, at_us, tuples_per_second]` of every segment."""
+        return [[s.first_offset, s.at_us, s.tuples_per_second] for s in self.segments]
+
+    @classmethod
+    def from_json(cls, document: Sequence[Sequence[int]]) -> Schedule:
+        """Return the schedule that `to_json` described."""
+        return cls(tuple(Segment(*segment) for segment in document))
+
+    @cached_property
+    def _first_offsets(self) -> list[int]:
+        return [segment.first_offset for segment in self.segments]
+
+
+def parse_profile(document: Any) -> tuple[RatePart, ...]:
+    """Return the parts that `[[seconds or null, tuples_per_second], …]` describes; ValueError when it does not."""
+    if not isinstance(document, list) or not all(isinstance(part, list) and len(part) == 2 for part in document):
+        raise ValueError(f"a profile must be [[seconds or null, tuples a second], …], got {document!r}")
+    return tuple(RatePart(seconds, rate) for seconds, rate in document)
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

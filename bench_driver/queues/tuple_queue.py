@@ -1,0 +1,167 @@
+"""The queue between a generator and the systems that pull from it. It stores nothing but what it promised.
+
+Tuples exist as soon as their event time has come, whether anyone pulls them or not (no coordinated omission, thesis
+3.4.1.1), and can be read again and again: offset and schedule decide what a tuple is. What holds:
+
+- A tuple that was handed to someone keeps its event time: a new schedule only begins behind it.
+- `_claims` are the ends of the ranges being read now: their rest is backlog that a new schedule does not drop.
+- `_pulled` is how far each consumer got, which is where throughput is measured.
+- All state changes under one condition, on which readers wait for tuples whose time has not come.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from bench_driver.queues.bounded_log import BoundedLog
+from bench_driver.queues.ring import Ring
+from bench_driver.queues.schedule import SECOND_US, RatePart, Schedule
+
+BATCH_ROWS = 1 << 16
+LINGER_US = 10_000  # a reader at the end of the queue gets the tuples of 10 ms at a time, not each alone
+CANCEL_POLL_SECONDS = 0.25  # nobody wakes a reader when its call is cancelled
+MIN_WAIT_SECONDS = 0.0002
+SAMPLES_KEPT = 2_000_000  # numbers in samples: an hour of ten a second for fifty consumers
+PULLS_KEPT = 200_000
+
+
+class QueueClosedError(Exception):
+    """The queue ends while somebody waits for its tuples."""
+
+
+class ReadCancelledError(Exception):
+    """Who waited for tuples is gone."""
+
+
+class TupleQueue:
+    """The tuples of one stream; `clock` returns microseconds since 1970."""
+
+    def __init__(self, ring: Ring, clock: Callable[[], int] = lambda: time.time_ns() // 1000) -> None:
+        self._ring = ring
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._schedule = Schedule()
+        self._claims: dict[object, int] = {}
+        self._pulled: dict[str, int] = {}
+        self._samples: BoundedLog[list[Any]] = BoundedLog(SAMPLES_KEPT)
+        self._pulls: BoundedLog[list[Any]] = BoundedLog(PULLS_KEPT)
+        self._closed = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of its batches."""
+        return self._ring.schema
+
+    def generated(self) -> int:
+        """Return how many tuples there are by now."""
+        with self._changed:
+            return self._generated(self._clock())
+
+    def times(self, offsets: Sequence[int]) -> list[int | None]:
+        """Return the event times of tuples in microseconds, None for those that are not going to be generated."""
+        return [self._schedule.time_of(offset) for offset in offsets]
+
+    def run(self, at_us: int, profile: Sequence[RatePart]) -> Schedule:
+        """Generate from `at_us` on by `profile`, drop the backlog that nobody began to read, return the schedule."""
+        with self._changed:
+            begun = max([*self._pulled.values(), *self._claims.values()], default=0)
+            return self._change(min(begun, self._generated(self._clock())), at_us, profile)
+
+    def stop(self) -> Schedule:
+        """Generate no more, keep the backlog, return the schedule."""
+        with self._changed:
+            now = self._clock()
+            return self._change(self._generated(now), now, [RatePart(None, 0)])
+
+    def read(
+        self, start: int, end: int, consumer: str = "", cancelled: Callable[[], bool] = lambda: False
+    ) -> Iterator[pa.RecordBatch]:
+        """Return the tuples in `[start, end)`; the iterator waits for those that there are not yet.
+
+        While it waits it asks `cancelled` again and again, and raises ReadCancelledError; or QueueClosedError.
+
+        Raises:
+            ValueError: the range is none.
+        """
+        if not 0 <= start <= end:
+            raise ValueError(f"a range of offsets must have 0 <= start <= end, got [{start}, {end})")
+        return self._batches(start, end, consumer, cancelled)
+
+    def sample(self) -> None:
+        """Note how long the queue is now."""
+        with self._changed:
+            now = self._clock()
+            self._samples.append([now, self._generated(now), dict(self._pulled)], weight=2 + len(self._pulled))
+
+    def samples(self, after: int) -> tuple[list[list[Any]], int]:
+        """Return `[microseconds, generated, {consumer: pulled}]` from number `after` on, and the next number."""
+        with self._changed:
+            return self._samples.since(after)
+
+    def pulls(self, after: int) -> tuple[list[list[Any]], int]:
+        """Return `[microseconds of its first batch, consumer, start, end]` of every read, and the next number."""
+        with self._changed:
+            return self._pulls.since(after)
+
+    def close(self) -> None:
+        """Let everyone who waits go."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _batches(self, start: int, end: int, consumer: str, cancelled: Callable[[], bool]) -> Iterator[pa.RecordBatch]:
+        claim = object()
+        with self._changed:
+            self._claims[claim] = end
+        try:
+            at = start
+            while at < end:
+                limit = min(end, at + BATCH_ROWS, self._ring.end_of_turn(at))
+                reach, schedule = self._await(at, limit, cancelled)
+                batch = self._ring.batch(at, schedule.times(at, reach))
+                with self._changed:
+                    if at == start:
+                        self._pulls.append([self._clock(), consumer, start, end])
+                    self._pulled[consumer] = max(self._pulled.get(consumer, 0), reach)
+                yield batch
+                at = reach
+        finally:
+            with self._changed:
+                del self._claims[claim]
+
+    def _await(self, start: int, limit: int, cancelled: Callable[[], bool]) -> tuple[int, Schedule]:
+        """Wait for tuples from `start` on; return how far they go, up to `limit`, and the schedule they are of."""
+        with self._changed:
+            while True:
+                if self._closed:
+                    raise QueueClosedError
+                if cancelled():
+                    raise ReadCancelledError
+                now = self._clock()
+                reach = min(limit, self._generated(now))
+                wake = self._wake_time(start, limit)
+                if reach == limit or (reach > start and wake is not None and wake <= now):
+                    return reach, self._schedule
+                seconds = CANCEL_POLL_SECONDS if wake is None else (wake - now) / SECOND_US
+                self._changed.wait(min(max(seconds, MIN_WAIT_SECONDS), CANCEL_POLL_SECONDS))
+
+    def _wake_time(self, start: int, limit: int) -> int | None:
+        """Return when a reader of `[start, limit)` gets what there is then; None when that is not known."""
+        first, last = self._schedule.time_of(start), self._schedule.time_of(limit - 1)
+        if first is None:
+            return None
+        return first + LINGER_US if last is None else min(last, first + LINGER_US)
+
+    def _generated(self, now_us: int) -> int:
+        # a clock that was set back does not take back what somebody has
+        return max(self._schedule.generated(now_us), max(self._pulled.values(), default=0))
+
+    def _change(self, offset: int, at_us: int, profile: Sequence[RatePart]) -> Schedule:
+        self._schedule = self._schedule.after(offset, at_us, profile)
+        self._changed.notify_all()
+        return self._schedule

@@ -1,0 +1,90 @@
+"""Each dataset makes what the thesis says of its tuples, and refuses options that it does not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench_driver.queues.datasets import AJOIN_ATTRIBUTES, ASTREAM_FIELDS, DATASETS, TIME, find_dataset
+
+COUNT = 20_000
+
+
+def make(name: str, seed: int = 1, **options: Any) -> dict[str, Any]:
+    dataset = find_dataset(name)
+    return dataset.make(np.random.default_rng(seed), COUNT, dataset.options(options))
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_all_columns_are_made_but_the_time(name: str) -> None:
+    made = make(name)
+    assert [*made, TIME] == [column for column, _ in DATASETS[name].columns]
+    assert DATASETS[name].columns[-1] == (TIME, "TIMESTAMP")
+    types = {"BIGINT": np.int64, "INT": np.int32, "DOUBLE": np.float64}
+    for column, sql_type in DATASETS[name].columns[:-1]:
+        assert made[column].dtype == types[sql_type]
+        assert len(made[column]) == COUNT
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_the_seed_decides_the_tuples(name: str) -> None:
+    one, again, other = make(name), make(name), make(name, seed=2)
+    assert all((one[column] == again[column]).all() for column in one)
+    assert any((one[column] != other[column]).any() for column in one)
+
+
+def test_astream_keys_go_round_and_fields_are_uniform() -> None:
+    made = make("astream", keys=7, fields_max=10)
+    assert ((made["key"][:-1] + 1) % 7 == made["key"][1:]).all()
+    for field in ASTREAM_FIELDS:
+        counts = np.bincount(made[field], minlength=10)
+        assert len(counts) == 10
+        assert counts.min() > 0.8 * COUNT / 10
+    assert (made["field0"] != made["field1"]).any()
+
+
+def test_astream_with_one_key_is_as_skewed_as_can_be() -> None:
+    assert set(make("astream", one_key=True)["key"]) == {0}
+
+
+def test_ajoin_attributes_are_uniform() -> None:
+    made = make("ajoin", atr_max=20)
+    for attribute in AJOIN_ATTRIBUTES:
+        counts = np.bincount(made[attribute], minlength=20)
+        assert len(counts) == 20
+        assert counts.min() > 0.8 * COUNT / 20
+
+
+def test_purchases_have_normal_or_uniform_keys() -> None:
+    uniform, normal = make("purchases", gem_packs=6), make("purchases", gem_packs=6, distribution="normal")
+    flat = np.bincount(uniform["gem_pack"], minlength=6) / COUNT
+    bell = np.bincount(normal["gem_pack"], minlength=6) / COUNT
+    assert flat == pytest.approx([1 / 6] * 6, abs=0.02)
+    # one standard deviation a pack: the normal distribution's own shares
+    assert bell == pytest.approx([0.0214, 0.1359, 0.3413, 0.3413, 0.1359, 0.0214], abs=0.02)
+    assert normal["user_id"].min() >= 0
+    assert normal["user_id"].max() < 1000
+    assert normal["price"].min() > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("astream", {"key": 3}, "has the options keys, fields_max, one_key; it has no key"),
+        ("astream", {"keys": 0}, "'keys' of dataset 'astream' must be a whole number from 1 to 10000000, got 0"),
+        ("astream", {"keys": True}, "must be a whole number"),
+        ("astream", {"one_key": 1}, "must be true or false, got 1"),
+        ("ajoin", {"atr_max": "500"}, "must be a whole number"),
+        ("ads", {"distribution": "zipf"}, "must be 'uniform' or 'normal', got 'zipf'"),
+    ],
+)
+def test_options_that_a_dataset_does_not_have_are_refused(name: str, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        find_dataset(name).options(options)
+
+
+def test_an_unknown_dataset_is_told_those_there_are() -> None:
+    with pytest.raises(ValueError, match="no dataset 'nexmark'; there are purchases, ads, astream, ajoin"):
+        find_dataset("nexmark")
