@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from sources.connector import Connector
 from sources.errors import NotAllowed
+from sources.flight import FlightConnector
+from sources.flight import validate_options as validate_flight
 from sources.generator import GeneratorConnector, validate_options
 from sources.push import PushConnector
 from sources.schema import StreamDefinition, StreamSchema
@@ -33,6 +35,7 @@ CONNECTORS: dict[str, ConnectorKind] = {
         ("json", "arrow"), _validate_push, lambda definition, storage: PushConnector(storage, definition)
     ),
     "generator": ConnectorKind((), validate_options, lambda definition, _: GeneratorConnector(definition)),
+    "flight": ConnectorKind((), validate_flight, lambda definition, _: FlightConnector(definition)),
 }
 
 
