@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 Report = Mapping[str, Any]
@@ -11,13 +11,15 @@ Report = Mapping[str, Any]
 BUSY = 0.25
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as aligned text; the first is the header, all columns but the first are right-aligned."""
+def table(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
+    """Return rows as aligned text; the first is the header, the columns not in `left` are right-aligned."""
     if not rows:
         return ""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
-        "  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip()
+        "  ".join(
+            c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
         for row in rows
     ]
     return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 # what a lag may grow a second and still count as "keeps up": 2 % of the rate, above the noise of whole batches
 GROWTH_ALLOWED = 0.02
@@ -51,6 +51,14 @@ def slope(points: Sequence[tuple[float, float]]) -> float | None:
     if spread == 0:
         return None
     return sum((x - x_mean) * (y - y_mean) for x, y in points) / spread
+
+
+def theil_sen(points: Sequence[tuple[float, float]]) -> float | None:
+    """Return the median of the slopes of all pairs of `(x, y)` points; None when there are not two different x.
+
+    Unlike `slope` it is not moved by outliers, as long as they are fewer than three in ten.
+    """
+    return median([(b[1] - a[1]) / (b[0] - a[0]) for a, b in combinations(points, 2) if a[0] != b[0]])
 
 
 def after_warm_up(points: Sequence[tuple[float, float]], share: float = 0.25) -> list[tuple[float, float]]:

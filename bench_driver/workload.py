@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,10 @@ class Ramp:
 
 @dataclass(frozen=True)
 class Churn:
-    """Every `every_seconds`, `queries` queries are made and as many of the oldest retired (thesis 4.4.6)."""
+    """Every `every_seconds`, `queries` queries are made and as many of the oldest retired (thesis 4.4.6).
+
+    So many stand from the beginning, too: each round replaces all of them.
+    """
 
     queries: int
     every_seconds: float
@@ -44,7 +47,8 @@ class Workload:
 
     `shape` says what is measured: the sustainable throughput; the same while queries come and go; or latency while the
     rate goes through `profile`, shares of the sustainable throughput. `counts` are the numbers of queries measured
-    unless the command says otherwise. `options` belong to the query generator that `template` names.
+    unless the command says otherwise; of a churn workload, which states none, those of its churns. `options` belong to
+    the query generator that `template` names.
     """
 
     name: str
@@ -65,8 +69,10 @@ class Workload:
             raise ValueError(f"a workload's shape must be one of {SHAPES}, got {self.shape!r}")
         if self.template not in TEMPLATES:
             raise ValueError(f"a workload's template must be one of {TEMPLATES}, got {self.template!r}")
-        if not self.streams or not self.counts or self.start_rate <= 0:
-            raise ValueError(f"workload {self.name!r} needs streams, counts and a positive start_rate")
+        if not self.streams or not self.counts or min(self.counts) < 1 or self.start_rate <= 0:
+            raise ValueError(f"workload {self.name!r} needs streams, counts from 1 on and a positive start_rate")
+        if len({stream.name for stream in self.streams}) != len(self.streams):
+            raise ValueError(f"workload {self.name!r}: every stream needs a name of its own")
         if (self.shape == "churn") != bool(self.churns):
             raise ValueError(f"workload {self.name!r}: churns belong to shape 'churn' and only there")
         if (self.shape == "fluctuating") != bool(self.profile):
@@ -74,10 +80,23 @@ class Workload:
 
     def per_second(self, queries: int) -> float:
         """Return how many queries a second are posted until there are `queries`."""
-        for ramp in sorted(self.ramps, key=lambda ramp: ramp.queries):
+        ramps = sorted(self.ramps, key=lambda ramp: ramp.queries)
+        for ramp in ramps:
             if queries <= ramp.queries:
                 return ramp.per_second
-        return self.ramps[-1].per_second if self.ramps else 100.0
+        return ramps[-1].per_second if ramps else 100.0
+
+    def churn(self, queries: int) -> Churn | None:
+        """Return the churn while `queries` queries stand, None when they stay.
+
+        That is the largest churn of at most so many queries; when all are larger, the smallest, cut down to them.
+        """
+        if not self.churns:
+            return None
+        fitting = [churn for churn in self.churns if churn.queries <= queries]
+        if fitting:
+            return max(fitting, key=lambda churn: churn.queries)
+        return replace(min(self.churns, key=lambda churn: churn.queries), queries=queries)
 
 
 def list_workloads() -> list[str]:
@@ -101,17 +120,21 @@ def load_workload(name: str) -> Workload:
 
 
 def parse_workload(name: str, document: Mapping[str, Any]) -> Workload:
-    """Return the workload that a parsed file describes."""
+    """Return the workload that a parsed file describes.
+
+    An entry of `streams` has a `name`, or `names` for several streams alike.
+    """
     rest = dict(document)
     queries = dict(rest.pop("queries"))
     load = dict(rest.pop("load"))
+    churns = tuple(Churn(**churn) for churn in queries.pop("churns", ()))
     return Workload(
         name=name,
-        streams=tuple(StreamSpec(s.pop("name"), s.pop("dataset"), s) for s in map(dict, rest.pop("streams"))),
+        streams=tuple(stream for entry in rest.pop("streams") for stream in _streams(dict(entry))),
         template=queries.pop("template"),
-        counts=tuple(queries.pop("counts")),
+        counts=tuple(queries.pop("counts", [churn.queries for churn in churns])),
         ramps=tuple(Ramp(**ramp) for ramp in queries.pop("ramps", ())),
-        churns=tuple(Churn(**churn) for churn in queries.pop("churns", ())),
+        churns=churns,
         options=queries,
         start_rate=load.pop("start_rate"),
         shape=load.pop("shape", "sustainable"),
@@ -119,3 +142,9 @@ def parse_workload(name: str, document: Mapping[str, Any]) -> Workload:
         **load,
         **rest,
     )
+
+
+def _streams(entry: dict[str, Any]) -> list[StreamSpec]:
+    names = entry.pop("names") if "names" in entry else [entry.pop("name")]
+    dataset = entry.pop("dataset")
+    return [StreamSpec(name, dataset, entry) for name in names]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from random import Random
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from bench_driver.statistics import (
     rate,
     slope,
     step_rate,
+    theil_sen,
 )
 
 finite = st.floats(-1e6, 1e6)
@@ -124,3 +126,18 @@ def test_a_histogram_counts_what_came_since_an_earlier_one() -> None:
     assert later.since(Histogram({}, 0.0)) == later
     assert Histogram({}, 0.0).quantile(0.5) is None
     assert Histogram({}, 0.0).mean is None
+
+
+@given(st.floats(-100, 100), st.integers(4, 30), st.randoms(use_true_random=False))
+def test_theil_sen_ignores_outliers_that_bend_the_least_squares(gradient: float, count: int, random: Random) -> None:
+    points = [(float(x), gradient * x) for x in range(count)]
+    outlier = random.randrange(count)
+    points[outlier] = (float(outlier), 1e6)
+    assert theil_sen(points) == pytest.approx(gradient, abs=1e-6) or count == 4
+    assert theil_sen(points[:outlier] + points[outlier + 1 :]) == pytest.approx(gradient, abs=1e-6)
+
+
+def test_theil_sen_needs_two_different_x() -> None:
+    assert theil_sen([]) is None
+    assert theil_sen([(1.0, 2.0), (1.0, 5.0)]) is None
+    assert theil_sen([(1.0, 2.0), (3.0, 6.0)]) == 2.0

@@ -1,0 +1,159 @@
+"""The measurements of a benchmark: which there are, of which systems, and how one of them is taken."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from bench_driver.measure.result import Progress
+from bench_driver.query_spec import QuerySpec
+from bench_driver.report.document import Row
+from bench_driver.report.summary import OURS
+from bench_driver.systems.system import System, UnsupportedError
+from bench_driver.workload import Workload
+
+PEERS = {
+    "spark": ("spark-queries", "spark-fused", "spark-queries-own", "spark-fused-own"),
+    "flink": ("flink-jobs", "flink-statement-set"),
+}
+# the largest number of queries of a quick run: it has to end within three minutes
+QUICK_QUERIES = 20
+
+# queries prepared for so many rounds of coming and going; after them they repeat
+CHURN_ROUNDS = 40
+
+_CLASSES = {
+    OURS: ("bench_driver.systems.braid_system", "BraidSystem"),
+    "spark": ("bench_driver.systems.spark_system", "SparkSystem"),
+    "flink": ("bench_driver.systems.flink_system", "FlinkSystem"),
+}
+
+Tell = Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One measurement; `number` is its round, from 1."""
+
+    workload: Workload
+    queries: int
+    number: int
+    system: str
+
+    @property
+    def label(self) -> str:
+        """What is measured, in words."""
+        queries = "1 query" if self.queries == 1 else f"{self.queries:,} queries"
+        return f"{self.workload.name}, {queries}, {self.system}, round {self.number}"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How everything is measured; `seconds` is how long a step lasts, None for the default."""
+
+    quick: bool
+    rounds: int
+    seconds: float | None
+    seed: int
+
+
+Measure = Callable[[Task, Options, Tell], Row]
+
+
+def resolve_peers(names: Sequence[str]) -> list[str]:
+    """Return the systems that names stand for: of a family all, of a system itself.
+
+    Raises:
+        ValueError: there is no such peer; the text names what there is.
+    """
+    known = {name for family in PEERS.values() for name in family}
+    found: dict[str, None] = {}
+    for name in names:
+        if name not in PEERS and name not in known:
+            there = "; ".join(f"{family} ({', '.join(members)})" for family, members in PEERS.items())
+            raise ValueError(f"there is no peer {name!r}; there are {there}")
+        found.update(dict.fromkeys(PEERS.get(name, (name,))))
+    return list(found)
+
+
+def make_system(name: str) -> System:
+    """Return a system under test by name, not started; its module is imported only now."""
+    module, kind = _CLASSES[name.split("-")[0]]
+    made = getattr(importlib.import_module(module), kind)
+    return made() if name == OURS else made(name)
+
+
+def plan(
+    workloads: Sequence[Workload], counts: Sequence[int] | None, systems: Sequence[str], options: Options
+) -> list[Task]:
+    """Return all measurements in order: all systems take turns before the next round and the next number of queries."""
+    return [
+        Task(workload, queries, number, system)
+        for workload in workloads
+        for queries in _counts(workload, counts, options.quick)
+        for number in range(1, options.rounds + 1)
+        for system in systems
+    ]
+
+
+def measure_task(task: Task, options: Options, tell: Tell) -> Row:
+    """Measure a task with the real system and real queues; each measurement gets new ones.
+
+    Raises:
+        UnsupportedError: the system cannot run such queries at all.
+        Exception: whatever else keeps it from being measured.
+    """
+    from bench_driver.queues.process import QueueProcess
+    from bench_driver.runner import RunSettings
+    from bench_driver.runner import measure as measure_system
+
+    settings = RunSettings(seed=options.seed, quick=options.quick)
+    if options.seconds is not None:
+        settings = replace(settings, seconds=options.seconds)
+    queries, next_queries = _queries(task, options.seed)
+    with contextlib.ExitStack() as stack:
+        queues = {
+            stream.name: stack.enter_context(
+                QueueProcess(stream.name, stream.dataset, stream.options, options.seed + place)
+            )
+            for place, stream in enumerate(task.workload.streams)
+        }
+        measured = measure_system(
+            make_system(task.system),
+            task.workload,
+            queries,
+            queues,
+            settings,
+            lambda progress: tell(_words(progress), progress.share),
+            next_queries,
+        )
+    if measured.unsupported is not None:
+        raise UnsupportedError(measured.unsupported)
+    return measured.row()
+
+
+def _queries(task: Task, seed: int) -> tuple[list[QuerySpec], list[QuerySpec]]:
+    """Return the queries of a task, and those that come later where queries come and go."""
+    from bench_driver.query_generator import generate_queries
+
+    churn = task.workload.churn(task.queries)
+    later = 0 if churn is None else CHURN_ROUNDS * churn.queries
+    queries = generate_queries(task.workload, task.queries + later, seed)
+    return queries[: task.queries], queries[task.queries :]
+
+
+def _words(progress: Progress) -> str:
+    words = {"search": f"search, step {progress.step}", "latency": "latency", "fluctuation": "fluctuating rate"}
+    phase = words.get(progress.phase, progress.phase)
+    return phase if progress.rate is None else f"{phase}: {progress.rate:,.0f} tuples/s"
+
+
+def _counts(workload: Workload, counts: Sequence[int] | None, quick: bool) -> list[int]:
+    if counts is not None:
+        return sorted(set(counts))
+    if quick:
+        few = [n for n in workload.counts if n <= QUICK_QUERIES]
+        return [max(few) if few else min(workload.counts)]
+    return sorted(set(workload.counts))

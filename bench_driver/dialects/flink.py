@@ -1,0 +1,111 @@
+"""Flink SQL: windows by table-valued function, and the older group windows where Flink refuses those."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench_driver.dialects import common
+from bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
+from bench_driver.queues.datasets import find_dataset
+from bench_driver.workload import StreamSpec
+
+# as fast as it can: the generator always has a rate, which is 10,000 unless told
+UNLIMITED = 1_000_000_000
+# the option of the dataset that limits a column; all fields and all attributes have one each
+_LIMITED_BY = {"user_id": "users", "gem_pack": "gem_packs", "key": "keys", "f": "fields_max", "a": "atr_max"}
+_PRICES = (0.99, 99.99)
+
+
+def query_sql(spec: QuerySpec, probe: bool) -> str:
+    """Return the query; a probe also gives the event times of definition 3."""
+    sources = _joined(spec) if spec.is_join else _single(spec)
+    return f"SELECT {common.select_list(spec, probe, _name)} FROM {sources}{_group_by(spec)}"
+
+
+def source_sql(stream: StreamSpec, columns: Sequence[tuple[str, str]], rows_per_second: int | None) -> str:
+    """Return the statement that declares a stream which Flink's own `datagen` makes up, None for as fast as it can.
+
+    Its tuples resemble those of the driver's datasets: columns, types and ranges are the same, but every column is
+    uniform, `key` too, as `datagen` has neither a normal distribution nor an unbounded round robin. The event time is
+    when a tuple is made, so several tuples share a millisecond and the watermark stays one behind.
+    """
+    limits = find_dataset(stream.dataset).options(stream.options)
+    declared, options = [], {"connector": "datagen", "rows-per-second": str(rows_per_second or UNLIMITED)}
+    for name, kind in columns:
+        if name == common.TIME:
+            declared.append(f"`{name}` AS LOCALTIMESTAMP")
+            continue
+        declared.append(f"`{name}` {kind}")
+        least, most = _PRICES if name == "price" else (0, _values(name, limits) - 1)
+        options |= {f"fields.{name}.min": str(least), f"fields.{name}.max": str(most)}
+    declared.append(f"WATERMARK FOR `{common.TIME}` AS `{common.TIME}` - INTERVAL '0.001' SECOND")
+    given = ", ".join(f"{common.text(key)} = {common.text(value)}" for key, value in options.items())
+    return f"CREATE TABLE `{stream.name}` ({', '.join(declared)}) WITH ({given})"
+
+
+def _values(column: str, options: Mapping[str, Any]) -> int:
+    """Return how many values a column may have, from 0 on."""
+    if column == "key" and options["one_key"]:
+        return 1
+    return int(options[_LIMITED_BY.get(column) or _LIMITED_BY[column[0]]])
+
+
+def _name(column: ColumnRef) -> str:
+    return f"`{column.stream}`.`{column.column}`"
+
+
+def _interval(milliseconds: int) -> str:
+    """Return an interval; Flink takes at most two digits of whole seconds unless told."""
+    seconds, rest = divmod(milliseconds, 1000)
+    fraction = f".{rest:03d}" if rest else ""
+    return f"INTERVAL '{seconds}{fraction}' SECOND({max(2, len(str(seconds)))}, 3)"
+
+
+def _divides(window: WindowSpec) -> bool:
+    """Whether the slide divides the size, without which Flink does not aggregate the windows of HOP."""
+    return window.size_ms % window.slide_ms == 0
+
+
+def _windowed(spec: QuerySpec, stream: str) -> str:
+    size, slide = _interval(spec.window.size_ms), _interval(spec.window.slide_ms)
+    tumbling = spec.window.size_ms == spec.window.slide_ms
+    function, lengths = ("TUMBLE", size) if tumbling else ("HOP", f"{slide}, {size}")
+    return f"TABLE({function}(TABLE `{stream}`, DESCRIPTOR(`{common.TIME}`), {lengths})) AS `{stream}`"
+
+
+def _conditions(spec: QuerySpec, stream: str) -> str:
+    return common.where([common.condition(c, _name) for c in spec.comparisons if c.stream == stream])
+
+
+def _single(spec: QuerySpec) -> str:
+    stream = spec.streams[0]
+    return (_windowed(spec, stream) if _divides(spec.window) else f"`{stream}`") + _conditions(spec, stream)
+
+
+def _joined(spec: QuerySpec) -> str:
+    """Return window joins: inputs are equal in both bounds of their windows and in the join attributes."""
+    inputs = [
+        f"(SELECT * FROM {_windowed(spec, stream)}{_conditions(spec, stream)}) AS `{stream}`" for stream in spec.streams
+    ]
+    text = inputs[0]
+    for i, (before, stream) in enumerate(zip(spec.streams, spec.streams[1:], strict=False), start=1):
+        on = [f"`{before}`.{bound} = `{stream}`.{bound}" for bound in ("window_start", "window_end")]
+        on += [common.equality(step, _name) for step in common.steps_to(spec, i)]
+        text += f" JOIN {inputs[i]} ON {' AND '.join(on)}"
+    return text
+
+
+def _group_by(spec: QuerySpec) -> str:
+    if spec.measure is None:
+        return ""
+    first = spec.streams[0]
+    if _divides(spec.window):
+        window = f"`{first}`.window_start, `{first}`.window_end"
+    elif spec.is_join:
+        # all rows of a window have its last millisecond as their time
+        window = f"TUMBLE(`{first}`.window_time, {_interval(1)})"
+    else:
+        time = _name(ColumnRef(first, common.TIME))
+        window = f"HOP({time}, {_interval(spec.window.slide_ms)}, {_interval(spec.window.size_ms)})"
+    return f" GROUP BY {', '.join([window, *map(_name, spec.keys)])}"

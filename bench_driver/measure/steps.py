@@ -1,0 +1,258 @@
+"""One step of a measurement: offer tuples at a rate or a profile of rates, wait, and read what came of it.
+
+A system that pulls from the queues is offered a rate by its generators. One with a generator of its own is told the
+rate; as fast as it can is its sustainable rate already, because such a generator waits for the system.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from bench_driver.measure import latency, throughput
+from bench_driver.measure.search import StepResult
+from bench_driver.systems.system import QUEUE, Output, System, SystemFailedError
+
+# a step begins this far in the future, so that the queues of all streams begin at the same moment
+LEAD_SECONDS = 0.2
+LOOK_SECONDS = 0.25
+# between steps the queues run at this share of the rate, until what waits is not older than this
+SETTLING_SHARE = 0.05
+SETTLED_SECONDS = 1.5
+
+Profile = Sequence[tuple[float, int]]
+Tell = Callable[[float], None]
+
+
+class Queue(Protocol):
+    """A generator with its queue, as `queues/process.py` has it; times are seconds since 1970 unless named `_us`."""
+
+    @property
+    def location(self) -> str:
+        """Where a system finds it."""
+
+    @property
+    def schedule(self) -> latency.Schedule:
+        """When its tuples are generated."""
+
+    def run(self, at_us: int, profile: Sequence[tuple[float | None, int]]) -> None:
+        """Generate from `at_us` on by `(seconds, tuples a second)`, None for ever; what nobody pulled is dropped."""
+
+    def stop_generating(self) -> None:
+        """Generate no more."""
+
+    def samples(self) -> Sequence[throughput.Sample]:
+        """Return all samples so far."""
+
+    def pulls(self) -> Sequence[latency.Pull]:
+        """Return all pulls so far."""
+
+
+@dataclass(frozen=True)
+class Rig:
+    """A system and the queues of the streams that its queries read.
+
+    Who pulled before `since` is not this system: only consumers that pulled later count.
+    """
+
+    system: System
+    queues: Mapping[str, Queue]
+    since: float
+
+    @property
+    def pulls_from_queues(self) -> bool:
+        """Whether throughput is read at the queues."""
+        return self.system.source == QUEUE
+
+
+@dataclass(frozen=True)
+class QueueLog:
+    """What a queue saw of a step: samples, pulls, schedule, and the consumers that count."""
+
+    samples: Sequence[throughput.Sample]
+    pulls: Sequence[latency.Pull]
+    schedule: latency.Schedule
+    consumers: frozenset[str]
+
+
+@dataclass(frozen=True)
+class StepRun:
+    """What was seen of a step from `begin` to `end`; `warm` is when its warm-up was over.
+
+    `taken` holds the counts of a system with a generator of its own, which has no `logs`.
+    """
+
+    begin: float
+    warm: float
+    end: float
+    profile: tuple[tuple[float, int | None], ...]
+    outputs: Sequence[Output]
+    logs: Mapping[str, QueueLog] = field(default_factory=dict)
+    taken: Sequence[tuple[float, int]] = ()
+
+
+def start_load(rig: Rig, rate: int) -> None:
+    """Begin to offer a rate, for ever, and do not wait."""
+    if not rig.pulls_from_queues:
+        rig.system.offer(rate)
+        return
+    for queue in rig.queues.values():
+        queue.run(_us(time.time()), [(None, rate)])
+
+
+def stop_load(rig: Rig) -> None:
+    """Stop all queues."""
+    for queue in rig.queues.values():
+        queue.stop_generating()
+
+
+def run_step(rig: Rig, profile: Profile, warm_up_share: float, tell: Tell) -> StepRun:
+    """Offer `(seconds, tuples a second and stream)` one after the other and return what was seen.
+
+    The last rate stays when the step is over. `tell` gets the share of the step that is over.
+    """
+    begin = time.time() + LEAD_SECONDS
+    end = begin + sum(seconds for seconds, _ in profile)
+    if rig.pulls_from_queues:
+        forever = [*profile[:-1], (None, profile[-1][1])]
+        for queue in rig.queues.values():
+            queue.run(_us(begin), forever)
+        wait_until(end, begin, end, tell)
+    else:
+        at = begin
+        wait_until(at, begin, end, tell)
+        for seconds, rate in profile:
+            rig.system.offer(rate)
+            at += seconds
+            wait_until(at, begin, end, tell)
+    return _see(rig, begin, end, warm_up_share, tuple(profile))
+
+
+def run_unlimited(rig: Rig, seconds: float, warm_up_share: float, tell: Tell) -> StepRun:
+    """Let a system with a generator of its own take as much as it can."""
+    rig.system.offer(None)
+    begin = time.time()
+    wait_until(begin + seconds, begin, begin + seconds, tell)
+    return _see(rig, begin, begin + seconds, warm_up_share, ((seconds, None),))
+
+
+def settle(rig: Rig, rate: int, most_seconds: float) -> None:
+    """Let the system work off what it pulled too much in the step before, at a small share of the rate to come.
+
+    It has when it pulls new tuples soon after they come; otherwise the next step begins after `most_seconds`. A batch
+    of the step before, as long as that step, would look like a system that stands still.
+    """
+    if not rig.pulls_from_queues:
+        return
+    low = max(1, int(rate * SETTLING_SHARE))
+    begin = time.time()
+    start_load(rig, low)
+    while time.time() < begin + most_seconds:
+        time.sleep(LOOK_SECONDS)
+        if all(_has_settled(log, begin, low) for log in _logs(rig).values()):
+            return
+
+
+def wait_until_pulled(rig: Rig, most_seconds: float) -> None:
+    """Wait until the system takes tuples of every stream.
+
+    Raises:
+        SystemFailedError: it does not within `most_seconds`.
+    """
+    deadline = time.time() + most_seconds
+    while True:
+        if rig.pulls_from_queues:
+            missing = [name for name, log in _logs(rig).items() if not log.consumers]
+        else:
+            missing = [] if any(count for _, count in rig.system.taken()) else ["its own generator"]
+        if not missing:
+            return
+        if time.time() > deadline:
+            raise SystemFailedError(
+                f"{rig.system.name} must take tuples within {most_seconds:g} s of its queries' deployment,"
+                f" and took none of {', '.join(map(repr, missing))}; look at its log"
+            )
+        time.sleep(LOOK_SECONDS)
+
+
+def wait_until(at: float, begin: float, end: float, tell: Tell) -> None:
+    """Sleep until `at`, telling now and then which share of `[begin, end]` is over."""
+    while (left := at - time.time()) > 0:
+        time.sleep(min(left, LOOK_SECONDS))
+        tell(min(1.0, max(0.0, (time.time() - begin) / (end - begin))))
+
+
+def judge(run: StepRun, rate: int) -> StepResult:
+    """Tell whether a step of one rate was sustained, and what was pulled in it (definition 5)."""
+    verdicts, by_stream = [], []
+    for log in run.logs.values():
+        begin = run.warm
+        points = throughput.queue_points(log.samples, begin, run.end, log.consumers)
+        if len(throughput.teeth(points)) < throughput.LEAST_TEETH:  # the batches are long: all of the step, then
+            begin = run.begin
+            points = throughput.queue_points(log.samples, begin, run.end, log.consumers)
+        verdicts.append(throughput.growth(points, rate))
+        by_stream.append(throughput.consumer_rates(log.samples, begin, run.end, log.consumers))
+    slowest = min(by_stream, key=lambda rates: min(rates, default=0.0), default=[])
+    return StepResult(
+        rate=rate,
+        sustained=bool(verdicts) and not any(verdict.keeps_growing for verdict in verdicts),
+        growth=max((verdict.tuples_per_second for verdict in verdicts), default=0.0),
+        pulled_per_second=min(slowest, default=0.0),
+        consumers=tuple(slowest),
+    )
+
+
+def judge_own_generator(run: StepRun, rate: int | None) -> StepResult:
+    """Return what a system took from a generator of its own, which waits for it: as fast as it can is sustained."""
+    points = [throughput.QueuePoint(at, count, count) for at, count in run.taken if run.warm <= at <= run.end]
+    taken = throughput.pulled_rate(points) or 0.0
+    enough = taken > 0 if rate is None else taken >= (1 - throughput.TOOTH_NOISE) * rate
+    return StepResult(taken if rate is None else rate, enough, 0.0, taken, (taken,))
+
+
+def event_time_latencies(run: StepRun, warm: bool = True) -> list[latency.Latency]:
+    """Return the event-time latencies of a step's tuples (definition 1), without its warm-up when `warm`."""
+    return latency.event_time_latencies(run.outputs, run.warm if warm else run.begin, run.end, run.begin)
+
+
+def processing_time_latencies(run: StepRun) -> list[latency.Latency]:
+    """Return the processing-time latencies of a step's tuples after its warm-up (definition 2).
+
+    Empty for a system with a generator of its own: nobody sees from outside when a tuple enters it.
+    """
+    ingestions = [latency.Ingestion(log.pulls, log.schedule) for log in run.logs.values()]
+    return latency.processing_time_latencies(run.outputs, run.warm, run.end, run.begin, ingestions)
+
+
+def _see(
+    rig: Rig, begin: float, end: float, warm_up_share: float, profile: tuple[tuple[float, int | None], ...]
+) -> StepRun:
+    outputs = rig.system.outputs()
+    warm = begin + warm_up_share * (end - begin)
+    if rig.pulls_from_queues:
+        return StepRun(begin, warm, end, profile, outputs, logs=_logs(rig))
+    return StepRun(begin, warm, end, profile, outputs, taken=rig.system.taken())
+
+
+def _logs(rig: Rig) -> dict[str, QueueLog]:
+    logs = {}
+    for name, queue in rig.queues.items():
+        pulls = [pull for pull in queue.pulls() if pull.at >= rig.since]
+        consumers = frozenset(pull.consumer for pull in pulls)
+        logs[name] = QueueLog(queue.samples(), pulls, queue.schedule, consumers)
+    return logs
+
+
+def _has_settled(log: QueueLog, begin: float, rate: int) -> bool:
+    """Tell whether the system has pulled what came after `begin`, and does so soon after it comes."""
+    points = throughput.queue_points(log.samples, begin, time.time(), log.consumers)
+    if not points or points[-1].pulled <= points[0].generated:
+        return False
+    return points[-1].length <= rate * SETTLED_SECONDS
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * 1e6)

@@ -1,0 +1,196 @@
+"""Look at Flink's jobs by its REST interface: which run, which ended, and how much their sources took.
+
+It runs within `flink_program.py`, in Flink's own environment, so it needs nothing but Python.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import queue
+import sys
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+HOST = "127.0.0.1"
+REST_SECONDS = 60.0
+LOOK_SECONDS = 0.05
+TAKEN_SECONDS = 0.5
+# asking for all counters may take this share of the time, no more: it takes cores from what is measured
+TAKEN_SHARE = 0.1
+ENDED = ("FINISHED", "CANCELED", "FAILED")
+
+Say = Callable[[Mapping[str, Any]], None]
+
+
+class SlowestCount:
+    """What the slowest job took in all, while jobs come and go: of each time between, the least that any job took."""
+
+    def __init__(self) -> None:
+        self._total = 0
+        self._base: dict[int, int] = {}
+        self._last: dict[int, int] = {}
+
+    def add(self, counts: Mapping[int, int]) -> int:
+        """Take in how many tuples each job has taken since it began, and return the count, which never falls."""
+        if counts.keys() != self._base.keys():
+            self._total += self._least()
+            self._base = dict(counts)
+        self._last = dict(counts)
+        return self._total + self._least()
+
+    def _least(self) -> int:
+        return max(0, min((self._last[job] - count for job, count in self._base.items()), default=0))
+
+
+class Rest:
+    """Flink's REST interface over one connection, for one thread."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._connection = http.client.HTTPConnection(HOST, port, timeout=REST_SECONDS)
+
+    def ask(self, path: str, method: str = "GET") -> Any:
+        """Return the answer, None when there is none; raises OSError or HTTPException."""
+        try:
+            self._connection.request(method, path)
+            answer = self._connection.getresponse()
+            body = answer.read()
+        except (OSError, http.client.HTTPException):
+            self._connection.close()
+            raise
+        return json.loads(body) if answer.status < 400 and body else None
+
+
+class Watch(threading.Thread):
+    """Looks at the jobs: says when one runs, is stopped or failed, and how much their sources took."""
+
+    def __init__(self, port: int, check: Callable[[], None], say: Say) -> None:
+        """`check` raises RuntimeError when the cluster has ended."""
+        super().__init__(name="watch", daemon=True)
+        self._check = check
+        self._rest = Rest(port)
+        self._say = say
+        self._told: queue.SimpleQueue[tuple[str, int, str]] = queue.SimpleQueue()
+        self._starting: dict[int, str] = {}
+        self._stopping: dict[int, str] = {}
+        self._running: dict[int, str] = {}
+        self._counters: dict[int, list[str]] = {}  # of each source of a job, the paths of its counters
+        self._slowest = SlowestCount()
+
+    def tell(self, what: str, job: int, flink_id: str) -> None:
+        """A job was submitted ("starting") or is to be cancelled ("stopping")."""
+        self._told.put((what, job, flink_id))
+
+    def run(self) -> None:
+        """Look until the process ends."""
+        look_at_counters = 0.0
+        while True:
+            try:
+                self._check()
+                self._take_in()
+                self._look_at_states()
+                if (began := time.monotonic()) >= look_at_counters:
+                    self._count()
+                    took = time.monotonic() - began
+                    look_at_counters = began + max(TAKEN_SECONDS, took / TAKEN_SHARE)
+            except RuntimeError as error:
+                self._say({"failed": None, "reason": str(error)})
+                return
+            except (OSError, http.client.HTTPException) as error:
+                # Flink is busy: it is asked again
+                print(f"watch: {error!r}", file=sys.stderr, flush=True)
+            time.sleep(LOOK_SECONDS)
+
+    def _take_in(self) -> None:
+        while not self._told.empty():
+            what, job, flink_id = self._told.get()
+            if what == "starting":
+                self._starting[job] = flink_id
+                continue
+            self._rest.ask(f"/jobs/{flink_id}?mode=cancel", "PATCH")
+            for jobs in (self._starting, self._running, self._counters):
+                jobs.pop(job, None)
+            self._stopping[job] = flink_id
+
+    def _look_at_states(self) -> None:
+        if not (self._starting or self._stopping or self._running):
+            return
+        overview = (self._rest.ask("/jobs/overview") or {}).get("jobs", ())
+        states = {told["jid"]: told for told in overview}
+        for job, flink_id in [*self._starting.items(), *self._running.items()]:
+            state = states.get(flink_id, {}).get("state")
+            if state in ENDED:
+                raise RuntimeError(f"job {job} must go on and is {state}: {self._root_cause(flink_id)}")
+            if job in self._starting and state == "RUNNING" and _all_run(states[flink_id]["tasks"]):
+                self._running[job] = self._starting.pop(job)
+                self._say({"running": job})
+        for job, flink_id in [*self._stopping.items()]:
+            if states.get(flink_id, {}).get("state") in (None, *ENDED):
+                del self._stopping[job]
+                self._say({"stopped": job})
+
+    def _root_cause(self, flink_id: str) -> str:
+        told = self._rest.ask(f"/jobs/{flink_id}/exceptions?maxExceptions=1") or {}
+        entries = told.get("exceptionHistory", {}).get("entries") or [{}]
+        return reason_of(str(entries[0].get("stacktrace", "no reason given")))
+
+    def _count(self) -> None:
+        at = time.time()
+        counts = {job: count for job, flink_id in self._running.items() if (count := self._taken(job, flink_id))}
+        if counts and len(counts) == len(self._running):
+            self._say({"taken": [at, self._slowest.add(counts)]})
+
+    def _taken(self, job: int, flink_id: str) -> int | None:
+        """Return what the source that took least has taken; None while its counters are not known."""
+        if job not in self._counters:
+            found = self._find_counters(flink_id)
+            if not found:
+                return None
+            self._counters[job] = found
+        counts = []
+        for path in self._counters[job]:
+            values = self._rest.ask(path) or ()
+            if not values:
+                return None
+            counts.append(sum(int(float(counter["value"])) for counter in values))
+        return min(counts)
+
+    def _find_counters(self, flink_id: str) -> list[str]:
+        paths = []
+        for vertex in (self._rest.ask(f"/jobs/{flink_id}") or {}).get("vertices", ()):
+            metrics = f"/jobs/{flink_id}/vertices/{vertex['id']}/metrics"
+            known = [told["id"] for told in self._rest.ask(metrics) or ()]
+            by_source = counters_of_sources(known)
+            if "Source:" in vertex["name"] and not by_source:
+                return []
+            for names in by_source.values():
+                if len(names) != vertex["parallelism"]:
+                    return []
+                paths.append(f"{metrics}?get={urllib.parse.quote(','.join(names))}")
+        return paths
+
+
+def counters_of_sources(metrics: Iterable[str]) -> dict[str, list[str]]:
+    """Return the counters, one a subtask, of what each source gave to what follows it in its chain."""
+    found: dict[str, list[str]] = {}
+    for name in metrics:
+        subtask, _, rest = name.partition(".")
+        if subtask.isdigit() and rest.startswith("Source__") and rest.endswith(".numRecordsOut"):
+            found.setdefault(rest, []).append(name)
+    return found
+
+
+def _all_run(tasks: Mapping[str, int]) -> bool:
+    return tasks["running"] == tasks["total"] > 0
+
+
+def reason_of(text: str) -> str:
+    """Return what an exception of Flink's says: its first line, and that of its last cause, without the stack."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    first = next((line for line in lines if not line.startswith(("at ", "An error occurred"))), "no reason given")
+    return " ".join(dict.fromkeys([first, *causes[-1:]]))

@@ -1,0 +1,184 @@
+"""The thesis's query generators: from a workload and a seed to queries, the same ones every time.
+
+One generator of random numbers runs through all queries of a workload in order, so that the first n of m queries are
+the same as n queries. Where a template selects `*`, that is the tuple as the thesis has it: without the event time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bench_driver.query_spec import OPERATORS, ColumnRef, Comparison, JoinStep, QuerySpec, WindowSpec
+from bench_driver.similarity import draw_pattern, draw_similar
+from bench_driver.workload import StreamSpec, Workload
+
+KEY = "key"
+FIELDS = tuple(f"field{i}" for i in range(5))
+ATTRIBUTES = tuple(f"a{i}" for i in range(6))
+
+
+def generate_queries(workload: Workload, count: int, seed: int) -> list[QuerySpec]:
+    """Return `count` queries of the workload's template.
+
+    Raises:
+        ValueError: the workload lacks what its template needs: streams, an option, or an option of a stream.
+    """
+    chosen = random.Random(seed)
+    try:
+        draw = _TEMPLATES[workload.template](workload, chosen)
+        return [draw() for _ in range(count)]
+    except (LookupError, TypeError) as error:
+        raise ValueError(
+            f"workload {workload.name!r} must have the streams and options of template {workload.template!r},"
+            f" got {[stream.name for stream in workload.streams]} and {dict(workload.options)}: {error!r}"
+        ) from error
+
+
+Draw = Callable[[], QuerySpec]
+
+
+def _rovio_aggregation(workload: Workload, _: random.Random) -> Draw:
+    """Figure 3.8: the revenue of each gem pack; all queries are alike."""
+    purchases = workload.streams[0].name
+    query = QuerySpec(
+        streams=(purchases,),
+        window=_fixed_window(workload.options),
+        keys=(ColumnRef(purchases, "gem_pack"),),
+        measure=ColumnRef(purchases, "price"),
+    )
+    return lambda: query
+
+
+def _rovio_join(workload: Workload, _: random.Random) -> Draw:
+    """Figure 3.8: purchases of a gem pack that was advertised to the user; all queries are alike."""
+    purchases, ads = (stream.name for stream in _first(workload, 2))
+    query = QuerySpec(
+        streams=(purchases, ads),
+        window=_fixed_window(workload.options),
+        joins=tuple(JoinStep(ColumnRef(purchases, c), ColumnRef(ads, c)) for c in ("user_id", "gem_pack")),
+        columns=tuple(ColumnRef(purchases, c) for c in ("user_id", "gem_pack", "price")),
+    )
+    return lambda: query
+
+
+def _aggregation(workload: Workload, chosen: random.Random) -> Draw:
+    """Figure 4.8: the sum of a field by key, with a random predicate and a random window (4.4.2.2, 4.4.2.3)."""
+    stream = workload.streams[0]
+    return lambda: QuerySpec(
+        streams=(stream.name,),
+        comparisons=(_field_predicate(stream, chosen),),
+        window=_random_window(workload.options, chosen),
+        keys=(ColumnRef(stream.name, KEY),),
+        measure=ColumnRef(stream.name, FIELDS[0]),
+    )
+
+
+def _join(workload: Workload, chosen: random.Random) -> Draw:
+    """Figure 4.7: two streams joined on the key, with a random predicate each and a random window (4.4.2.3)."""
+    streams = _first(workload, 2)
+    names = tuple(stream.name for stream in streams)
+    return lambda: QuerySpec(
+        streams=names,
+        comparisons=tuple(_field_predicate(stream, chosen) for stream in streams),
+        window=_random_window(workload.options, chosen),
+        joins=_key_joins(names),
+        columns=tuple(ColumnRef(name, column) for name in names for column in (KEY, *FIELDS)),
+    )
+
+
+def _complex(workload: Workload, chosen: random.Random) -> Draw:
+    """Section 4.4.7: selections, then 1 to `joins_max` windowed joins on the key, then a windowed sum by key.
+
+    The streams are random ones of the workload; each is selected from, as in the other joins of the chapter.
+    """
+    most = min(workload.options["joins_max"], len(workload.streams) - 1)
+    if most < 1:
+        raise IndexError("a join needs two streams")
+
+    def draw() -> QuerySpec:
+        streams = chosen.sample(workload.streams, chosen.randint(1, most) + 1)
+        names = tuple(stream.name for stream in streams)
+        return QuerySpec(
+            streams=names,
+            comparisons=tuple(_field_predicate(stream, chosen) for stream in streams),
+            window=_random_window(workload.options, chosen),
+            joins=_key_joins(names),
+            keys=(ColumnRef(names[0], KEY),),
+            measure=ColumnRef(names[0], FIELDS[0]),
+        )
+
+    return draw
+
+
+def _n_way(workload: Workload, chosen: random.Random) -> Draw:
+    """Figure 5.17: chains of 2 to 5 streams on random attributes, each as similar to a pattern query as wanted (5.7.2).
+
+    The numbers of streams in `ways` take turns; the pattern of each joins the first streams of the workload. Windows
+    tumble.
+    """
+    options = workload.options
+    by_name = {stream.name: stream for stream in workload.streams}
+    patterns = {
+        ways: draw_pattern(chosen, [stream.name for stream in _first(workload, ways)], ATTRIBUTES)
+        for ways in options["ways"]
+    }
+
+    turns = itertools.cycle(patterns.values())
+
+    def draw() -> QuerySpec:
+        joins = draw_similar(chosen, next(turns), options["similarity"], list(by_name), ATTRIBUTES)
+        names = (joins[0].left.stream, *(step.right.stream for step in joins))
+        size_ms = 1000 * chosen.choice(options["window_seconds"])
+        return QuerySpec(
+            streams=names,
+            comparisons=tuple(_predicate(chosen, name, ATTRIBUTES, by_name[name].options["atr_max"]) for name in names),
+            window=WindowSpec(size_ms, size_ms),
+            joins=joins,
+            columns=tuple(ColumnRef(name, attribute) for name in names for attribute in ATTRIBUTES),
+        )
+
+    return draw
+
+
+_TEMPLATES: dict[str, Callable[[Workload, random.Random], Draw]] = {
+    "rovio-aggregation": _rovio_aggregation,
+    "rovio-join": _rovio_join,
+    "aggregation": _aggregation,
+    "join": _join,
+    "complex": _complex,
+    "n-way": _n_way,
+}
+
+
+def _first(workload: Workload, count: int) -> tuple[StreamSpec, ...]:
+    if count < 2 or len(workload.streams) < count:
+        raise IndexError(f"a join of {count} streams needs at least 2, and as many streams in the workload")
+    return workload.streams[:count]
+
+
+def _key_joins(streams: Sequence[str]) -> tuple[JoinStep, ...]:
+    """Return the steps that join each stream with the next on the key."""
+    return tuple(JoinStep(ColumnRef(left, KEY), ColumnRef(right, KEY)) for left, right in itertools.pairwise(streams))
+
+
+def _fixed_window(options: Any) -> WindowSpec:
+    size, slide = options["window_seconds"]
+    return WindowSpec(1000 * size, 1000 * slide)
+
+
+def _random_window(options: Any, chosen: random.Random) -> WindowSpec:
+    """Return a window of random(1, max) seconds that slides by random(1, length) seconds (4.4.2.3)."""
+    size = chosen.randint(1, options["window_max_seconds"])
+    return WindowSpec(1000 * size, 1000 * chosen.randint(1, size))
+
+
+def _field_predicate(stream: StreamSpec, chosen: random.Random) -> Comparison:
+    """Return a random field compared by a random operator with a random constant (4.4.2.2)."""
+    return _predicate(chosen, stream.name, FIELDS, stream.options["fields_max"])
+
+
+def _predicate(chosen: random.Random, stream: str, columns: Sequence[str], values: int) -> Comparison:
+    return Comparison(stream, chosen.choice(columns), chosen.choice(OPERATORS), chosen.randrange(values))

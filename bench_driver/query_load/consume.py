@@ -1,0 +1,124 @@
+"""The consumer's process: `python -m bench_driver.query_load.consume`. Reads probe queries to see how late rows come.
+
+Reads `{"url", "label"}` from standard input, one line of JSON, and follows every RUNNING query that has the label, also
+those that come later, by long poll from its first row until it is RETIRED. Writes `{"started": true}`, then for each
+page that has rows `{"query", "arrived", "event_ms": […], "rows": […]}`: `event_ms` are the different event times of the
+page's rows in whole milliseconds since 1970, `rows` how many rows have each. A line `{"query", "error"}` says that a
+query could not be read on. Ends when its input ends.
+
+Pages come as Arrow streams: turning rows into JSON and back would cost the machine under test more than its queries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sys
+import threading
+import time
+from typing import Any
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+ARROW = "application/vnd.apache.arrow.stream"
+PAGE = 100_000
+WAIT_SECONDS = 30
+PAUSE_SECONDS = 0.2
+EVENT_TIME = re.compile(r"latest|time_\d+")
+BUSY = (429, 503)
+
+
+def event_times(table: pa.Table) -> tuple[list[int], list[int]]:
+    """Return the event times of rows, in ms since 1970, different and ascending, and how many rows have each.
+
+    The event time of a row is the greatest of `latest` and `time_0`, `time_1`, …; a row where all are NULL is left out.
+    Raises ValueError when there is no such column.
+    """
+    names = [name for name in table.column_names if EVENT_TIME.fullmatch(name)]
+    if not names:
+        raise ValueError(f"a probe query must return latest or time_0, time_1, …; it returns {table.column_names}")
+    latest = pc.max_element_wise(*(table[name].cast(pa.timestamp("us")) for name in names))
+    ms = latest.drop_null().cast(pa.int64()).to_numpy() // 1000
+    times, rows = np.unique(ms, return_counts=True)
+    return times.tolist(), rows.tolist()
+
+
+class Follower:
+    """Follows one query in a thread of its own."""
+
+    def __init__(self, url: str, query_id: str) -> None:
+        self._query_id = query_id
+        self._http = httpx.Client(base_url=url, timeout=WAIT_SECONDS + 30, trust_env=False)
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def _follow(self) -> None:
+        cursor: str | None = None
+        while True:
+            wanted = {"limit": PAGE, "wait": WAIT_SECONDS} | ({} if cursor is None else {"after": cursor})
+            try:
+                answer = self._http.get(f"/queries/{self._query_id}/results", params=wanted, headers={"Accept": ARROW})
+            except httpx.TransportError:
+                time.sleep(PAUSE_SECONDS)
+                continue
+            arrived = time.time()
+            if answer.status_code in BUSY:
+                time.sleep(PAUSE_SECONDS)
+                continue
+            if answer.status_code != 200:
+                return say(query=self._query_id, error=f"{answer.status_code}: {answer.text[:500]}")
+            cursor = answer.headers["Braid-Cursor"]
+            table = pa.ipc.open_stream(answer.content).read_all()
+            if table.num_rows:
+                try:
+                    event_ms, rows = event_times(table)
+                except ValueError as error:
+                    return say(query=self._query_id, error=str(error))
+                say(query=self._query_id, arrived=arrived, event_ms=event_ms, rows=rows)
+            if answer.headers.get("Braid-End") == "true":
+                return None
+
+
+_output = threading.Lock()
+
+
+def say(**line: Any) -> None:
+    """Write a line."""
+    text = json.dumps(line) + "\n"
+    with _output:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def follow_all(url: str, label: str) -> None:
+    """Follow every query that has the label, from when it is seen RUNNING."""
+    known: set[str] = set()
+    with httpx.Client(base_url=url, timeout=WAIT_SECONDS, trust_env=False) as http:
+        while True:
+            with contextlib.suppress(httpx.TransportError):
+                answer = http.get("/queries", params={"state": "RUNNING", "label": label})
+                running = [query["id"] for query in answer.json()["queries"]] if answer.is_success else []
+                for query_id in running:
+                    if query_id not in known:
+                        known.add(query_id)
+                        Follower(url, query_id).start()
+            time.sleep(PAUSE_SECONDS)
+
+
+def main() -> None:
+    """Read the order, follow its queries until the input ends."""
+    order = json.loads(sys.stdin.readline())
+    say(started=True)
+    threading.Thread(target=follow_all, args=(order["url"], order["label"]), daemon=True).start()
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

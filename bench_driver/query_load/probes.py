@@ -1,0 +1,68 @@
+"""Choose the few queries whose results the consumer reads: spread over the list, and giving rows often enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bench_driver.query_spec import Comparison, QuerySpec
+from bench_driver.queues.datasets import AJOIN_ATTRIBUTES, ASTREAM_FIELDS, find_dataset
+from bench_driver.workload import StreamSpec
+
+PROBES = 4
+LEAST_SHARE = 0.2
+LONGEST_SLIDE_MS = 4_000
+# columns of whole numbers, uniform from 0 on -> the dataset's option that bounds them from above
+BOUNDS: Mapping[str, Mapping[str, str]] = {
+    "astream": {"key": "keys"} | dict.fromkeys(ASTREAM_FIELDS, "fields_max"),
+    "ajoin": dict.fromkeys(AJOIN_ATTRIBUTES, "atr_max"),
+    "purchases": {"user_id": "users", "gem_pack": "gem_packs"},
+    "ads": {"user_id": "users", "gem_pack": "gem_packs"},
+}
+
+
+def choose_probes(queries: Sequence[QuerySpec], streams: Sequence[StreamSpec], most: int = PROBES) -> list[int]:
+    """Return the places of up to `most` queries, ascending.
+
+    The list is cut into as many runs of equal length. In each, the first query that lets through at least a fifth of
+    the tuples and has a window at least every 4 s; where there is none, the one that comes closest, the share of the
+    tuples first: a probe that hardly ever gives a row measures nothing.
+    """
+    by_name = {stream.name: stream for stream in streams}
+    count = min(most, len(queries))
+    chosen = []
+    for run in range(count):
+        places = range(run * len(queries) // count, (run + 1) * len(queries) // count)
+        shares = {place: share_of(queries[place], by_name) for place in places}
+        chosen.append(
+            max(
+                places,
+                key=lambda p: (min(shares[p], LEAST_SHARE), queries[p].window.slide_ms <= LONGEST_SLIDE_MS, -p),
+            )
+        )
+    return chosen
+
+
+def share_of(query: QuerySpec, streams: Mapping[str, StreamSpec]) -> float:
+    """Estimate the share of tuples that pass a query's predicates: independent, uniform columns."""
+    share = 1.0
+    for comparison in query.comparisons:
+        share *= _share(comparison, streams[comparison.stream])
+    return share
+
+
+def _share(comparison: Comparison, stream: StreamSpec) -> float:
+    option = BOUNDS.get(stream.dataset, {}).get(comparison.column)
+    if option is None:
+        return 0.5  # nothing is known of the column
+    top = float(find_dataset(stream.dataset).options(stream.options)[option])
+    constant = comparison.constant
+    below = min(max(constant / top, 0.0), 1.0)
+    equal = 1.0 / top if 0 <= constant < top else 0.0
+    shares = {
+        "=": equal,
+        "<": below,
+        "<=": min(below + equal, 1.0),
+        ">": 1.0 - min(below + equal, 1.0),
+        ">=": 1.0 - below,
+    }
+    return shares[comparison.operator]

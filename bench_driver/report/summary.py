@@ -1,0 +1,184 @@
+"""Rows of several rounds become one line each: medians over the rounds, and ratios of Braid to its peers. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, variance
+from typing import Any
+
+from bench_driver.report.document import Row
+from bench_driver.systems.system import OWN_GENERATOR
+
+OURS = "braid"
+QUANTILES = ("p50", "p95", "p99", "max")
+EVENT_TIME = "event_time_latency_seconds"
+PROCESSING_TIME = "processing_time_latency_seconds"
+DEPLOYMENT = "deployment_latency_seconds"
+# a search goes in steps, so less than this share is never a change, whatever the rounds say
+LEAST_CHANGE = 0.05
+
+# two-sided 95 % quantiles of Student's t by degrees of freedom; beyond the last, its value
+_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is measured: a workload with a number of queries by a system."""
+
+    workload: str
+    queries: int
+    system: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One case's rounds: `rows` with a figure, `errors` of those without."""
+
+    case: Case
+    rows: tuple[Row, ...]
+    errors: tuple[str, ...] = ()
+
+    @property
+    def throughput(self) -> float | None:
+        """Median sustainable tuples a second."""
+        return self.figure("sustainable_tuples_per_second")
+
+    @property
+    def sustained(self) -> bool:
+        """Whether every round found a rate that the system sustained."""
+        return bool(self.rows) and all(row["sustained"] for row in self.rows)
+
+    def figure(self, key: str) -> float | None:
+        """Return the median over the rounds, None when no round has it."""
+        values = self.figures(key)
+        return median(values) if values else None
+
+    def figures(self, key: str) -> list[float]:
+        """Return a figure of each round that has it."""
+        return [row[key] for row in self.rows if row[key] is not None]
+
+    def quantile(self, kind: str, name: str) -> float | None:
+        """Return the median over the rounds of a quantile of a latency, in seconds; None when there is none."""
+        values = self.quantiles(kind, name)
+        return median(values) if values else None
+
+    def quantiles(self, kind: str, name: str) -> list[float]:
+        """Return a quantile of a latency of each round that has it."""
+        return [row[kind][name] for row in self.rows if row[kind] is not None]
+
+    @property
+    def middle_row(self) -> Row | None:
+        """The round whose throughput is nearest the median: the one whose course is drawn."""
+        middle = self.throughput
+        if middle is None:
+            return self.rows[-1] if self.rows else None
+        return min(self.rows, key=lambda row: abs((row["sustainable_tuples_per_second"] or 0) - middle))
+
+    @property
+    def own_generator(self) -> bool:
+        """Whether the system made up its tuples itself, which favours it."""
+        return any(row["source"] == OWN_GENERATOR for row in self.rows)
+
+    @property
+    def note(self) -> str:
+        """What must be known beside the figures; empty when there is nothing."""
+        notes = []
+        if self.errors and self.rows:
+            notes.append(f"failed in {len(self.errors)} of {len(self.errors) + len(self.rows)} rounds")
+        notes += self.errors[:1]
+        if self.rows and not self.sustained:
+            notes.append("not sustained")
+        notes += ["own generator"] if self.own_generator else []
+        return "; ".join(notes)
+
+
+def summarize(rows: Iterable[Row], failures: Iterable[Mapping[str, Any]] = ()) -> list[Summary]:
+    """Return one summary for each case, failures make cases too.
+
+    Ordered by workload, number of queries and system; workloads and systems in the order in which they first appear.
+    """
+    good: dict[Case, list[Row]] = {}
+    # a round that failed may have both a row and an entry among the failures
+    errors: dict[Case, dict[Any, str]] = {}
+    for row in rows:
+        case = Case(row["workload"], row["queries"], row["system"])
+        good.setdefault(case, [])
+        if row["error"] is None:
+            good[case].append(row)
+        else:
+            errors.setdefault(case, {})[row.get("round")] = row["error"]
+    for failure in failures:
+        case = Case(failure["workload"], failure["queries"], failure["system"])
+        good.setdefault(case, [])
+        errors.setdefault(case, {}).setdefault(failure.get("round"), failure["reason"])
+    workloads, systems = list(dict.fromkeys(c.workload for c in good)), list(dict.fromkeys(c.system for c in good))
+    cases = sorted(good, key=lambda c: (workloads.index(c.workload), c.queries, systems.index(c.system)))
+    return [Summary(case, tuple(good[case]), tuple(errors.get(case, {}).values())) for case in cases]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times Braid's figure is the peer's; None where either has none."""
+
+    case: Case
+    throughput: float | None
+    latency: float | None
+    deployment: float | None
+
+
+def ratios(summaries: Sequence[Summary]) -> list[Ratio]:
+    """Return Braid's figures over each peer's, for the cases that both were measured in or tried."""
+    ours = {(s.case.workload, s.case.queries): s for s in summaries if s.case.system == OURS}
+    found = []
+    for peer in summaries:
+        braid = ours.get((peer.case.workload, peer.case.queries))
+        if peer.case.system == OURS or braid is None:
+            continue
+        found.append(
+            Ratio(
+                peer.case,
+                divide(braid.throughput, peer.throughput),
+                divide(braid.quantile(EVENT_TIME, "p50"), peer.quantile(EVENT_TIME, "p50")),
+                divide(braid.quantile(DEPLOYMENT, "p50"), peer.quantile(DEPLOYMENT, "p50")),
+            )
+        )
+    return found
+
+
+def divide(above: float | None, below: float | None) -> float | None:
+    """Return a quotient, None when either is missing or the divisor is zero."""
+    return None if above is None or not below else above / below
+
+
+def is_change(before: Sequence[float], after: Sequence[float]) -> bool | None:
+    """Say whether two sets of rounds differ beyond noise; None when there are too few rounds to say.
+
+    Welch's t-test at 95 % on the logarithms (figures differ by factors), and at least `LEAST_CHANGE`.
+    """
+    if len(before) < 2 or len(after) < 2 or min(*before, *after) <= 0:
+        return None
+    first, second = [math.log(v) for v in before], [math.log(v) for v in after]
+    difference = abs(fmean(second) - fmean(first))
+    if difference < math.log(1 + LEAST_CHANGE):
+        return False
+    parts = (variance(first) / len(first), variance(second) / len(second))
+    total = sum(parts)
+    if total < 1e-18:
+        return True
+    freedom = total**2 / (parts[0] ** 2 / (len(first) - 1) + parts[1] ** 2 / (len(second) - 1))
+    return difference / math.sqrt(total) > _T[min(len(_T), max(1, math.floor(freedom))) - 1]
+
+
+def systems_of(items: Iterable[Summary]) -> list[str]:
+    """Return the systems in the order in which they first appear."""
+    return list(dict.fromkeys(item.case.system for item in items))
+
+
+def by_workload(items: Iterable[Summary]) -> Mapping[str, list[Summary]]:
+    """Return summaries by workload, in the order in which they first appear."""
+    found: dict[str, list[Summary]] = {}
+    for item in items:
+        found.setdefault(item.case.workload, []).append(item)
+    return found

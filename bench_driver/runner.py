@@ -1,0 +1,248 @@
+"""Measure one system on one workload with so many queries: what `braid bench` repeats for every system and number.
+
+Start the system, deploy the queries while tuples already come, search the sustainable throughput, then look at the
+latency at a little less than that ("90 %-workload", thesis 3.6.2.1): a saturated system says nothing about latency.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bench_driver.measure import latency, steps, throughput
+from bench_driver.measure.result import Measured, Progress, series_of
+from bench_driver.measure.search import SearchPlan, StepResult, search
+from bench_driver.query_spec import QuerySpec
+from bench_driver.systems.system import Deployment, System, SystemFailedError, UnsupportedError
+from bench_driver.workload import Workload
+
+QUICK_SECONDS = 6.0
+QUICK_STEPS = 2
+# while queries are deployed tuples come at this share of the start rate, so that the streams' clocks move
+DEPLOYING_SHARE = 0.05
+MOST_WHILE_DEPLOYING = 100_000
+# windows that end during the latency step, but no more than so many times the usual seconds for them
+WINDOWS_IN_STEP = 2.5
+MOST_LONGER = 2.0
+
+Tell = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How long and how exactly to measure: `seconds` a step, the first `warm_up_share` of which does not count.
+
+    Quick means steps of `QUICK_SECONDS` and a search of `QUICK_STEPS`, the second of which goes down further: enough to
+    see that it runs, not to compare.
+    """
+
+    seconds: float = 30.0
+    warm_up_share: float = 0.25
+    most_steps: int = 6
+    refinements: int = 2
+    latency_load: float = 0.9
+    ready_seconds: float = 60.0
+    seed: int = 1
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.seconds > 0 or not self.ready_seconds > 0:
+            raise ValueError(f"a step must last some seconds, got {self.seconds!r} and {self.ready_seconds!r}")
+        if not 0 <= self.warm_up_share < 1 or not 0 < self.latency_load <= 1:
+            raise ValueError(
+                "warm_up_share must be from 0 to less than 1 and latency_load more than 0 up to 1,"
+                f" got {self.warm_up_share!r} and {self.latency_load!r}"
+            )
+        if self.most_steps < 1 or self.refinements < 0:
+            raise ValueError(f"a search needs most_steps >= 1 and refinements >= 0, got {self!r}")
+
+    @property
+    def step_seconds(self) -> float:
+        """How long a step lasts."""
+        return min(self.seconds, QUICK_SECONDS) if self.quick else self.seconds
+
+    @property
+    def plan(self) -> SearchPlan:
+        """How the sustainable throughput is searched."""
+        if self.quick:
+            return SearchPlan(min(self.most_steps, QUICK_STEPS), refinements=0, below_taken=0.9)
+        return SearchPlan(self.most_steps, self.refinements)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as the report has them."""
+        return {
+            "seconds": self.step_seconds,
+            "warm_up_share": self.warm_up_share,
+            "most_steps": self.plan.most_steps,
+            "latency_load": self.latency_load,
+            "quick": self.quick,
+        }
+
+
+def measure(
+    system: System,
+    workload: Workload,
+    queries: Sequence[QuerySpec],
+    queues: Mapping[str, steps.Queue],
+    settings: RunSettings,
+    tell: Tell,
+    next_queries: Sequence[QuerySpec] = (),
+) -> Measured:
+    """Measure a system that is not started yet, and stop it.
+
+    `queues` has the running queue of every stream of the workload. While queries come and go, those of `next_queries`
+    come; without them the same again. A system that fails gives a result with `error`, one that cannot run the queries
+    one with `unsupported`; only what is wrong with the driver itself raises.
+    """
+    return _Run(system, workload, queries, queues, settings, tell, next_queries).measure()
+
+
+class _Run:
+    """One measurement under way. What is known so far is in `_found`, also when the system fails."""
+
+    def __init__(
+        self,
+        system: System,
+        workload: Workload,
+        queries: Sequence[QuerySpec],
+        queues: Mapping[str, steps.Queue],
+        settings: RunSettings,
+        tell: Tell,
+        next_queries: Sequence[QuerySpec],
+    ) -> None:
+        read = {stream for query in (*queries, *next_queries) for stream in query.streams}
+        missing = {stream.name for stream in workload.streams} - set(queues)
+        if not queries or missing:
+            raise ValueError(f"there must be queries, and a queue of every stream; {sorted(missing)} have none")
+        self._locations = {name: queue.location for name, queue in queues.items()}
+        self._rig = steps.Rig(system, {name: queues[name] for name in sorted(read)}, time.time())
+        self._workload, self._queries, self._next_queries = workload, queries, next_queries or queries
+        self._settings, self._tell = settings, tell
+        self._found = Measured(
+            system.name, system.source, workload.name, len(queries), settings.seed, settings.to_json()
+        )
+
+    def measure(self) -> Measured:
+        """Do it all, and stop the system and the queues whatever happens."""
+        try:
+            self._measure()
+        except UnsupportedError as error:
+            self._found = replace(self._found, unsupported=str(error), sustained=False)
+        except SystemFailedError as error:
+            self._found = replace(self._found, error=str(error), sustained=False, query_throughput=None)
+        finally:
+            self._stop()
+        return self._found
+
+    def _measure(self) -> None:
+        system = self._rig.system
+        self._tell(Progress("start"))
+        if self._rig.pulls_from_queues:
+            steps.start_load(self._rig, self._moderate_rate)
+        system.start(self._workload, self._locations)
+        self._found = replace(self._found, settings={**self._found.settings, **system.settings()})
+        self._tell(Progress("deploy"))
+        deployment = system.deploy(self._queries, self._workload.per_second(len(self._queries)))
+        self._note(deployment_latency=latency.quantiles(deployment.latencies))
+        steps.wait_until_pulled(self._rig, self._settings.ready_seconds)
+        churn = self._workload.churn(len(self._queries))
+        if churn is not None:
+            system.begin_churn(self._next_queries, churn)
+        rate = self._search()
+        self._look_at_latency(rate)
+        if churn is not None:
+            self._note_churn(system.end_churn())
+        if self._workload.profile:
+            self._go_through_profile(rate)
+
+    def _search(self) -> float:
+        """Note the sustainable throughput and return it."""
+        settings = self._settings
+        if self._rig.pulls_from_queues:
+            found = search(self._workload.start_rate, self._probe, settings.plan)
+            best, last = found.best, found.steps[-1]
+        else:
+            run = steps.run_unlimited(
+                self._rig, settings.step_seconds, settings.warm_up_share, self._teller("search", 1, None)
+            )
+            last = steps.judge_own_generator(run, None)
+            best = last if last.sustained else None
+            self._note(steps=(*self._found.steps, last))
+        shown = best or last
+        sustainable = shown.rate if best else shown.pulled_per_second
+        if sustainable <= 0:
+            raise SystemFailedError(f"{self._rig.system.name} took no tuples while it was measured; look at its log")
+        self._note(
+            sustained=best is not None,
+            sustainable=float(sustainable),
+            slowest=shown.pulled_per_second,
+            overall=throughput.overall_throughput(shown.consumers, len(self._queries)),
+        )
+        return float(sustainable)
+
+    def _probe(self, rate: int) -> StepResult:
+        settings, number = self._settings, len(self._found.steps) + 1
+        steps.settle(self._rig, rate, settings.step_seconds)
+        profile = [(settings.step_seconds, rate)]
+        run = steps.run_step(self._rig, profile, settings.warm_up_share, self._teller("search", number, rate))
+        result = steps.judge(run, rate)
+        self._note(steps=(*self._found.steps, result))
+        return result
+
+    def _look_at_latency(self, sustainable: float) -> None:
+        """Note latencies and series at a little less than the sustainable throughput."""
+        rate = max(1, int(sustainable * self._settings.latency_load))
+        run = self._run([(self._latency_seconds, rate)], "latency", rate)
+        result = steps.judge(run, rate) if run.logs else steps.judge_own_generator(run, rate)
+        self._note(
+            steps=(*self._found.steps, result),
+            event_time_latency=latency.latency_quantiles(steps.event_time_latencies(run)),
+            processing_time_latency=latency.latency_quantiles(steps.processing_time_latencies(run)),
+            series=series_of(run),
+        )
+
+    def _go_through_profile(self, sustainable: float) -> None:
+        """Note the series while the rate goes through the workload's profile (thesis 3.6.2.6)."""
+        parts = [(self._settings.step_seconds, max(1, int(sustainable * share))) for share in self._workload.profile]
+        self._note(series=series_of(self._run(parts, "fluctuation", None)))
+
+    def _run(self, profile: steps.Profile, phase: str, rate: int | None) -> steps.StepRun:
+        steps.settle(self._rig, profile[0][1], self._settings.step_seconds)
+        return steps.run_step(self._rig, profile, self._settings.warm_up_share, self._teller(phase, 1, rate))
+
+    def _note_churn(self, deployment: Deployment) -> None:
+        """Note how long queries took to come and to go, and how many did, a second (thesis 4.4.3)."""
+        changes = [*deployment.latencies, *deployment.deletions]
+        sustained = self._found.sustained and deployment.seconds > 0
+        self._note(
+            deployment_latency=latency.quantiles(changes),
+            query_throughput=len(changes) / deployment.seconds if sustained else None,
+        )
+
+    def _stop(self) -> None:
+        self._tell(Progress("stop"))
+        try:
+            self._rig.system.stop()
+        except SystemFailedError as error:
+            self._found = replace(self._found, error=self._found.error or str(error))
+        finally:
+            steps.stop_load(self._rig)
+
+    @property
+    def _moderate_rate(self) -> int:
+        return max(1, min(int(self._workload.start_rate * DEPLOYING_SHARE), MOST_WHILE_DEPLOYING))
+
+    @property
+    def _latency_seconds(self) -> float:
+        """Long enough for some windows to end, as far as that is in proportion."""
+        seconds, slide = self._settings.step_seconds, max(query.window.slide_ms for query in self._queries) / 1000
+        needed = WINDOWS_IN_STEP * slide / (1 - self._settings.warm_up_share)
+        return min(max(seconds, needed), MOST_LONGER * seconds)
+
+    def _teller(self, phase: str, step: int, rate: int | None) -> steps.Tell:
+        return lambda share: self._tell(Progress(phase, step, share, rate))
+
+    def _note(self, **figures: Any) -> None:
+        self._found = replace(self._found, **figures)

@@ -1,0 +1,102 @@
+"""How similar a join query is to a pattern query, and joins of a wanted similarity (thesis 5.7.2, equation 5.3).
+
+The joins of an n-way query are a chain of streams, each joined with the next. The first and the last stream of a chain
+have one join attribute, those between have two.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+
+from bench_driver.query_spec import ColumnRef, JoinStep
+
+
+def similarity(query: Sequence[JoinStep], pattern: Sequence[JoinStep]) -> float:
+    """Return equation 5.3: ComS * ComSJA / AllS².
+
+    ComS counts the streams that both have, ComSJA their join attributes that both have, AllS the pattern's streams.
+    As a stream may have two join attributes, a chain of three or more is more than 1 similar to itself.
+    """
+    common_streams = _streams(query) & _streams(pattern)
+    common_attributes = _attributes(query) & _attributes(pattern)
+    return len(common_streams) * len(common_attributes) / len(_streams(pattern)) ** 2
+
+
+def draw_pattern(chosen: random.Random, streams: Sequence[str], attributes: Sequence[str]) -> tuple[JoinStep, ...]:
+    """Return the joins of a pattern query: a chain of the streams in order on random attributes.
+
+    The two join attributes of a stream differ, so that they count apart.
+    """
+    return _chain([_draw_slots(chosen, stream, attributes, streams) for stream in streams])
+
+
+def draw_similar(
+    chosen: random.Random,
+    pattern: Sequence[JoinStep],
+    wanted: float,
+    streams: Sequence[str],
+    attributes: Sequence[str],
+) -> tuple[JoinStep, ...]:
+    """Return the joins of a query as long as the pattern and `wanted` similar to it, by the thesis's three steps.
+
+    It is as close to `wanted` as whole numbers of streams and attributes allow. `streams` are all there are; where
+    they are too few for streams that the pattern does not have, more of the pattern's are taken.
+    """
+    chain = _slots(pattern)
+    outside = [stream for stream in streams if stream not in _streams(pattern)]
+    # step 1; what is not common must come from outside
+    common = chosen.randint(max(1, len(chain) - len(outside)), len(chain))
+    # step 2
+    while True:
+        kept = int(wanted * len(chain) ** 2 / common + 0.5)
+        runs = [i for i in range(len(chain) - common + 1) if _width(chain[i : i + common]) >= kept]
+        if runs or common == len(chain):
+            break
+        common += 1
+    # step 3; neighbours in the chain are joined with each other
+    first = chosen.choice(runs or [0])
+    run = range(first, first + common)
+    candidates = [attribute for i in run for attribute in chain[i]]
+    keep = set(chosen.sample(candidates, min(kept, len(candidates))))
+    others = iter(chosen.sample(outside, len(chain) - common))
+    drawn = []
+    for i, slots in enumerate(chain):
+        if i in run:
+            others_of_stream = [a for a in attributes if ColumnRef(slots[0].stream, a) not in slots]
+            drawn.append([s if s in keep else ColumnRef(s.stream, chosen.choice(others_of_stream)) for s in slots])
+        else:
+            stream = next(others)
+            drawn.append([ColumnRef(stream, chosen.choice(attributes)) for _ in slots])
+    return _chain(drawn)
+
+
+def _draw_slots(
+    chosen: random.Random, stream: str, attributes: Sequence[str], streams: Sequence[str]
+) -> list[ColumnRef]:
+    slots = 1 if stream in (streams[0], streams[-1]) else 2
+    return [ColumnRef(stream, attribute) for attribute in chosen.sample(attributes, slots)]
+
+
+def _chain(slots: Sequence[Sequence[ColumnRef]]) -> tuple[JoinStep, ...]:
+    """Return the steps that join each stream's last attribute with the next stream's first."""
+    return tuple(JoinStep(left[-1], right[0]) for left, right in itertools.pairwise(slots))
+
+
+def _slots(chain: Sequence[JoinStep]) -> list[list[ColumnRef]]:
+    """Return the join attributes of each stream in order of the chain, the inverse of `_chain`."""
+    between = [[step.right, after.left] for step, after in itertools.pairwise(chain)]
+    return [[chain[0].left], *between, [chain[-1].right]]
+
+
+def _width(slots: Sequence[Sequence[ColumnRef]]) -> int:
+    return sum(map(len, slots))
+
+
+def _attributes(joins: Sequence[JoinStep]) -> set[ColumnRef]:
+    return {attribute for step in joins for attribute in (step.left, step.right)}
+
+
+def _streams(joins: Sequence[JoinStep]) -> set[str]:
+    return {attribute.stream for attribute in _attributes(joins)}

@@ -1,0 +1,245 @@
+"""Braid as a system under test: a service of its own, spoken to by REST only.
+
+Three processes beside the service: the query load makes and retires queries, the consumer reads the probes, and the
+driver, which only asks both. Probes are the queries that :func:`choose_probes` picks; they carry a label, by which the
+consumer finds them. In a churn each round has probes of its own, which are retired like any other query.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from api.client import BraidClient, BraidError, BraidRefused
+from bench_driver.dialects.braid import query_sql, stream_sql
+from bench_driver.query_load.child import ChildFailedError, ChildProcess
+from bench_driver.query_load.plan import LoadPlan, users_for
+from bench_driver.query_load.probes import PROBES, choose_probes
+from bench_driver.query_load.process import QueryLoad, run_load
+from bench_driver.query_load.results import CREATE, DELETE, LoadRequest, LoadResult, refused, unanswered
+from bench_driver.query_spec import QuerySpec
+from bench_driver.queues.datasets import find_dataset
+from bench_driver.service_process import ServiceFailedError, ServiceProcess
+from bench_driver.systems.system import QUEUE, Deployment, Output, SystemFailedError, UnsupportedError
+from bench_driver.workload import Churn, Workload
+
+# what the thesis sets for its changelogs (4.4.4)
+THESIS_ENVIRONMENT = {"BRAID_CHANGELOG_BATCH_SIZE": "100", "BRAID_CHANGELOG_TIMEOUT_SECONDS": "1.0"}
+READY_SECONDS = 240.0
+CONSUMER = "bench_driver.query_load.consume"
+CONSUMER_SECONDS = 60.0
+LABEL = "probe"
+NOT_ALLOWED = 422
+
+MakeService = Callable[[str, Mapping[str, str]], ServiceProcess]
+
+
+class BraidSystem:
+    """One service; see :class:`~bench_driver.systems.system.System`.
+
+    `environment` is added to the service's own; `make_service` makes what starts and ends it.
+    """
+
+    name = "braid"
+    source = QUEUE
+
+    def __init__(
+        self, environment: Mapping[str, str] | None = None, make_service: MakeService = ServiceProcess
+    ) -> None:
+        self._environment = {**THESIS_ENVIRONMENT, **(environment or {})}
+        self._make_service = make_service
+        self._service: ServiceProcess | None = None
+        self._client: BraidClient | None = None
+        self._workload: Workload | None = None
+        self._consumer: ChildProcess | None = None
+        self._churn: QueryLoad | None = None
+        self._live: tuple[str, ...] = ()
+        self._outputs: list[Output] = []
+        self._memory_bytes = 0
+        self._failed = False
+
+    def start(self, workload: Workload, locations: Mapping[str, str]) -> None:
+        """Start a service, wait until it is ready, and declare the streams, each pulled from its queue."""
+        self.stop()
+        self._workload, self._live, self._outputs, self._failed = workload, (), [], False
+        with self._translated():
+            self._service = self._make_service("bench", self._environment).start()
+            self._service.wait_ready(READY_SECONDS)
+            self._client = BraidClient(self._service.url, timeout=60)
+            for stream in workload.streams:
+                columns = find_dataset(stream.dataset).columns
+                self._client.create_stream(stream_sql(stream.name, columns, locations[stream.name], stream.name))
+            order = {"url": self._service.url, "label": LABEL}
+            self._consumer = ChildProcess(CONSUMER, json.dumps(order))
+            self._consumer.next_line(CONSUMER_SECONDS)
+
+    def deploy(self, queries: Sequence[QuerySpec], per_second: float) -> Deployment:
+        """Register the queries at that rate and return once all are RUNNING; UnsupportedError if one is refused."""
+        with self._translated():
+            service, client = self._running()
+            try:
+                client.validate(query_sql(queries[0], probe=False))
+            except BraidRefused as error:
+                if error.status != NOT_ALLOWED:
+                    raise
+                raise UnsupportedError(error.detail) from error
+            bodies = self._bodies(queries, len(queries))
+            result = run_load(LoadPlan(service.url, bodies, per_second=per_second, users=users_for(per_second)))
+            self._check(result)
+            waiting = unanswered(result.requests)
+            if waiting:
+                raise self._failure(
+                    f"all {len(queries)} queries must run {result.ended_at - result.started_at:.0f} s after the first "
+                    f"was asked for, {len(waiting)} do not; the last status was {waiting[0].status}"
+                )
+            self._live += result.live
+        last = max(request.acknowledged or 0.0 for request in result.requests)
+        return Deployment(len(queries), result.latencies(CREATE), last - result.started_at)
+
+    def begin_churn(self, queries: Sequence[QuerySpec], churn: Churn) -> None:
+        """Go on making and retiring queries in the load's own process; the first round is at once."""
+        with self._translated():
+            service, _ = self._running()
+            if self._churn is not None:
+                raise SystemFailedError("a churn must end before the next begins: call end_churn")
+            plan = LoadPlan(
+                service.url,
+                self._bodies(queries, churn.queries),
+                churn_queries=churn.queries,
+                churn_seconds=churn.every_seconds,
+                live=self._live,
+                users=users_for(2 * churn.queries),
+            )
+            self._churn = QueryLoad(plan)
+            self._churn.wait_started()
+
+    def end_churn(self) -> Deployment:
+        """Make and retire no more, wait for what is under way, and tell of all.
+
+        A request that was still waiting counts with the time it had waited, so latencies that grow are seen.
+        """
+        if self._churn is None:
+            raise SystemFailedError("there is no churn to end: call begin_churn")
+        with self._translated():
+            result = self._churn.result()
+            self._churn.stop()
+            self._churn = None
+            self._check(result)
+        self._live = result.live
+        made = [request for request in result.of(CREATE) if request.acknowledged is not None]
+        seconds = result.ended_at - result.started_at
+        return Deployment(len(made), result.latencies(CREATE), seconds, result.latencies(DELETE))
+
+    def offer(self, tuples_per_second: int | None) -> None:
+        """Do nothing: tuples come from the queues."""
+
+    def taken(self) -> list[tuple[float, int]]:
+        """Return nothing: throughput is read at the queues."""
+        return []
+
+    def outputs(self) -> list[Output]:
+        """Return what the consumer read of the probes so far."""
+        with self._translated():
+            if self._consumer is not None:
+                for line in self._consumer.lines_so_far():
+                    self._outputs += outputs_of(line)
+        return list(self._outputs)
+
+    def memory_bytes(self) -> int:
+        """Return the resident memory of the service's processes now, or when it was stopped.
+
+        Pages that processes share count for each of them.
+        """
+        if self._service is not None:
+            self._memory_bytes = self._service.memory_bytes()
+        return self._memory_bytes
+
+    def settings(self) -> dict[str, Any]:
+        """Return the service's settings that differ from the defaults or follow the thesis, and its memory."""
+        inherited = {name: value for name, value in os.environ.items() if name.startswith("BRAID_")}
+        return {
+            "environment": {**inherited, **self._environment},
+            "probes": PROBES,
+            "memory_bytes": self.memory_bytes(),
+        }
+
+    def stop(self) -> None:
+        """End the load, the consumer and the service; the service's logs stay when something failed."""
+        if self._churn is not None:
+            self._churn.stop()
+            self._churn = None
+        if self._consumer is not None:
+            self._consumer.stop()
+            self._consumer = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+        if self._service is not None:
+            self._memory_bytes = self._service.memory_bytes() or self._memory_bytes
+            self._service.stop(keep_logs=self._failed)
+            self._service = None
+
+    def _bodies(self, queries: Sequence[QuerySpec], together: int) -> tuple[dict[str, Any], ...]:
+        """Return what to POST; of each `together` queries in a row, those that run together, a few are probes."""
+        assert self._workload is not None
+        probes = {
+            first + place
+            for first in range(0, len(queries), together)
+            for place in choose_probes(queries[first : first + together], self._workload.streams)
+        }
+        return tuple(
+            {"sql": query_sql(query, probe=True), "labels": {LABEL: "yes"}}
+            if place in probes
+            else {"sql": query_sql(query, probe=False)}
+            for place, query in enumerate(queries)
+        )
+
+    def _running(self) -> tuple[ServiceProcess, BraidClient]:
+        if self._service is None or self._client is None:
+            raise SystemFailedError("Braid must be started before it can do this: call start")
+        self._service.check_alive()
+        return self._service, self._client
+
+    def _check(self, result: LoadResult) -> None:
+        """Raise when the service refused or failed any request."""
+        wrong = refused(result.requests)
+        unsupported = [request for request in wrong if request.status == NOT_ALLOWED]
+        if unsupported:
+            raise UnsupportedError(str(unsupported[0].error))
+        if wrong:
+            raise self._failure(f"{len(wrong)} of {len(result.requests)} requests failed; {_first(wrong)}")
+
+    def _failure(self, what: str) -> SystemFailedError:
+        self._failed = True
+        where = f" Its log is {self._service.log}." if self._service is not None else ""
+        return SystemFailedError(f"Braid: {what}.{where}")
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn every error of the parts into SystemFailedError; a dead service is the first thing to tell of."""
+        try:
+            yield
+        except (ServiceFailedError, BraidError, ChildFailedError) as error:
+            if self._service is not None and not isinstance(error, ServiceFailedError):
+                try:
+                    self._service.check_alive()
+                except ServiceFailedError as dead:
+                    raise self._failure(str(dead)) from error
+            raise self._failure(str(error)) from error
+
+
+def outputs_of(line: bytes) -> list[Output]:
+    """Return the outputs in a line of the consumer; SystemFailedError when it could not read a probe on."""
+    page = json.loads(line)
+    if "error" in page:
+        raise SystemFailedError(f"Braid: the results of probe {page['query']} cannot be read: {page['error']}")
+    return [Output(page["arrived"], ms / 1000, rows) for ms, rows in zip(page["event_ms"], page["rows"], strict=True)]
+
+
+def _first(requests: Sequence[LoadRequest]) -> str:
+    first = requests[0]
+    what = f"query {first.query_id}" if first.query_id is not None else f"query number {first.number}"
+    return f"the first, to {first.kind} {what}: {first.error}"

@@ -1,0 +1,358 @@
+"""Apache Flink SQL as a system under test: one job per query, or all queries in one statement set.
+
+Two forms, by name: `flink-jobs` submits one job per query to a session cluster; `flink-statement-set` plans all queries
+as one job that reads its stream once, and which cannot change while it runs. Flink cannot read the driver's queues, so
+its own generator makes up the tuples in the JVM, without a network or a format in between, which favours it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+
+from bench_driver.dialects import common, flink
+from bench_driver.peers.flink_environment import ensure_environment
+from bench_driver.query_load.probes import choose_probes
+from bench_driver.query_spec import QuerySpec
+from bench_driver.queues.datasets import find_dataset
+from bench_driver.systems.churn import ChurnThread
+from bench_driver.systems.peer_process import Line, PeerProcess
+from bench_driver.systems.system import OWN_GENERATOR, Deployment, Output, SystemFailedError, UnsupportedError
+from bench_driver.workload import Churn, Workload
+
+JOBS, STATEMENT_SET = "flink-jobs", "flink-statement-set"
+FLINK_SYSTEMS = (JOBS, STATEMENT_SET)
+READY_SECONDS = 150.0
+DEPLOY_SECONDS = 300.0
+CHURN_SECONDS = 120.0
+POLL_SECONDS = 0.02
+# the driver sends more when this many are not acknowledged yet, no sooner (thesis 4.4.1)
+UNACKNOWLEDGED = 16
+MEMORY_SHARE = 0.4
+MEBIBYTE = 1 << 20
+
+DECLARED, RUNNING, STOPPED = "declared", "running", "stopped"
+NOTES = (
+    "datagen gives the tuples of a second at once where it has a rate: windows wait up to a second for the next ones",
+    "datagen waits for the jobs, and a tuple's event time is when it was made: latency while tuples wait is not seen",
+    "jobs are planned and submitted one after the other by one client",
+    "another rate needs other jobs: all are cancelled and submitted again",
+)
+
+
+class FlinkSystem:
+    """One form of Flink SQL; `tell` gets what takes long before it starts, such as the installation."""
+
+    source = OWN_GENERATOR
+
+    def __init__(self, name: str, tell: Callable[[str], None] = lambda _: None) -> None:
+        if name not in FLINK_SYSTEMS:
+            raise ValueError(f"Flink's name must be one of {FLINK_SYSTEMS}, got {name!r}")
+        self.name = name
+        self._tell = tell
+        self._together = name == STATEMENT_SET
+        self._peer: PeerProcess | None = None
+        self._workload: Workload | None = None
+        self._rate: int | None = None
+        self._told = _Told()
+        self._reading = threading.Lock()
+        self._live: deque[_Live] = deque()  # oldest first
+        self._asked = 0
+        self._options: dict[str, Any] = {}
+        self._churn: ChurnThread | None = None
+
+    def start(self, workload: Workload, locations: Mapping[str, str]) -> None:  # noqa: ARG002 - no queue is read
+        """See that there is a Flink to start: how large its cluster must be is known when the queries are."""
+        self.stop()
+        python = ensure_environment(self._tell)
+        self._workload, self._told, self._live, self._options = workload, _Told(), deque(), {}
+        self._peer = PeerProcess(self.name, [str(python), "-m", "bench_driver.peers.flink_program"])
+
+    def deploy(self, queries: Sequence[QuerySpec], per_second: float) -> Deployment:
+        """Start a cluster for so many queries, then submit them, `per_second` a second, and wait until all run.
+
+        What does not run within `DEPLOY_SECONDS` has failed; then nothing is left running.
+        """
+        peer, workload = self._started()
+        if self._live:
+            raise SystemFailedError(f"{self.name}: its cluster is as large as its queries need, they are deployed once")
+        try:
+            churn = workload.churn(len(queries))
+            spare = 0 if self._together or churn is None else churn.queries
+            self._options = cluster_options(len(queries), self._together, spare)
+            peer.start()
+            peer.send({"options": self._options, "slots": self._options["taskmanager.numberOfTaskSlots"]})
+            ready = peer.wait_for(lambda line: "ready" in line, READY_SECONDS, "word that Flink is ready")
+            self._options["version"] = ready.value["ready"]["versions"]["flink"]
+            self._declare()
+            began = time.time()
+            deadline = began + DEPLOY_SECONDS
+            due = self._submit(self._jobs(queries, len(queries)), per_second, deadline)
+        except BaseException:
+            self.stop()
+            raise
+        latencies = () if self._together else tuple(self._told.when[RUNNING, job] - at for job, at in due.items())
+        return Deployment(len(queries), latencies, time.time() - began)
+
+    def begin_churn(self, queries: Sequence[QuerySpec], churn: Churn) -> None:
+        """Go on submitting jobs and cancelling as many of the oldest."""
+        if self._together:
+            raise UnsupportedError("a statement set is one job: no query can come or go while it runs")
+        if self._churn is not None:
+            raise SystemFailedError(f"{self.name}: the churn before must be ended before another begins")
+        self._started()
+        made = self._jobs(queries, churn.queries)
+
+        def replace_oldest(number: int) -> tuple[int, int]:
+            oldest = self._live.popleft()
+            job = self._request(made[number % len(made)])
+            self._cancel(oldest.job)
+            return job, oldest.job
+
+        self._churn = ChurnThread(churn, replace_oldest, self._acknowledged)
+        self._churn.start()
+
+    def end_churn(self) -> Deployment:
+        """Ask for no more, wait for what was asked for, and tell of it."""
+        peer, _ = self._started()
+        churn, self._churn = self._churn, None
+        if churn is None:
+            raise SystemFailedError(f"{self.name}: a churn must be begun before it is ended")
+        churn.end(CHURN_SECONDS)
+        if isinstance(churn.error, UnsupportedError):
+            raise churn.error
+        missing = [job for _, job, retired in churn.asked if not self._acknowledged(job, retired)]
+        if churn.error is not None or missing:
+            words = churn.error or f"{len(missing)} of {len(churn.asked)} must be made and retired, and are not"
+            raise peer.failure(f"{self.name} does not sustain the churn: {words}")
+        when = self._told.when
+        made = tuple(when[RUNNING, job] - due for due, job, _ in churn.asked)
+        retired = tuple(when[STOPPED, job] - due for due, _, job in churn.asked)
+        return Deployment(len(made), made, time.time() - churn.began, retired)
+
+    def offer(self, tuples_per_second: int | None) -> None:
+        """Give the generator a rate: all jobs are cancelled and submitted again, for a source cannot change it."""
+        if tuples_per_second == self._rate:
+            return
+        self._rate = tuples_per_second
+        if not self._live:
+            return
+        deadline = time.time() + DEPLOY_SECONDS
+        before = list(self._live)
+        self._live.clear()
+        for live in before:
+            self._cancel(live.job)
+        while any((STOPPED, live.job) not in self._told.when for live in before):
+            self._pause(deadline, f"{len(before)} jobs must be cancelled to change the rate")
+        self._declare()
+        self._submit([live.queries for live in before], float("inf"), deadline)
+
+    def taken(self) -> list[tuple[float, int]]:
+        """Return what the source of the slowest job has given to it; of a join, the source that gave least."""
+        self._read()
+        return list(self._told.taken)
+
+    def outputs(self) -> list[Output]:
+        """Return the rows of the probe queries, those read at once and of one millisecond of event time together."""
+        self._read()
+        return list(self._told.outputs)
+
+    def settings(self) -> dict[str, Any]:
+        """Return Flink's settings, how it reads and writes, and what to know of its figures."""
+        return {
+            **self._options,
+            "source": f"{self.source}: datagen",
+            "tuples_per_second_asked": self._rate,
+            "sinks": "print for the probe queries, blackhole for the others",
+            "jobs": len(self._live),
+            "notes": list(NOTES),
+        }
+
+    def stop(self) -> None:
+        """End the cluster, its client and everything else in their session, and remove their files."""
+        churn, self._churn = self._churn, None
+        if churn is not None:
+            churn.end(0.0)
+        peer, self._peer = self._peer, None
+        if peer is not None:
+            peer.stop()
+
+    def _started(self) -> tuple[PeerProcess, Workload]:
+        if self._peer is None or self._workload is None:
+            raise SystemFailedError(f"{self.name} must be started before it is asked anything, and is not running")
+        return self._peer, self._workload
+
+    def _declare(self) -> None:
+        """Declare the streams with the rate that is asked for."""
+        peer, workload = self._started()
+        seen = len(peer.lines())
+        for stream in workload.streams:
+            sql = flink.source_sql(stream, find_dataset(stream.dataset).columns, self._rate)
+            peer.send({"do": "declare", "name": stream.name, "sql": sql})
+            peer.wait_for(
+                lambda line, name=stream.name: line.get(DECLARED) == name,  # type: ignore[misc]
+                READY_SECONDS,
+                f"the declaration of stream {stream.name!r}",
+                seen,
+            )
+
+    def _jobs(self, queries: Sequence[QuerySpec], standing: int) -> list[_Queries]:
+        """Return the queries of each job; of each `standing` queries in a row, those that run together, a few are probes."""
+        _, workload = self._started()
+        probes = {
+            first + place
+            for first in range(0, len(queries), standing)
+            for place in choose_probes(queries[first : first + standing], workload.streams)
+        }
+        made = [_described(query, place in probes) for place, query in enumerate(queries)]
+        return [tuple(made)] if self._together else [(query,) for query in made]
+
+    def _submit(self, jobs: Sequence[_Queries], per_second: float, deadline: float) -> dict[int, float]:
+        """Submit jobs and wait until all run; return when each was due, in seconds since 1970."""
+        began = time.time()
+        first = self._asked
+        due: dict[int, float] = {}
+        for number, queries in enumerate(jobs):
+            at = began + number / per_second
+            while time.time() < at or number - self._running_since(first) >= UNACKNOWLEDGED:
+                self._pause_running(deadline, first, len(jobs))
+            due[self._request(queries)] = at
+        while self._running_since(first) < len(jobs):
+            self._pause_running(deadline, first, len(jobs))
+        return due
+
+    def _request(self, queries: _Queries) -> int:
+        peer, _ = self._started()
+        job, self._asked = self._asked, self._asked + 1
+        peer.send({"do": "submit", "job": job, "queries": queries, "together": self._together})
+        self._live.append(_Live(job, queries))
+        return job
+
+    def _cancel(self, job: int) -> None:
+        self._started()[0].send({"do": "cancel", "job": job})
+
+    def _running_since(self, first: int) -> int:
+        self._read()
+        return sum(kind == RUNNING and job >= first for kind, job in self._told.when)
+
+    def _acknowledged(self, made: int, retired: int) -> bool:
+        self._read()
+        return (RUNNING, made) in self._told.when and (STOPPED, retired) in self._told.when
+
+    def _pause_running(self, deadline: float, first: int, wanted: int) -> None:
+        what = f"{wanted} jobs must run within {DEPLOY_SECONDS:g} s, got {self._running_since(first)} of them running"
+        self._pause(deadline, what)
+
+    def _pause(self, deadline: float, what: str) -> None:
+        self._read()
+        if time.time() >= deadline:
+            raise self._started()[0].failure(f"{self.name}: {what}")
+        time.sleep(POLL_SECONDS)
+
+    def _read(self) -> None:
+        """Take in what the program said since the last time.
+
+        Raises SystemFailedError when it or a job failed, UnsupportedError when Flink refused a query.
+        """
+        peer = self._peer
+        if peer is None or not self._options:
+            return
+        with self._reading:
+            self._told.take(peer.lines(self._told.lines))
+        if self._told.refused is not None:
+            raise UnsupportedError(f"Flink: {self._told.refused}")
+        if self._told.failed is not None:
+            raise peer.failure(f"{self.name}: {self._told.failed}")
+        peer.check_alive()
+
+
+_Queries = tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class _Live:
+    job: int
+    queries: _Queries
+
+
+@dataclass
+class _Told:
+    """What the program said so far."""
+
+    lines: int = 0
+    when: dict[tuple[str, int], float] = field(default_factory=dict)  # (RUNNING or STOPPED, job): seconds since 1970
+    outputs: list[Output] = field(default_factory=list)
+    taken: list[tuple[float, int]] = field(default_factory=list)
+    refused: str | None = None
+    failed: str | None = None
+
+    def take(self, lines: Sequence[Line]) -> None:
+        self.lines += len(lines)
+        for line in lines:
+            match line.value:
+                case {"arrived": arrived, "latest": latest}:
+                    self.outputs += [Output(arrived, event_time, rows) for event_time, rows in latest]
+                case {"taken": [at, rows]}:
+                    self.taken.append((at, rows))
+                case {"running": int(job)}:
+                    self.when[RUNNING, job] = line.arrived
+                case {"stopped": int(job)}:
+                    self.when[STOPPED, job] = line.arrived
+                case {"refused": _, "reason": reason}:
+                    self.refused = reason
+                case {"failed": job, "reason": reason}:
+                    self.failed = reason if job is None else f"job {job} was not submitted: {reason}"
+
+
+def cluster_options(queries: int, together: bool, spare: int = 0) -> dict[str, Any]:
+    """Return Flink's configuration for so many queries on this machine; everything else is its default.
+
+    One query, and a statement set, has all cores; of more jobs, each has its share, one at least. `spare` more jobs find
+    a slot, because what comes is submitted before what goes has ended. Memory grows with the queries.
+    """
+    cores = os.cpu_count() or 1
+    jobs = 1 if together else queries
+    parallelism = max(1, cores // jobs)
+    slots = (jobs + spare) * parallelism
+    operators = (queries + spare) * parallelism
+    most = int(psutil.virtual_memory().total * MEMORY_SHARE) // MEBIBYTE
+    return {
+        "parallelism.default": parallelism,
+        "taskmanager.numberOfTaskSlots": slots,
+        "taskmanager.memory.task.heap.size": f"{min(1024 + 8 * operators, most)}m",
+        "taskmanager.memory.managed.size": f"{min(max(512, 16 * operators), most // 2)}m",
+        "taskmanager.memory.network.min": f"{128 + 2 * operators}m",
+        "taskmanager.memory.network.max": f"{128 + 2 * operators}m",
+        "taskmanager.memory.jvm-metaspace.size": f"{256 + 2 * operators}m",
+        "jobmanager.memory.heap.size": f"{min(1024 + 2 * operators, most)}m",
+        "jobmanager.memory.jvm-metaspace.size": "512m",
+        # what its documentation advises for throughput: no copies between chained operators, aggregation in two phases
+        "pipeline.object-reuse": True,
+        "table.optimizer.agg-phase-strategy": "TWO_PHASE",
+        "table.local-time-zone": "UTC",
+        # exactly once, as the others: state on the heap, written every 10 s; a checkpoint that fails ends no job
+        "state.backend.type": "hashmap",
+        "execution.checkpointing.interval": "10 s",
+        "execution.checkpointing.mode": "EXACTLY_ONCE",
+        "execution.checkpointing.storage": "filesystem",
+        "execution.checkpointing.tolerable-failed-checkpoints": 1_000_000,
+        # a job that fails is seen, not run again
+        "restart-strategy.type": "disable",
+        # many jobs on few cores answer late and are alive all the same
+        "heartbeat.timeout": "180 s",
+        "pekko.ask.timeout": "120 s",
+        "client.timeout": "300 s",
+        "metrics.fetcher.update-interval": 500 + 5 * operators,
+    }
+
+
+def _described(query: QuerySpec, probe: bool) -> dict[str, Any]:
+    times = list(common.event_time_columns(query)) if probe else None
+    return {"sql": flink.query_sql(query, probe), "times": times}

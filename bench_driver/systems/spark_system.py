@@ -1,0 +1,360 @@
+"""Stock Spark as a system under test: one streaming query per query, or queries fused by hand.
+
+Four forms, by name: `spark-queries` runs one streaming query per query; `spark-fused` fuses all queries of one window
+into one streaming query by `SUM(CASE WHEN …)`, which cannot change while it runs; both pull from the driver's queues.
+With `-own` behind the name they make up their tuples with Spark's own generator in the JVM, which favours them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench_driver.dialects import spark
+from bench_driver.query_spec import QuerySpec
+from bench_driver.queues.datasets import find_dataset
+from bench_driver.systems.peer_process import Line, PeerProcess
+from bench_driver.systems.system import (
+    OWN_GENERATOR,
+    QUEUE,
+    Deployment,
+    Output,
+    SystemFailedError,
+    UnsupportedError,
+)
+from bench_driver.workload import Churn, Workload
+
+SPARK_SYSTEMS = ("spark-queries", "spark-fused", "spark-queries-own", "spark-fused-own")
+PROBES = 4
+READY_SECONDS = 120.0
+CHURN_SECONDS = 120.0
+POLL_SECONDS = 0.02
+# the driver waits for acknowledgements before it sends more (thesis 4.4.1); each query starts a Python process, which
+# Spark gives up on after 10 s, so that many at once fail
+UNACKNOWLEDGED = 4
+# what all streaming queries together may read of a stream in one batch each, and the least for one of them
+ROWS_PER_BATCH = 4_000_000
+LEAST_ROWS_PER_BATCH = 100_000
+
+RUNNING, STOPPED = "running", "stopped"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One streaming query: its SQL, the streams it reads, and whether its rows go to the consumer."""
+
+    sql: str
+    streams: tuple[str, ...]
+    probe: bool
+
+
+@dataclass(frozen=True)
+class _Live:
+    query: int
+    slot: int  # names the consumer at the queue; the query that takes another's place takes its slot
+    probe: bool
+
+
+class SparkSystem:
+    """One form of stock Spark; `rows_per_batch` bounds a batch from the queue: 0 not at all, None by the default."""
+
+    def __init__(self, name: str, rows_per_batch: int | None = None) -> None:
+        if name not in SPARK_SYSTEMS:
+            raise ValueError(f"stock Spark's name must be one of {SPARK_SYSTEMS}, got {name!r}")
+        self.name = name
+        self.source = OWN_GENERATOR if name.endswith("-own") else QUEUE
+        self._fused = name.startswith("spark-fused")
+        self._wanted_rows = rows_per_batch
+        self._rows_per_batch: int | None = None
+        self._peer = PeerProcess(name, [sys.executable, "-m", "bench_driver.peers.spark_program"])
+        self._told = _Told()
+        self._reading = threading.Lock()
+        self._settings: dict[str, Any] = {}
+        self._live: deque[_Live] = deque()  # oldest first
+        self._asked = 0
+        self._rate: int | None = None
+        self._churn: _ChurnThread | None = None
+        self._stopped = False
+
+    def start(self, workload: Workload, locations: Mapping[str, str]) -> None:
+        """Start the JVM and tell it of the streams, which become temporary views of each streaming query."""
+        self._peer.start()
+        own = self.source == OWN_GENERATOR
+        streams = _described(workload, locations)
+        task = {
+            "streams": streams,
+            "cores": os.cpu_count() or 1,
+            "own_generator": own,
+            "folder": str(self._peer.folder),
+        }
+        try:
+            self._peer.send(task)
+            ready = self._peer.wait_for(lambda line: "ready" in line, READY_SECONDS, "word that Spark is ready")
+        except BaseException:
+            self.stop()
+            raise
+        self._settings = dict(ready.value["ready"])
+
+    def deploy(self, queries: Sequence[QuerySpec], per_second: float) -> Deployment:
+        """Start the streaming queries, `per_second` of them a second, and wait until each has done a batch.
+
+        With nothing to read yet, looking for it counts as a batch. What does not run within `deploy_seconds` has
+        failed; then nothing is left running.
+        """
+        made = statements(queries, self._fused)
+        began = time.time()
+        deadline = began + deploy_seconds(len(made)) + len(made) / per_second
+        try:
+            self._rows_per_batch = bound_batch(self._wanted_rows, len(made))
+            if self.source == OWN_GENERATOR:
+                self._peer.send({"do": "offer", "rate": self._rate, "queries": len(made)})
+            due = [began + slot / per_second for slot in range(len(made))]
+            for slot, statement in enumerate(made):
+                while time.time() < due[slot] or slot - self._running() >= UNACKNOWLEDGED:
+                    self._pause(deadline, len(made))
+                self._request(statement, slot)
+            while self._running() < len(made):
+                self._pause(deadline, len(made))
+        except BaseException:
+            self.stop()
+            raise
+        latencies = tuple(self._told.when[RUNNING, query] - asked for query, asked in enumerate(due))
+        return Deployment(len(queries), () if self._fused else latencies, time.time() - began)
+
+    def begin_churn(self, queries: Sequence[QuerySpec], churn: Churn) -> None:
+        """Go on making and retiring streaming queries; a new one takes the place of the oldest."""
+        if self._fused:
+            raise UnsupportedError("a hand-fused streaming query is static: no query can come or go while it runs")
+        if self._churn is not None:
+            raise SystemFailedError(f"{self.name}: the churn before must be ended before another begins")
+        made = [statements([query], fused=False, probes=probes)[0] for query in queries for probes in (0, 1)]
+
+        def replace_oldest(number: int) -> tuple[int, int]:
+            oldest = self._live.popleft()
+            at = number % len(queries)
+            query = self._request(made[2 * at + oldest.probe], oldest.slot)
+            self._peer.send({"do": "stop", "query": oldest.query})
+            return query, oldest.query
+
+        self._churn = _ChurnThread(churn, replace_oldest, self._acknowledged)
+        self._churn.start()
+
+    def end_churn(self) -> Deployment:
+        """Ask for no more, wait for what was asked for, and tell of it."""
+        churn, self._churn = self._churn, None
+        if churn is None:
+            raise SystemFailedError(f"{self.name}: a churn must be begun before it is ended")
+        churn.end(CHURN_SECONDS)
+        missing = [pair for _, *pair in churn.asked if not self._acknowledged(pair[0], pair[1])]
+        if churn.error is not None or missing:
+            words = churn.error or f"{len(missing)} of {len(churn.asked)} must be made and retired, and are not"
+            raise self._peer.failure(f"{self.name} does not sustain the churn: {words}")
+        when = self._told.when
+        made = tuple(when[RUNNING, query] - due for due, query, _ in churn.asked)
+        retired = tuple(when[STOPPED, query] - due for due, _, query in churn.asked)
+        return Deployment(len(made), made, time.time() - churn.began, retired)
+
+    def offer(self, tuples_per_second: int | None) -> None:
+        """Give Spark's own generator a rate: all streaming queries start again, for a source cannot change it."""
+        self._rate = tuples_per_second
+        if self.source == QUEUE or not self._live:
+            return
+        with self._reading:
+            again = len(self._live)
+            self._told.when = {key: at for key, at in self._told.when.items() if key[0] != RUNNING}
+        self._peer.send({"do": "offer", "rate": tuples_per_second, "queries": again})
+        deadline = time.time() + deploy_seconds(again)
+        while self._running() < again:
+            self._pause(deadline, again)
+
+    def taken(self) -> list[tuple[float, int]]:
+        """Return what the slowest streaming query took of Spark's own generator, after each batch of any of them."""
+        self._read()
+        return list(self._told.taken)
+
+    def outputs(self) -> list[Output]:
+        """Return the rows of the probe queries, those of one batch and millisecond of event time together."""
+        self._read()
+        return list(self._told.outputs)
+
+    def settings(self) -> dict[str, Any]:
+        """Return Spark's settings, and how it reads and writes."""
+        read: dict[str, Any] = {
+            "trigger": "as soon as the batch before is done",
+            "watermark": "0 seconds",
+            "source": self.source,
+        }
+        if self.source == OWN_GENERATOR:
+            read["source"] += ": rate-micro-batch without a rate, else rate"
+        else:
+            read |= {"rows_per_batch_of_a_query": self._rows_per_batch, "starts at": "latest"}
+        sinks = "foreachBatch with toArrow for the probe queries, noop for the others"
+        return {**self._settings, **read, "output_mode": "append", "sinks": sinks, "streaming_queries": len(self._live)}
+
+    def stop(self) -> None:
+        """End the JVM, its workers and everything else in its session, and remove its files."""
+        churn, self._churn = self._churn, None
+        if churn is not None:
+            churn.end(0.0)
+        self._stopped = True
+        self._peer.stop()
+
+    def _request(self, statement: Statement, slot: int) -> int:
+        query, self._asked = self._asked, self._asked + 1
+        command = {"do": "start", "query": query, "sql": statement.sql, "streams": statement.streams, "slot": slot}
+        self._peer.send({**command, "probe": statement.probe, "most": self._rows_per_batch})
+        self._live.append(_Live(query, slot, statement.probe))
+        return query
+
+    def _running(self) -> int:
+        self._read()
+        return sum(kind == RUNNING for kind, _ in self._told.when)
+
+    def _acknowledged(self, made: int, retired: int) -> bool:
+        self._read()
+        return (RUNNING, made) in self._told.when and (STOPPED, retired) in self._told.when
+
+    def _pause(self, deadline: float, wanted: int) -> None:
+        if time.time() >= deadline:
+            what = f"{wanted} streaming queries must run within {deploy_seconds(wanted):g} s"
+            raise self._peer.failure(f"{self.name}: {what}, got {self._running()} of them running")
+        time.sleep(POLL_SECONDS)
+
+    def _read(self) -> None:
+        """Take in what the program said since the last time.
+
+        Raises SystemFailedError when it or a streaming query failed, UnsupportedError when Spark refused one.
+        """
+        if self._stopped:
+            return
+        with self._reading:
+            lines = self._peer.lines(self._told.lines)
+            self._told.take(lines)
+            refused, failed = self._told.refused, self._told.failed
+        if refused is not None:
+            raise UnsupportedError(f"Spark: {refused}")
+        if failed is not None:
+            raise self._peer.failure(f"{self.name}: a streaming query ended by itself: {failed}")
+        self._peer.check_alive()
+
+
+@dataclass
+class _Told:
+    """What the program said so far."""
+
+    lines: int = 0
+    when: dict[tuple[str, int], float] = field(default_factory=dict)  # (RUNNING or STOPPED, query): seconds since 1970
+    outputs: list[Output] = field(default_factory=list)
+    taken: list[tuple[float, int]] = field(default_factory=list)
+    refused: str | None = None
+    failed: str | None = None
+
+    def take(self, lines: Sequence[Line]) -> None:
+        self.lines += len(lines)
+        for line in lines:
+            match line.value:
+                case {"arrived": arrived, "latest": latest}:
+                    self.outputs += [Output(arrived, event_time, rows) for event_time, rows in latest]
+                case {"taken": [at, rows]}:
+                    self.taken.append((at, rows))
+                case {"running": int(query)}:
+                    self.when[RUNNING, query] = line.arrived
+                case {"stopped": int(query)}:
+                    self.when[STOPPED, query] = line.arrived
+                case {"refused": _, "reason": reason}:
+                    self.refused = reason
+                case {"failed": query, "reason": reason}:
+                    self.failed = f"number {query}: {reason}"
+
+
+class _ChurnThread(threading.Thread):
+    """Replaces queries every so often; a round is asked for when the one before is acknowledged.
+
+    `asked` is (when it was due, query made, query retired): waiting for the round before is latency, too.
+    """
+
+    def __init__(
+        self, churn: Churn, replace: Callable[[int], tuple[int, int]], acknowledged: Callable[[int, int], bool]
+    ) -> None:
+        super().__init__(name="spark-churn", daemon=True)
+        self._each = churn
+        self._replace = replace
+        self._acknowledged = acknowledged
+        self._ending = threading.Event()
+        self._given_up = threading.Event()
+        self.asked: list[tuple[float, int, int]] = []
+        self.error: Exception | None = None
+        self.began = time.time()
+
+    def run(self) -> None:
+        """Make rounds until told to end, or until one fails."""
+        due = self.began
+        try:
+            while not self._ending.wait(max(0.0, due - time.time())):
+                asked = [(due, *self._replace(len(self.asked) + i)) for i in range(self._each.queries)]
+                self.asked += asked
+                while not all(self._acknowledged(made, retired) for _, made, retired in asked):
+                    if self._given_up.is_set():
+                        return
+                    time.sleep(POLL_SECONDS)
+                due += self._each.every_seconds
+        except (SystemFailedError, UnsupportedError) as error:
+            self.error = error
+
+    def end(self, seconds: float) -> None:
+        """Ask for no more, and wait that long for what was asked for."""
+        self._ending.set()
+        self.join(seconds)
+        self._given_up.set()
+        self.join()
+
+
+def statements(queries: Sequence[QuerySpec], fused: bool, probes: int = PROBES) -> list[Statement]:
+    """Return the streaming queries for `queries`, of which up to `probes`, spread over all, are probe queries.
+
+    Raises UnsupportedError when they cannot be fused by hand.
+    """
+    groups: dict[Any, list[QuerySpec]] = {}
+    for number, query in enumerate(queries):
+        alike = (query.streams, query.window, query.joins, query.keys) if fused else number
+        groups.setdefault(alike, []).append(query)
+    chosen = {probe * len(groups) // probes for probe in range(probes)}
+    made = []
+    for number, group in enumerate(groups.values()):
+        probe = number in chosen
+        try:
+            sql = spark.fused_sql(group, probe) if fused else spark.query_sql(group[0], probe)
+        except ValueError as error:
+            raise UnsupportedError(f"the queries cannot be fused by hand: {error}") from error
+        made.append(Statement(sql, group[0].streams, probe))
+    return made
+
+
+def deploy_seconds(queries: int) -> float:
+    """Return how long `queries` streaming queries may take until all run, after the last of them is posted."""
+    return min(120.0 + 3.0 * queries, 300.0)
+
+
+def bound_batch(wanted: int | None, queries: int) -> int | None:
+    """Return how many rows of a stream a batch of one of `queries` streaming queries may have; None for all there are.
+
+    By default they share `ROWS_PER_BATCH`, about a second's worth; `wanted` is a number of rows, or 0 for no bound.
+    """
+    if wanted is None:
+        return max(LEAST_ROWS_PER_BATCH, ROWS_PER_BATCH // max(1, queries))
+    return wanted or None
+
+
+def _described(workload: Workload, locations: Mapping[str, str]) -> list[dict[str, Any]]:
+    described = []
+    for stream in workload.streams:
+        dataset = find_dataset(stream.dataset)
+        told = {"name": stream.name, "dataset": stream.dataset, "location": locations.get(stream.name, "")}
+        described.append({**told, "columns": dataset.columns, "options": dataset.options(stream.options)})
+    return described

@@ -1,0 +1,77 @@
+"""The search for the sustainable throughput, over systems whose service rate is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench_driver.measure.search import Search, SearchPlan, StepResult, search
+
+
+def find(service: float, start: int, plan: SearchPlan | None = None, cold: float = 1.0) -> Search:
+    """Search over a system that takes up to `service` tuples a second, `cold` times that in its first step."""
+    asked: list[int] = []
+
+    def probe(rate: int) -> StepResult:
+        able = service * (1.0 if asked else cold)
+        asked.append(rate)
+        return StepResult(rate, rate <= able, max(0.0, rate - able), min(rate, able))
+
+    found = search(start, probe, plan or SearchPlan())
+    assert [step.rate for step in found.steps] == asked
+    return found
+
+
+@pytest.mark.parametrize("service", [1_234, 200_000, 777_777, 5_900_000])
+def test_it_comes_within_five_percent(service: int) -> None:
+    found = find(service, 6_000_000)
+    assert found.best is not None
+    assert 0.95 * service <= found.best.rate <= service
+    assert len(found.steps) <= 6
+
+
+def test_a_start_rate_that_is_sustained_is_doubled() -> None:
+    found = find(350_000, 100_000)
+    assert [step.rate for step in found.steps[:3]] == [100_000, 200_000, 400_000]
+    assert found.best is not None
+    assert 0.95 * 350_000 <= found.best.rate <= 350_000
+
+
+def test_it_steps_down_until_the_rate_is_sustained() -> None:
+    # pulls more than it can work off, so that what it took misleads
+    def probe(rate: int) -> StepResult:
+        return StepResult(rate, rate <= 800, 1.0, min(rate, 1000))
+
+    found = search(6000, probe, SearchPlan())
+    rates = [step.rate for step in found.steps]
+    assert rates[:5] == [6000, 970, 902, 838, 779]
+    assert found.best is not None
+    assert found.best.rate == 779
+
+
+def test_a_system_that_was_cold_in_the_first_step_is_climbed_after() -> None:
+    cold = find(100_000, 1_000_000, SearchPlan(most_steps=8, refinements=5), cold=0.7)
+    assert cold.best is not None
+    assert cold.best.rate >= 0.9 * 100_000
+    assert cold.best.rate > 1.2 * cold.steps[1].rate
+
+
+def test_it_ends_after_the_most_steps_without_a_result() -> None:
+    found = find(0.0, 1_000_000, SearchPlan(most_steps=3))
+    assert found.best is None
+    assert len(found.steps) == 3
+    assert find(0.0, 4, SearchPlan(most_steps=50)).best is None, "a rate below one ends it"
+
+
+def test_refinements_are_counted() -> None:
+    assert len(find(100_000, 1_000_000, SearchPlan(refinements=0)).steps) == 2
+    assert len(find(100_000, 1_000_000, SearchPlan(refinements=1)).steps) == 3
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"most_steps": 0}, {"refinements": -1}, {"below_taken": 0}, {"down": 1.0}, {"up": 1.0}]
+)
+def test_a_plan_that_leads_nowhere_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="needs"):
+        SearchPlan(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="negative"):
+        StepResult(-1, True, 0, 0)

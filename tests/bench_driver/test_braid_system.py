@@ -1,0 +1,143 @@
+"""Braid as a system under test, over the session's service: queues, deployment, probes, churn."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from bench_driver.query_spec import ColumnRef, Comparison, QuerySpec, WindowSpec
+from bench_driver.queues.process import QueueProcess
+from bench_driver.service_process import ServiceProcess
+from bench_driver.systems.braid_system import BraidSystem, outputs_of
+from bench_driver.systems.system import Output, SystemFailedError, UnsupportedError
+from bench_driver.workload import Churn, StreamSpec, Workload
+from tests.kit.client import Api
+from tests.kit.service import RunningService
+from tests.kit.waiting import wait_until
+
+
+class BorrowedService(ServiceProcess):
+    """The session's service instead of one of its own, which would take most of a minute to start."""
+
+    running: RunningService
+
+    def start(self) -> BorrowedService:
+        """Borrow it."""
+        self.port = self.running.port
+        self.started_at = time.monotonic()
+        return self
+
+
+@pytest.fixture
+def workload() -> Workload:
+    stream = StreamSpec(f"a_{uuid.uuid4().hex[:8]}", "astream", {"keys": 10, "fields_max": 100})
+    return Workload("small", "", "", (stream,), "aggregation", {}, (8,), 1000)
+
+
+@pytest.fixture
+def queue(workload: Workload) -> Iterator[QueueProcess]:
+    (stream,) = workload.streams
+    with QueueProcess(stream.name, stream.dataset, stream.options, seed=1) as process:
+        yield process
+
+
+@pytest.fixture
+def braid(service: RunningService, api: Api, workload: Workload) -> Iterator[BraidSystem]:
+    BorrowedService.running = service
+    system = BraidSystem(make_service=BorrowedService)
+    yield system
+    system.stop()
+    (stream,) = workload.streams
+    mine = [query for query in api.queries() if stream.name in query["active_from"]]
+    for query in mine:
+        api.delete_query(query["id"], drain=False)
+    for query in mine:
+        api.wait_state(query["id"], "RETIRED")
+    api.request("DELETE", f"/streams/{stream.name}")
+
+
+def queries_of(workload: Workload, count: int) -> list[QuerySpec]:
+    (stream,) = workload.streams
+    return [
+        QuerySpec(
+            (stream.name,),
+            WindowSpec(1000, 1000),
+            (Comparison(stream.name, "field1", ">", number),),
+            keys=(ColumnRef(stream.name, "key"),),
+            measure=ColumnRef(stream.name, "field0"),
+        )
+        for number in range(count)
+    ]
+
+
+@pytest.mark.service
+def test_braid_pulls_from_the_queue_and_its_probes_tell_how_late_rows_come(
+    braid: BraidSystem, api: Api, workload: Workload, queue: QueueProcess
+) -> None:
+    (stream,) = workload.streams
+    braid.start(workload, {stream.name: queue.location})
+    queue.run(int(time.time() * 1e6), [(None, 2000)])
+    deployment = braid.deploy(queries_of(workload, 8), 100.0)
+    assert (deployment.queries, len(deployment.latencies)) == (8, 8)
+    assert 0 < max(deployment.latencies) <= deployment.seconds + 0.1
+    running = [query for query in api.queries() if stream.name in query["active_from"]]
+    assert [query["state"] for query in running] == ["RUNNING"] * 8
+    probes = [query for query in running if query["labels"]]
+    assert [query["sql"].count("latest") for query in probes] == [1] * 4
+
+    wait_until(lambda: sum(output.rows for output in braid.outputs()) >= 80, 60, "probes give two windows of ten keys")
+    outputs = braid.outputs()
+    assert all(0 < output.arrived - output.event_time < 60 for output in outputs)
+    assert queue.samples()[-1].pulled
+    assert braid.taken() == []
+
+    braid.begin_churn(queries_of(workload, 8), Churn(8, 5.0))
+    with pytest.raises(SystemFailedError, match="end_churn"):
+        braid.begin_churn(queries_of(workload, 8), Churn(8, 5.0))
+    wait_until(
+        lambda: all(api.query(query["id"])["state"] != "RUNNING" for query in running), 60, "the first round is retired"
+    )
+    churned = braid.end_churn()
+    assert churned.queries == len(churned.latencies) == len(churned.deletions) >= 8
+    running = [query for query in api.queries() if stream.name in query["active_from"] and query["state"] == "RUNNING"]
+    assert len(running) == 8
+    assert sum(bool(query["labels"]) for query in running) == 4
+    retired = [query for query in api.queries() if stream.name in query["active_from"] and query["state"] != "RUNNING"]
+    assert len(retired) == len(churned.deletions)
+    assert all(query["state"] == "RETIRED" or query["active_to"][stream.name] for query in retired)
+    assert braid.settings()["environment"]["BRAID_CHANGELOG_BATCH_SIZE"] == "100"
+
+
+@pytest.mark.service
+def test_what_braid_cannot_run_is_unsupported_in_its_own_words(
+    braid: BraidSystem, workload: Workload, queue: QueueProcess
+) -> None:
+    (stream,) = workload.streams
+    braid.start(workload, {stream.name: queue.location})
+    (query,) = queries_of(workload, 1)
+    wrong = replace(query, keys=(ColumnRef(stream.name, "colour"),))
+    with pytest.raises(UnsupportedError, match="colour"):
+        braid.deploy([wrong], 1.0)
+    with pytest.raises(UnsupportedError, match="colour"):  # only the first is tried out, but none is passed over
+        braid.deploy([query, wrong], 100.0)
+
+
+def test_braid_must_be_started_first() -> None:
+    system = BraidSystem()
+    with pytest.raises(SystemFailedError, match="call start"):
+        system.deploy([], 1.0)
+    with pytest.raises(SystemFailedError, match="begin_churn"):
+        system.end_churn()
+    assert system.outputs() == []
+    system.stop()
+
+
+def test_a_line_of_the_consumer_becomes_outputs_or_an_error() -> None:
+    line = b'{"query": "q-1", "arrived": 12.5, "event_ms": [10000, 11001], "rows": [3, 1]}'
+    assert outputs_of(line) == [Output(12.5, 10.0, 3), Output(12.5, 11.001, 1)]
+    with pytest.raises(SystemFailedError, match=r"q-1.*410"):
+        outputs_of(b'{"query": "q-1", "error": "410: gone"}')

@@ -1,0 +1,172 @@
+"""The driver measures systems whose speed is known (within 5 %), and gives a row for those that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bench_driver.measure.result import Measured, Progress
+from bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
+from bench_driver.queues.process import QueueProcess
+from bench_driver.runner import RunSettings, measure
+from bench_driver.systems.system import Output
+from bench_driver.workload import Churn, StreamSpec, Workload
+from tests.bench_driver.fake_system import FakeOwnGenerator, FakeSystem
+
+SERVICE = 200_000
+QUERY = QuerySpec(("a",), WindowSpec(200, 200), keys=(ColumnRef("a", "key"),), measure=ColumnRef("a", "field0"))
+WORKLOAD = Workload("fake", "", "", (StreamSpec("a", "astream"),), "aggregation", {}, (1,), 400_000)
+SHORT = RunSettings(seconds=0.5, most_steps=1, ready_seconds=20.0)
+KEYS = {
+    *("system", "workload", "queries", "sustainable_tuples_per_second", "overall_tuples_per_second"),
+    *("event_time_latency_seconds", "processing_time_latency_seconds", "deployment_latency_seconds", "sustained"),
+    *("seed", "settings", "source", "slowest_tuples_per_second", "query_throughput_per_second", "error", "series"),
+    "steps",
+}
+
+
+@pytest.fixture(scope="module")
+def queues() -> Iterator[dict[str, QueueProcess]]:
+    with QueueProcess("a", "astream", {}, seed=1) as queue:
+        yield {"a": queue}
+
+
+def run(system: FakeSystem, queues: dict[str, QueueProcess], settings: RunSettings = SHORT, **more: Any) -> Measured:
+    """Measure without looking at the progress."""
+    queries = more.pop("queries", [QUERY])
+    workload = more.pop("workload", WORKLOAD)
+    found = measure(system, workload, queries, queues, settings, more.pop("tell", lambda _: None), **more)
+    assert system.calls[-1] == "stop", "it must be stopped whatever happens"
+    return found
+
+
+def test_a_known_service_rate_is_measured_within_five_percent(queues: dict[str, QueueProcess]) -> None:
+    told: list[Progress] = []
+    settings = RunSettings(seconds=4.0, most_steps=2, refinements=0, seed=7, ready_seconds=20.0)
+    row = run(FakeSystem(SERVICE), queues, settings, queries=[QUERY] * 3, tell=told.append).row()
+    assert row["error"] is None
+    assert [step["sustained"] for step in row["steps"]] == [False, True, True], row["steps"]
+    assert row["steps"][0]["pulled_per_second"] == pytest.approx(SERVICE, rel=0.02), "taken while too much came"
+    assert row["steps"][0]["growth"] == pytest.approx(SERVICE, rel=0.05), "twice as much came"
+    assert row["sustained"] is True
+    assert row["sustainable_tuples_per_second"] == pytest.approx(SERVICE, rel=0.05)
+    assert row["slowest_tuples_per_second"] == pytest.approx(SERVICE, rel=0.05)
+    assert row["overall_tuples_per_second"] == pytest.approx(3 * row["slowest_tuples_per_second"])
+    assert row["steps"][-1]["rate"] == int(0.9 * row["sustainable_tuples_per_second"])
+    assert set(row) == KEYS
+    event, processing = row["event_time_latency_seconds"], row["processing_time_latency_seconds"]
+    assert 0 < processing["p50"] <= event["p50"] <= event["p95"] <= event["p99"] <= event["max"]
+    assert row["deployment_latency_seconds"] == pytest.approx({"p50": 0.2, "p95": 0.3, "p99": 0.3, "max": 0.3})
+    assert (row["seed"], row["queries"], row["source"], row["system"]) == (7, 3, "queue", "fake")
+    assert row["settings"]["tuples_per_second"] == SERVICE
+    assert row["settings"]["seconds"] == 4.0
+    assert all(row["series"][name] for name in ("queue_length", "latency", "pull_interval", "rate"))
+    phases = [progress.phase for progress in told]
+    assert list(dict.fromkeys(phases)) == ["start", "deploy", "search", "latency", "stop"]
+    assert {progress.step for progress in told if progress.phase == "search"} == {1, 2}
+
+
+def test_while_queries_come_and_go_their_throughput_is_measured_too(queues: dict[str, QueueProcess]) -> None:
+    settings = replace(SHORT, seconds=1.0)
+    system, coming = FakeSystem(SERVICE), [replace(QUERY, window=WindowSpec(400, 200))]
+    churning = replace(WORKLOAD, shape="churn", churns=(Churn(1, 5.0),), start_rate=50_000)
+    row = run(system, queues, settings, workload=churning, next_queries=coming).row()
+    assert system.churned == (coming, Churn(1, 5.0))
+    assert row["sustained"] is True, "a start rate that it can do"
+    assert row["query_throughput_per_second"] == 5.0
+    assert row["deployment_latency_seconds"] == {"p50": 0.5, "p95": 1.5, "p99": 1.5, "max": 1.5}
+    overloaded = run(FakeSystem(SERVICE), queues, settings, workload=replace(churning, start_rate=800_000)).row()
+    assert overloaded["sustained"] is False
+    assert overloaded["query_throughput_per_second"] is None, "not with a queue that grows"
+    assert overloaded["sustainable_tuples_per_second"] == pytest.approx(SERVICE, rel=0.3), "what it took"
+
+
+def test_the_rate_goes_through_the_profile_of_a_fluctuating_workload(queues: dict[str, QueueProcess]) -> None:
+    workload = replace(WORKLOAD, shape="fluctuating", profile=(0.8, 0.2, 0.8), start_rate=100_000)
+    row = run(FakeSystem(SERVICE), queues, workload=workload).row()
+    offered = [rate for _, rate in row["series"]["rate"]]
+    assert offered == [80_000, 80_000, 20_000, 20_000, 80_000, 80_000]
+    assert row["series"]["latency"][-1][0] >= 1.0, "the series is of all parts"
+    assert row["event_time_latency_seconds"] is not None
+
+
+def test_a_generator_of_its_own_needs_no_search(queues: dict[str, QueueProcess]) -> None:
+    system = FakeOwnGenerator(80_000)
+    row = run(system, queues).row()
+    assert row["source"] == "own generator"
+    assert row["sustainable_tuples_per_second"] == pytest.approx(80_000, rel=0.1)
+    assert system.offers[0][1] is None
+    assert system.offers[-1][1] == pytest.approx(0.9 * row["sustainable_tuples_per_second"], abs=1)
+    assert row["processing_time_latency_seconds"] is None
+    assert row["event_time_latency_seconds"]["p50"] == pytest.approx(0.1)
+    assert row["steps"][0]["sustained"]
+
+
+def test_windows_that_do_not_end_within_the_step_give_null(queues: dict[str, QueueProcess]) -> None:
+    class Silent(FakeSystem):
+        def outputs(self) -> list[Output]:
+            return []
+
+    row = run(Silent(SERVICE), queues, queries=[replace(QUERY, window=WindowSpec(60_000, 60_000))]).row()
+    assert row["event_time_latency_seconds"] is None
+    assert row["processing_time_latency_seconds"] is None
+    assert row["series"]["latency"] == []
+    assert row["sustainable_tuples_per_second"] is not None
+    assert row["series"]["rate"][-1][0] == 1.0, "twice as long as usual, not as long as the window"
+
+
+@pytest.mark.parametrize("method", ["start", "deploy", "outputs", "begin_churn", "end_churn", "stop"])
+def test_a_system_that_fails_gives_a_row_that_says_so(method: str, queues: dict[str, QueueProcess]) -> None:
+    system = FakeSystem(SERVICE, fails_in=method)
+    workload = replace(WORKLOAD, shape="churn", churns=(Churn(1, 5.0),)) if "churn" in method else WORKLOAD
+    row = run(system, queues, workload=workload).row()
+    assert row["error"] == f"{method} failed on purpose"
+    assert row["sustained"] is False
+    assert set(row) == KEYS
+
+
+def test_a_system_that_takes_nothing_fails(queues: dict[str, QueueProcess]) -> None:
+    row = run(FakeSystem(SERVICE, pulling=False), queues, replace(SHORT, ready_seconds=0.3)).row()
+    assert "fake must take tuples within 0.3 s" in row["error"]
+    assert row["sustainable_tuples_per_second"] is None
+
+
+def test_what_a_system_does_not_support_has_its_reason_and_no_row(queues: dict[str, QueueProcess]) -> None:
+    found = run(FakeSystem(SERVICE, refuses="no such join"), queues)
+    assert found.unsupported == "no such join"
+    with pytest.raises(ValueError, match="no such join"):
+        found.row()
+
+
+def test_there_must_be_queries_and_a_queue_of_every_stream(queues: dict[str, QueueProcess]) -> None:
+    for wrong, name in (({}, "a"), (queues, "queries")):
+        with pytest.raises(ValueError, match=name):
+            measure(FakeSystem(1), WORKLOAD, [] if wrong else [QUERY], wrong, SHORT, lambda _: None)
+
+
+def test_quick_means_short_steps_and_few() -> None:
+    quick = RunSettings(quick=True)
+    assert quick.step_seconds == 6.0
+    assert (quick.plan.most_steps, quick.plan.refinements) == (2, 0)
+    assert RunSettings(seconds=2.0, quick=True).step_seconds == 2.0
+    assert RunSettings().plan.most_steps == 6
+    assert quick.to_json()["quick"] is True
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"seconds": 0},
+        {"ready_seconds": -1},
+        {"warm_up_share": 1.0},
+        {"latency_load": 0},
+        {"latency_load": 1.1},
+        {"most_steps": 0},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="got"):
+        RunSettings(**wrong)
