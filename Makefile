@@ -14,7 +14,7 @@ define step
 	else status=$$?; printf '── %s: FAILED after %d s\n' '$(1)' $$(($$(date +%s) - began)) >&2; exit $$status; fi
 endef
 
-.PHONY: help setup demo test lint types unit test-long first-mark clean
+.PHONY: help setup demo test lint types unit test-long bench bench-quick first-mark clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do \
@@ -47,6 +47,12 @@ unit: setup ## the tests that need no running service
 
 test-long: setup ## the oracle with 60 examples, the crash test with 15 kills, then all other tests
 	$(call step,pytest with more examples and crashes,BRAID_ORACLE_EXAMPLES=60 BRAID_CRASH_KILLS=15 $(PY) -m pytest)
+
+bench-quick: setup ## the quick form of every workload of the benchmark, about a minute each
+	$(call step,quick benchmarks,BRAID_BENCH_WORKLOADS=all $(PY) -m pytest tests/bench_driver/test_bench_quick.py)
+
+bench: setup ## measure beside stock Spark and Flink; ARGUMENTS="WORKLOAD --queries 1,20 --peers spark"
+	@.venv/bin/braid bench $(or $(ARGUMENTS),astream-sc1 --queries 1,20,100,1000 --peers spark,flink)
 
 first-mark: setup ## measure the speed of this checkout on this machine; ARGUMENTS="--quick" for a short one
 	@$(PY) -m bench_driver.first_mark $(ARGUMENTS)

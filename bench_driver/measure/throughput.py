@@ -23,6 +23,8 @@ GROWTH_ALLOWED = 0.01
 TOOTH_NOISE = 0.1
 # a queue is sampled ten times a second: what comes between two samples is no backlog
 NO_BACKLOG_SECONDS = 0.1
+# a system that pulls nothing in the last part of a step, while the queue gets longer than ever, has stalled
+STALL_SHARE = 0.1
 # growth must be beyond so many standard errors of the slope
 NOISE_MARGIN = 2.0
 # peaks and valleys are thinned to so many, so that the teeth of a system that always pulls do not count by their number
@@ -128,7 +130,7 @@ def growth(points: Sequence[QueuePoint], offered: float) -> Growth:
 
     It keeps growing when its peaks or its valleys rise by more than `GROWTH_ALLOWED` of what is offered, beyond what
     their irregularity explains, and still rise in the second half: a pause that the system is catching up with is
-    transient backpressure (thesis figure 3.7). With fewer than two bursts of pulls only the ends are compared.
+    transient backpressure (thesis figure 3.7). It does, too, when the system has stalled at last. With fewer than two bursts of pulls only the ends are compared.
     """
     found = _growth(points, offered)
     if points and max(point.length for point in points) <= NO_BACKLOG_SECONDS * offered:
@@ -144,11 +146,14 @@ def _growth(points: Sequence[QueuePoint], offered: float) -> Growth:
     peaks = [(tooth.before.at, float(tooth.before.length)) for tooth in bursts]
     valleys = [(tooth.after.at, float(tooth.after.length)) for tooth in bursts]
     height = (statistics.median([y for _, y in peaks]) or 0.0) - (statistics.median([y for _, y in valleys]) or 0.0)
-    last = points[-1]
-    if last.length > max(y for _, y in peaks):  # a tooth that is not over, yet higher than any before
+    last, highest = points[-1], max(y for _, y in peaks)
+    still = (last.at - bursts[-1].after.at) / (last.at - points[0].at)
+    stalled = still > STALL_SHARE and last.length > 2 * highest + NO_BACKLOG_SECONDS * offered
+    if last.length > highest:  # a tooth that is not over, yet higher than any before
         peaks.append((last.at, float(last.length)))
     trends = [_trend(_thin(peaks, max), height, offered), _trend(_thin(valleys, min), height, offered)]
-    return Growth(max(trend.tuples_per_second for trend in trends), any(trend.keeps_growing for trend in trends))
+    keeps_growing = stalled or any(trend.keeps_growing for trend in trends)
+    return Growth(max(trend.tuples_per_second for trend in trends), keeps_growing)
 
 
 def _trend(marks: Line, height: float, offered: float) -> Growth:

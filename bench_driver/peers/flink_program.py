@@ -1,17 +1,19 @@
 """Apache Flink SQL as a peer: a cluster of its own, and jobs that come and go as it is told, by JSON lines.
 
 It runs with the Python of Flink's own environment (`flink_environment.py`), so it imports nothing of the project that
-needs more than Python itself. It reads one JSON object a line. The first is `{"options": {name: value}, "slots": n}`: it
-starts a JobManager and a TaskManager in its working directory and answers `{"ready": {"versions"}}`. Then come commands:
+needs more than Python itself. It reads one JSON object a line. The first is `{"options": {name: value}, "slots": n}`:
+it starts a JobManager and a TaskManager in its working directory and answers `{"ready": {"versions"}}`. Then come
+commands:
 
 - `{"do": "declare", "name", "sql"}` declares a table anew; it answers `{"declared": name}`;
-- `{"do": "submit", "job": number, "queries": [{"sql", "times"}…], "together"}` submits one job: its one query, or all of
-  them as one statement set. `times` are the columns with the event times of a probe query, null for one that is none.
-  It answers `{"running": job}` when all of its tasks run, or `{"refused": job, "reason"}`;
+- `{"do": "submit", "job": number, "queries": [{"sql", "times"}…], "together"}` submits one job: its one query, or all
+  of them as one statement set. `times` are the columns with the event times of a probe query, null for one that is
+  none. It answers `{"running": job}` when all of its tasks run, or `{"refused": job, "reason"}` when Flink does not
+  plan it, `{"failed": job, "reason"}` when the cluster does not take it;
 - `{"do": "cancel", "job"}`: it answers `{"stopped": job}`.
 
-By itself it says `{"arrived", "latest": [[event time, rows]…]}` of rows of the probe queries, `{"taken": [time, rows]}` of
-the source of the slowest job, and `{"failed": job or null, "reason"}`. It ends with its stdin, and Flink with it.
+By itself it says `{"arrived", "latest": [[event time, rows]…]}` of rows of the probe queries, `{"taken": [time, rows]}`
+of the source of the slowest job, and `{"failed": null, "reason"}`. It ends with its stdin, and Flink with it.
 """
 
 from __future__ import annotations

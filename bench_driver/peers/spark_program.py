@@ -21,6 +21,7 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -28,7 +29,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyspark
-from pyspark.errors import PySparkException
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.listener import (
@@ -47,6 +49,9 @@ CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileS
 
 # the larger a batch of its own generator, the more Spark takes in a second; this is about a second's worth of its best
 OWN_ROWS_PER_BATCH = 4_000_000
+# a query that fails before its first batch is started again, as a supervisor would: on a busy machine the Python
+# process of its source may take longer than the 10 s that Spark waits
+STARTS = 3
 LEAST_CENTS, MOST_CENTS = 99, 9_999
 
 Say = Callable[[Mapping[str, Any]], None]
@@ -63,8 +68,8 @@ def spark_options(cores: int, folder: str) -> dict[str, str]:
         "spark.local.dir": f"{folder}/spark",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # batches take turns in the order in which they come; with a FAIR pool for each query, ties go to the first name,
-        # and of twenty queries on two cores eleven never got a task
+        # batches take turns in the order in which they come; with a FAIR pool for each query, ties go to the first
+        # name, and of twenty queries on two cores eleven never got a task
         "spark.scheduler.mode": "FIFO",
         "spark.sql.session.timeZone": "UTC",
         # a task for each core: more tasks and more state stores cost time in every batch
@@ -169,17 +174,20 @@ class Program:
         self._rate: int | None = None
         self._share = 1
         self._runs = 0
-        self._stopper = ThreadPoolExecutor(1, "stopper")
+        self._starts: Counter[int] = Counter()
+        self._views = threading.Lock()  # who starts a query has the streams' views for itself
+        self._others = ThreadPoolExecutor(1, "stops-and-restarts")
         spark.streams.addListener(_Events(self))
 
     def obey(self, command: Mapping[str, Any]) -> None:
         """Do what one command says."""
         match command["do"]:
             case "start":
-                self._commands[command["query"]] = command
+                with self._lock:
+                    self._commands[command["query"]] = command
                 self._start(command)
             case "stop":
-                self._stopper.submit(self._stop, command["query"])
+                self._others.submit(self._stop, command["query"])
             case "offer":
                 self._offer(command["rate"], command["queries"])
             case other:
@@ -207,13 +215,32 @@ class Program:
             self._say({"taken": [time.time(), slowest]})
 
     def ended(self, run: str, reason: str | None) -> None:
-        """Say of a query that it failed."""
+        """Look after a query that ended; with a reason it failed."""
         with self._lock:
             number = self._numbers.pop(run, None)
         if number is not None and reason is not None:
-            self._say({"failed": number, "reason": _words(reason)})
+            self._failed(number, reason)
+
+    def _failed(self, number: int, reason: str) -> None:
+        with self._lock:
+            self._starts[number] += 1
+            again = number not in self._said_running and self._starts[number] < STARTS
+        if again:
+            self._others.submit(self._start_again, number)
+        else:
+            self._say({"failed": number, "reason": reason})
+
+    def _start_again(self, number: int) -> None:
+        with self._lock:
+            command = self._commands.get(number)
+        if command is not None:
+            self._start(command)
 
     def _start(self, command: Mapping[str, Any]) -> None:
+        with self._views:
+            self._start_alone(command)
+
+    def _start_alone(self, command: Mapping[str, Any]) -> None:
         number: int = command["query"]
         self._runs += 1
         try:
@@ -223,16 +250,16 @@ class Program:
             writer = self._spark.sql(command["sql"]).writeStream.outputMode("append")
             writer = writer.option("checkpointLocation", f"{self._folder}/checkpoints/{self._runs}")
             writer = writer.foreachBatch(self._hand_over) if command["probe"] else writer.format("noop")
-            with self._lock:
-                self._taken.setdefault(number, [])
             query = writer.queryName(f"{number}").start()
-        except PySparkException as error:
-            with self._lock:
-                self._taken.pop(number, None)
+        except AnalysisException as error:
             self._say({"refused": number, "reason": _words(error)})
+            return
+        except (PySparkException, Py4JError) as error:
+            self._failed(number, _words(error))
             return
         with self._lock:
             self._running[number] = query
+            self._taken.setdefault(number, [])
             self._numbers[str(query.runId)] = number
         self._look_at(query)
 
@@ -304,7 +331,7 @@ class _Events(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """The query ended; with an exception if it was not stopped."""
-        self._program.ended(str(event.runId), event.exception)
+        self._program.ended(str(event.runId), event.exception and _words(event.exception))
 
 
 def count_by_latest(table: pa.Table) -> list[list[float]]:

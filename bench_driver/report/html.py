@@ -28,7 +28,7 @@ from bench_driver.report.summary import (
     divide,
     summarize,
 )
-from bench_driver.report.terminal import amount, seconds, times, unsupported_lines
+from bench_driver.report.terminal import amount, one_line, seconds, times, unsupported_lines
 from bench_driver.systems.system import OWN_GENERATOR
 from bench_driver.workload import load_workload
 
@@ -100,7 +100,7 @@ def render_page(document: Mapping[str, Any]) -> str:
         sections=[_section(name, found, points) for name, found in by_workload(summaries).items()],
         systems=_settings_of_systems(document["results"]),
         unsupported=unsupported_lines(document["unsupported"]),
-        failures=document["failures"],
+        failures=[{**entry, "short": one_line(entry["reason"], 200)} for entry in document["failures"]],
         quantiles=QUANTILES,
         quick=document["settings"].get("quick", False),
     )
@@ -156,7 +156,7 @@ def _line(summary: Summary, others: Sequence[Summary]) -> Line:
     cells += [seconds(summary.quantile(EVENT_TIME, name)) for name in QUANTILES]
     cells += [seconds(summary.quantile(PROCESSING_TIME, name)) for name in ("p50", "p95")]
     cells += [seconds(summary.quantile(DEPLOYMENT, name)) for name in ("p50", "p95")]
-    note = "" if summary.note == OWN_GENERATOR else summary.note
+    note = "" if summary.note == OWN_GENERATOR else one_line(summary.note, 200)
     return Line(
         count(case.queries),
         case.system,
@@ -202,7 +202,7 @@ def _plots(summaries: Sequence[Summary], points: int) -> list[Plot]:
         ),
         (
             "Deployment latency",
-            "From the request for a query to RUNNING as the client sees it: p50 solid, p95 dotted with open markers.",
+            "From the request for a query to RUNNING as the client sees it: p50, and with open markers p95.",
             plots.against_queries(
                 summaries,
                 "deployment latency, s",

@@ -55,6 +55,7 @@ _RC: Any = {
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
+    "axes.ymargin": 0.08,
     "grid.color": GRID,
     "grid.linewidth": 0.6,
     "xtick.color": GRID,
@@ -107,7 +108,7 @@ class Course:
 def against_queries(summaries: Sequence[Summary], label: str, figures: Figures, upper: Figures | None = None) -> str:
     """Return a figure against the number of queries, both logarithmic; a bar per system when there is one number only.
 
-    Whiskers span the rounds. `upper` is a second figure above it, dotted, with open markers.
+    Whiskers span the rounds. `upper`, the p95, is a second figure above it, dotted, with open markers.
     """
     shown = [s for s in summaries if any(value > 0 for value in figures(s))]
     if len({s.case.queries for s in shown}) == 1:
@@ -232,18 +233,20 @@ def _bars(axes: Axes, summaries: Sequence[Summary], label: str, figures: Figures
         middle, look = median(values), look_of(summary.case.system, systems)
         ends = [[middle - min(values)], [max(values) - middle]]
         axes.barh(place, middle, height=0.62, color=look.colour, hatch="///" if look.dashes != "-" else None)
-        axes.errorbar(middle, place, xerr=ends, color=INK, capsize=3, elinewidth=1, linestyle="none")
-        above = median(upper(summary)) if upper is not None else 0.0
-        if above:
+        if len(values) > 1:
+            axes.errorbar(middle, place, xerr=ends, color=INK, capsize=3, elinewidth=1, linestyle="none")
+        above = median(upper(summary)) if upper is not None else None
+        words = short3(middle)
+        if above is not None:
             axes.plot([above], [place], color=INK, marker="o", markerfacecolor="none", linestyle="none")
-        greatest = max(greatest, above, *values)
-        axes.annotate(
-            short3(middle), (max(above, *values), place), xytext=(7, 0), textcoords="offset points", va="center"
-        )
+            words += f", p95 {short3(above)}"
+        farthest = max(above or 0.0, *values)
+        greatest = max(greatest, farthest)
+        axes.annotate(words, (farthest, place), xytext=(7, 0), textcoords="offset points", va="center")
     axes.set_yticks(range(len(summaries)), [s.case.system for s in summaries])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
-    axes.set_xlim(right=1.12 * greatest)
+    axes.set_xlim(right=1.15 * greatest)
     axes.xaxis.set_major_formatter(FuncFormatter(short))
     axes.set_xlabel(label)
 

@@ -204,7 +204,7 @@ class FlinkSystem:
             )
 
     def _jobs(self, queries: Sequence[QuerySpec], standing: int) -> list[_Queries]:
-        """Return the queries of each job; of each `standing` queries in a row, those that run together, a few are probes."""
+        """Return the queries of each job; of each `standing` queries in a row, which run together, a few are probes."""
         _, workload = self._started()
         probes = {
             first + place
@@ -314,8 +314,8 @@ class _Told:
 def cluster_options(queries: int, together: bool, spare: int = 0) -> dict[str, Any]:
     """Return Flink's configuration for so many queries on this machine; everything else is its default.
 
-    One query, and a statement set, has all cores; of more jobs, each has its share, one at least. `spare` more jobs find
-    a slot, because what comes is submitted before what goes has ended. Memory grows with the queries.
+    One query, and a statement set, has all cores; of more jobs, each has its share, one at least. `spare` more jobs
+    find a slot, because what comes is submitted before what goes has ended. Memory grows with the queries.
     """
     cores = os.cpu_count() or 1
     jobs = 1 if together else queries

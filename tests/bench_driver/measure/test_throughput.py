@@ -122,8 +122,9 @@ def test_a_pause_that_is_caught_up_with_is_transient(begin: float) -> None:
     assert not growth(points, offered).keeps_growing
 
 
-def test_a_system_that_stands_still_at_last_does_not_sustain_the_load() -> None:
-    points = look(30, RATE, trickle(30, RATE, 2 * RATE, ((12.0, 100.0),)))
+@pytest.mark.parametrize("begin", [12.0, 20.0, 27.0])
+def test_a_system_that_stands_still_at_last_does_not_sustain_the_load(begin: float) -> None:
+    points = look(30, RATE, trickle(30, RATE, 2 * RATE, ((begin, 100.0),)))
     assert growth(points, RATE).keeps_growing
 
 

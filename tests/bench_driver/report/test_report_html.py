@@ -138,6 +138,17 @@ def test_one_number_of_queries_gives_bars() -> None:
     assert "Overall throughput" not in page
 
 
+def test_a_long_reason_is_short_first_and_whole_behind_it() -> None:
+    document = Document("braid bench x", {}, {"cores": 2}, {})
+    reason = "ended by itself:\n" + "\n".join(f"  at frame {number}" for number in range(100)) + "\nCaused by: <it>"
+    document.add_failure("x", 1, "spark-queries", 1, reason)
+    page = render_page(document.content)
+    outline(page)
+    assert "<summary>ended by itself: at frame 0 at frame 1" in page
+    assert page.count("Caused by: &lt;it&gt;</pre>") == 1
+    assert page.count("at frame 50") == 1
+
+
 def test_a_fluctuating_rate_is_shown() -> None:
     document = full_document(("fluctuating",), (1,), 1)
     assert "Rate offered" not in render_page(document.content)
