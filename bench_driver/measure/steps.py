@@ -147,8 +147,8 @@ def settle(rig: Rig, rate: int, most_seconds: float) -> None:
     if not rig.pulls_from_queues:
         return
     low = max(1, int(rate * SETTLING_SHARE))
-    begin = time.time()
     start_load(rig, low)
+    begin = time.time()  # samples of before still have the backlog that is dropped now
     while time.time() < begin + most_seconds:
         time.sleep(LOOK_SECONDS)
         if all(_has_settled(log, begin, low) for log in _logs(rig).values()):

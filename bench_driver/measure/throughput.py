@@ -116,13 +116,21 @@ def teeth(points: Sequence[QueuePoint]) -> list[Tooth]:
 def pulled_rate(points: Sequence[QueuePoint]) -> float | None:
     """Return how many tuples a second were pulled and worked off; None when that is unknown.
 
-    From just before a burst of pulls to just before the last: what is pulled last has not been worked off yet. Batches
-    that grow, because the system cannot keep up, would make the rate too high otherwise.
+    Counted from just before a burst of pulls to just before another: what is pulled last has not been worked off yet.
+    Batches that grow, because the system cannot keep up, would make the rate too high otherwise. A burst may come late
+    by chance, so the middles of the first and of the last third of the bursts are compared.
     """
     marks = [tooth.before for tooth in teeth(points)]
     if len(marks) < 2:
-        marks = list(points)
-    return statistics.rate([(point.at, point.pulled) for point in marks])
+        return statistics.rate([(point.at, point.pulled) for point in points])
+    third = max(1, len(marks) // 3)
+    return statistics.rate([_middle(marks[:third]), _middle(marks[-third:])])
+
+
+def _middle(points: Sequence[QueuePoint]) -> tuple[float, float]:
+    begin = points[0].at
+    at = begin + sum(point.at - begin for point in points) / len(points)
+    return at, sum(point.pulled for point in points) / len(points)
 
 
 def growth(points: Sequence[QueuePoint], offered: float) -> Growth:
@@ -130,7 +138,8 @@ def growth(points: Sequence[QueuePoint], offered: float) -> Growth:
 
     It keeps growing when its peaks or its valleys rise by more than `GROWTH_ALLOWED` of what is offered, beyond what
     their irregularity explains, and still rise in the second half: a pause that the system is catching up with is
-    transient backpressure (thesis figure 3.7). It does, too, when the system has stalled at last. With fewer than two bursts of pulls only the ends are compared.
+    transient backpressure (thesis figure 3.7). It does, too, when the system has stalled at last. With fewer than two
+    bursts of pulls only the ends are compared.
     """
     found = _growth(points, offered)
     if points and max(point.length for point in points) <= NO_BACKLOG_SECONDS * offered:

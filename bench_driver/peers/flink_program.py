@@ -199,11 +199,15 @@ class Client:
         return str(result.get_job_client().get_job_id())
 
     def _insert(self, name: str, query: Mapping[str, Any]) -> tuple[Any, Any]:
-        from pyflink.table import TableDescriptor
+        from pyflink.table import DataTypes, TableDescriptor
+        from pyflink.table.expressions import col
 
         table = self._tables.sql_query(query["sql"])
         if query["times"] is None:
             return table, TableDescriptor.for_connector("blackhole").build()
+        # a sink takes one row time at most, so these become timestamps like any other
+        times = [col(time).cast(DataTypes.TIMESTAMP(3)).alias(time) for time in query["times"]]
+        table = table.add_or_replace_columns(*times)
         self._printed.expect(name, table.get_schema().get_field_names(), query["times"])
         return table, TableDescriptor.for_connector("print").option("print-identifier", name).build()
 

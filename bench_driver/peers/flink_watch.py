@@ -19,31 +19,37 @@ HOST = "127.0.0.1"
 REST_SECONDS = 60.0
 LOOK_SECONDS = 0.05
 TAKEN_SECONDS = 0.5
-# asking for all counters may take this share of the time, no more: it takes cores from what is measured
-TAKEN_SHARE = 0.1
+# asking for all counters takes cores from what is measured: it rests this many times as long as it took, within reason
+TAKEN_RESTS = 4
+MOST_REST_SECONDS = 10.0
+SEGMENT_SECONDS = 5.0
 ENDED = ("FINISHED", "CANCELED", "FAILED")
 
 Say = Callable[[Mapping[str, Any]], None]
 
 
 class SlowestCount:
-    """What the slowest job took in all, while jobs come and go: of each time between, the least that any job took."""
+    """What the slowest job took in all, while jobs come and go.
+
+    Of jobs that stay it is what the slowest took; when they change it goes on from there, with those that are there
+    then. Counters come late and not together, so it is not before `SEGMENT_SECONDS` that a change is followed.
+    """
 
     def __init__(self) -> None:
-        self._total = 0
+        self._before = 0
+        self._reached = 0
         self._base: dict[int, int] = {}
-        self._last: dict[int, int] = {}
+        self._began = 0.0
 
-    def add(self, counts: Mapping[int, int]) -> int:
+    def add(self, at: float, counts: Mapping[int, int]) -> int:
         """Take in how many tuples each job has taken since it began, and return the count, which never falls."""
-        if counts.keys() != self._base.keys():
-            self._total += self._least()
-            self._base = dict(counts)
-        self._last = dict(counts)
-        return self._total + self._least()
-
-    def _least(self) -> int:
-        return max(0, min((self._last[job] - count for job, count in self._base.items()), default=0))
+        stayed = counts.keys() & self._base.keys()
+        taken = min((counts[job] - self._base[job] for job in stayed), default=0)
+        self._reached = max(self._reached, self._before + taken)
+        changed = counts.keys() != self._base.keys()
+        if changed and (not stayed or at - self._began >= SEGMENT_SECONDS):
+            self._before, self._base, self._began = self._reached, dict(counts), at
+        return self._reached
 
 
 class Rest:
@@ -95,23 +101,27 @@ class Watch(threading.Thread):
                 self._look_at_states()
                 if (began := time.monotonic()) >= look_at_counters:
                     self._count()
-                    took = time.monotonic() - began
-                    look_at_counters = began + max(TAKEN_SECONDS, took / TAKEN_SHARE)
-            except RuntimeError as error:
-                self._say({"failed": None, "reason": str(error)})
-                return
+                    rest = min(MOST_REST_SECONDS, TAKEN_RESTS * (time.monotonic() - began))
+                    look_at_counters = began + max(TAKEN_SECONDS, rest)
             except (OSError, http.client.HTTPException) as error:
                 # Flink is busy: it is asked again
                 print(f"watch: {error!r}", file=sys.stderr, flush=True)
+            except Exception as error:
+                self._say({"failed": None, "reason": str(error) if isinstance(error, RuntimeError) else repr(error)})
+                return
             time.sleep(LOOK_SECONDS)
 
     def _take_in(self) -> None:
         while not self._told.empty():
-            what, job, flink_id = self._told.get()
+            told = what, job, flink_id = self._told.get()
             if what == "starting":
                 self._starting[job] = flink_id
                 continue
-            self._rest.ask(f"/jobs/{flink_id}?mode=cancel", "PATCH")
+            try:
+                self._rest.ask(f"/jobs/{flink_id}?mode=cancel", "PATCH")
+            except (OSError, http.client.HTTPException):
+                self._told.put(told)
+                raise
             for jobs in (self._starting, self._running, self._counters):
                 jobs.pop(job, None)
             self._stopping[job] = flink_id
@@ -140,9 +150,10 @@ class Watch(threading.Thread):
 
     def _count(self) -> None:
         at = time.time()
-        counts = {job: count for job, flink_id in self._running.items() if (count := self._taken(job, flink_id))}
-        if counts and len(counts) == len(self._running):
-            self._say({"taken": [at, self._slowest.add(counts)]})
+        looked = {job: self._taken(job, flink_id) for job, flink_id in self._running.items()}
+        counts = {job: count for job, count in looked.items() if count is not None}
+        if counts:
+            self._say({"taken": [at, self._slowest.add(at, counts)]})
 
     def _taken(self, job: int, flink_id: str) -> int | None:
         """Return what the source that took least has taken; None while its counters are not known."""

@@ -35,7 +35,7 @@ CHURN_SECONDS = 120.0
 POLL_SECONDS = 0.02
 # the driver sends more when this many are not acknowledged yet, no sooner (thesis 4.4.1)
 UNACKNOWLEDGED = 16
-MEMORY_SHARE = 0.4
+HEAP_SHARE, MANAGED_SHARE = 0.25, 0.15
 MEBIBYTE = 1 << 20
 
 DECLARED, RUNNING, STOPPED = "declared", "running", "stopped"
@@ -322,16 +322,17 @@ def cluster_options(queries: int, together: bool, spare: int = 0) -> dict[str, A
     parallelism = max(1, cores // jobs)
     slots = (jobs + spare) * parallelism
     operators = (queries + spare) * parallelism
-    most = int(psutil.virtual_memory().total * MEMORY_SHARE) // MEBIBYTE
+    memory = psutil.virtual_memory().total / MEBIBYTE
+    heap, managed = int(memory * HEAP_SHARE), int(memory * MANAGED_SHARE)
     return {
         "parallelism.default": parallelism,
         "taskmanager.numberOfTaskSlots": slots,
-        "taskmanager.memory.task.heap.size": f"{min(1024 + 8 * operators, most)}m",
-        "taskmanager.memory.managed.size": f"{min(max(512, 16 * operators), most // 2)}m",
-        "taskmanager.memory.network.min": f"{128 + 2 * operators}m",
-        "taskmanager.memory.network.max": f"{128 + 2 * operators}m",
+        "taskmanager.memory.task.heap.size": f"{min(1024 + 4 * operators, heap)}m",
+        "taskmanager.memory.managed.size": f"{min(max(512, 16 * operators), managed)}m",
+        "taskmanager.memory.network.min": f"{128 + operators}m",
+        "taskmanager.memory.network.max": f"{128 + operators}m",
         "taskmanager.memory.jvm-metaspace.size": f"{256 + 2 * operators}m",
-        "jobmanager.memory.heap.size": f"{min(1024 + 2 * operators, most)}m",
+        "jobmanager.memory.heap.size": f"{min(1024 + 2 * operators, heap // 2)}m",
         "jobmanager.memory.jvm-metaspace.size": "512m",
         # what its documentation advises for throughput: no copies between chained operators, aggregation in two phases
         "pipeline.object-reuse": True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -157,6 +157,14 @@ def test_batches_that_grow_do_not_count_what_they_have_yet_to_do() -> None:
     assert pulled_rate(points) == pytest.approx(RATE, rel=0.05)
     whole = (points[-1].pulled - points[0].pulled) / (points[-1].at - points[0].at)
     assert whole > 1.08 * RATE, "the plain rate would do as well"
+
+
+@pytest.mark.parametrize("late", [1.0, 29.5])
+def test_a_burst_that_is_late_by_chance_hardly_moves_the_rate(late: float) -> None:
+    points = look(30, 2 * RATE, trickle(30, 2 * RATE, RATE), skip=0)
+    delayed = [replace(p, pulled=int(RATE * late)) if late <= p.at - 1e9 < late + 0.5 else p for p in points]
+    assert delayed != points
+    assert pulled_rate(delayed) == pytest.approx(RATE, rel=0.002)
 
 
 def test_a_single_batch_says_little_and_not_too_much() -> None:
