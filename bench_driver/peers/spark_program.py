@@ -8,7 +8,7 @@ Then come commands:
   answers `{"running": query}` when the first batch is done, or there was nothing to read, or
   `{"refused": query, "reason"}`;
 - `{"do": "stop", "query"}`: it answers `{"stopped": query}`;
-- `{"do": "offer", "rate", "queries"}` for the own generator: all queries start again.
+- `{"do": "offer", "rate", "rows"}` for the own generator, `rows` of a batch if the rate is null: all start again.
 
 By itself it says `{"arrived", "latest": [[event time, rows]…]}` of each batch of a probe query's rows,
 `{"taken": [time, rows]}` of the slowest query, and `{"failed": query, "reason"}`. It ends with its stdin.
@@ -47,8 +47,6 @@ from bench_driver.peers.flight_source import FlightSource, source_options
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
-# the larger a batch of its own generator, the more Spark takes in a second; this is about a second's worth of its best
-OWN_ROWS_PER_BATCH = 4_000_000
 # a query that fails before its first batch is started again, as a supervisor would: on a busy machine the Python
 # process of its source may take longer than the 10 s that Spark waits
 STARTS = 3
@@ -103,15 +101,14 @@ def start_spark(options: Mapping[str, str]) -> SparkSession:
 
 
 def generated_stream(
-    spark: SparkSession, stream: Mapping[str, Any], cores: int, rate: int | None, queries: int
+    spark: SparkSession, stream: Mapping[str, Any], cores: int, rate: int | None, rows: int
 ) -> DataFrame:
     """Return a stream of a dataset made by Spark's own generators from the numbers of its rows.
 
     At a rate it is `rate`, by the wall clock. Without one it is `rate-micro-batch`, which gives each batch the same
-    rows however long the last one took: a batch is a second of event time, and `OWN_ROWS_PER_BATCH` over `queries`.
+    `rows` however long the last one took; that is a second of event time.
     """
     if rate is None:
-        rows = max(1, OWN_ROWS_PER_BATCH // queries)
         source = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=rows, numPartitions=cores)
         time_of = f.timestamp_micros(f.lit(time.time_ns() // 1000) + f.expr(f"value * 1000000 div {rows}"))
     else:
@@ -172,7 +169,7 @@ class Program:
         self._said_running: set[int] = set()
         self._taken: dict[int, list[int]] = {}
         self._rate: int | None = None
-        self._share = 1
+        self._rows = 1
         self._runs = 0
         self._starts: Counter[int] = Counter()
         self._views = threading.Lock()  # who starts a query has the streams' views for itself
@@ -189,7 +186,7 @@ class Program:
             case "stop":
                 self._others.submit(self._stop, command["query"])
             case "offer":
-                self._offer(command["rate"], command["queries"])
+                self._offer(command["rate"], command["rows"])
             case other:
                 raise ValueError(f"a command must be start, stop or offer, got {other!r}")
 
@@ -272,7 +269,7 @@ class Program:
 
     def _stream(self, stream: Mapping[str, Any], consumer: str, most: int | None) -> DataFrame:
         if self._own_generator:
-            return generated_stream(self._spark, stream, self._cores, self._rate, self._share)
+            return generated_stream(self._spark, stream, self._cores, self._rate, self._rows)
         ddl = ", ".join(f"{name} {kind}" for name, kind in stream["columns"])
         options = source_options(stream["location"], stream["name"], consumer, self._cores, most)
         return self._spark.readStream.format(FlightSource.name()).schema(ddl).options(**options).load()
@@ -298,9 +295,9 @@ class Program:
             return
         self._say({"stopped": number})
 
-    def _offer(self, rate: int | None, queries: int) -> None:
+    def _offer(self, rate: int | None, rows: int) -> None:
         """Start all queries again, for a Spark source cannot change its rate."""
-        self._rate, self._share = rate, max(1, queries)
+        self._rate, self._rows = rate, rows
         with self._lock:
             again = dict(self._running)
             self._numbers.clear()

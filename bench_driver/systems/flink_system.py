@@ -327,7 +327,7 @@ def cluster_options(queries: int, together: bool, spare: int = 0) -> dict[str, A
     return {
         "parallelism.default": parallelism,
         "taskmanager.numberOfTaskSlots": slots,
-        "taskmanager.memory.task.heap.size": f"{min(1024 + 4 * operators, heap)}m",
+        "taskmanager.memory.task.heap.size": f"{min(3072 + 4 * operators, heap)}m",
         "taskmanager.memory.managed.size": f"{min(max(512, 16 * operators), managed)}m",
         "taskmanager.memory.network.min": f"{128 + operators}m",
         "taskmanager.memory.network.max": f"{128 + operators}m",

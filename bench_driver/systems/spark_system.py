@@ -38,11 +38,14 @@ POLL_SECONDS = 0.02
 # The driver waits for acknowledgements before it sends more (thesis 4.4.1). Each query starts a Python process, which
 # Spark gives up on after 10 s: more at once than there are cores only makes them late.
 UNACKNOWLEDGED = os.cpu_count() or 1
+UNACKNOWLEDGED_OWN = 32  # the generator in the JVM needs no such process
 # What all streaming queries together may read of a stream in one batch each, and the least for one of them. It matters
 # only while there is a backlog. Twenty queries on two busy cores took 24 k tuples/s each with 4 M, 60 k with 20 M; but
 # without a bound a batch grows with the backlog until it takes minutes.
 ROWS_PER_BATCH = 16_000_000
 LEAST_ROWS_PER_BATCH = 100_000
+# Of the own generator without a rate all queries together make as many in a batch each, too: the larger a batch, the more
+# Spark takes in a second. A batch is a second of event time, so joins get no more than the workload's first rate.
 
 RUNNING, STOPPED = "running", "stopped"
 
@@ -74,6 +77,8 @@ class SparkSystem:
         self._fused = name.startswith("spark-fused")
         self._wanted_rows = rows_per_batch
         self._rows_per_batch: int | None = None
+        self._own_rows = 1
+        self._start_rate = 1
         self._peer = PeerProcess(name, [sys.executable, "-m", "bench_driver.peers.spark_program"])
         self._told = _Told()
         self._reading = threading.Lock()
@@ -87,6 +92,7 @@ class SparkSystem:
     def start(self, workload: Workload, locations: Mapping[str, str]) -> None:
         """Start the JVM and tell it of the streams, which become temporary views of each streaming query."""
         self._peer.start()
+        self._start_rate = workload.start_rate
         own = self.source == OWN_GENERATOR
         streams = _described(workload, locations)
         task = {
@@ -115,10 +121,12 @@ class SparkSystem:
         try:
             self._rows_per_batch = bound_batch(self._wanted_rows, len(made))
             if self.source == OWN_GENERATOR:
-                self._peer.send({"do": "offer", "rate": self._rate, "queries": len(made)})
+                self._own_rows = own_rows(queries, len(made), self._start_rate)
+                self._peer.send({"do": "offer", "rate": self._rate, "rows": self._own_rows})
+            most = UNACKNOWLEDGED if self.source == QUEUE else UNACKNOWLEDGED_OWN
             due = [began + slot / per_second for slot in range(len(made))]
             for slot, statement in enumerate(made):
-                while time.time() < due[slot] or slot - self._running() >= UNACKNOWLEDGED:
+                while time.time() < due[slot] or slot - self._running() >= most:
                     self._pause(deadline, len(made))
                 self._request(statement, slot)
             while self._running() < len(made):
@@ -170,7 +178,7 @@ class SparkSystem:
         with self._reading:
             again = len(self._live)
             self._told.when = {key: at for key, at in self._told.when.items() if key[0] != RUNNING}
-        self._peer.send({"do": "offer", "rate": tuples_per_second, "queries": again})
+        self._peer.send({"do": "offer", "rate": tuples_per_second, "rows": self._own_rows})
         deadline = time.time() + deploy_seconds(again)
         while self._running() < again:
             self._pause(deadline, again)
@@ -194,6 +202,7 @@ class SparkSystem:
         }
         if self.source == OWN_GENERATOR:
             read["source"] += ": rate-micro-batch without a rate, else rate"
+            read |= {"rate": self._rate, "rows_per_batch_without_a_rate": self._own_rows}
         else:
             read |= {"rows_per_batch_of_a_query": self._rows_per_batch, "starts at": "latest"}
         sinks = "foreachBatch with toArrow for the probe queries, noop for the others"
@@ -351,6 +360,12 @@ def bound_batch(wanted: int | None, queries: int) -> int | None:
     if wanted is None:
         return max(LEAST_ROWS_PER_BATCH, ROWS_PER_BATCH // max(1, queries))
     return wanted or None
+
+
+def own_rows(queries: Sequence[QuerySpec], streaming: int, start_rate: int) -> int:
+    """Return how many rows each of `streaming` queries makes in a batch when its generator has no rate."""
+    rows = max(LEAST_ROWS_PER_BATCH, ROWS_PER_BATCH // max(1, streaming))
+    return min(rows, start_rate) if any(query.is_join for query in queries) else rows
 
 
 def _described(workload: Workload, locations: Mapping[str, str]) -> list[dict[str, Any]]:
