@@ -44,8 +44,8 @@ UNACKNOWLEDGED_OWN = 32  # the generator in the JVM needs no such process
 # without a bound a batch grows with the backlog until it takes minutes.
 ROWS_PER_BATCH = 16_000_000
 LEAST_ROWS_PER_BATCH = 100_000
-# Of the own generator without a rate all queries together make as many in a batch each, too: the larger a batch, the more
-# Spark takes in a second. A batch is a second of event time, so joins get no more than the workload's first rate.
+# Of the own generator without a rate all queries together make as many in a batch each, too: the larger a batch, the
+# more Spark takes in a second. A batch is a second of event time, so joins get no more than the workload's first rate.
 
 RUNNING, STOPPED = "running", "stopped"
 

@@ -159,7 +159,7 @@ def test_the_own_generator_has_the_columns_of_the_datasets(dataset: str, distrib
 
 
 def test_batches_get_the_declared_columns_and_types() -> None:
-    schema = arrow_schema(StructType().add("time", "timestamp").add("key", "bigint"))
+    schema = arrow_schema(StructType().add("time", "timestamp").add("key", "long"))
     batch = pa.record_batch(
         {"key": pa.array([1], pa.int32()), "more": [2], "time": pa.array([3], pa.timestamp("us"))},
     )
@@ -176,7 +176,7 @@ def queue() -> Iterator[QueueProcess]:
 
 
 def test_the_data_source_reads_what_the_queue_has(queue: QueueProcess) -> None:
-    schema = StructType().add("time", "timestamp").add("key", "int")
+    schema = StructType().add("time", "timestamp").add("key", "integer")
     reader = FlightReader(schema, source_options(queue.location, "a", "me", tasks=2, most=50_000))
     start = reader.initialOffset()
     assert start == {"0": 0}
