@@ -54,7 +54,7 @@ bench-quick: setup ## the quick form of every workload of the benchmark, about a
 bench: setup ## measure beside stock Spark and Flink; ARGUMENTS="WORKLOAD --queries 1,20 --peers spark"
 	@.venv/bin/braid bench $(or $(ARGUMENTS),astream-sc1 --queries 1,20,100,1000 --peers spark,flink)
 
-first-mark: setup ## measure the speed of this checkout on this machine; ARGUMENTS="--quick" for a short one
+first-mark: setup ## measure starts, empty batches and single deployments; ARGUMENTS="--quick" for a short one
 	@$(PY) -m bench_driver.first_mark $(ARGUMENTS)
 
 clean: ## remove caches, builds and what demos left; .venv and .tools stay

@@ -1,8 +1,8 @@
-"""The first speed marks, measured from outside: start, deployment, one query, 200 queries, 1000 queries.
+"""What no workload shows: how long a start takes, an empty batch, and one query posted at a time.
 
-`python -m bench_driver.first_mark [--quick] [--peer spark] [--only PART] [--output FILE.json]` prints a table, and
-writes all figures as JSON. It takes about ten minutes, `--quick` about five, the peer another quarter of an hour. Exit
-status 1 when a part failed; the others are still measured. The driver and the service share the machine's cores.
+`python -m bench_driver.first_mark [--quick] [--output FILE.json]` prints the figures and writes all of them as JSON.
+It takes about three minutes, `--quick` one. Each part has a service process of its own and is measured through REST;
+the driver and the service share the machine's cores. Throughput and latency under load are what `braid bench` is for.
 """
 
 from __future__ import annotations
@@ -11,28 +11,115 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from api.client import BraidError
-from bench_driver.first_mark_report import render
-from bench_driver.first_mark_workload import SEED
+from api.client import BraidClient, BraidError
+from bench_driver import statistics
 from bench_driver.machine import machine, versions
-from bench_driver.scenarios import measure_deployments, measure_load, measure_starts
-from bench_driver.service_process import ServiceFailedError
-from bench_driver.versus_spark import PeerFailedError, measure_versus_spark
+from bench_driver.report.text import BUSY, table, two_decimals
+from bench_driver.scrape import scrape_histogram
+from bench_driver.service_process import ServiceFailedError, ServiceProcess
 
-PARTS = ("start", "deployment", "one", "many", "thousand")
-ONE_RATE = 1_000_000
-MANY_RATE = 500_000
-MANY = 200
-THOUSAND = 1000
-# below this, batches of some seconds are too few to tell a rate
-LEAST_PEER_SECONDS = 20.0
+BATCH_DURATION = "braid_batch_duration_seconds"
+DEPLOY_SECONDS = 60.0
+QUIET_STREAM = (
+    "CREATE STREAM quiet (user_id BIGINT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
+    " WITH (connector = 'push', format = 'json')"
+)
+
+
+@dataclass(frozen=True)
+class Starts:
+    """Seconds from the start of the process to `/readyz` 200, one figure a start."""
+
+    seconds: list[float]
+    median_seconds: float | None
+
+
+@dataclass(frozen=True)
+class Deployments:
+    """Queries posted one by one while no stream has tuples; all in seconds.
+
+    `batch_*` are of the batches in that time: the median is interpolated in Prometheus' buckets, the mean exact.
+    `posted_*` is what the poster waits for, `reported_*` what the service says of the same queries.
+    """
+
+    posts: int
+    batches: int
+    batch_median: float | None
+    batch_mean: float | None
+    posted_p50: float | None
+    posted_p95: float | None
+    reported_p50: float | None
+    reported_p95: float | None
+
+
+def measure_starts(count: int) -> Starts:
+    """Start and stop a service `count` times."""
+    seconds = []
+    for i in range(count):
+        with ServiceProcess("starts") as service:
+            seconds.append(service.wait_ready())
+        say(f"start {i + 1} of {count}: ready after {seconds[-1]:.1f} s")
+    return Starts(seconds, statistics.median(seconds))
+
+
+def measure_deployments(posts: int) -> Deployments:
+    """Post `posts` queries, each after the one before is RUNNING."""
+    posted, reported = [], []
+    with ServiceProcess("deployments") as service, BraidClient(service.url, timeout=30) as client:
+        service.wait_ready()
+        client.create_stream(QUIET_STREAM)
+        before = scrape_histogram(service.url, BATCH_DURATION)
+        for i in range(posts):
+            began = time.monotonic()
+            sql = f"SELECT user_id, SUM(price) AS total FROM quiet [RANGE 1 SECONDS] WHERE price > {i} GROUP BY user_id"
+            query = client.create_query(sql, wait=DEPLOY_SECONDS)
+            if query["state"] == "RUNNING":
+                posted.append(time.monotonic() - began)
+                reported.append(query["deployment_latency_seconds"])
+        batches = scrape_histogram(service.url, BATCH_DURATION).since(before)
+    say(f"{len(posted)} of {posts} queries deployed one by one")
+    return Deployments(
+        posts=len(posted),
+        batches=round(batches.count),
+        batch_median=batches.quantile(0.5),
+        batch_mean=batches.mean,
+        posted_p50=statistics.percentile(posted, 0.5),
+        posted_p95=statistics.percentile(posted, 0.95),
+        reported_p50=statistics.percentile(reported, 0.5),
+        reported_p95=statistics.percentile(reported, 0.95),
+    )
+
+
+def render(report: Mapping[str, Any]) -> str:
+    """Return the figures of `main` as text."""
+    found, start, deployed = report["machine"], report["start"], report["deployment"]
+    load = ", ".join(f"{value:g}" for value in found["load_before"])
+    lines = [
+        f"Machine: {found['processor']}, {found['cores']} cores, {found['memory_gib']} GiB, {found['system']};"
+        f" load before {load}",
+    ]
+    if found["load_before"][0] > BUSY * found["cores"]:
+        lines.append("The machine was busy with something else before this began: the figures are too high.")
+    each = ", ".join(f"{value:.1f}" for value in start["seconds"])
+    rows = [
+        ["Queries posted one by one, no tuples", "p50", "p95"],
+        ["POST until RUNNING", two_decimals(deployed["posted_p50"]), two_decimals(deployed["posted_p95"])],
+        ["as the service reports it", two_decimals(deployed["reported_p50"]), two_decimals(deployed["reported_p95"])],
+    ]
+    lines += [
+        f"Start to ready: median {two_decimals(start['median_seconds'])} of {each}",
+        table(rows),
+        f"{deployed['posts']} posts; {deployed['batches']} batches without tuples in that time:"
+        f" median {two_decimals(deployed['batch_median'])}, mean {two_decimals(deployed['batch_mean'])}",
+    ]
+    return "\n\n".join(lines)
 
 
 def say(text: str) -> None:
@@ -40,78 +127,33 @@ def say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-def measure(parts: list[str], quick: bool, peer: str | None) -> dict[str, Any]:
-    """Run the parts that are wanted and return the report."""
-    seconds, rounds = (16.0, 1) if quick else (60.0, 2)
-    report: dict[str, Any] = {
-        "taken_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "settings": {"quick": quick, "seconds": seconds, "seed": SEED},
-        "machine": machine(),
-        "versions": versions(),
-        "start": None,
-        "deployment": None,
-        "load": [],
-        "peer": None,
-        "failures": [],
-    }
-
-    def load(queries: int, rate: int, filtered: bool = True) -> None:
-        report["load"].append(asdict(measure_load(queries, rate, seconds, say, filtered)))
-
-    scenarios: dict[str, Callable[[], Any]] = {
-        "start": lambda: report.update(start=asdict(measure_starts(1 if quick else 3, say))),
-        "deployment": lambda: report.update(deployment=asdict(measure_deployments(10 if quick else 50, say))),
-        "one": lambda: load(1, ONE_RATE, filtered=False),
-        "many": lambda: load(MANY, MANY_RATE),
-        "thousand": lambda: load(THOUSAND, MANY_RATE),
-    }
-    wanted = {name: scenarios[name] for name in parts}
-    if peer == "spark":
-        wanted["peer"] = lambda: report.update(
-            peer=measure_versus_spark(rounds, max(LEAST_PEER_SECONDS, seconds / 2), say)
-        )
-    for name, scenario in wanted.items():
-        say(f"measuring: {name}")
-        try:
-            scenario()
-        except (ServiceFailedError, BraidError, PeerFailedError, httpx.HTTPError) as error:
-            say(f"{name} failed: {error}")
-            report["failures"].append({"scenario": name, "error": str(error)})
-    return report
-
-
 def main(arguments: list[str] | None = None) -> int:
-    """Read the command line, measure, print the table, write the JSON."""
+    """Read the command line, measure, print the figures, write the JSON; 1 when the service failed."""
     parser = argparse.ArgumentParser(
-        prog="python -m bench_driver.first_mark", description="Measure the speed of this checkout on this machine."
+        prog="python -m bench_driver.first_mark", description="Measure starts, empty batches and single deployments."
     )
-    parser.add_argument("--quick", action="store_true", help="shorter runs, for a first impression")
-    parser.add_argument("--peer", choices=["spark"], help="also measure stock Spark on the same queries")
-    parser.add_argument(
-        "--only", action="append", choices=PARTS, help="measure this part only; may be given several times"
-    )
-    parser.add_argument("--no-parts", action="store_true", help="measure nothing but the peer")
+    parser.add_argument("--quick", action="store_true", help="fewer starts and posts, for a first impression")
     parser.add_argument("--output", type=Path, metavar="FILE.json", help="where to write all figures")
     options = parser.parse_args(arguments)
-    if options.no_parts and not options.peer:
-        parser.error("--no-parts leaves nothing to measure: give --peer with it")
-    output: Path | None = options.output
-    if output is not None:
-        try:
-            output.parent.mkdir(parents=True, exist_ok=True)
-            output.touch()
-        except OSError as error:
-            parser.error(f"--output must be a file that can be written, got {str(output)!r}: {error.strerror}")
-    parts = [] if options.no_parts else [part for part in PARTS if part in (options.only or PARTS)]
     try:
-        report = measure(parts, options.quick, options.peer)
+        report = {
+            "taken_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "machine": machine(),
+            "versions": versions(),
+            "start": asdict(measure_starts(1 if options.quick else 3)),
+            "deployment": asdict(measure_deployments(10 if options.quick else 50)),
+        }
+    except (ServiceFailedError, BraidError, httpx.HTTPError) as error:
+        say(f"failed: {error}")
+        return 1
     except KeyboardInterrupt:
         say("interrupted: nothing is reported")
         return 130
     print(render(report))
-    if output is not None:
-        output.write_text(json.dumps(report, indent=2) + "\n")
-    return 1 if report["failures"] else 0
+    if options.output is not None:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(json.dumps(report, indent=2) + "\n")
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,16 +1,11 @@
-"""What the measurements are boiled down to: percentiles, rates, and whether a lag grows. Pure functions."""
+"""What the measurements are boiled down to: percentiles, rates, slopes. Pure functions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
-
-# what a lag may grow a second and still count as "keeps up": 2 % of the rate, above the noise of whole batches
-GROWTH_ALLOWED = 0.02
-# the counter of tuples rises by whole batches, so its rate is rougher
-MISSING_ALLOWED = 0.05
+from itertools import combinations
 
 
 def percentile(values: Sequence[float], share: float, weights: Sequence[float] | None = None) -> float | None:
@@ -41,32 +36,12 @@ def median(values: Sequence[float]) -> float | None:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
-def slope(points: Sequence[tuple[float, float]]) -> float | None:
-    """Return the least-squares slope of `(x, y)` points; None when there are not two different x."""
-    if not points:
-        return None
-    x_mean = sum(x for x, _ in points) / len(points)
-    y_mean = sum(y for _, y in points) / len(points)
-    spread = sum((x - x_mean) ** 2 for x, _ in points)
-    if spread == 0:
-        return None
-    return sum((x - x_mean) * (y - y_mean) for x, y in points) / spread
-
-
 def theil_sen(points: Sequence[tuple[float, float]]) -> float | None:
     """Return the median of the slopes of all pairs of `(x, y)` points; None when there are not two different x.
 
-    Unlike `slope` it is not moved by outliers, as long as they are fewer than three in ten.
+    Unlike a least-squares slope it is not moved by outliers, as long as they are fewer than three in ten.
     """
     return median([(b[1] - a[1]) / (b[0] - a[0]) for a, b in combinations(points, 2) if a[0] != b[0]])
-
-
-def after_warm_up(points: Sequence[tuple[float, float]], share: float = 0.25) -> list[tuple[float, float]]:
-    """Drop the points in the first `share` of the x range."""
-    if not points:
-        return []
-    first, last = points[0][0], points[-1][0]
-    return [point for point in points if point[0] >= first + share * (last - first)]
 
 
 def rate(points: Sequence[tuple[float, float]]) -> float | None:
@@ -74,25 +49,6 @@ def rate(points: Sequence[tuple[float, float]]) -> float | None:
     if len(points) < 2 or points[-1][0] <= points[0][0]:
         return None
     return (points[-1][1] - points[0][1]) / (points[-1][0] - points[0][0])
-
-
-def step_rate(points: Sequence[tuple[float, float]]) -> float | None:
-    """Return how fast a counter rose that rises in steps, such as one step a batch; None below two steps.
-
-    Measured from just after one step to just after another: what lies before the first and after the last is part of a
-    step, and would make the rate too low or too high.
-    """
-    return rate([after for before, after in pairwise(points) if after[1] > before[1]])
-
-
-def keeps_up(lag_growth: float | None, tuples_per_second: float | None, offered: float) -> bool:
-    """Tell whether what was offered was worked off: the lag does not grow and nothing is missing.
-
-    `lag_growth` is in seconds of lag a second.
-    """
-    if lag_growth is None or tuples_per_second is None:
-        return False
-    return lag_growth <= GROWTH_ALLOWED and tuples_per_second >= (1 - MISSING_ALLOWED) * offered
 
 
 @dataclass(frozen=True)

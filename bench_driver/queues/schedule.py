@@ -113,11 +113,11 @@ class Schedule:
         index = bisect_right(self._first_offsets, start) - 1
         at = start
         while at < end:
-            if index < 0 or not self.segments[index].tuples_per_second:
-                raise ValueError(f"tuple {at} of [{start}, {end}) is not in the schedule")
             last = index + 1 == len(self.segments)
             reach = end if last else min(end, self.segments[index + 1].first_offset)
             if reach > at:
+                if index < 0 or not self.segments[index].tuples_per_second:
+                    raise ValueError(f"tuple {at} of [{start}, {end}) is not in the schedule")
                 parts.append(self.segments[index].times(at, reach))
             at, index = max(at, reach), index + 1
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])

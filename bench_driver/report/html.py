@@ -13,7 +13,6 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from bench_driver.first_mark_report import BUSY, count
 from bench_driver.report import plots
 from bench_driver.report.compare import Comparison
 from bench_driver.report.document import Row, write_whole
@@ -29,6 +28,7 @@ from bench_driver.report.summary import (
     summarize,
 )
 from bench_driver.report.terminal import amount, one_line, seconds, times, unsupported_lines
+from bench_driver.report.text import BUSY, count
 from bench_driver.systems.system import OWN_GENERATOR
 from bench_driver.workload import load_workload
 

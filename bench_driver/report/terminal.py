@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench_driver.first_mark_report import count, table
 from bench_driver.report.compare import Comparison
 from bench_driver.report.summary import DEPLOYMENT, EVENT_TIME, Ratio, Summary, ratios, summarize
+from bench_driver.report.text import count, table
 
 DASH = "-"
 

@@ -200,6 +200,7 @@ def test_the_data_source_reads_what_the_queue_has(queue: QueueProcess) -> None:
 def test_a_real_run_from_the_queue(queue: QueueProcess) -> None:
     """A query that another takes the place of: rows with event times, one consumer at the queue, nothing left."""
     system = SparkSystem("spark-queries")
+    before = set(psutil.Process().children(recursive=True))
     try:
         system.start(WORKLOAD, {"a": queue.location})
         deployed = system.deploy([aggregation(500)], per_second=10)
@@ -216,7 +217,7 @@ def test_a_real_run_from_the_queue(queue: QueueProcess) -> None:
         assert {pull.consumer for pull in queue.pulls()} == {"spark-0"}
         assert system.settings()["streaming_queries"] == 1
         assert system.taken() == []
-        started = [each for each in psutil.Process().children(recursive=True) if "queues.server" not in command(each)]
+        started = set(psutil.Process().children(recursive=True)) - before
         assert any("java" in command(each) for each in started)
     finally:
         system.stop()

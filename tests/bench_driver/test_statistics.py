@@ -10,17 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench_driver.statistics import (
-    Histogram,
-    after_warm_up,
-    keeps_up,
-    median,
-    percentile,
-    rate,
-    slope,
-    step_rate,
-    theil_sen,
-)
+from bench_driver.statistics import Histogram, median, percentile, rate, theil_sen
 
 finite = st.floats(-1e6, 1e6)
 
@@ -55,18 +45,7 @@ def test_the_median_is_that_of_numpy(values: list[float]) -> None:
     assert median(values) == pytest.approx(float(np.median(values)))
 
 
-@given(st.lists(st.tuples(st.integers(0, 1000), st.integers(-1000, 1000)), min_size=2))
-def test_the_slope_is_that_of_numpy(points: list[tuple[int, int]]) -> None:
-    found = slope(points)
-    if len({x for x, _ in points}) < 2:
-        assert found is None
-    else:
-        expected = np.polyfit([x for x, _ in points], [y for _, y in points], 1)[0]
-        assert found == pytest.approx(float(expected), abs=1e-6)
-
-
-def test_no_points_have_no_slope_and_no_rate() -> None:
-    assert slope([]) is None
+def test_no_points_have_no_rate() -> None:
     assert rate([]) is None
     assert rate([(1.0, 5.0)]) is None
     assert rate([(1.0, 5.0), (1.0, 6.0)]) is None
@@ -74,38 +53,6 @@ def test_no_points_have_no_slope_and_no_rate() -> None:
 
 def test_the_rate_is_over_the_first_and_last_point() -> None:
     assert rate([(10.0, 100.0), (11.0, 100.0), (14.0, 500.0)]) == 100.0
-
-
-def test_the_rate_of_steps_is_from_step_to_step() -> None:
-    # a batch of 300 every 3 s, looked at every second: 100 a second, wherever one begins and ends to look
-    points = [(float(t), float(t // 3 * 300)) for t in range(20)]
-    for first in range(4):
-        for last in range(12, 20):
-            assert step_rate(points[first:last]) == 100.0
-    assert step_rate(points[:5]) is None
-    assert step_rate([]) is None
-
-
-def test_the_warm_up_is_the_first_quarter_of_the_time_not_of_the_points() -> None:
-    points = [(0.0, 1.0), (0.1, 2.0), (0.2, 3.0), (1.0, 4.0), (4.0, 5.0)]
-    assert after_warm_up(points) == [(1.0, 4.0), (4.0, 5.0)]
-    assert after_warm_up([]) == []
-
-
-@pytest.mark.parametrize(
-    ("growth", "speed", "verdict"),
-    [
-        (0.0, 1000.0, True),
-        (-0.5, 1400.0, True),  # a backlog is worked off
-        (0.02, 990.0, True),
-        (0.03, 990.0, False),  # the lag grows
-        (0.0, 900.0, False),  # tuples are missing
-        (None, 1000.0, False),
-        (0.0, None, False),
-    ],
-)
-def test_keeping_up_needs_a_steady_lag_and_all_tuples(growth: float | None, speed: float | None, verdict: bool) -> None:
-    assert keeps_up(growth, speed, 1000) is verdict
 
 
 def test_a_histogram_interpolates_within_a_bucket_as_prometheus_does() -> None:

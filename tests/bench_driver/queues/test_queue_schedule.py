@@ -54,6 +54,13 @@ def test_event_times_never_fall_and_generated_is_their_inverse(schedule: Schedul
         assert schedule.generated(time - 1) <= offset
 
 
+def test_tuples_on_both_sides_of_a_pause_come_in_one_piece() -> None:
+    schedule = Schedule().after(0, AT, [RatePart(1.0, 1), RatePart(1.0, 0), RatePart(1.0, 1)])
+    assert schedule.times(0, 2).tolist() == [AT, AT + 2 * SECOND]
+    with pytest.raises(ValueError, match=r"tuple 2 of \[0, 3\) is not in the schedule"):
+        schedule.times(0, 3)
+
+
 @settings(deadline=None)
 @given(schedules(), st.integers(-SECOND, 5000 * SECOND))
 def test_generated_counts_the_tuples_up_to_a_time(schedule: Schedule, since: int) -> None:
