@@ -38,7 +38,9 @@ class Lag:
                 log.debug("lag unknown", extra={"fields": {"stream": definition.name, "error": str(error)}})
                 continue
             read = offsets.get(definition.id, {})
-            lags[definition.name] = sum(max(0, end - read.get(p, 0)) for p, end in available.items())
+            lags[definition.name] = sum(
+                max(0, extent.end - read.get(p, extent.start)) for p, extent in available.items()
+            )
         for stream in self._connectors.keys() - offsets.keys():
             self._connectors.pop(stream, None)
         return lags

@@ -14,6 +14,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
@@ -27,6 +28,7 @@ from bench_driver.progress import BenchProgress
 from bench_driver.report.document import FILE_NAME, Document, ReportError, Row
 from bench_driver.report.summary import OURS
 from bench_driver.report.terminal import one_line, render, seconds
+from bench_driver.reused_service import ReusedServices
 from bench_driver.systems.system import UnsupportedError
 from bench_driver.workload import load_workload
 
@@ -77,10 +79,13 @@ def run_bench(
     }
     document = Document(shlex.join(["braid", *sys.argv[1:]]), settings, machine(), versions())
     document.write(output)
-    bench = _Bench(document, output, options, measure or measure_task)
+    services = ReusedServices()
+    if measure is None:
+        measure = partial(measure_task, make_service=services.make) if quick else measure_task
+    bench = _Bench(document, output, options, measure)
     interrupted = False
     try:
-        with _terminated_is_interrupted(), BenchProgress(console, len(tasks)) as progress:
+        with _terminated_is_interrupted(), services, BenchProgress(console, len(tasks)) as progress:
             bench.run(tasks, progress)
     except KeyboardInterrupt:
         interrupted = True

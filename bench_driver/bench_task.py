@@ -11,6 +11,7 @@ from bench_driver.measure.result import Progress
 from bench_driver.query_spec import QuerySpec
 from bench_driver.report.document import Row
 from bench_driver.report.summary import OURS
+from bench_driver.service_process import MakeService, ServiceProcess
 from bench_driver.systems.system import System, UnsupportedError
 from bench_driver.workload import Workload
 
@@ -78,11 +79,11 @@ def resolve_peers(names: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def make_system(name: str) -> System:
+def make_system(name: str, make_service: MakeService = ServiceProcess) -> System:
     """Return a system under test by name, not started; its module is imported only now."""
     module, kind = _CLASSES[name.split("-")[0]]
     made = getattr(importlib.import_module(module), kind)
-    return made() if name == OURS else made(name)
+    return made(make_service=make_service) if name == OURS else made(name)
 
 
 def plan(
@@ -98,8 +99,8 @@ def plan(
     ]
 
 
-def measure_task(task: Task, options: Options, tell: Tell) -> Row:
-    """Measure a task with the real system and real queues; each measurement gets new ones.
+def measure_task(task: Task, options: Options, tell: Tell, make_service: MakeService = ServiceProcess) -> Row:
+    """Measure a task with the real system and real queues; each measurement gets new queues.
 
     Raises:
         UnsupportedError: the system cannot run such queries at all.
@@ -121,7 +122,7 @@ def measure_task(task: Task, options: Options, tell: Tell) -> Row:
             for place, stream in enumerate(task.workload.streams)
         }
         measured = measure_system(
-            make_system(task.system),
+            make_system(task.system, make_service),
             task.workload,
             queries,
             queues,

@@ -150,6 +150,10 @@ class ServiceProcess:
         psutil.wait_procs(left, timeout=KILL_SECONDS)
 
 
+# makes a service by the name of its folder and its environment
+MakeService = Callable[[str, Mapping[str, str]], ServiceProcess]
+
+
 def _session_processes(session: int) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():

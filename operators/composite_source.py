@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from operators.offsets import Offset, spans_between
+from operators.offsets import Offset
 from operators.planner import Planner
 from operators.source_task import SourceTasks
 from operators.wire import WIRE_SCHEMA, to_batch
@@ -61,7 +61,7 @@ class CompositeReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return one task, or one per lane when there are tuples enough."""
-        tuples = sum(span.end - span.start for span in spans_between(Offset.from_json(start), Offset.from_json(end)))
+        tuples = sum(span.end - span.start for span in Offset.from_json(end).spans)
         tasks = max(1, min(len(self._lanes), tuples // TUPLES_WORTH_A_TASK))
         return [InputPartition((start, end, task, tasks)) for task in range(tasks)]
 

@@ -13,14 +13,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Offset:
-    """``streams`` maps stream id to partition to the offset after the last tuple read; times are µs or None.
+    """``streams`` maps stream id to partition to the offset after the last tuple of the batch; times are µs or None.
 
-    ``seq`` numbers the batches: the batch that ends at this offset is batch ``seq``.
+    ``seq`` numbers the batches: the batch that ends at this offset is batch ``seq``. ``begins`` says where it begins to
+    read. That is where the batch before ended, except for streams that could not be read then: they begin there again.
     """
 
     seq: int = 0
     epoch: int = 0
     streams: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    begins: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     clocks: Mapping[str, int | None] = field(default_factory=dict)
     waterlines: Mapping[str, int | None] = field(default_factory=dict)
 
@@ -30,6 +32,7 @@ class Offset:
             "seq": self.seq,
             "epoch": self.epoch,
             "streams": {stream: dict(partitions) for stream, partitions in self.streams.items()},
+            "begins": {stream: dict(partitions) for stream, partitions in self.begins.items()},
             "clocks": dict(self.clocks),
             "waterlines": dict(self.waterlines),
         }
@@ -37,7 +40,17 @@ class Offset:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Offset:
         """Read what :meth:`to_json` wrote."""
-        return cls(value["seq"], value["epoch"], value["streams"], value["clocks"], value["waterlines"])
+        return cls(**value)
+
+    @property
+    def spans(self) -> list[Span]:
+        """What the batch that ends here reads, without what is empty."""
+        return [
+            Span(stream, partition, self.begins[stream][partition], end)
+            for stream, partitions in self.streams.items()
+            for partition, end in partitions.items()
+            if end > self.begins[stream][partition]
+        ]
 
 
 @dataclass(frozen=True)
@@ -54,17 +67,6 @@ class Span:
         length = self.end - self.start
         low, high = self.start + length * task // tasks, self.start + length * (task + 1) // tasks
         return Span(self.stream, self.partition, low, high)
-
-
-def spans_between(start: Offset, end: Offset) -> list[Span]:
-    """Return what the batch from ``start`` to ``end`` reads, leaving out what is empty."""
-    spans = []
-    for stream, partitions in end.streams.items():
-        before = start.streams.get(stream, {})
-        for partition, position in partitions.items():
-            if position > before.get(partition, 0):
-                spans.append(Span(stream, partition, before.get(partition, 0), position))
-    return spans
 
 
 def advance_waterline(waterline: int | None, clock: int | None, lateness_us: int) -> int | None:

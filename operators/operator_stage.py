@@ -50,7 +50,7 @@ class OperatorStage(StatefulProcessor):
         plan, lanes = _SHARED.setdefault(self._uri, (PlanLog(storage), {}))
         lane_number = int(key[0])
         lane = lanes.setdefault(lane_number, Lane(storage))
-        controls, payloads, blocks = _sort_rows(rows)
+        controls, payloads, blocks = _sort_rows(rows, storage)
         start, end = Offset.from_json(controls[0]["start"]), Offset.from_json(controls[0]["end"])
         live = plan.at(start, end)
         progress = progress_of(controls, start, end)
@@ -98,34 +98,58 @@ class _SparkState:
         self._entries.removeKey((seq,))
 
 
-def _sort_rows(rows: Iterator[pd.DataFrame]) -> tuple[list[dict[str, Any]], list[Payload], list[str]]:
-    """Split a lane's rows by kind, in an order that does not depend on how Spark shuffled them."""
+def _sort_rows(rows: Iterator[pd.DataFrame], storage: Storage) -> tuple[list[dict[str, Any]], list[Payload], list[str]]:
+    """Split a lane's rows by kind; those of streams that some task could not read go, with their files."""
     controls: list[dict[str, Any]] = []
-    payloads: list[tuple[str, Payload]] = []
-    blocks: list[str] = []
+    buckets: list[tuple[dict[str, str], Payload]] = []
+    blocks: list[tuple[dict[str, Any], str]] = []
     for frame in rows:
         for kind, body, payload in zip(frame["kind"], frame["body"], frame["payload"], strict=True):
+            said = orjson.loads(body)
             if kind == CONTROL:
-                controls.append(orjson.loads(body))
+                controls.append(said)
             elif kind == BUCKET:
-                payloads.append((body, Payload(orjson.loads(body)["path"], bytes(payload))))
+                buckets.append((said, Payload(said["path"], bytes(payload))))
             else:
-                blocks.append(body)
+                blocks.append((said, body))
     controls.sort(key=lambda control: control["task"])
-    return controls, [payload for _, payload in payloads], blocks
+    unread = {stream for control in controls for stream in control["unread"]}
+    for said in (*(said for said, _ in buckets), *(said for said, _ in blocks)):
+        if said["stream"] in unread and said["path"]:
+            storage.delete(said["path"])
+    return (
+        controls,
+        [payload for said, payload in buckets if said["stream"] not in unread],
+        [body for said, body in blocks if said["stream"] not in unread],
+    )
 
 
 def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> dict[str, Any]:
-    """Bring together what the source tasks say: the part of the batch record that is not about results."""
+    """Bring together what the source tasks say: the part of the batch record that is not about results.
+
+    A stream that some task could not read has no part in the batch: it stays where it was, and ``unread`` says why.
+    """
     clocks, waterlines = dict(end.clocks), dict(end.waterlines)
+    unread: dict[str, str] = {}
+    for control in reversed(controls):
+        unread.update(control["unread"])
     streams: dict[str, dict[str, Any]] = {
-        stream: {"tuples": 0, "late": 0, "malformed": 0, "bytes": 0, "offsets": dict(offsets)}
-        for stream, offsets in end.streams.items()
+        stream: {
+            "tuples": 0,
+            "late": 0,
+            "malformed": 0,
+            "bytes": 0,
+            "offsets": dict((end.begins if stream in unread else end.streams)[stream]),
+            "unread": unread.get(stream),
+        }
+        for stream in end.streams
     }
     failures: dict[str, str] = {}
     for control in controls:
         failures.update(control["failures"])
         for stream, counts in control["streams"].items():
+            if stream in unread:
+                continue
             for name in ("tuples", "late", "malformed", "bytes"):
                 streams[stream][name] += counts[name]
             latest = counts["latest_us"]

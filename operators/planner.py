@@ -7,16 +7,19 @@ batches of about the target duration.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import orjson
 
 from operators.offsets import Offset
 from operators.plan_log import CHANGELOGS, PLANS
-from sources.connector import Connector
+from sources.connector import Connector, Extent
 from sources.connectors import open_connector
 from sources.record_log import RecordLog
 from sources.schema import StreamDefinition
@@ -24,6 +27,15 @@ from sources.storage import Storage
 
 BATCHES = "batches"
 WARM_UP_BATCHES = 2
+# how long a stream rests that could not be read: at first, and at most, doubling in between
+FIRST_REST_SECONDS = 1.0
+LONGEST_REST_SECONDS = 30.0
+
+NOTHING = Extent(0, 0)
+
+Positions = Mapping[str, Mapping[str, int]]
+
+log = logging.getLogger("braid.planner")
 
 
 class BatchBudget:
@@ -76,34 +88,62 @@ class Planner:
         self._budget = BatchBudget(target_seconds)
         self._warm_ups = WARM_UP_BATCHES
         self._asked: tuple[int, int, float] | None = None
+        self._rests: dict[str, _Rest] = {}
 
     def latest(self, start: Offset, now_us: int) -> Offset:
         """Return the offset at which the next batch ends, or ``start`` when there is nothing to do."""
         if start.seq and not self._batches.has(start.seq):
             return start
-        self._learn_duration(start)
+        record: dict[str, Any] = {"clocks": {}, "waterlines": {}, "streams": {}}
+        if start.seq:
+            record = self._batches.read(start.seq)
+        self._learn(start.seq, record)
         self._follow_changelogs()
-        available = {stream: connector.available(now_us) for stream, connector in self._connectors.items()}
-        streams = self._bounded(start, available)
-        read = _tuples_between(start, streams)
+        available = {stream: self._available(stream, now_us) for stream in self._connectors}
+        reached = {stream: counted["offsets"] for stream, counted in record["streams"].items()}
+        begins = _begins(reached, available)
+        streams = self._bounded(begins, available)
+        read = _tuples_between(begins, streams)
         if not read and self._epoch == start.epoch and not self._warm_ups:
             return start
         self._warm_ups = max(0, self._warm_ups - 1)
-        record = self._batches.read(start.seq) if start.seq else {"clocks": {}, "waterlines": {}}
         self._asked = (start.seq + 1, read, time.monotonic())
         return Offset(
             seq=start.seq + 1,
             epoch=self._epoch,
             streams=streams,
+            begins=begins,
             clocks={stream: record["clocks"].get(stream) for stream in streams},
             waterlines={stream: record["waterlines"].get(stream) for stream in streams},
         )
 
-    def _learn_duration(self, start: Offset) -> None:
-        if self._asked is not None and self._asked[0] == start.seq:
-            _, tuples, at = self._asked
+    def _learn(self, seq: int, record: Mapping[str, Any]) -> None:
+        """Take note, once, of how batch ``seq`` went."""
+        if self._asked is None or self._asked[0] != seq:
+            return
+        _, tuples, at = self._asked
+        self._asked = None
+        unread = {stream for stream, counted in record["streams"].items() if counted["unread"] is not None}
+        if not unread:  # else the batch took as long as somebody's patience
             self._budget.learn(tuples, time.monotonic() - at)
-            self._asked = None
+        for stream, counted in record["streams"].items():
+            if stream in unread:
+                self._let_rest(stream)
+            elif counted["tuples"]:
+                self._rests.pop(stream, None)
+
+    def _available(self, stream: str, now_us: int) -> Mapping[str, Extent]:
+        if stream in self._rests and time.monotonic() < self._rests[stream].until:
+            return {}
+        try:
+            return self._connectors[stream].available(now_us)
+        except Exception as problem:  # whatever a connector does, the other streams go on
+            log.warning("stream %s says nothing of what it has: %r", self._definitions[stream].name, problem)
+            self._let_rest(stream)
+            return {}
+
+    def _let_rest(self, stream: str) -> None:
+        self._rests[stream] = self._rests.get(stream, _Rest()).again()
 
     def _follow_changelogs(self) -> None:
         """Learn of new epochs and of the streams that they create and drop."""
@@ -117,6 +157,7 @@ class Planner:
             for stream in changelog["streams_dropped"]:
                 self._definitions.pop(stream, None)
                 self._connectors.pop(stream, None)
+                self._rests.pop(stream, None)
             self._epoch += 1
 
     def _start_from_snapshot(self) -> None:
@@ -131,24 +172,44 @@ class Planner:
         self._definitions[definition.id] = definition
         self._connectors[definition.id] = open_connector(definition, self._storage)
 
-    def _bounded(self, start: Offset, available: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    def _bounded(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:
         """Return the end offsets: everything available, or fair shares of the budget when that is too much."""
-        backlog = _tuples_between(start, available)
-        share = min(1.0, self._budget.tuples / backlog) if backlog else 1.0
-        bounded: dict[str, dict[str, int]] = {}
-        for stream, partitions in available.items():
-            before = start.streams.get(stream, {})
-            bounded[stream] = dict(before)  # a partition that is out of sight for a while goes on where it was
-            for partition, end in partitions.items():
-                first = before.get(partition, 0)
-                taken = max(0, end - first)
-                bounded[stream][partition] = first + (taken if share == 1.0 else -int(-taken * share // 1))
-        return bounded
+        ends = {
+            stream: {p: max(first, available[stream].get(p, NOTHING).end) for p, first in partitions.items()}
+            for stream, partitions in begins.items()
+        }
+        backlog = _tuples_between(begins, ends)
+        if backlog <= self._budget.tuples:
+            return ends
+        share = self._budget.tuples / backlog
+        return {
+            stream: {p: first - int(-(ends[stream][p] - first) * share // 1) for p, first in partitions.items()}
+            for stream, partitions in begins.items()
+        }
 
 
-def _tuples_between(start: Offset, streams: Mapping[str, Mapping[str, int]]) -> int:
-    return sum(
-        max(0, end - start.streams.get(stream, {}).get(partition, 0))
-        for stream, partitions in streams.items()
-        for partition, end in partitions.items()
-    )
+@dataclass(frozen=True)
+class _Rest:
+    """A stream that could not be read is left alone until a moment on the monotonic clock."""
+
+    seconds: float = 0.0
+    until: float = 0.0
+
+    def again(self) -> _Rest:
+        seconds = min(max(2 * self.seconds, FIRST_REST_SECONDS), LONGEST_REST_SECONDS)
+        return _Rest(seconds, time.monotonic() + seconds)
+
+
+def _begins(reached: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:
+    """Return where to go on: where each partition got to, and where a new one starts.
+
+    A partition that is out of sight keeps its place; one that no longer has it raises when it is read.
+    """
+    return {
+        stream: {**{p: extent.start for p, extent in extents.items()}, **reached.get(stream, {})}
+        for stream, extents in available.items()
+    }
+
+
+def _tuples_between(begins: Positions, ends: Positions) -> int:
+    return sum(end - begins[stream][p] for stream, partitions in ends.items() for p, end in partitions.items())

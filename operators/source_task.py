@@ -12,13 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.bucket_store import DEAD_LETTERS, RESULTS, put_block, put_bucket
-from operators.offsets import Offset, spans_between
+from operators.live_queries import LiveQueries
+from operators.offsets import Offset, Span
 from operators.plan_log import PlanLog
+from operators.planner import BATCHES
 from operators.query_set import count_per_slot
 from operators.stream_operators import Selected, StreamOperators, selected_block
 from operators.wire import BLOCK, BUCKET, CONTROL, WireRow
 from sources.connector import Chunk, Connector
 from sources.connectors import open_connector
+from sources.record_log import RecordLog
 from sources.schema import StreamDefinition
 from sources.storage import Storage
 
@@ -32,6 +35,7 @@ class SourceTasks:
         self._storage = storage
         self._lanes = lanes
         self._plan = PlanLog(storage)
+        self._batches = RecordLog(storage, BATCHES)
         self._connectors: dict[str, Connector] = {}
         self._operators: dict[str, tuple[int, StreamOperators]] = {}
 
@@ -40,15 +44,10 @@ class SourceTasks:
         began = time.time()
         live = self._plan.at(start, end)
         shares: dict[str, _StreamShare] = {}
-        for span in spans_between(start, end):
-            stream = live.streams.get(span.stream)
-            mine = span.share(task, tasks)
-            if stream is None or mine.start == mine.end:
-                continue
-            share = shares.setdefault(stream.id, _StreamShare(stream, end.waterlines.get(stream.id)))
-            operators = self._operators_of(stream, live)
-            connector = self._connector_of(stream)
-            for chunk in _gather(connector.read(mine.partition, mine.start, mine.end), stream):
+        for share, mine in self._shares(live, end, task, tasks):
+            shares[share.stream.id] = share
+            operators = self._operators_of(share.stream, live)
+            for chunk in self._read(share, mine):
                 yield from self._process(share, operators, chunk, end.seq, task)
         for share in shares.values():
             yield from self._dead_letters(share, end.seq, task)
@@ -60,18 +59,49 @@ class SourceTasks:
             "end": end.to_json(),
             "lateness": {s.id: s.schema.lateness_us for s in live.streams.values()},
             "streams": {share.stream.id: share.counts for share in shares.values()},
+            "unread": {share.stream.id: share.unread for share in shares.values() if share.unread is not None},
             "failures": {q: m for share in shares.values() for q, m in share.failures.items()},
         }
         body = orjson.dumps(control).decode()
         for lane in self._lanes:
             yield WireRow(lane, CONTROL, body)
 
+    def _shares(self, live: LiveQueries, end: Offset, task: int, tasks: int) -> Iterator[tuple[_StreamShare, Span]]:
+        """Yield what this task reads.
+
+        A batch that was published already, and is run again to bring the state to it, reads what its record says.
+        """
+        published = self._batches.read(end.seq)["streams"] if self._batches.has(end.seq) else None
+        shares: dict[str, _StreamShare] = {}
+        for span in end.spans:
+            stream, mine = live.streams.get(span.stream), span.share(task, tasks)
+            if stream is None or mine.start == mine.end:
+                continue
+            share = shares.setdefault(stream.id, _StreamShare(stream, end.waterlines.get(stream.id)))
+            if published is not None:
+                share.unread = published[stream.id]["unread"]
+                share.must_be_read = share.unread is None
+            yield share, mine
+
+    def _read(self, share: _StreamShare, span: Span) -> Iterator[Chunk]:
+        """Yield the chunks of a span; an error of the connector ends the stream's part in the batch."""
+        if share.unread is not None:
+            return
+        try:
+            connector = self._connector_of(share.stream)
+            yield from _gather(connector.read(span.partition, span.start, span.end), share.stream)
+        except Exception as problem:
+            if share.must_be_read:
+                raise
+            share.unread = str(problem) or type(problem).__name__
+            self._connectors.pop(share.stream.id, None)
+
     def _connector_of(self, stream: StreamDefinition) -> Connector:
         if stream.id not in self._connectors:
             self._connectors[stream.id] = open_connector(stream, self._storage)
         return self._connectors[stream.id]
 
-    def _operators_of(self, stream: StreamDefinition, live: Any) -> StreamOperators:
+    def _operators_of(self, stream: StreamDefinition, live: LiveQueries) -> StreamOperators:
         known = self._operators.get(stream.id)
         if known is None or known[0] != live.epoch:
             before = None if known is None else known[1]
@@ -88,7 +118,8 @@ class SourceTasks:
             yield self._block(_selection_entry(self._storage, share.stream.id, seq, output.selected), task)
         for group, bucket in output.buckets:
             path, payload = put_bucket(self._storage, seq, bucket)
-            yield WireRow(self._lanes[group], BUCKET, orjson.dumps({"path": path}).decode(), payload)
+            body = orjson.dumps({"path": path, "stream": share.stream.id}).decode()
+            yield WireRow(self._lanes[group], BUCKET, body, payload)
 
     def _dead_letters(self, share: _StreamShare, seq: int, task: int) -> Iterator[WireRow]:
         if share.dead_letters:
@@ -124,6 +155,9 @@ class _StreamShare:
     def __init__(self, stream: StreamDefinition, waterline: int | None) -> None:
         self.stream = stream
         self.waterline = waterline
+        self.unread: str | None = None
+        """Why the stream could not be read; then it has no part in the batch."""
+        self.must_be_read = False
         self.counts: dict[str, Any] = {"tuples": 0, "late": 0, "malformed": 0, "bytes": 0, "latest_us": None}
         self.dead_letters: list[pa.Table] = []
         self.failures: dict[str, str] = {}

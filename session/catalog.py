@@ -18,7 +18,8 @@ class StreamState:
     """A stream and its progress, as of the last batch record applied.
 
     ``clock`` and ``waterline`` are event times in microseconds, None before the first tuple. ``waterline_moved_us``
-    is when the waterline last rose (time of commit), ``users`` how many queries keep the stream from being dropped.
+    is when the waterline last rose (time of commit), ``error`` why the last batch could not read the stream, ``users``
+    how many queries keep it from being dropped.
     """
 
     definition: StreamDefinition
@@ -30,6 +31,7 @@ class StreamState:
     malformed: int = 0
     bytes: int = 0
     offsets: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
     users: int = 0
 
     def add(self, counted: Mapping[str, Any]) -> None:
@@ -37,6 +39,8 @@ class StreamState:
         for name in _COUNTERS:
             setattr(self, name, getattr(self, name) + counted.get(name, 0))
         self.offsets |= counted.get("offsets", {})
+        if counted.get("tuples") or counted.get("malformed") or counted.get("unread"):
+            self.error = counted.get("unread")
 
     def move(self, clock: int | None, waterline: int | None, committed_us: int) -> bool:
         """Set clock and waterline after a batch; return whether the waterline rose."""
@@ -68,6 +72,7 @@ class StreamState:
             "malformed": self.malformed,
             "bytes": self.bytes,
             "offsets": dict(self.offsets),
+            "error": self.error,
             "queries": self.users,
             "created_at": rfc3339(definition.created_us),
             "sql": definition.sql,
@@ -82,6 +87,7 @@ class StreamState:
             "waterline_moved_us": self.waterline_moved_us,
             **{name: getattr(self, name) for name in _COUNTERS},
             "offsets": dict(self.offsets),
+            "error": self.error,
         }
 
     @classmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -35,11 +35,22 @@ class Chunk:
     bytes: int
 
 
+class Extent(NamedTuple):
+    """The offsets of a partition that can be read now, ``[start, end)``."""
+
+    start: int
+    end: int
+
+
 class Connector(Protocol):
     """A source of one stream."""
 
-    def available(self, now_us: int) -> dict[str, int]:
-        """Return, for each partition, the offset after the last one readable now."""
+    def available(self, now_us: int) -> dict[str, Extent]:
+        """Return what can be read now of each partition; a partition that does not answer is left out."""
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
-        """Yield everything in ``[start, end)`` in order of offsets; the same at every call."""
+        """Yield everything in ``[start, end)`` in order of offsets; the same at every call.
+
+        An error says why it cannot be read now. It costs only this stream's share of the batch, which is read later;
+        but a batch waits for its slowest stream, so patience is a matter of seconds.
+        """

@@ -20,14 +20,14 @@ import orjson
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from sources.connector import Chunk, Malformed
+from sources.connector import Chunk, Extent, Malformed
 from sources.errors import BraidError, CorruptData, Gone, MalformedRequest, NotAllowed, NotReady, TooLarge
 from sources.formats.record_batches import GivenColumns, match_columns
 from sources.schema import StreamDefinition, StreamSchema
 
 OPTIONS = ("location", "path", "consumer")
 SCHEMES = ("grpc", "grpc+tcp", "grpc+tls")
-PATIENCE_SECONDS = 30.0  # how long a read waits for the next tuples before it gives up
+PATIENCE_SECONDS = 5.0  # how long a read waits for the next tuples before it gives up
 ANSWER_SECONDS = 1.0  # how long the server may take to say which offsets it has …
 STALL_SECONDS = 0.05  # … and how much of that the planner waits for
 ASK_EVERY_SECONDS = 0.01
@@ -94,9 +94,9 @@ class FlightConnector:
         self._columns: GivenColumns | None = None
         self._checked = False
 
-    def available(self, now_us: int) -> dict[str, int]:  # noqa: ARG002
-        """Return the end of each partition; what was last known while the server does not answer."""
-        return self._watch.ends()
+    def available(self, now_us: int) -> dict[str, Extent]:  # noqa: ARG002
+        """Return what the server keeps of each partition; nothing while it does not answer."""
+        return self._watch.extents()
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
         """Yield the tuples ``[start, end)``; calls that fail are made again from where they got to.
@@ -124,7 +124,7 @@ class FlightConnector:
                     raise NotReady(
                         f"{self._server} must give tuples {start} to {end} of partition {partition!r} to stream"
                         f" {self._stream!r}, and gave none for {self._patience:g} s: {_brief(problem)}. Start the"
-                        " server again, and the job goes on where it was; or drop the stream.",
+                        " server again, and the stream goes on where it was; or drop the stream.",
                         stream=self._stream,
                     ) from problem
                 time.sleep(min(pause, left))
@@ -143,10 +143,10 @@ class FlightConnector:
 
     def _must_keep(self, partition: str, start: int) -> None:
         """Raise Gone when the server says that it does not have tuple ``start`` any more."""
-        kept: dict[str, tuple[int, int]] = {}
+        kept: dict[str, Extent] = {}
         with suppress(CorruptData, *CALL_ERRORS):
             kept = self._server.kept()
-        first, _ = kept.get(partition, (0, 0))
+        first, _ = kept.get(partition, Extent(0, 0))
         if start < first:
             raise Gone(
                 f"{self._server} must keep tuples until they were read: stream {self._stream!r} goes on at tuple"
@@ -155,22 +155,22 @@ class FlightConnector:
                 stream=self._stream,
             )
 
-    def _ask(self) -> dict[str, int]:
-        """Return the end of each partition; at first also see that the server's columns fit.
+    def _ask(self) -> dict[str, Extent]:
+        """Return the extent of each partition; at first also see that the server's columns fit.
 
         A server whose columns do not fit has nothing available: its stream stands still and the job goes on.
         """
         try:
             kept = self._server.kept()
             if not self._checked and kept:
-                partition, (first, _) = next(iter(kept.items()))
-                self._check_columns(partition, first)
+                partition, extent = next(iter(kept.items()))
+                self._check_columns(partition, extent.start)
                 self._checked = True
         except Exception:
             self._checked = False
             self._server.forget()
             raise
-        return {partition: end for partition, (_, end) in kept.items()}
+        return kept
 
     def _check_columns(self, partition: str, first: int) -> None:
         with suppress(*CALL_ERRORS):  # then the first read will see
@@ -216,7 +216,7 @@ class _Server:
     def __str__(self) -> str:
         return f"The Flight server {self._options.location} (path {self._options.path!r})"
 
-    def kept(self) -> dict[str, tuple[int, int]]:
+    def kept(self) -> dict[str, Extent]:
         """Return which offsets ``[start, end)`` each partition has; CorruptData when the answer is none."""
         action = fl.Action("offsets", self._request())
         answers = list(self._connected().do_action(action, fl.FlightCallOptions(timeout=ANSWER_SECONDS)))
@@ -270,21 +270,21 @@ class _Server:
 class _OffsetWatch:
     """What the server last said it has, asked in a thread so that the one who wants to know is not held up.
 
-    Who calls ``ends`` waits for an answer for STALL_SECONDS at most, and only while the server answers that fast.
+    Who calls ``extents`` waits for an answer for STALL_SECONDS at most, and only while the server answers that fast.
     """
 
-    def __init__(self, ask: Callable[[], dict[str, int]], subject: str) -> None:
+    def __init__(self, ask: Callable[[], dict[str, Extent]], subject: str) -> None:
         self._ask = ask
         self._subject = subject
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="flight-offsets")
-        self._known: dict[str, int] = {}
-        self._asked: Future[tuple[dict[str, int], float]] | None = None
+        self._known: dict[str, Extent] = {}
+        self._asked: Future[tuple[dict[str, Extent], float]] | None = None
         self._ask_at = 0.0
         self._rest = 0.0  # 0 while the server answers
         self._is_prompt = True
 
-    def ends(self) -> dict[str, int]:
-        """Return the end of each partition as last known."""
+    def extents(self) -> dict[str, Extent]:
+        """Return the extent of each partition as last known, nothing after an answer that failed."""
         now = time.monotonic()
         if self._asked is None and now >= self._ask_at:
             self._asked = self._thread.submit(_timed, self._ask)
@@ -296,13 +296,13 @@ class _OffsetWatch:
             self._asked = None
         return dict(self._known)
 
-    def _learn(self, asked: Future[tuple[dict[str, int], float]]) -> None:
+    def _learn(self, asked: Future[tuple[dict[str, Extent], float]]) -> None:
         try:
             self._known, seconds = asked.result()
         except (BraidError, *CALL_ERRORS) as problem:
             if not self._rest:
                 log.warning("%s gets nothing until this is settled: %s", self._subject, _brief(problem))
-            self._is_prompt = False
+            self._known, self._is_prompt = {}, False
             self._rest = min(max(2 * self._rest, FIRST_REST), LONGEST_REST)
             self._ask_at = time.monotonic() + self._rest
         else:
@@ -312,18 +312,18 @@ class _OffsetWatch:
             self._rest = 0.0
 
 
-def _parse_offsets(body: bytes) -> dict[str, tuple[int, int]] | None:
-    """Return the ``[start, end)`` of each partition, or None when the answer is not as it must be."""
+def _parse_offsets(body: bytes) -> dict[str, Extent] | None:
+    """Return the extent of each partition, or None when the answer is not as it must be."""
     try:
         partitions = orjson.loads(body)["partitions"]
-        kept = {name: (bounds["start"], bounds["end"]) for name, bounds in partitions.items()}
+        kept = {name: Extent(bounds["start"], bounds["end"]) for name, bounds in partitions.items()}
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError):
         return None
     sound = all(type(s) is type(e) is int and 0 <= s <= e <= MOST_OFFSET for s, e in kept.values())
     return kept if sound else None
 
 
-def _timed(ask: Callable[[], dict[str, int]]) -> tuple[dict[str, int], float]:
+def _timed(ask: Callable[[], dict[str, Extent]]) -> tuple[dict[str, Extent], float]:
     began = time.monotonic()
     return ask(), time.monotonic() - began
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from sources.connector import Chunk
+from sources.connector import Chunk, Extent
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, DOUBLE, INT, TIMESTAMP, Field, StreamDefinition, StreamSchema
 
@@ -103,12 +103,12 @@ class GeneratorConnector:
         self._created_us = definition.created_us
         self._latest = 0
 
-    def available(self, now_us: int) -> dict[str, int]:
-        """Return how many tuples have an event time up to ``now_us``; never less than said before."""
+    def available(self, now_us: int) -> dict[str, Extent]:
+        """Return those tuples that have an event time up to ``now_us``; never less than said before."""
         elapsed = now_us - self._created_us
         if elapsed >= 0:
             self._latest = max(self._latest, ((elapsed + 1) * self._options.rate - 1) // SECOND + 1)
-        return {PARTITION: self._latest}
+        return {PARTITION: Extent(0, self._latest)}
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
         """Yield the tuples ``[start, end)`` in chunks of at most BLOCK_TUPLES."""

@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sources.connector import Chunk
+from sources.connector import Chunk, Extent
 from sources.errors import Conflict, NotAllowed, NotReady
 from sources.schema import StreamDefinition
 from sources.segment import (
@@ -280,11 +280,11 @@ class PushConnector:
         self._durable_path = root / "durable"
         self._durable: memoryview | None = None
 
-    def available(self, now_us: int) -> dict[str, int]:  # noqa: ARG002
-        """Return the durable offset of the partition; one memory access."""
+    def available(self, now_us: int) -> dict[str, Extent]:  # noqa: ARG002
+        """Return what is durable of the partition; one memory access."""
         if self._durable is None:
             self._durable = _map_durable(self._durable_path)
-        return {PARTITION: 0 if self._durable is None else self._durable[0]}
+        return {PARTITION: Extent(0, 0 if self._durable is None else self._durable[0])}
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
         """Yield a chunk for each frame that has offsets in ``[start, end)``.

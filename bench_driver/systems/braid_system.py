@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from api.client import BraidClient, BraidError, BraidRefused
@@ -22,7 +22,7 @@ from bench_driver.query_load.process import QueryLoad, run_load
 from bench_driver.query_load.results import CREATE, DELETE, LoadRequest, LoadResult, refused, unanswered
 from bench_driver.query_spec import QuerySpec
 from bench_driver.queues.datasets import find_dataset
-from bench_driver.service_process import ServiceFailedError, ServiceProcess
+from bench_driver.service_process import MakeService, ServiceFailedError, ServiceProcess
 from bench_driver.systems.system import QUEUE, Deployment, Output, SystemFailedError, UnsupportedError
 from bench_driver.workload import Churn, Workload
 
@@ -33,8 +33,6 @@ CONSUMER = "bench_driver.query_load.consume"
 CONSUMER_SECONDS = 60.0
 LABEL = "probe"
 NOT_ALLOWED = 422
-
-MakeService = Callable[[str, Mapping[str, str]], ServiceProcess]
 
 
 class BraidSystem:

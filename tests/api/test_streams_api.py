@@ -54,7 +54,7 @@ def pushed(rest: Rest) -> list[int | None]:
     """Return the user ids that were pushed."""
     storage = rest.service.storage
     connector = PushConnector(storage, rest.service.session.definition("purchases"))
-    end = connector.available(0)["0"]
+    end = connector.available(0)["0"].end
     return [n for chunk in connector.read("0", 0, end) for n in chunk.tuples["user_id"].to_pylist()]
 
 

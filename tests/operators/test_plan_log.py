@@ -44,7 +44,7 @@ def write_history(storage: Storage, rng: random.Random) -> tuple[list[Offset], l
         write_activation(storage, epoch, live.epoch, clocks)
         if rng.random() < 0.2:
             storage.put(f"{PLANS}/{live.epoch:012d}.json", orjson.dumps(live.to_json()))
-        offsets.append(Offset(seq, live.epoch, {}, clocks, {}))
+        offsets.append(Offset(seq, live.epoch, clocks=clocks))
         plans.append(live.to_json())
         clock = rng.randint(0, 9) + (clock or 0)
     return offsets, plans
@@ -69,7 +69,7 @@ def test_the_plan_of_any_batch(seed: int, tmp_path_factory: pytest.TempPathFacto
 def test_a_batch_in_flight_needs_no_activation(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
     RecordLog(storage, CHANGELOGS).append(1, changelog(1, [("a", 0, aggregation())], streams=[STREAM]))
-    live = PlanLog(storage).at(Offset(), Offset(1, 1, {}, {STREAM.id: 5}, {}))
+    live = PlanLog(storage).at(Offset(), Offset(1, 1, clocks={STREAM.id: 5}))
     assert live.by_slot[0].active_from == {STREAM.id: 5}
 
 
@@ -87,7 +87,7 @@ def test_the_changelogs_before_a_snapshot_are_not_needed(tmp_path: Path) -> None
         live.apply(changelog(epoch, [(f"q{epoch}", epoch, aggregation())]), {STREAM.id: epoch})
     storage.put(f"{PLANS}/{2:012d}.json", orjson.dumps(live.to_json()))
     RecordLog(storage, CHANGELOGS).append(3, changelog(3, [], [("q1", 1)], [("q1", 1)]))
-    found = PlanLog(storage).at(Offset(4, 2), Offset(5, 3, {}, {STREAM.id: 9}, {}))
+    found = PlanLog(storage).at(Offset(4, 2), Offset(5, 3, clocks={STREAM.id: 9}))
     assert [q.id for q in found.by_slot.values()] == ["q2"]
 
 

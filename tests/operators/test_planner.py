@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from operators.live_queries import LiveQueries
 from operators.offsets import Offset
 from operators.plan_log import CHANGELOGS, PLANS
-from operators.planner import BATCHES, WARM_UP_BATCHES, BatchBudget, Planner
+from operators.planner import BATCHES, WARM_UP_BATCHES, BatchBudget, Planner, _begins
+from sources.connector import Extent
 from sources.generator import DATASETS
 from sources.record_log import RecordLog
 from sources.schema import StreamDefinition, StreamSchema
@@ -52,8 +53,18 @@ class Folder:
 
     def commit(self, offset: Offset, **record: Any) -> None:
         """Append the record of the batch that ends at an offset."""
-        clocks = {"clocks": dict(offset.clocks), "waterlines": dict(offset.waterlines), **record}
-        self.batches.append(offset.seq, {"seq": offset.seq, "epoch": offset.epoch, **clocks})
+        streams = {
+            name: {"tuples": sum(ends.values()), "offsets": dict(ends), "unread": None}
+            for name, ends in offset.streams.items()
+        }
+        common = {"seq": offset.seq, "epoch": offset.epoch, "streams": streams}
+        times = {"clocks": dict(offset.clocks), "waterlines": dict(offset.waterlines)}
+        self.batches.append(offset.seq, {**common, **times, **record})
+
+    def commit_unread(self, offset: Offset, stream: str) -> None:
+        """Append the record of a batch that could not read a stream."""
+        counted = {"tuples": 0, "offsets": dict(offset.begins[stream]), "unread": "its server is gone"}
+        self.commit(offset, streams={stream: counted})
 
 
 @pytest.fixture
@@ -141,7 +152,7 @@ def test_a_backlog_is_read_in_bounded_batches_and_completely(folder: Folder) -> 
         offset = ended
     assert len(sizes) > 2
     end = {name: c.available(20 * SECOND) for name, c in planner._connectors.items()}
-    assert offset.streams == end
+    assert offset.streams == {name: {p: extent.end for p, extent in extents.items()} for name, extents in end.items()}
 
 
 def test_warm_up_batches_run_without_anything_to_do(folder: Folder) -> None:
@@ -170,9 +181,47 @@ def test_another_process_goes_on_from_snapshot_and_changelogs(folder: Folder) ->
 
 
 def test_positions_never_go_back_and_partitions_out_of_sight_keep_theirs(folder: Folder) -> None:
-    start = Offset(1, 0, {"a": {"0": 10, "1": 20}})
-    bounded = folder.planner()._bounded(start, {"a": {"0": 5, "2": 3}})
-    assert bounded == {"a": {"0": 10, "1": 20, "2": 3}}
+    available = {"a": {"0": Extent(0, 5), "2": Extent(1, 3)}}
+    begins = _begins({"a": {"0": 10, "1": 20}}, available)
+    assert begins == {"a": {"0": 10, "1": 20, "2": 1}}
+    assert folder.planner()._bounded(begins, available) == {"a": {"0": 10, "1": 20, "2": 3}}
+
+
+def test_a_stream_that_could_not_be_read_rests_and_goes_on_where_it_was(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("operators.planner.time.monotonic", lambda: now)
+    folder.log(stream("a"))
+    planner, offset = folder.planner(), Offset()
+    for rest in (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0):
+        offset = planner.latest(offset, SECOND)
+        assert offset.begins == {"a": {"0": 0}}
+        assert offset.streams["a"]["0"] >= RATE
+        folder.commit_unread(offset, "a")
+        assert planner.latest(offset, 2 * SECOND) is offset
+        now += rest - 0.001
+        assert planner.latest(offset, 2 * SECOND) is offset
+        now += 0.001
+    offset = planner.latest(offset, 2 * SECOND)
+    folder.commit(offset)
+    further = planner.latest(offset, 3 * SECOND)
+    assert further.begins == {"a": offset.streams["a"]}
+
+
+def test_a_connector_that_fails_costs_its_own_stream_only(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.log(stream("a"), stream("b"))
+    planner = folder.planner()
+    first = planner.latest(Offset(), SECOND)
+    folder.commit(first)
+
+    def fail(_now_us: int) -> dict[str, Extent]:
+        raise OSError("no route")
+
+    monkeypatch.setattr(planner._connectors["a"], "available", fail)
+    second = planner.latest(first, 2 * SECOND)
+    assert second.streams["a"] == first.streams["a"]
+    assert second.streams["b"]["0"] > first.streams["b"]["0"]
 
 
 @given(
@@ -185,7 +234,8 @@ def test_bounds_lie_between_start_and_end(
 ) -> None:
     planner = Planner(Storage("unused"), 1.0)
     planner._budget.tuples = budget
-    bounded = planner._bounded(Offset(1, 0, before), available)
+    extents = {name: {p: Extent(0, end) for p, end in partitions.items()} for name, partitions in available.items()}
+    bounded = planner._bounded(_begins(before, extents), extents)
     read = 0
     for name, partitions in available.items():
         for partition, end in partitions.items():

@@ -23,7 +23,7 @@ def test_every_connector_opens_what_it_validates(tmp_path: Path) -> None:
             options = {"location": "grpc://127.0.0.1:1"} if connector == "flight" else {}
             validate_definition("ads", SCHEMA, connector, stream_format, options)
             definition = StreamDefinition("s1", "ads", SCHEMA, connector, stream_format, options, created_us=10**15)
-            nothing = {} if connector == "flight" else {"0": 0}  # partitions are the server's, and there is none
+            nothing = {} if connector == "flight" else {"0": (0, 0)}  # partitions are the server's, and there is none
             assert open_connector(definition, storage).available(10**15 - 1) == nothing
     push = StreamDefinition("s1", "ads", SCHEMA, "push", "json")
     assert isinstance(open_connector(push, storage), PushConnector)

@@ -57,16 +57,16 @@ def test_event_times_follow_from_offset_and_rate(rate: int, seconds: int, furthe
 @given(st.integers(1, MOST_RATE), st.integers(0, 10**12))
 def test_what_is_available_has_happened_and_the_next_has_not(rate: int, elapsed: int) -> None:
     generator = connector(rate=str(rate))
-    end = generator.available(CREATED_US + elapsed)["0"]
+    end = generator.available(CREATED_US + elapsed)["0"].end
     last, following = times(generator, end - 1, end + 1)
     assert last <= CREATED_US + elapsed < following
 
 
 def test_a_clock_that_goes_back_takes_nothing_back() -> None:
     generator = connector(rate="10")
-    assert generator.available(CREATED_US - 1) == {"0": 0}
-    assert generator.available(CREATED_US + 1_000_000) == {"0": 11}
-    assert generator.available(CREATED_US) == {"0": 11}
+    assert generator.available(CREATED_US - 1) == {"0": (0, 0)}
+    assert generator.available(CREATED_US + 1_000_000) == {"0": (0, 11)}
+    assert generator.available(CREATED_US) == {"0": (0, 11)}
 
 
 @given(

@@ -109,7 +109,7 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(storage: Storage, acknowl
         for line in writer.stdout:
             number, end = map(int, line.split())
             acknowledged.append((number, end))
-            assert reader.available(0)["0"] >= end
+            assert reader.available(0)["0"].end >= end
             assert everything(list(reader.read("0", end - 1, end))) == [f"raw {number}"]
             if len(acknowledged) == acknowledgements:
                 writer.kill()
@@ -160,7 +160,7 @@ from tests.sources.pushed import DEFINITION, everything
 connector = PushConnector(Storage({uri!r}), DEFINITION)
 seen = 0
 while seen < 300:
-    end = connector.available(0)["0"]
+    end = connector.available(0)["0"].end
     if end > seen:
         print(json.dumps(everything(list(connector.read("0", seen, end)))), flush=True)
         seen = end

@@ -1,0 +1,91 @@
+"""One service for several measurements after each other: starting one takes longer than a quick look at a workload.
+
+For runs that are not to be compared: what one measurement leaves in the caches of the JVM and the workers helps the
+next, and the log of state goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from api.client import BraidClient, BraidError
+from bench_driver.service_process import ServiceFailedError, ServiceProcess
+
+EMPTY_SECONDS = 60.0
+POLL_SECONDS = 0.1
+
+
+class ReusedServices:
+    """Gives the same service again as long as it is empty after use; leaving the context ends it."""
+
+    def __init__(self) -> None:
+        self._service: _ReusedService | None = None
+
+    def make(self, name: str, environment: Mapping[str, str]) -> ServiceProcess:
+        """Return the service at hand, or a new one when there is none or its environment is another."""
+        service = self._service
+        if service is None or not service.fits(environment):
+            if service is not None:
+                service.end()
+            service = self._service = _ReusedService(name, environment)
+        return service
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._service is not None:
+            self._service.end()
+
+
+class _ReusedService(ServiceProcess):
+    def __init__(self, name: str, environment: Mapping[str, str]) -> None:
+        super().__init__(name, environment)
+        self._given = dict(environment)
+        self._ended = False
+
+    def fits(self, environment: Mapping[str, str]) -> bool:
+        return not self._ended and self._given == dict(environment)
+
+    def start(self) -> Self:
+        return self if self._process is not None else super().start()
+
+    def stop(self, keep_logs: bool = False) -> None:
+        """Take everything from the service, or end it when that cannot be done or it failed."""
+        if self._ended:
+            return
+        if keep_logs or not self._emptied():
+            self.end(keep_logs)
+
+    def end(self, keep_logs: bool = False) -> None:
+        """End the process."""
+        self._ended = True
+        super().stop(keep_logs)
+
+    def _emptied(self) -> bool:
+        try:
+            self.check_alive()
+            with BraidClient(self.url, timeout=60) as client:
+                _empty(client)
+        except (BraidError, ServiceFailedError, TimeoutError):
+            return False
+        return True
+
+
+def _empty(client: BraidClient) -> None:
+    """Retire all queries and drop all streams; TimeoutError when the queries do not go."""
+    live = [query["id"] for query in client.queries() if query["state"] in ("PENDING", "RUNNING", "DRAINING")]
+    for query_id in live:
+        client.delete_query(query_id, drain=False)
+    deadline = time.monotonic() + EMPTY_SECONDS
+    while any(next(client.queries(state=state, limit=1), None) for state in ("PENDING", "RUNNING", "DRAINING")):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{len(live)} queries must be retired within {EMPTY_SECONDS:g} s")
+        time.sleep(POLL_SECONDS)
+    for stream in client.streams():
+        client.drop_stream(stream["name"])
