@@ -14,7 +14,7 @@ define step
 	else status=$$?; printf '── %s: FAILED after %d s\n' '$(1)' $$(($$(date +%s) - began)) >&2; exit $$status; fi
 endef
 
-.PHONY: help setup demo test lint types unit test-long bench bench-quick first-mark clean
+.PHONY: help setup demo test lint types unit test-long bench bench-quick bench-kernels first-mark clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do \
@@ -53,6 +53,9 @@ bench-quick: setup ## the quick form of every workload of the benchmark, under a
 
 bench: setup ## measure beside stock Spark and Flink; ARGUMENTS="WORKLOAD --queries 1,20 --peers spark"
 	@.venv/bin/braid bench $(or $(ARGUMENTS),astream-sc1 --queries 1,20,100,1000 --peers spark,flink)
+
+bench-kernels: setup ## time the kernels of a source task and of a lane
+	@$(PY) -m pytest tests/operators/bench_operators.py --benchmark-columns=median,min,rounds --benchmark-sort=name
 
 first-mark: setup ## measure starts, empty batches and single deployments; ARGUMENTS="--quick" for a short one
 	@$(PY) -m bench_driver.first_mark $(ARGUMENTS)

@@ -1,31 +1,36 @@
-"""Shared aggregation (thesis 4.3.1.5): partial aggregates per slice, key and cell, and how they merge.
+"""Shared aggregation in the source (thesis 4.3.1.5): from the tuples of a chunk to buckets of partial aggregates.
 
-A *partial table* is an Arrow table with the columns ``slice_start``, ``slice_end`` (int64, µs), ``cell`` (int32),
-``key0``, ``key1``, … and one column per measure, named by ``Measure.name``; sums of decimals are decimal256 while they
-are partial. The cells' query-sets travel beside it.
-All partial tables of one operator, space and epoch have the same columns and merge by adding up equal groups.
+Every tuple is added to one entry per cell space: that of its slice, its cell and its key. Entries are addressed by
+number; where the addressed range is not much larger than the chunk it is an array (dense), else the addresses that
+occur are numbered first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from operators.expressions import Column, Expression
+from operators import components, kernels
+from operators.bucket import Bucket
+from operators.cell_space import CellSpace
+from operators.cells import Cells
+from operators.components import COUNT_NAME, Component, Encoded
+from operators.expressions import Expression
+from operators.keys import KeyCodes, encode_keys
 from operators.live_queries import LiveQuery
-from operators.queries import COUNT_ALL, Aggregation, Measure
+from operators.queries import Aggregation, Measure
 from operators.tuples import Tuples
-from sources.schema import TIMESTAMP, StreamSchema
 
-SLICE_START = "slice_start"
-SLICE_END = "slice_end"
-CELL = "cell"
+Numbers = npt.NDArray[Any]
 
-_MERGE = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
+# so many entries are addressed directly however few the tuples are, else at most so many for each tuple
+_ALWAYS_DENSE = 1 << 16
+_DENSE_PER_TUPLE = 4
 
 
 def aggregation_of(live: LiveQuery) -> Aggregation:
@@ -34,91 +39,168 @@ def aggregation_of(live: LiveQuery) -> Aggregation:
     return live.query
 
 
-def latest_measure(schema: StreamSchema) -> Measure:
-    """Return the measure that keeps the greatest event time of a group, for event-time latency."""
-    return Measure("max", Column(schema.event_time, TIMESTAMP))
-
-
-def measures_of(queries: Sequence[LiveQuery], schema: StreamSchema) -> tuple[Measure, ...]:
-    """Return the distinct measures that the queries need, the count of tuples and the latest event time first."""
-    distinct = {m.name: m for m in (COUNT_ALL, latest_measure(schema))}
-    for live in queries:
-        distinct.update((m.name, m) for m in aggregation_of(live).measures)
+def measures_of(queries: Sequence[LiveQuery]) -> tuple[Measure, ...]:
+    """Return the distinct measures with an argument that the queries need."""
+    distinct = {m.name: m for live in queries for m in aggregation_of(live).measures if m.argument is not None}
     return tuple(distinct.values())
 
 
-def key_names(keys: Sequence[Expression]) -> list[str]:
-    """Return the names of the key columns."""
-    return [f"key{i}" for i in range(len(keys))]
+@dataclass(frozen=True)
+class SlicedTuples:
+    """Tuples of one operator with their slices and keys; ``latest`` is the greatest event time of each slice (µs)."""
 
+    tuples: Tuples
+    slices: npt.NDArray[np.int64]
+    slice_of: npt.NDArray[np.int64]
+    latest: npt.NDArray[np.int64]
+    keys: KeyCodes
 
-def pre_aggregate(
-    tuples: Tuples, groups: npt.NDArray[np.int64], keys: Sequence[Expression], measures: Sequence[Measure]
-) -> pa.Table:
-    """Aggregate tuples by ``groups`` and keys; the result has the columns ``group``, keys and measures."""
-    data: dict[str, pa.Array] = {"group": pa.array(groups)}
-    data.update((name, _one_zero(tuples.value(key))) for name, key in zip(key_names(keys), keys, strict=True))
-    names = list(data)
-    wanted: list[tuple[str | list[str], str]] = []
-    for measure in measures:
-        if measure.argument is None:
-            wanted.append(([], "count_all"))
+    @classmethod
+    def of(
+        cls,
+        tuples: Tuples,
+        times: npt.NDArray[np.int64],
+        slices: npt.NDArray[np.int64],
+        slice_of: npt.NDArray[np.int64],
+        keys: Sequence[Expression],
+        groups: int,
+        salt: str,
+    ) -> SlicedTuples:
+        """Number the keys of tuples whose slices are known."""
+        latest = np.full(len(slices), np.iinfo(np.int64).min)
+        if len(slices) == 1:
+            latest[0] = times.max()
         else:
-            argument = f"argument {measure.argument}"
-            data[argument] = _widened(tuples.value(measure.argument), measure)
-            wanted.append((argument, measure.function))
-    table = pa.table(data).group_by(names, use_threads=False).aggregate(wanted)
-    arrays = [table.column(name) for name in names]
-    for measure, (argument_name, function) in zip(measures, wanted, strict=True):
-        source = "count_all" if measure.argument is None else f"{argument_name}_{function}"
-        arrays.append(_typed(table.column(source), measure))
-    return pa.table(arrays, names=[*names, *(m.name for m in measures)])
+            kernels.greatest(latest, slice_of.astype(np.int32), times)
+        codes = encode_keys([tuples.value(key) for key in keys], tuples.length, groups, salt)
+        return cls(tuples, slices, slice_of, latest, codes)
 
 
-def _one_zero(column: pa.Array) -> pa.Array:
-    """Turn -0.0 into 0.0, which SQL groups together and Arrow does not."""
-    return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
+def aggregate(
+    sliced: SlicedTuples, space: CellSpace, cell: npt.NDArray[np.int32], cells: Cells, operator: str, epoch: int
+) -> Iterator[tuple[int, Bucket]]:
+    """Add tuples up in the cells of a space; yield a bucket for each key group that has any, with its number."""
+    length, keys = sliced.tuples.length, sliced.keys
+    shape = (len(sliced.slices), cells.count, keys.count)
+    encoded = {m: components.encode(m, sliced.tuples.value(_argument(m))) for m in measures_of(space.queries)}
+    at = np.empty(length, dtype=np.int32)
+    size = shape[0] * shape[1] * shape[2]
+    if size <= max(_ALWAYS_DENSE, _DENSE_PER_TUPLE * length):
+        kernels.place(at, sliced.slice_of, cell, keys.codes, shape[1], shape[2])
+        totals = _accumulate(at, size, encoded)
+        entries = list(_dense_entries(totals, shape, keys.group_starts))
+    else:
+        entries = list(_sparse_entries(sliced, cell, shape, at, encoded))
+    dictionaries = {m.name: e.dictionary for m, e in encoded.items() if e.dictionary is not None}
+    for group, starts, in_cell, in_key, numbers in entries:
+        some = np.diff(starts) > 0
+        yield (
+            group,
+            Bucket(
+                operator=operator,
+                dimensions=space.dimensions,
+                epoch=epoch,
+                cells=cells,
+                slices=sliced.slices[some],
+                starts=np.concatenate([[0], np.cumsum(np.diff(starts)[some])]),
+                latest=sliced.latest[some],
+                cell=in_cell,
+                key=in_key,
+                keys=keys.of_group(group),
+                components=numbers,
+                dictionaries=dictionaries,
+            ),
+        )
 
 
-def _widened(column: pa.Array, measure: Measure) -> pa.Array:
-    """Give sums of decimals 76 digits: Arrow wraps around silently at 38."""
-    if measure.function == "sum" and pa.types.is_decimal(column.type):
-        return column.cast(pa.decimal256(76, column.type.scale))
-    return column
+def _argument(measure: Measure) -> Expression:
+    assert measure.argument is not None
+    return measure.argument
 
 
-def _typed(column: pa.ChunkedArray, measure: Measure) -> pa.ChunkedArray:
-    kind = measure.type.arrow
-    if pa.types.is_decimal(kind) and measure.function == "sum":
-        return column
-    return column if column.type == kind else pc.cast(column, kind, safe=False)
+def _accumulate(at: npt.NDArray[np.int32], size: int, encoded: dict[Measure, Encoded]) -> dict[str, Numbers]:
+    """Return the components of ``size`` entries; counts that equal that of all tuples are left out."""
+    totals: dict[str, Numbers] = {COUNT_NAME: np.zeros(size, dtype=np.int64)}
+    counted = False
+    for measure, values in encoded.items():
+        if values.valid is not None and components.count_name(measure) not in totals:
+            valid = totals[components.count_name(measure)] = np.zeros(size, dtype=np.int64)
+            kernels.add(valid, at, values.valid)
+        for component in components.components_of(measure):
+            numbers = values.numbers[component.name]
+            total = totals[component.name] = empty(component, size)
+            if component.merge == "sum" and not counted:
+                kernels.count_and_add(totals[COUNT_NAME], total, at, numbers)
+                counted = True
+            else:
+                merge_into(component, total, at, numbers)
+    if not counted:
+        kernels.count(totals[COUNT_NAME], at)
+    return totals
 
 
-def merge_partials(table: pa.Table, by: Sequence[str], measures: Mapping[str, str]) -> pa.Table:
-    """Add up the rows that are equal in the columns ``by``; ``measures`` maps names to measure functions."""
-    wanted = [(name, _MERGE[function]) for name, function in measures.items()]
-    merged = table.group_by(list(by), use_threads=False).aggregate(wanted)
-    arrays = [merged.column(name) for name in by]
-    for name, function in measures.items():
-        column = merged.column(f"{name}_{_MERGE[function]}")
-        kind = table.schema.field(name).type
-        arrays.append(column if column.type == kind else pc.cast(column, kind, safe=False))
-    return pa.table(arrays, names=[*by, *measures])
+def empty(component: Component, size: int) -> Numbers:
+    """Return so many neutral values."""
+    if component.neutral == 0:
+        return np.zeros(size, dtype=component.dtype)
+    return np.full(size, component.neutral, dtype=component.dtype)
 
 
-def measure_functions(table: pa.Table) -> dict[str, str]:
-    """Return the measures among the columns of a partial table, with their functions, from their names."""
-    return {
-        name: name.partition("(")[0] for name in table.column_names if "(" in name and name.partition("(")[0] in _MERGE
-    }
+def merge_into(component: Component, total: Numbers, at: npt.NDArray[np.int32], numbers: Numbers) -> None:
+    """Merge numbers into the entries at which they belong."""
+    kernel = {"sum": kernels.add, "min": kernels.least, "max": kernels.greatest}[component.merge]
+    kernel(total, at, numbers)
 
 
-def key_columns(table: pa.Table) -> list[str]:
-    """Return the names of the key columns of a partial table, in order."""
-    return [name for name in table.column_names if name.startswith("key")]
+Entries = tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32], dict[str, Numbers]]
 
 
-def renumber(table: pa.Table, number: npt.NDArray[np.int64]) -> pa.Table:
-    """Give cell c of a partial table the number ``number[c]``."""
-    cells = pa.array(number[np.asarray(table.column(CELL))].astype(np.int32))
-    return table.set_column(table.column_names.index(CELL), CELL, cells)
+def _dense_entries(
+    totals: dict[str, Numbers], shape: tuple[int, int, int], group_starts: npt.NDArray[np.int64]
+) -> Iterator[Entries]:
+    """Yield, for each key group, where its slices start, and the cell, key and numbers of its entries."""
+    counts = totals[COUNT_NAME].reshape(shape)
+    found = kernels.occupied_per_group(counts, group_starts)
+    for group, count in enumerate(found.tolist()):
+        if not count:
+            continue
+        position, cell, key = (np.empty(count, dtype=np.int32) for _ in range(3))
+        starts = np.empty(shape[0] + 1, dtype=np.int64)
+        first, last = group_starts[group : group + 2].tolist()
+        kernels.pick_group(counts, first, last, position, cell, key, starts)
+        yield group, starts, cell, key, {name: numbers[position] for name, numbers in totals.items()}
+
+
+def _sparse_entries(
+    sliced: SlicedTuples,
+    cell: npt.NDArray[np.int32],
+    shape: tuple[int, int, int],
+    at: npt.NDArray[np.int32],
+    encoded: dict[Measure, Encoded],
+) -> Iterator[Entries]:
+    """Do the same for addresses that are far apart: number those that occur, ordered by key group and slice."""
+    slices, cells, keys = shape
+    group_of_key = np.repeat(np.arange(len(sliced.keys.group_starts) - 1), np.diff(sliced.keys.group_starts))
+    address = (group_of_key[sliced.keys.codes] * slices + sliced.slice_of) * cells + cell
+    address = address * keys + sliced.keys.codes
+    address[cell < 0] = -1
+    found = pa.array(address).dictionary_encode()
+    distinct = np.asarray(found.dictionary)
+    order = np.argsort(distinct)
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    distinct = distinct[order]
+    unwanted = int(np.searchsorted(distinct, 0))  # the address -1, if it occurs, is the first
+    np.subtract(rank[np.asarray(found.indices)], unwanted, out=at)
+    distinct = distinct[unwanted:]
+    totals = _accumulate(at, len(distinct), encoded)
+    rest, key = np.divmod(distinct, keys)
+    rest, in_cell = np.divmod(rest, cells)
+    bounds = np.searchsorted(rest, np.arange(slices * (len(sliced.keys.group_starts) - 1) + 1))
+    for group, first_key in enumerate(sliced.keys.group_starts[:-1].tolist()):
+        starts = bounds[group * slices : (group + 1) * slices + 1]
+        low, high = int(starts[0]), int(starts[-1])
+        if low < high:
+            numbers = {name: total[low:high] for name, total in totals.items()}
+            mine = in_cell[low:high].astype(np.int32), (key[low:high] - first_key).astype(np.int32)
+            yield group, starts - low, *mine, numbers

@@ -1,74 +1,122 @@
-"""Buckets: read-only blocks of partial aggregates that source tasks make and operators keep (thesis 5.3.1.1).
+"""Buckets: read-only partial aggregates that source tasks make and lanes keep (thesis 5.3.1.1).
 
-A bucket belongs to one operator, one cell space, one epoch and one key group; its rows are ordered by slice, so it is
-the buckets of several slices side by side. It explains itself: beside the partial table it carries the query-set of
-every cell, in the slots of its epoch.
+A bucket belongs to one operator, one cell space and one key group. It holds an *entry* for each slice, cell and key
+that has tuples; entries are ordered by slice, so it is the buckets of several slices side by side. It explains itself:
+what its cells and keys are travels with it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from operators.aggregation import SLICE_END, SLICE_START
-from operators.query_set import Words
+from operators.cells import Cells, cells_from_arrow
+from operators.components import COUNT_NAME
+
+Numbers = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """``partials`` is a partial table; ``query_sets[c]`` is the query-set of cell c.
+    """Entries, and what they mean.
 
-    ``dimensions`` names the columns that the space tests. With one of them at most, cells are numbered in the order of
-    its values.
+    ``slices``, shape (slices, 2), are the slices that occur (µs), ascending; the entries of slice i are those in
+    ``[starts[i], starts[i + 1])``, and ``latest[i]`` is the greatest event time in it, whichever query selected it.
+    ``cell`` and ``key`` number the ``cells`` and the rows of ``keys``; ``components`` maps names to one number per
+    entry (:mod:`operators.components`), ``dictionaries`` measures to the values behind their ranks.
+    ``dimensions`` names the columns that the space tests; ``epoch`` is the one in which the bucket was made.
     """
 
     operator: str
     dimensions: tuple[str, ...]
     epoch: int
-    query_sets: Words
-    partials: pa.Table
+    cells: Cells
+    slices: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+    latest: npt.NDArray[np.int64]
+    cell: npt.NDArray[np.int32]
+    key: npt.NDArray[np.int32]
+    keys: pa.Table
+    components: Mapping[str, Numbers]
+    dictionaries: Mapping[str, pa.Array]
 
-    @cached_property
-    def slices(self) -> npt.NDArray[np.int64]:
-        """The slices that occur, shape (slices, 2)."""
-        pairs = np.stack([self.partials.column(SLICE_START), self.partials.column(SLICE_END)], axis=1)
-        return np.unique(pairs, axis=0)
+    def component(self, name: str) -> Numbers:
+        """Return one number per entry; a count that was left out is that of all tuples."""
+        found = self.components.get(name)
+        return self.components[COUNT_NAME] if found is None else found
+
+    @property
+    def entries(self) -> int:
+        """How many entries there are."""
+        return len(self.cell)
 
     @property
     def nbytes(self) -> int:
         """The size of the data in memory."""
-        return int(self.partials.nbytes + self.query_sets.nbytes)
+        arrays: list[Numbers] = [self.slices, self.starts, self.latest, self.cell, self.key, *self.components.values()]
+        return sum(a.nbytes for a in arrays) + int(self.keys.nbytes + self.cells.to_arrow().nbytes)
 
     def serialize(self) -> bytes:
-        """Return the bucket as an Arrow IPC stream."""
-        metadata = {
-            b"operator": self.operator.encode(),
-            b"dimensions": orjson.dumps(self.dimensions),
-            b"epoch": str(self.epoch).encode(),
-            b"words": str(self.query_sets.shape[1]).encode(),
-            b"query_sets": self.query_sets.tobytes(),
+        """Return the bucket as Arrow IPC streams after each other: slices, cells, keys, dictionaries, entries."""
+        header = {
+            "operator": self.operator,
+            "dimensions": self.dimensions,
+            "epoch": self.epoch,
+            "dictionaries": list(self.dictionaries),
         }
+        slices = pa.table(
+            {
+                "start": self.slices[:, 0],
+                "end": self.slices[:, 1],
+                "entries": np.diff(self.starts),
+                "latest": self.latest,
+            }
+        ).replace_schema_metadata({b"bucket": orjson.dumps(header)})
+        entries = pa.table({"cell": self.cell, "key": self.key, **self.components})
+        dictionaries = [pa.table({"value": values}) for values in self.dictionaries.values()]
         sink = pa.BufferOutputStream()
-        schema = self.partials.schema.with_metadata(metadata)
-        with pa.ipc.new_stream(sink, schema) as writer:
-            writer.write_table(self.partials.replace_schema_metadata(metadata))
+        for table in (slices, self.cells.to_arrow(), self.keys, *dictionaries, entries):
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
         return sink.getvalue().to_pybytes()
 
     @classmethod
     def deserialize(cls, data: bytes | pa.Buffer) -> Bucket:
-        """Read what :meth:`serialize` wrote."""
-        table = pa.ipc.open_stream(data).read_all()
-        metadata = table.schema.metadata
-        words = int(metadata[b"words"])
+        """Read what :meth:`serialize` wrote; numbers are not copied."""
+        source = pa.BufferReader(data)
+
+        def table() -> pa.Table:
+            return pa.ipc.open_stream(source).read_all()
+
+        slices = table()
+        header = orjson.loads(slices.schema.metadata[b"bucket"])
+        cells, keys = cells_from_arrow(table()), table()
+        dictionaries = {name: table().column(0).combine_chunks() for name in header["dictionaries"]}
+        entries = table()
+        columns = {name: _flat(entries.column(name)) for name in entries.column_names}
         return cls(
-            operator=metadata[b"operator"].decode(),
-            dimensions=tuple(orjson.loads(metadata[b"dimensions"])),
-            epoch=int(metadata[b"epoch"]),
-            query_sets=np.frombuffer(metadata[b"query_sets"], dtype=np.uint64).reshape(-1, words),
-            partials=table.replace_schema_metadata(None),
+            operator=header["operator"],
+            dimensions=tuple(header["dimensions"]),
+            epoch=header["epoch"],
+            cells=cells,
+            slices=np.stack([_flat(slices.column("start")), _flat(slices.column("end"))], axis=1),
+            starts=np.concatenate([[0], np.cumsum(_flat(slices.column("entries")))]),
+            latest=_flat(slices.column("latest")),
+            cell=columns.pop("cell"),
+            key=columns.pop("key"),
+            keys=keys,
+            components=columns,
+            dictionaries=dictionaries,
         )
+
+
+def _flat(column: pa.ChunkedArray) -> Numbers:
+    if column.num_chunks == 1:
+        return np.asarray(column.chunk(0))
+    return column.to_numpy()

@@ -2,83 +2,98 @@
 
 A tuple falls into one cell of each space and is added there once, however many queries select it; a query's answer is
 the sum over its cells. With one tested column this is cell aggregation; with several, tuples are grouped by equal
-query-set (thesis 4.3.1.4). Each cell has its query-set, so what a space produces explains itself.
+query-set (thesis 4.3.1.4).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from operators.dimension import Cells
+from operators import cells, query_set
+from operators.cells import LineCells, SetCells
+from operators.dimension import Cells, Dimension
 from operators.live_queries import LiveQuery
 from operators.predicate_index import PredicateIndex
-from operators.query_set import Bools, Words, not_empty, pack
+from operators.query_set import Words
 
-Numbers = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int32]
 
 NO_CELL = -1
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """One dimension of a space: global cells merged where no query of the space tells neighbours apart."""
+class LineSpace:
+    """Queries with predicates on one column at most."""
 
-    dimension: str
-    local: npt.NDArray[np.int64]
-    query_sets: Words
+    def __init__(self, queries: Sequence[LiveQuery], index: PredicateIndex, dimensions: tuple[str, ...]) -> None:
+        self.queries = tuple(queries)
+        self.dimensions = dimensions
+        self.cells = LineCells()
+        self._local: Numbers | None = None
+        if not dimensions:
+            return
+        (name,) = dimensions
+        truths = [index.predicates[q.id].truths[name] for q in queries]
+        self.cells = LineCells(tuple(sorted({b for truth in truths for b in truth.boundaries})))
+        edges = np.zeros(self.cells.count + 1, dtype=np.int32)
+        for truth in truths:
+            for first, last in truth.runs_over(self.cells.boundaries):
+                edges[first] += 1
+                edges[last] -= 1
+        wanted = np.cumsum(edges)[:-1] > 0
+        local = LineCells(index.dimensions[name].boundaries).map_to(self.cells)
+        self._local = np.where(wanted[local], local, NO_CELL).astype(np.int32)
 
-    @classmethod
-    def merge(cls, dimension: str, masks: Bools, slots: npt.NDArray[np.int64], words: int) -> _Axis:
-        """Build an axis from ``masks`` of shape (queries, global cells)."""
-        differs = (masks[:, 1:] != masks[:, :-1]).any(axis=0)
-        local = np.concatenate([[0], np.cumsum(differs)]).astype(np.int64)
-        first = np.concatenate([[0], np.flatnonzero(differs) + 1])
-        bits = np.zeros((len(first), words * 64), dtype=np.bool_)
-        bits[:, slots] = masks[:, first].T
-        return cls(dimension, local, pack(bits, words))
+    def assign(self, found: Mapping[str, Cells], length: int) -> tuple[Numbers, LineCells]:
+        """Return each tuple's cell, shape (length,), ``NO_CELL`` for one that no query selects; and the cells."""
+        if self._local is None:
+            return np.zeros(length, dtype=np.int32), self.cells
+        return self._local[found[self.dimensions[0]]], self.cells
 
 
-class CellSpace:
-    """The cells of some queries that have predicates on the same dimensions."""
+class SetSpace:
+    """Queries with predicates on the same columns, however many."""
 
     def __init__(
-        self,
-        queries: Sequence[LiveQuery],
-        masks: Sequence[Mapping[str, Bools]],
-        dimensions: tuple[str, ...],
-        words: int,
+        self, queries: Sequence[LiveQuery], index: PredicateIndex, dimensions: tuple[str, ...], words: int
     ) -> None:
         self.queries = tuple(queries)
         self.dimensions = dimensions
-        slots = np.array([q.slot for q in queries], dtype=np.int64)
+        self._axes = [_query_sets_over(index.dimensions[name], queries, index, words) for name in dimensions]
         bits = np.zeros((1, words * 64), dtype=np.bool_)
-        bits[0, slots] = True
-        self._all = pack(bits, words)
-        self._axes = [_Axis.merge(name, np.array([m[name] for m in masks]), slots, words) for name in dimensions]
+        bits[0, [q.slot for q in queries]] = True
+        self._all = query_set.pack(bits, words)
 
-    def assign(self, cells: Mapping[str, Cells], length: int) -> tuple[Numbers, Words]:
-        """Return each tuple's cell in this space, shape (length,), and the query-set of each cell.
-
-        A tuple that no query of the space selects has ``NO_CELL``.
-        """
-        if not self._axes:
-            return np.zeros(length, dtype=np.int64), self._all
-        first, *rest = self._axes
-        cell, query_sets = first.local[cells[first.dimension]], first.query_sets
-        for axis in rest:
-            combined = cell * len(axis.query_sets) + axis.local[cells[axis.dimension]]
-            present, cell = _distinct(combined, len(query_sets) * len(axis.query_sets))
-            query_sets = query_sets[present // len(axis.query_sets)] & axis.query_sets[present % len(axis.query_sets)]
-            query_sets, cell = _merge_equal(query_sets, cell)
-        wanted = not_empty(query_sets)
-        return (cell if wanted.all() else np.where(wanted[cell], cell, NO_CELL)), query_sets
+    def assign(self, found: Mapping[str, Cells], length: int) -> tuple[Numbers, SetCells]:
+        """Return each tuple's cell, shape (length,), ``NO_CELL`` for one that no query selects; and the cells."""
+        if not self.dimensions:
+            return np.zeros(length, dtype=np.int32), SetCells(self._all)
+        cell: npt.NDArray[Any] = found[self.dimensions[0]]
+        query_sets = self._axes[0]
+        for name, axis in zip(self.dimensions[1:], self._axes[1:], strict=True):
+            combined = cell.astype(np.int64) * len(axis) + found[name]
+            present, cell = _distinct(combined, len(query_sets) * len(axis))
+            query_sets, cell = _merge_equal(query_sets[present // len(axis)] & axis[present % len(axis)], cell)
+        wanted = query_set.not_empty(query_sets)
+        return (cell if wanted.all() else np.where(wanted[cell], cell, NO_CELL)).astype(np.int32), SetCells(query_sets)
 
 
-def _distinct(codes: Numbers, count: int) -> tuple[Numbers, Numbers]:
+CellSpace = LineSpace | SetSpace
+
+
+def _query_sets_over(dimension: Dimension, queries: Sequence[LiveQuery], index: PredicateIndex, words: int) -> Words:
+    """Return the query-set of each cell of a dimension."""
+    bits = np.zeros((dimension.cell_count, words * 64), dtype=np.bool_)
+    for query in queries:
+        for first, last in index.predicates[query.id].truths[dimension.name].runs_over(dimension.boundaries):
+            bits[first:last, query.slot] = True
+    return query_set.pack(bits, words)
+
+
+def _distinct(codes: npt.NDArray[np.int64], count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
     """Return the distinct codes in ``[0, count)`` that occur, ascending, and each code's rank among them."""
     if count > 4 * len(codes) + 1000:
         return np.unique(codes, return_inverse=True)
@@ -87,18 +102,29 @@ def _distinct(codes: Numbers, count: int) -> tuple[Numbers, Numbers]:
     return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[codes]
 
 
-def _merge_equal(query_sets: Words, cell: Numbers) -> tuple[Words, Numbers]:
+def _merge_equal(query_sets: Words, cell: npt.NDArray[Any]) -> tuple[Words, npt.NDArray[Any]]:
     """Give cells with equal query-sets one number."""
-    distinct, inverse = np.unique(query_sets, axis=0, return_inverse=True)
-    return distinct, inverse.reshape(-1)[cell]
+    (merged, (numbers,)) = cells.unite_sets([SetCells(query_sets)])
+    return merged.query_sets, numbers[cell]
 
 
 def cell_spaces(queries: Sequence[LiveQuery], index: PredicateIndex, words: int) -> list[CellSpace]:
-    """Split queries, all of them in the index, by the dimensions they test."""
-    by_dimensions: dict[tuple[str, ...], list[LiveQuery]] = {}
-    for query in queries:
-        by_dimensions.setdefault(tuple(sorted(index.predicates[query.id].truths)), []).append(query)
+    """Split aggregations, all of them in the index, by the dimensions they test."""
     return [
-        CellSpace(members, [index.masks_of(q.id) for q in members], dimensions, words)
-        for dimensions, members in sorted(by_dimensions.items(), key=lambda item: item[0])
+        SetSpace(members, index, dimensions, words) if len(dimensions) > 1 else LineSpace(members, index, dimensions)
+        for dimensions, members in _by_dimensions(queries, index)
     ]
+
+
+def set_spaces(queries: Sequence[LiveQuery], index: PredicateIndex, words: int) -> list[SetSpace]:
+    """Split selections, which need the query-set of each tuple, in the same way."""
+    return [SetSpace(members, index, dimensions, words) for dimensions, members in _by_dimensions(queries, index)]
+
+
+def _by_dimensions(
+    queries: Sequence[LiveQuery], index: PredicateIndex
+) -> list[tuple[tuple[str, ...], list[LiveQuery]]]:
+    split: dict[tuple[str, ...], list[LiveQuery]] = {}
+    for query in queries:
+        split.setdefault(tuple(sorted(index.predicates[query.id].truths)), []).append(query)
+    return sorted(split.items(), key=lambda item: item[0])

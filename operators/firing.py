@@ -1,276 +1,378 @@
-"""Firing windows: from partial aggregates in slices and cells to each query's rows.
+"""Firing windows: from the entries of buckets to each query's rows.
 
-A window's rows are due in the first batch after which the waterline has reached its end (CONTRACT section 3.5). Slices
-are added up once for all queries with that window; each query then reduces over its cells.
+A window's rows are due in the first batch after which the waterline has reached its end (CONTRACT section 3.5). Windows
+that end together are fired together: going back from their end, slices are added up once, and every window takes its
+share when its start is reached. Each query then reduces over its cells.
+
+A query reads the slices that began after it was created. All of them were cut with its boundaries and its measures at
+hand, in whatever later epoch, so buckets of different epochs are added up as they are; the changelog-set of the thesis
+(eq. 4.1, 4.2) has nothing left to mask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators import query_set
-from operators.aggregation import CELL, SLICE_END, SLICE_START, aggregation_of, key_columns, measure_functions, renumber
+from operators import components, kernels
+from operators.aggregation import aggregation_of, empty, measures_of, merge_into
 from operators.bucket import Bucket
-from operators.live_queries import LiveQueries, LiveQuery
-from operators.measure_values import MeasureValues, encode_measure
-from operators.queries import COUNT_ALL, WINDOW_END, WINDOW_START, Window
-from operators.query_set import Bools, Words
-from operators.range_reduction import UFUNCS, RangeReduction, identity_of
+from operators.cells import CellMap, LineCells, SetCells, unite_bits
+from operators.components import COUNT_NAME, component_named, components_of, count_name
+from operators.keys import key_columns, unite_keys
+from operators.live_queries import LiveQuery
+from operators.merging import DENSE_ENTRIES, common_ranks, component_names, numbers_of
+from operators.predicate_analysis import Predicate
+from operators.queries import WINDOW_END, WINDOW_START, Measure, Window
+from operators.query_set import Bools, not_empty
+from operators.range_reduction import RangeReduction
 from operators.slicing import due_windows
 from operators.tuples import Tuples
 
 SLOT = "_slot"
-_DENSE_ENTRIES = 1 << 22
 
-Numbers = npt.NDArray[np.int64]
+Numbers = npt.NDArray[Any]
+Predicates = Callable[[LiveQuery], Predicate]
 
 
 @dataclass(frozen=True)
-class _CellGroup:
-    """Rows that share a numbering of cells: ``bits[c, q]`` says whether cell c belongs to due query q."""
+class Fired:
+    """Rows of due windows. ``table`` has the columns ``_slot``, ``window_start``, ``window_end``, keys and measures.
 
-    bits: Bools
-    rows: pa.Table
+    A slot's rows are next to each other, by end and start of their window. ``slots`` ascend; for each of them there is
+    the number of its rows, and the greatest event time (µs) of the slices that its windows are made of.
+    """
+
+    table: pa.Table
+    slots: list[int]
+    counts: list[int]
+    latest_us: list[int]
+
+
+@dataclass(frozen=True)
+class _Due:
+    """A query's window that is due; ``reads_from`` is the start of the first slice that it may read."""
+
+    query: LiveQuery
+    start: int
+    end: int
+    reads_from: int
 
 
 def fire(
     buckets: Sequence[Bucket],
     queries: Sequence[LiveQuery],
-    live: LiveQueries,
+    predicates: Predicates,
     after: int,
     upto: int,
     failures: dict[str, str] | None = None,
-) -> pa.Table | None:
+) -> Fired | None:
     """Return the rows of all windows that end in ``(after, upto]``, or None when there are none.
 
-    ``buckets`` and ``queries`` are those of one operator. The result has the columns ``_slot``, ``window_start``,
-    ``window_end``, keys and measures, sorted by the first three; groups without tuples and groups that HAVING excludes
-    are left out. A query whose HAVING raises gets no rows, and ``failures`` its id and the message.
+    ``buckets`` and ``queries`` are those of one operator. Groups without tuples and groups that HAVING excludes are
+    left out. A query whose HAVING raises gets no rows, and ``failures`` its id and the message.
     """
     if not buckets:
         return None
     slices = np.unique(np.concatenate([b.slices for b in buckets]), axis=0)
+    due: dict[tuple[str, ...], list[_Due]] = {}
+    for each in _due(queries, slices, after, upto):
+        due.setdefault(tuple(sorted(predicates(each.query).truths)), []).append(each)
+    rows = _Rows({} if failures is None else failures)
+    for dimensions, members in due.items():
+        mine = [bucket for bucket in buckets if bucket.dimensions == dimensions]
+        if mine:
+            _fire_space(mine, members, predicates, rows)
+    return rows.fired()
+
+
+def _due(queries: Sequence[LiveQuery], slices: npt.NDArray[np.int64], after: int, upto: int) -> Iterator[_Due]:
     by_window: dict[Window, list[LiveQuery]] = {}
     for query in queries:
         by_window.setdefault(aggregation_of(query).window, []).append(query)
-    tables: list[pa.Table] = []
     for window, members in by_window.items():
-        for start, end in due_windows(slices, window, after, upto).tolist():
-            due = [q for q in members if q.until(q.query.streams[0]) >= end]
-            table = _rows_of_window(buckets, due, live, start, end) if due else None
+        windows = due_windows(slices, window, after, upto).tolist()
+        for query in members:
+            seen_after, until = query.after(query.query.streams[0]), query.until(query.query.streams[0])
+            for start, end in windows:
+                if until >= end > seen_after + 1:
+                    yield _Due(query, start, end, max(start, seen_after + 1))
+
+
+def _fire_space(buckets: Sequence[Bucket], due: Sequence[_Due], predicates: Predicates, rows: _Rows) -> None:
+    """Fire the due windows of the queries of one cell space."""
+    first, last = min(each.reads_from for each in due), max(each.end for each in due)
+    buckets = [b for b in buckets if ((b.slices[:, 0] >= first) & (b.slices[:, 1] <= last)).any()]
+    if not buckets:
+        return
+    queries = list({each.query.id: each.query for each in due}.values())
+    wanted, maps = _cells_of_queries(buckets, queries, predicates)
+    keys, key_maps = unite_keys([bucket.keys for bucket in buckets])
+    measures = measures_of(queries)
+    names = _needed_names(buckets, measures)
+    dictionaries, ranks = common_ranks(buckets, names)
+    parts = _parts_by_slice(buckets)
+    cells = wanted.shape[1]
+    per_pass = max(1, DENSE_ENTRIES // cells)
+    place = {query.id: i for i, query in enumerate(queries)}
+    ends: dict[int, dict[int, list[_Due]]] = {}
+    for each in due:
+        ends.setdefault(each.end, {}).setdefault(each.reads_from, []).append(each)
+    for first_key in range(0, keys.num_rows, per_pass):
+        count = min(per_pass, keys.num_rows - first_key)
+        addresses = _Addresses(buckets, maps, key_maps, first_key, count)
+        for end, by_start in ends.items():
+            totals = {name: empty(component_named(name, dtype), cells * count) for name, dtype in names.items()}
+            behind = [part for part in parts if part[1] <= end]
+            newest = np.iinfo(np.int64).min
+            for start in sorted(by_start, reverse=True):
+                while behind and behind[-1][0] >= start:
+                    _, _, i, j = behind.pop()
+                    newest = max(newest, int(buckets[i].latest[j]))
+                    low, high = int(buckets[i].starts[j]), int(buckets[i].starts[j + 1])
+                    at = addresses.of(i, low, high)
+                    for name, total in totals.items():
+                        component = component_named(name, total.dtype)
+                        numbers = numbers_of(buckets[i], component, low, high, ranks[i])
+                        if numbers is not None:
+                            merge_into(component, total, at, numbers)
+                reduced = _Reduced({name: total.reshape(cells, count) for name, total in totals.items()})
+                for each in by_start[start]:
+                    rows.add(each, reduced, wanted[place[each.query.id]], keys, first_key, newest, dictionaries)
+
+
+def _cells_of_queries(
+    buckets: Sequence[Bucket], queries: Sequence[LiveQuery], predicates: Predicates
+) -> tuple[Bools, list[CellMap]]:
+    """Number the cells anew, as coarse as the due queries allow.
+
+    Returns which of the new cells each query has, shape (queries, cells), and for each bucket the new number of each of
+    its cells, -1 for one that nobody has.
+    """
+    if isinstance(buckets[0].cells, SetCells):
+        slots = np.array([query.slot for query in queries], dtype=np.int64)
+        bits, maps = unite_bits([b.cells for b in buckets if isinstance(b.cells, SetCells)], slots)
+        return np.ascontiguousarray(bits.T), maps
+    truths = [next(iter(predicates(query).truths.values()), None) for query in queries]
+    cells = LineCells(tuple(sorted({b for truth in truths if truth is not None for b in truth.boundaries})))
+    wanted = np.array(
+        [
+            np.ones(cells.count, dtype=np.bool_) if truth is None else truth.mask_over(cells.boundaries)
+            for truth in truths
+        ]
+    )
+    somebody = not_empty(wanted.T)
+    maps = []
+    for bucket in buckets:
+        assert isinstance(bucket.cells, LineCells)
+        new = bucket.cells.map_to(cells)
+        maps.append(np.where(somebody[new], new, -1).astype(np.int32))
+    return wanted, maps
+
+
+def _needed_names(buckets: Sequence[Bucket], measures: Sequence[Measure]) -> dict[str, np.dtype[Any]]:
+    """Return the components that the measures are made of, as far as some bucket has them."""
+    there = component_names(buckets)
+    wanted = [COUNT_NAME, *(name for m in measures for name in (count_name(m), *(c.name for c in components_of(m))))]
+    return {name: there[name] for name in dict.fromkeys(wanted) if name in there}
+
+
+def _parts_by_slice(buckets: Sequence[Bucket]) -> list[tuple[int, int, int, int]]:
+    """Return start and end of every slice of every bucket, with the bucket's number and the slice's, ascending."""
+    return sorted(
+        (start, end, i, j) for i, bucket in enumerate(buckets) for j, (start, end) in enumerate(bucket.slices.tolist())
+    )
+
+
+class _Addresses:
+    """Where each entry of each bucket goes in an array of shape (cells, keys), for some of the keys."""
+
+    def __init__(
+        self,
+        buckets: Sequence[Bucket],
+        maps: Sequence[CellMap],
+        key_maps: Sequence[npt.NDArray[np.int32]],
+        first: int,
+        count: int,
+    ) -> None:
+        self._buckets, self._maps, self._key_maps = buckets, maps, key_maps
+        self._first, self._count = first, count
+
+    def of(self, number: int, low: int, high: int) -> npt.NDArray[np.int32]:
+        """Return the addresses of the entries ``[low, high)`` of a bucket."""
+        bucket, at = self._buckets[number], np.empty(high - low, dtype=np.int32)
+        cell, key = bucket.cell[low:high], bucket.key[low:high]
+        kernels.place_mapped(at, cell, key, self._maps[number], self._key_maps[number], self._first, self._count)
+        return at
+
+
+class _Reduced:
+    """The components of a window, shape (cells, keys) each, and reductions over some of their cells."""
+
+    def __init__(self, totals: Mapping[str, Numbers]) -> None:
+        self._reductions = {
+            name: RangeReduction(total, component_named(name, total.dtype).merge) for name, total in totals.items()
+        }
+
+    def over(self, name: str, cells: Bools) -> Numbers | None:
+        """Return a component over some cells, shape (keys,); None when no bucket has it."""
+        reduction = self._reductions.get(name)
+        return None if reduction is None else reduction.over(cells)
+
+
+@dataclass
+class _Segments:
+    """The rows of queries with the same measures, window by window; ``numbers`` has a part per window and component."""
+
+    measures: tuple[Measure, ...]
+    windows: list[_Due] = field(default_factory=list)
+    keys: list[pa.Table] = field(default_factory=list)
+    picked: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    numbers: list[dict[str, Numbers]] = field(default_factory=list)
+    dictionaries: list[Mapping[str, pa.Array]] = field(default_factory=list)
+    newest: list[int] = field(default_factory=list)
+
+
+class _Rows:
+    """Collects the rows of all queries of one operator."""
+
+    def __init__(self, failures: dict[str, str]) -> None:
+        self._failures = failures
+        self._segments: dict[tuple[Measure, ...], _Segments] = {}
+
+    def add(
+        self,
+        due: _Due,
+        reduced: _Reduced,
+        cells: Bools,
+        keys: pa.Table,
+        first_key: int,
+        newest: int,
+        dictionaries: Mapping[str, pa.Array],
+    ) -> None:
+        """Take the rows of a query's window: one for each key that has tuples."""
+        counts = reduced.over(COUNT_NAME, cells)
+        assert counts is not None
+        present = np.flatnonzero(counts)
+        if not len(present):
+            return
+        measures = aggregation_of(due.query).measures
+        segments = self._segments.setdefault(measures, _Segments(measures))
+        numbers = {COUNT_NAME: counts[present]}
+        for measure in measures:
+            for name in (count_name(measure), *(c.name for c in components_of(measure))):
+                if name in numbers:
+                    continue
+                found = reduced.over(name, cells)
+                if found is not None:
+                    numbers[name] = found[present]
+                else:  # a count that was left out is that of all tuples
+                    numbers[name] = numbers[COUNT_NAME] if name.startswith("count(") else _missing(name, len(present))
+        segments.windows.append(due)
+        segments.keys.append(keys)
+        segments.picked.append(present + first_key)
+        segments.numbers.append(numbers)
+        segments.dictionaries.append(dictionaries)
+        segments.newest.append(newest)
+
+    def fired(self) -> Fired | None:
+        """Return everything that was taken."""
+        tables: list[pa.Table] = []
+        found: dict[int, tuple[int, int]] = {}
+        for segments in self._segments.values():
+            table = self._table(segments, found)
             if table is not None:
                 tables.append(table)
-    if not tables:
-        return None
-    rows = pa.concat_tables(tables, promote_options="default")
-    rows = rows.sort_by([(SLOT, "ascending"), (WINDOW_END, "ascending"), (WINDOW_START, "ascending")])
-    return _apply_having(rows.combine_chunks(), queries, {} if failures is None else failures)
+        if not tables:
+            return None
+        slots = sorted(found)
+        counts, latest = [found[slot][0] for slot in slots], [found[slot][1] for slot in slots]
+        return Fired(pa.concat_tables(tables, promote_options="default"), slots, counts, latest)
 
+    def _table(self, segments: _Segments, found: dict[int, tuple[int, int]]) -> pa.Table | None:
+        order = sorted(
+            range(len(segments.windows)),
+            key=lambda i: (segments.windows[i].query.slot, segments.windows[i].end, segments.windows[i].start),
+        )
+        windows = [segments.windows[i] for i in order]
+        lengths = np.array([len(segments.picked[i]) for i in order])
+        columns: dict[str, pa.Array] = {
+            SLOT: pa.array(np.repeat(np.array([w.query.slot for w in windows], dtype=np.int32), lengths)),
+            WINDOW_START: _times([w.start for w in windows], lengths),
+            WINDOW_END: _times([w.end for w in windows], lengths),
+            **_taken(segments, order),
+        }
+        for measure in segments.measures:
+            columns[measure.name] = _measure_column(measure, segments, order)
+        table, kept = self._having(pa.table(columns), windows, lengths)
+        for number, window in enumerate(windows):
+            if kept[number]:
+                rows, latest = found.get(window.query.slot, (0, segments.newest[order[number]]))
+                found[window.query.slot] = rows + kept[number], max(latest, segments.newest[order[number]])
+        return table if table.num_rows else None
 
-def _rows_of_window(
-    buckets: Sequence[Bucket], due: Sequence[LiveQuery], live: LiveQueries, start: int, end: int
-) -> pa.Table | None:
-    groups = list(_cell_groups(buckets, due, live, start, end))
-    if not groups:
-        return None
-    table = pa.concat_tables([g.rows for g in groups], promote_options="default").combine_chunks()
-    group_starts = np.cumsum([0, *(g.rows.num_rows for g in groups)])
-    key_code, keys = _encode_keys(table)
-    cell = np.asarray(table.column(CELL)).astype(np.int64)
-    values = {
-        name: encode_measure(function, table.column(name).combine_chunks())
-        for name, function in measure_functions(table).items()
-    }
-    cells = max(len(g.bits) for g in groups)
-    per_pass = max(1, _DENSE_ENTRIES // max(cells, len(due)))
-    parts: list[pa.Table] = []
-    for first in range(0, keys.num_rows, per_pass):
-        count = min(per_pass, keys.num_rows - first)
-        inside: Numbers | slice = slice(None)
-        bounds = group_starts
-        if count < keys.num_rows:
-            inside = np.flatnonzero((key_code >= first) & (key_code < first + count))
-            bounds = np.searchsorted(inside, group_starts)
-        part = _reduce_keys(groups, bounds, cell[inside], key_code[inside] - first, values, inside, count)
-        parts.append(_rows_of_queries(part, due, keys.slice(first, count), values))
-    rows = pa.concat_tables(parts)
-    if not rows.num_rows:
-        return None
-    times = [pa.array(np.full(rows.num_rows, t)).view(pa.timestamp("us")) for t in (start, end)]
-    return rows.add_column(1, WINDOW_START, times[0]).add_column(2, WINDOW_END, times[1])
-
-
-def _cell_groups(
-    buckets: Sequence[Bucket], due: Sequence[LiveQuery], live: LiveQueries, start: int, end: int
-) -> Iterator[_CellGroup]:
-    """Select the rows of the window, and bring together buckets whose cells mean the same.
-
-    Query-sets are ANDed with the changelog-set between the bucket's epoch and now, so that a refilled slot does not
-    see its predecessor's tuples (thesis 4.2.1.2).
-    """
-    slots = np.array([q.slot for q in due], dtype=np.int64)
-    ordered: dict[tuple[int, bytes], tuple[Words, list[pa.Table]]] = {}
-    scattered: dict[tuple[str, ...], list[tuple[Words, pa.Table]]] = {}
-    for bucket in buckets:
-        rows = _inside(bucket, start, end)
-        if rows is None:
-            continue
-        unchanged = live.changelog_set_since(bucket.epoch)
-        words = min(unchanged.shape[1], bucket.query_sets.shape[1])
-        if len(bucket.dimensions) > 1:
-            masked = bucket.query_sets[:, :words] & unchanged[:, :words]
-            scattered.setdefault(bucket.dimensions, []).append((masked, rows))
-            continue
-        identity = (bucket.epoch, "\n".join(bucket.dimensions).encode() + b"\0" + bucket.query_sets.tobytes())
-        if identity not in ordered:
-            ordered[identity] = (bucket.query_sets[:, :words] & unchanged[:, :words], [])
-        ordered[identity][1].append(rows)
-    for query_sets, tables in ordered.values():
-        yield from _wanted(query_set.unpack(query_sets, slots), tables)
-    for members in scattered.values():
-        bits = [query_set.unpack(query_sets, slots) for query_sets, _ in members]
-        distinct, inverse = np.unique(np.concatenate(bits), axis=0, return_inverse=True)
-        starts = np.cumsum([0, *(len(b) for b in bits)])
-        tables = [renumber(rows, inverse.reshape(-1)[starts[i] :]) for i, (_, rows) in enumerate(members)]
-        yield from _wanted(distinct, tables)
-
-
-def _inside(bucket: Bucket, start: int, end: int) -> pa.Table | None:
-    """Return the bucket's rows whose slice lies in the window."""
-    slices = bucket.slices
-    inside = (slices[:, 0] >= start) & (slices[:, 1] <= end)
-    if not inside.any():
-        return None
-    if inside.all():
-        return bucket.partials
-    starts, ends = np.asarray(bucket.partials.column(SLICE_START)), np.asarray(bucket.partials.column(SLICE_END))
-    return bucket.partials.filter(pa.array((starts >= start) & (ends <= end)))
-
-
-def _wanted(bits: Bools, tables: Sequence[pa.Table]) -> Iterator[_CellGroup]:
-    """Drop the rows of cells that no due query has."""
-    rows = pa.concat_tables(tables, promote_options="default")
-    wanted = query_set.not_empty(bits)
-    if not wanted.all():
-        rows = rows.filter(pa.array(wanted[np.asarray(rows.column(CELL))]))
-    if rows.num_rows:
-        yield _CellGroup(bits, rows)
-
-
-def _encode_keys(table: pa.Table) -> tuple[npt.NDArray[np.int64], pa.Table]:
-    """Return a code for each row's key, and the table of distinct keys in the order of their codes."""
-    names = key_columns(table)
-    code, distinct = np.zeros(table.num_rows, dtype=np.int64), 1
-    for name in names:
-        encoded = table.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
-        code = code * len(encoded.dictionary) + np.asarray(encoded.indices)
-        if distinct > 1:  # keep codes dense, so that they never overflow
-            encoded = pa.array(code).dictionary_encode()
-            code = np.asarray(encoded.indices).astype(np.int64)
-        distinct = len(encoded.dictionary)
-    some_row = np.zeros(distinct, dtype=np.int64)
-    some_row[code] = np.arange(len(code))
-    keys = table.select(names).take(pa.array(some_row)) if names else pa.table({"": pa.nulls(1)})
-    return code, keys.combine_chunks()
-
-
-@dataclass(frozen=True)
-class _Reduced:
-    """Per measure, numbers and validity of shape (queries, keys)."""
-
-    numbers: dict[str, npt.NDArray[np.generic]]
-    valid: dict[str, Bools]
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def _reduce_keys(
-    groups: Sequence[_CellGroup],
-    bounds: Numbers,
-    cell: Numbers,
-    key_code: Numbers,
-    values: dict[str, MeasureValues],
-    inside: Numbers | slice,
-    keys: int,
-) -> _Reduced:
-    """Reduce every measure over each query's cells, for some of the keys.
-
-    The rows of group i are those at ``bounds[i]:bounds[i + 1]`` of ``inside``, ``cell`` and ``key_code``.
-    """
-    queries = groups[0].bits.shape[1]
-    numbers: dict[str, npt.NDArray[np.generic]] = {}
-    valid: dict[str, Bools] = {}
-    at = cell * keys + key_code
-    for name, measure in values.items():
-        picked = measure.numbers[inside]
-        neutral = identity_of(measure.function, picked.dtype)
-        if measure.valid is not None:
-            picked = np.where(measure.valid[inside], picked, neutral)
-            valid[name] = np.zeros((queries, keys), dtype=np.bool_)
-        total = np.full((queries, keys), neutral, dtype=picked.dtype)
-        for i, cells in enumerate(groups):
-            mine = slice(bounds[i], bounds[i + 1])
-            if mine.start == mine.stop:
+    def _having(
+        self, table: pa.Table, windows: Sequence[_Due], lengths: npt.NDArray[np.int64]
+    ) -> tuple[pa.Table, list[int]]:
+        """Keep the rows that satisfy their query's HAVING; also return how many are left of each window."""
+        bounds = np.concatenate([[0], np.cumsum(lengths)]).tolist()
+        kept = lengths.tolist()
+        keep: npt.NDArray[np.bool_] | None = None
+        for number, window in enumerate(windows):
+            having = aggregation_of(window.query).having
+            if having is None:
                 continue
-            dense = _scatter(at[mine], picked[mine], measure.function, len(cells.bits), keys)
-            _reduce_queries(total, RangeReduction(dense, measure.function), cells.bits, UFUNCS[measure.function])
-            if measure.valid is not None:
-                seen = _scatter(at[mine], measure.valid[inside][mine].astype(np.int8), "max", len(cells.bits), keys)
-                found = np.zeros((queries, keys), dtype=np.int8)
-                _reduce_queries(found, RangeReduction(np.maximum(seen, 0), "max"), cells.bits, np.fmax)
-                valid[name] |= found > 0
-        numbers[name] = total
-    return _Reduced(numbers, valid)
+            keep = np.ones(table.num_rows, dtype=np.bool_) if keep is None else keep
+            low, high = bounds[number], bounds[number + 1]
+            mine = table.slice(low, high - low)
+            tuples = Tuples({name: mine.column(name).combine_chunks() for name in mine.column_names}, high - low)
+            keep[low:high] = np.asarray(pc.fill_null(tuples.value(having), False))
+            kept[number] = int(keep[low:high].sum())
+            if tuples.failures:
+                self._failures[window.query.id] = "; ".join(tuples.failures.values())
+        return (table if keep is None else table.filter(pa.array(keep))), kept
 
 
-def _scatter(
-    at: Numbers, numbers: npt.NDArray[np.generic], function: str, cells: int, keys: int
-) -> npt.NDArray[np.generic]:
-    dense = np.full(cells * keys, identity_of(function, numbers.dtype), dtype=numbers.dtype)
-    UFUNCS[function].at(dense, at, numbers)
-    return dense.reshape(cells, keys)
+def _missing(name: str, length: int) -> Numbers:
+    return empty(component_named(name, np.dtype(np.int64)), length)
 
 
-def _reduce_queries(total: npt.NDArray[np.generic], reduction: RangeReduction, bits: Bools, ufunc: np.ufunc) -> None:
-    for row in np.flatnonzero(bits.any(axis=0)).tolist():
-        ufunc(total[row], reduction.over(bits[:, row]), out=total[row])
+def _times(times: Sequence[int], lengths: npt.NDArray[np.int64]) -> pa.Array:
+    return pa.array(np.repeat(np.array(times, dtype=np.int64), lengths)).view(pa.timestamp("us"))
 
 
-def _rows_of_queries(
-    reduced: _Reduced, due: Sequence[LiveQuery], keys: pa.Table, values: dict[str, MeasureValues]
-) -> pa.Table:
-    """Return one row per query and key that has tuples."""
-    query, key = np.nonzero(reduced.numbers[COUNT_ALL.name])
-    slots = np.array([q.slot for q in due], dtype=np.int32)
-    columns = {SLOT: pa.array(slots[query])}
-    if key_columns(keys):
-        taken = keys.take(pa.array(key))
-        columns.update((name, taken.column(name)) for name in taken.column_names)
-    for name, numbers in reduced.numbers.items():
-        decoded = values[name].decode(numbers[query, key])
-        if name in reduced.valid:
-            decoded = pc.if_else(pa.array(reduced.valid[name][query, key]), decoded, pa.scalar(None, decoded.type))
-        columns[name] = decoded
-    return pa.table(columns)
+def _taken(segments: _Segments, order: Sequence[int]) -> dict[str, pa.Array]:
+    """Return the key columns of all rows."""
+    names = key_columns(segments.keys[0])
+    if not names:
+        return {}
+    distinct: dict[int, pa.Table] = {id(keys): keys for keys in segments.keys}
+    starts, total = {}, 0
+    for identity, keys in distinct.items():
+        starts[identity], total = total, total + keys.num_rows
+    together = pa.concat_tables(list(distinct.values())).combine_chunks()
+    rows = np.concatenate([segments.picked[i] + starts[id(segments.keys[i])] for i in order])
+    taken = together.take(pa.array(rows))
+    return {name: taken.column(name).combine_chunks() for name in names}
 
 
-def _apply_having(rows: pa.Table, queries: Sequence[LiveQuery], failures: dict[str, str]) -> pa.Table | None:
-    """Keep the rows that satisfy their query's HAVING."""
-    slots = np.asarray(rows.column(SLOT))
-    keep = np.ones(len(slots), dtype=np.bool_)
-    for query in queries:
-        having = aggregation_of(query).having
-        low, high = np.searchsorted(slots, [query.slot, query.slot + 1])
-        if having is None or low == high:
-            continue
-        mine = rows.slice(low, high - low)
-        tuples = Tuples({name: mine.column(name).combine_chunks() for name in mine.column_names}, high - low)
-        keep[low:high] = np.asarray(pc.fill_null(tuples.value(having), False))
-        failures.update(dict.fromkeys([query.id] if tuples.failures else [], "; ".join(tuples.failures.values())))
-    kept = rows if keep.all() else rows.filter(pa.array(keep))
-    return kept if kept.num_rows else None
+def _measure_column(measure: Measure, segments: _Segments, order: Sequence[int]) -> pa.Array:
+    """Return the values of a measure; a ranked one space by space, since each has a dictionary of its own."""
+
+    def joined(name: str, numbers: Sequence[int]) -> Numbers:
+        return np.concatenate([segments.numbers[i][name] for i in numbers])
+
+    def decoded(numbers: Sequence[int], dictionary: pa.Array | None) -> pa.Array:
+        names = [count_name(measure), *(c.name for c in components_of(measure))]
+        arrays = {name: joined(name, numbers) for name in names}
+        return components.decode(measure, arrays, arrays[count_name(measure)] > 0, dictionary)
+
+    if not components.is_ranked(measure):
+        return decoded(order, None)
+    return pa.concat_arrays([decoded([i], segments.dictionaries[i].get(measure.name)) for i in order])

@@ -12,30 +12,24 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import orjson
 import pyarrow as pa
 
-from operators.aggregation import (
-    CELL,
-    SLICE_END,
-    SLICE_START,
-    aggregation_of,
-    key_columns,
-    measure_functions,
-    merge_partials,
-    renumber,
-)
+from operators.aggregation import aggregation_of
 from operators.bucket import Bucket
 from operators.bucket_store import get_payload, put_payload
-from operators.firing import fire
+from operators.cells import LineCells
+from operators.firing import Fired, fire
 from operators.live_queries import EARLIEST, LiveQueries, LiveQuery
-from operators.query_set import Words
+from operators.merging import merge_buckets
+from operators.predicate_analysis import Predicate, analyse
 from operators.slicing import needed_until
+from sources.schema import StreamDefinition
 from sources.storage import Storage
 
 MOST_ENTRIES = 64
@@ -98,6 +92,8 @@ class Lane:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._entries: dict[int, _Entry] = {}
+        self._predicates: dict[str, Predicate] = {}
+        self._streams: dict[str, StreamDefinition] = {}
         self.failures: dict[str, str] = {}
         """Queries whose evaluation raised in the last batch, with the message."""
 
@@ -109,7 +105,7 @@ class Lane:
         before: dict[str, int | None],
         after: dict[str, int | None],
         state: LaneState,
-    ) -> dict[str, tuple[list[LiveQuery], pa.Table]]:
+    ) -> dict[str, tuple[list[LiveQuery], Fired]]:
         """Run batch ``seq``: keep its buckets, fire, forget what is no longer needed.
 
         ``before`` and ``after`` are the waterlines of each stream around the batch. Returns, for each operator with due
@@ -123,8 +119,11 @@ class Lane:
             state.put_entry(seq, _pack(payloads))
             head.entries.append(seq)
         operators = {name: q for stream in live.streams for name, q in live.aggregations(stream).items()}
+        self._streams = live.streams
+        running = {q.id for queries in operators.values() for q in queries}
+        self._predicates = {query: known for query, known in self._predicates.items() if query in running}
         self.failures = {}
-        fired = self._fire(operators, live, before, after)
+        fired = self._fire(operators, before, after)
         for old in self._expired(operators, after):
             self._drop(old, seq, head, state)
         if len(head.entries) > MOST_ENTRIES:
@@ -154,11 +153,10 @@ class Lane:
     def _fire(
         self,
         operators: dict[str, list[LiveQuery]],
-        live: LiveQueries,
         before: dict[str, int | None],
         after: dict[str, int | None],
-    ) -> dict[str, tuple[list[LiveQuery], pa.Table]]:
-        fired: dict[str, tuple[list[LiveQuery], pa.Table]] = {}
+    ) -> dict[str, tuple[list[LiveQuery], Fired]]:
+        fired: dict[str, tuple[list[LiveQuery], Fired]] = {}
         buckets = self._by_operator()
         for name, queries in operators.items():
             stream = queries[0].query.streams[0]
@@ -166,10 +164,19 @@ class Lane:
             if name not in buckets or reached is None or reached == passed:
                 continue
             start = EARLIEST if passed is None else passed
-            rows = fire(buckets[name], queries, live, start, reached, self.failures)
+            rows = fire(buckets[name], queries, self._predicate_of, start, reached, self.failures)
             if rows is not None:
                 fired[name] = (queries, rows)
         return fired
+
+    def _predicate_of(self, query: LiveQuery) -> Predicate:
+        """Return the query's predicate, analysed once."""
+        known = self._predicates.get(query.id)
+        if known is None:
+            schema = self._streams[query.query.streams[0]].schema
+            kinds = {field.name: field.type.kind for field in schema.fields}
+            known = self._predicates[query.id] = analyse(query.query.where, kinds)
+        return known
 
     def _by_operator(self) -> dict[str, list[Bucket]]:
         buckets: dict[str, list[Bucket]] = {}
@@ -202,13 +209,30 @@ class Lane:
         state: LaneState,
     ) -> None:
         """Replace all entries by one: slices that are no longer needed go, equal groups are added up."""
-        merged = list(_merge_buckets(self._entries, operators, after))
+        merged = list(self._merged(operators, after))
         payloads = [Payload(*put_payload(self._storage, seq, bucket.serialize())) for bucket in merged]
         for old in list(self._entries):
             self._drop(old, seq, head, state)
         self._entries[seq] = _Entry(tuple(payloads), tuple(merged))
         state.put_entry(seq, _pack(payloads))
         head.entries.append(seq)
+
+    def _merged(self, operators: dict[str, list[LiveQuery]], after: dict[str, int | None]) -> Iterator[Bucket]:
+        """Yield one bucket for all that share operator and space, cut at the boundaries of the queries that run."""
+        alike: dict[tuple[str, tuple[str, ...]], list[Bucket]] = {}
+        for seq in sorted(self._entries):
+            for bucket in self._entries[seq].buckets:
+                alike.setdefault((bucket.operator, bucket.dimensions), []).append(bucket)
+        for (operator, dimensions), members in alike.items():
+            alive = [_alive(bucket, operators, after) for bucket in members]
+            if not any(slices.any() for slices in alive):
+                continue
+            cells = None
+            if len(dimensions) <= 1:
+                truths = [self._predicate_of(query).truths for query in operators[operator]]
+                mine = [truth for each in truths if tuple(each) == dimensions for truth in each.values()]
+                cells = LineCells(tuple(sorted({b for truth in mine for b in truth.boundaries})))
+            yield merge_buckets(members, alive, cells)
 
     def _sweep(self, seq: int, head: _Head) -> None:
         """Delete files that even a replay of the batch before cannot need."""
@@ -228,48 +252,6 @@ def _alive(bucket: Bucket, operators: dict[str, list[LiveQuery]], after: dict[st
         return np.ones(len(bucket.slices), dtype=np.bool_)
     windows = list({aggregation_of(q).window for q in queries if q.epoch <= bucket.epoch})
     return needed_until(bucket.slices, windows) > reached
-
-
-def _merge_buckets(
-    entries: dict[int, _Entry], operators: dict[str, list[LiveQuery]], after: dict[str, int | None]
-) -> Iterable[Bucket]:
-    """Yield one bucket for all that share operator, space and epoch.
-
-    Cells over one dimension keep their order, so their buckets must have the same cells; over several, each bucket
-    has numbered its cells by itself, and equal query-sets become one cell.
-    """
-    alike: dict[tuple[Any, ...], list[Bucket]] = {}
-    for seq in sorted(entries):
-        for bucket in entries[seq].buckets:
-            cells = b"" if len(bucket.dimensions) > 1 else bucket.query_sets.tobytes()
-            layout = (bucket.operator, bucket.dimensions, bucket.epoch, cells, tuple(bucket.partials.column_names))
-            alike.setdefault(layout, []).append(bucket)
-    for members in alike.values():
-        tables = [_living(bucket, _alive(bucket, operators, after)) for bucket in members]
-        query_sets = members[0].query_sets
-        if len(members[0].dimensions) > 1:
-            query_sets, tables = _with_common_cells([bucket.query_sets for bucket in members], tables)
-        table = pa.concat_tables(tables)
-        if not table.num_rows:
-            continue
-        by = [SLICE_START, SLICE_END, CELL, *key_columns(table)]
-        merged = merge_partials(table, by, measure_functions(table)).sort_by(SLICE_START)
-        first = members[0]
-        yield Bucket(first.operator, first.dimensions, first.epoch, query_sets, merged.combine_chunks())
-
-
-def _with_common_cells(query_sets: Sequence[Words], tables: Sequence[pa.Table]) -> tuple[Words, list[pa.Table]]:
-    """Number the cells of several buckets together, one number for each query-set that occurs."""
-    distinct, number = np.unique(np.concatenate(query_sets), axis=0, return_inverse=True)
-    starts = np.cumsum([0, *(len(q) for q in query_sets)])
-    return distinct, [renumber(table, number.reshape(-1)[starts[i] :]) for i, table in enumerate(tables)]
-
-
-def _living(bucket: Bucket, alive: np.ndarray) -> pa.Table:
-    if alive.all():
-        return bucket.partials
-    starts = bucket.slices[alive, 0]
-    return bucket.partials.filter(pa.array(np.isin(np.asarray(bucket.partials.column(SLICE_START)), starts)))
 
 
 def _pack(payloads: Sequence[Payload]) -> bytes:

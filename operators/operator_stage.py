@@ -6,17 +6,13 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import orjson
 import pandas as pd
-import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from operators.aggregation import latest_measure
 from operators.bucket_store import RESULTS, put_block
-from operators.firing import SLOT
+from operators.firing import Fired
 from operators.lane import Lane, Payload
-from operators.live_queries import LiveQueries
 from operators.offsets import Offset, advance_waterline
 from operators.plan_log import PlanLog
 from operators.wire import BLOCK, BUCKET, CONTROL, PROGRESS, STATE
@@ -56,9 +52,9 @@ class OperatorStage(StatefulProcessor):
         progress = progress_of(controls, start, end)
         fired = lane.advance(end.seq, payloads, live, dict(end.waterlines), progress["waterlines"], _SparkState(self))
         output = [(BLOCK, body) for body in blocks]
-        for operator, (queries, table) in fired.items():
-            stream = queries[0].query.streams[0]
-            entry = _aggregation_entry(operator, stream, live, table, put_block(storage, RESULTS, end.seq, table))
+        for operator, (queries, windows) in fired.items():
+            path = put_block(storage, RESULTS, end.seq, windows.table)
+            entry = _aggregation_entry(operator, queries[0].query.streams[0], windows, path)
             output.append((BLOCK, orjson.dumps(entry).decode()))
         if lane_number == self._first_lane:
             output.append((PROGRESS, orjson.dumps(progress).decode()))
@@ -174,17 +170,14 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
     }
 
 
-def _aggregation_entry(operator: str, stream: str, live: LiveQueries, table: pa.Table, path: str) -> dict[str, Any]:
+def _aggregation_entry(operator: str, stream: str, fired: Fired, path: str) -> dict[str, Any]:
     """Describe a block of fired windows for the batch record."""
-    slots, first, counts = np.unique(np.asarray(table.column(SLOT)), return_index=True, return_counts=True)
-    latest = latest_measure(live.streams[stream].schema).name
-    times = np.asarray(table.column(latest).combine_chunks().view(pa.int64()))
     return {
         "path": path,
         "kind": "aggregation",
         "operator": operator,
         "stream": stream,
-        "slots": slots.tolist(),
-        "counts": counts.tolist(),
-        "latest_event_us": np.maximum.reduceat(times, first).tolist(),
+        "slots": fired.slots,
+        "counts": fired.counts,
+        "latest_event_us": fired.latest_us,
     }

@@ -12,26 +12,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from operators.components import neutral
+
 _MANY_RUNS = 8
 
-UFUNCS: dict[str, np.ufunc] = {"sum": np.add, "count": np.add, "min": np.fmin, "max": np.fmax}
-
-
-def identity_of(function: str, dtype: np.dtype[Any]) -> Any:
-    """Return the neutral value of a measure function for a dtype."""
-    if function in ("sum", "count"):
-        return 0
-    if dtype.kind == "f":
-        return np.nan  # fmin and fmax pass over it; of nothing but NaN the result is NaN
-    return np.iinfo(dtype).max if function == "min" else np.iinfo(dtype).min
+UFUNCS: dict[str, np.ufunc] = {"sum": np.add, "min": np.fmin, "max": np.fmax}
 
 
 class RangeReduction:
-    """Reductions over the first axis of ``cells``, shape (cells, keys)."""
+    """Reductions over the first axis of ``cells``, shape (cells, keys); ``merge`` is "sum", "min" or "max"."""
 
-    def __init__(self, cells: npt.NDArray[Any], function: str) -> None:
-        self._ufunc = UFUNCS[function]
-        self._identity = identity_of(function, cells.dtype)
+    def __init__(self, cells: npt.NDArray[Any], merge: str) -> None:
+        self._ufunc = UFUNCS[merge]
+        self._neutral = neutral(merge, cells.dtype)
         self._levels = [cells]
 
     def _level(self, number: int) -> npt.NDArray[Any]:
@@ -49,7 +42,7 @@ class RangeReduction:
         edges = np.flatnonzero(np.diff(np.concatenate([[False], selected, [False]])))
         if len(edges) > 2 * _MANY_RUNS:
             return self._ufunc.reduce(self._levels[0][selected], axis=0)
-        result = np.full(self._levels[0].shape[1], self._identity, dtype=self._levels[0].dtype)
+        result = np.full(self._levels[0].shape[1], self._neutral, dtype=self._levels[0].dtype)
         for low, high in zip(edges[0::2].tolist(), edges[1::2].tolist(), strict=True):
             self._add_run(result, low, high)
         return result

@@ -11,6 +11,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators import kernels
 from operators.bucket_store import DEAD_LETTERS, RESULTS, put_block, put_bucket
 from operators.live_queries import LiveQueries
 from operators.offsets import Offset, Span
@@ -38,6 +39,7 @@ class SourceTasks:
         self._batches = RecordLog(storage, BATCHES)
         self._connectors: dict[str, Connector] = {}
         self._operators: dict[str, tuple[int, StreamOperators]] = {}
+        kernels.warm_up()
 
     def run(self, start: Offset, end: Offset, task: int, tasks: int) -> Iterator[WireRow]:
         """Yield the rows of task ``task`` of ``tasks`` of the batch from ``start`` to ``end``."""

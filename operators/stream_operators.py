@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from operators import query_set
-from operators.aggregation import CELL, SLICE_END, SLICE_START, aggregation_of, key_names, measures_of, pre_aggregate
+from operators.aggregation import SlicedTuples, aggregate, aggregation_of
 from operators.bucket import Bucket
-from operators.cell_space import NO_CELL, CellSpace, cell_spaces
+from operators.cell_space import NO_CELL, CellSpace, cell_spaces, set_spaces
 from operators.expressions import Expression, columns_of, conjuncts_of
-from operators.key_groups import key_groups
-from operators.live_queries import LiveQueries, LiveQuery
+from operators.live_queries import EARLIEST, LiveQueries, LiveQuery
 from operators.predicate_index import PredicateIndex
-from operators.queries import Aggregation
+from operators.queries import Aggregation, Window
 from operators.query_set import Words
 from operators.slicing import cut_slices
 from operators.tuples import Tuples
@@ -60,6 +60,16 @@ class _Operator:
     def keys(self) -> tuple[Expression, ...]:
         return aggregation_of(self.queries[0]).keys
 
+    @cached_property
+    def cuts(self) -> list[int]:
+        """The changelog times: where each query begins to see tuples."""
+        begins = {q.after(q.query.streams[0]) + 1 for q in self.queries}
+        return sorted(begins - {EARLIEST + 1})
+
+    @cached_property
+    def windows(self) -> list[Window]:
+        return list({aggregation_of(q).window for q in self.queries})
+
 
 class StreamOperators:
     """The shared operators over one stream at one epoch; ``groups`` is the number of key groups."""
@@ -78,7 +88,7 @@ class StreamOperators:
         kinds = {f.name: f.type.kind for f in stream.schema.fields}
         self._index: PredicateIndex = PredicateIndex(kinds) if before is None else before._index
         self._index.update({q.id: q.query.where for q in queries})
-        self._selection_spaces = cell_spaces(self._selections, self._index, self._words)
+        self._selection_spaces = set_spaces(self._selections, self._index, self._words)
         self._operators = [
             _Operator(name, tuple(members), tuple(cell_spaces(members, self._index, self._words)))
             for name, members in operators.items()
@@ -99,7 +109,7 @@ class StreamOperators:
         if self._selections:
             output.selected = self._select(tuples, times, cells, waterline)
         for operator in self._operators:
-            output.buckets.extend(self._aggregate(operator, tuples, times, cells, waterline))
+            output.buckets.extend(self._aggregate(operator, tuples, times, cells))
         if tuples.failures:
             output.failures = {
                 query: tuples.failures[text]
@@ -116,7 +126,7 @@ class StreamOperators:
         query_sets = np.zeros((tuples.length, self._words), dtype=np.uint64)
         for space in self._selection_spaces:
             cell, of_cell = space.assign(cells, tuples.length)
-            wanted = of_cell[cell]
+            wanted = of_cell.query_sets[cell]
             if (cell == NO_CELL).any():
                 wanted[cell == NO_CELL] = 0
             query_sets |= wanted
@@ -137,49 +147,13 @@ class StreamOperators:
         tuples: Tuples,
         times: np.ndarray,
         cells: dict[str, np.ndarray],
-        waterline: int | None,
     ) -> Iterator[tuple[int, Bucket]]:
-        """Shared aggregation (4.3.1.5): slice, add each tuple to one cell per space, split by key group."""
-        visible = visibility(operator.queries, self._stream.id, waterline, self._words)
-        windows = list({aggregation_of(q).window for q in operator.queries})
-        slices, slice_of = cut_slices(times, windows, visible.cuts.tolist())
-        stretch_of_slice = visible.stretch_of(slices[:, 0])
+        """Shared aggregation (4.3.1.5): slice, number the keys, add each tuple to one cell per space."""
+        slices, slice_of = cut_slices(times, operator.windows, operator.cuts)
+        sliced = SlicedTuples.of(tuples, times, slices, slice_of, operator.keys, self._groups, operator.name)
         for space in operator.spaces:
-            cell, query_sets = space.assign(cells, tuples.length)
-            if len(visible.query_sets) > 1:
-                stretch = stretch_of_slice[slice_of]
-                cell = np.where(cell == NO_CELL, NO_CELL, stretch * len(query_sets) + cell)
-                query_sets = (visible.query_sets[:, None, :] & query_sets[None, :, :]).reshape(-1, self._words)
-            else:
-                query_sets = query_sets & visible.query_sets
-            wanted = (cell != NO_CELL) & query_set.not_empty(query_sets)[cell]
-            if not wanted.any():
-                continue
-            some, index = tuples, slice_of
-            if not wanted.all():
-                some, index, cell = tuples.where(wanted), slice_of[wanted], cell[wanted]
-            groups = index * len(query_sets) + cell
-            measures = measures_of(space.queries, self._stream.schema)
-            table = pre_aggregate(some, groups, operator.keys, measures)
-            yield from self._split(operator, space, table, slices, query_sets)
-
-    def _split(
-        self, operator: _Operator, space: CellSpace, table: pa.Table, slices: np.ndarray, query_sets: Words
-    ) -> Iterator[tuple[int, Bucket]]:
-        """Turn group numbers into slices and cells, and cut the table into one bucket per key group."""
-        table = table.sort_by("group").combine_chunks()
-        group = np.asarray(table.column("group"))
-        index, cell = np.divmod(group, len(query_sets))
-        names = key_names(operator.keys)
-        keys = [table.column(name).combine_chunks() for name in names]
-        leading = [pa.array(slices[index, 0]), pa.array(slices[index, 1]), pa.array(cell.astype(np.int32))]
-        rest = [table.column(name) for name in table.column_names if name != "group"]
-        labels = [SLICE_START, SLICE_END, CELL, *(name for name in table.column_names if name != "group")]
-        partials = pa.table([*leading, *rest], names=labels)
-        shares = key_groups(keys, len(group), self._groups, operator.name)
-        for share in np.unique(shares).tolist():
-            part = partials.filter(pa.array(shares == share)) if self._groups > 1 else partials
-            yield share, Bucket(operator.name, space.dimensions, self._epoch, query_sets, part)
+            cell, meanings = space.assign(cells, tuples.length)
+            yield from aggregate(sliced, space, cell, meanings, operator.name, self._epoch)
 
 
 def _expressions_of(live: LiveQuery) -> Sequence[str]:

@@ -6,7 +6,7 @@ Tuples pass through source operators, lanes and firing just as in the job; a dic
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from operators.firing import SLOT
 from operators.lane import Lane, Payload
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.offsets import advance_waterline
+from operators.predicate_analysis import Predicate, analyse
 from operators.queries import COUNT_ALL, Aggregation, Measure, Query, Selection, Window
 from operators.stream_operators import StreamOperators
 from sources.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
@@ -86,6 +87,16 @@ def live_of(*queries: Query, stream: StreamDefinition = STREAM, clock: int | Non
     created = [(f"q{i}", i, query) for i, query in enumerate(queries)]
     live.apply(changelog(1, created, capacity=len(queries), streams=[stream]), {stream.id: clock})
     return live
+
+
+def predicates_of(live: LiveQueries) -> Callable[[LiveQuery], Predicate]:
+    """Return what analyses the predicates of queries over the streams of ``live``."""
+
+    def predicate(query: LiveQuery) -> Predicate:
+        fields = live.streams[query.query.streams[0]].schema.fields
+        return analyse(query.query.where, {field.name: field.type.kind for field in fields})
+
+    return predicate
 
 
 def batch_of(rows: Sequence[Row], schema: StreamSchema = SCHEMA) -> pa.RecordBatch:
@@ -193,8 +204,8 @@ class Pipeline:
             if self.rng.random() < 0.2:  # an attempt fails at its end: the state is as before, the cache is not
                 failed = self.states[lane].copy()
                 self.lanes[lane].advance(self.seq, payloads, self.live, *around, failed)
-        for _, table in self.lanes[lane].advance(self.seq, payloads, self.live, *around, self.states[lane]).values():
-            self._take_fired(table)
+        for _, fired in self.lanes[lane].advance(self.seq, payloads, self.live, *around, self.states[lane]).values():
+            self._take_fired(fired.table)
 
     def _take_selected(self, columns: pa.Table, query_sets: query_set.Words) -> None:
         names = columns.column_names

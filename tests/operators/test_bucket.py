@@ -1,53 +1,129 @@
-"""Buckets: what is written is read back."""
+"""Buckets: what is written is read back, and merging adds up what belongs together."""
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+from typing import Any
+
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operators import aggregation as aggregation_module
 from operators.bucket import Bucket
 from operators.bucket_store import INLINE_BYTES, get_payload, put_bucket
+from operators.cells import LineCells
+from operators.expressions import Call
+from operators.live_queries import LiveQueries
+from operators.merging import merge_buckets
+from operators.queries import COUNT_ALL, Measure
+from operators.stream_operators import StreamOperators
+from sources.schema import BOOLEAN
 from sources.storage import Storage
+from tests.operators.pipeline import STREAM, K, S, V, aggregation, batch_of, compare, live_of, predicates_of
+
+MEASURES = (COUNT_ALL, Measure("sum", V), Measure("min", S), Measure("count", S))
 
 
-def bucket_of(starts: list[int], dimensions: tuple[str, ...] = ("v",), words: int = 1, key: str = "a") -> Bucket:
-    query_sets = np.arange(3 * words, dtype=np.uint64).reshape(3, words)
-    partials = pa.table(
+def random_rows(rng: random.Random, length: int, most: int = 30) -> list[dict[str, Any]]:
+    return [
         {
-            "slice_start": pa.array(starts, pa.int64()),
-            "slice_end": pa.array([s + 5 for s in starts], pa.int64()),
-            "cell": pa.array([abs(s) % 3 for s in starts], pa.int32()),
-            "key0": pa.array([key] * len(starts), pa.string()),
-            "count(*)": pa.array(range(len(starts)), pa.int64()),
+            "k": rng.choice([None, 0, 1, 10**6]),
+            "v": rng.choice([None, *range(-3, 4)]),
+            "s": rng.choice([None, "a", "é", "b" * rng.randint(0, 3)]),
+            "t": rng.randint(0, most),
         }
-    )
-    return Bucket("s-1:k", dimensions, 7, query_sets, partials)
+        for _ in range(length)
+    ]
 
 
-@given(
-    st.lists(st.integers(-(2**60), 2**60), min_size=1, max_size=20).map(sorted),
-    st.lists(st.sampled_from(["v", "(like(s, 'a\nb'))", "", "é"]), max_size=3, unique=True).map(tuple),
-    st.integers(1, 20),
-)
-def test_round_trip(starts: list[int], dimensions: tuple[str, ...], words: int) -> None:
-    bucket = bucket_of(starts, dimensions, words)
-    back = Bucket.deserialize(bucket.serialize())
-    assert (back.operator, back.dimensions, back.epoch) == (bucket.operator, dimensions, 7)
-    assert back.query_sets.tolist() == bucket.query_sets.tolist()
-    assert back.partials.equals(bucket.partials)
-    assert back.partials.schema.metadata is None
-    assert back.slices.tolist() == [[s, s + 5] for s in sorted(set(starts))]
+def queries(both: bool) -> LiveQueries:
+    """Queries of one cell space: over one column, or over two."""
+    wheres = [compare(V, ">", c) for c in (-2, 0, 1)]
+    if both:
+        wheres = [Call("and", (where, compare(K, "<", 1 + i)), BOOLEAN) for i, where in enumerate(wheres)]
+    return live_of(*(aggregation(where, (K, S), measures=MEASURES) for where in wheres))
+
+
+def buckets_of(live: LiveQueries, rows: list[dict[str, Any]]) -> list[Bucket]:
+    return [bucket for _, bucket in StreamOperators(live, STREAM, 1).process(batch_of(rows), None).buckets]
+
+
+def contents(bucket: Bucket) -> Counter[Any]:
+    """Return the entries with what their numbers mean; how cells are numbered does not matter."""
+    keys = bucket.keys.to_pylist()
+    found: Counter[Any] = Counter()
+    for i, (start, end) in enumerate(bucket.slices.tolist()):
+        for entry in range(bucket.starts[i], bucket.starts[i + 1]):
+            cell = int(bucket.cell[entry])
+            if isinstance(bucket.cells, LineCells):
+                meaning: Any = (bucket.cells.boundaries, cell)
+            else:
+                meaning = tuple(bucket.cells.query_sets[cell].tolist())
+            least = int(bucket.component("min(s)")[entry])
+            text = bucket.dictionaries["min(s)"][least].as_py() if bucket.component("count(s)")[entry] else None
+            numbers = [int(bucket.component(name)[entry]) for name in ("count(*)", "sum(v)", "count(s)")]
+            found[start, end, meaning, str(keys[bucket.key[entry]]), text, *numbers] += 1
+    return found
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60), st.booleans())
+def test_round_trip(seed: int, length: int, both: bool) -> None:
+    for bucket in buckets_of(queries(both), random_rows(random.Random(seed), length)):
+        back = Bucket.deserialize(bucket.serialize())
+        assert (back.operator, back.dimensions, back.epoch) == (bucket.operator, bucket.dimensions, bucket.epoch)
+        assert contents(back) == contents(bucket)
+        assert back.latest.tolist() == bucket.latest.tolist()
+        assert set(contents(bucket).values()) <= {1}
+
+
+@given(st.integers(0, 2**32), st.integers(2, 60), st.booleans())
+def test_parts_merge_to_the_whole(seed: int, length: int, both: bool) -> None:
+    live = queries(both)
+    rows = random_rows(random.Random(seed), length)
+    whole = buckets_of(live, rows)
+    parts = [bucket for part in (rows[: length // 2], rows[length // 2 :]) for bucket in buckets_of(live, part)]
+    if not whole:
+        return
+    (expected,) = whole
+    cells = None
+    if isinstance(expected.cells, LineCells):
+        cells = expected.cells
+        predicates = predicates_of(live)
+        truths = [truth for query in live.by_slot.values() for truth in predicates(query).truths.values()]
+        assert cells == LineCells(tuple(sorted({b for truth in truths for b in truth.boundaries})))
+    merged = merge_buckets(parts, [np.ones(len(b.slices), dtype=np.bool_) for b in parts], cells)
+    assert contents(merged) == contents(expected)
+    for (start, end), latest in zip(merged.slices.tolist(), merged.latest.tolist(), strict=True):
+        assert latest == max(
+            int(newest)
+            for part in parts
+            for edges, newest in zip(part.slices.tolist(), part.latest, strict=True)
+            if edges == [start, end]
+        )
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60), st.booleans())
+def test_far_apart_entries_are_those_that_lie_together(seed: int, length: int, both: bool) -> None:
+    live = queries(both)
+    rows = random_rows(random.Random(seed), length, 1000)
+    dense = buckets_of(live, rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aggregation_module, "_ALWAYS_DENSE", 0)
+        patch.setattr(aggregation_module, "_DENSE_PER_TUPLE", 0)
+        sparse = buckets_of(live, rows)
+    assert [contents(bucket) for bucket in sparse] == [contents(bucket) for bucket in dense]
 
 
 @pytest.mark.parametrize("large", [False, True])
 def test_through_the_store(tmp_path: object, large: bool) -> None:
     storage = Storage(str(tmp_path))
-    bucket = bucket_of([0, 5], key="x" * INLINE_BYTES if large else "x")
+    rows = [{"k": 1, "v": 3, "s": "x" * (INLINE_BYTES if large else 1), "t": 5}]
+    (bucket,) = buckets_of(queries(False), rows)
     path, data = put_bucket(storage, 12, bucket)
     assert bool(path) == large
     assert bool(data) != large
-    assert Bucket.deserialize(get_payload(storage, path, data)).partials.equals(bucket.partials)
+    assert contents(Bucket.deserialize(get_payload(storage, path, data))) == contents(bucket)
     assert storage.names("buckets") == ([path.removeprefix("buckets/")] if large else [])

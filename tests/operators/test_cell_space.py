@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.cell_space import NO_CELL, cell_spaces
+from operators.cell_space import NO_CELL, cell_spaces, set_spaces
+from operators.cells import LineCells, SetCells
 from operators.expressions import Call, Expression
 from operators.predicate_index import PredicateIndex
 from operators.query_set import unpack
@@ -46,10 +47,11 @@ def test_query_sets_of_tuples_are_those_of_each_query(seed: int, dimensions: lis
     index = PredicateIndex(KINDS)
     index.update({q.id: q.query.where for q in queries})
     cells = index.cells_of(tuples)
-    spaces = cell_spaces(queries, index, 2)
+    spaces = set_spaces(queries, index, 2)
     assert sorted(q.slot for space in spaces for q in space.queries) == list(range(len(queries)))
     for space in spaces:
-        cell, query_sets = space.assign(cells, length)
+        cell, meanings = space.assign(cells, length)
+        query_sets = meanings.query_sets
         assert cell.max() < len(query_sets)
         for query in space.queries:
             mine = np.ones(length, dtype=np.bool_)
@@ -63,6 +65,38 @@ def test_query_sets_of_tuples_are_those_of_each_query(seed: int, dimensions: lis
         assert ((cell == NO_CELL) | wanted).all(), "a tuple that nobody selects must have no cell"
 
 
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**32), count=st.integers(1, 30), length=st.integers(1, 60))
+def test_cells_of_one_column_are_true_or_false_as_a_whole(seed: int, count: int, length: int) -> None:
+    rng = random.Random(seed)
+    column = rng.choice([K, V, S])
+    constants = "abc" if column is S else range(5)
+    queries = list(
+        live_of(
+            *(aggregation(compare(column, rng.choice(OPERATORS), rng.choice(constants))) for _ in range(count))
+        ).by_slot.values()
+    )
+    rows = [
+        {"k": rng.choice([None, *range(6)]), "v": rng.randint(-1, 5), "s": rng.choice([None, *"abcd"]), "t": 0}
+        for _ in range(length)
+    ]
+    tuples = Tuples.of(batch_of(rows))
+    index = PredicateIndex(KINDS)
+    index.update({q.id: q.query.where for q in queries})
+    cells = index.cells_of(tuples)
+    (space,) = cell_spaces(queries, index, 1)
+    cell, meanings = space.assign(cells, length)
+    assert isinstance(meanings, LineCells)
+    selected = np.zeros(length, dtype=np.bool_)
+    for query in queries:
+        ((name, mask),) = index.masks_of(query.id).items()
+        truth = index.predicates[query.id].truths[name].mask_over(meanings.boundaries)
+        inside = cell != NO_CELL
+        assert (mask[cells[name]] == (truth[cell] & inside)).all()
+        selected |= mask[cells[name]]
+    assert ((cell != NO_CELL) == selected).all(), "a tuple that nobody selects must have no cell"
+
+
 @pytest.mark.parametrize("slots", [1, 200])
 def test_one_dimension_keeps_the_order_of_values_and_merges_what_nobody_tells_apart(slots: int) -> None:
     queries = live_of(*(aggregation(compare(V, ">", 10 * (i % 4))) for i in range(slots))).by_slot.values()
@@ -70,8 +104,8 @@ def test_one_dimension_keeps_the_order_of_values_and_merges_what_nobody_tells_ap
     index.update({q.id: q.query.where for q in queries})
     (space,) = cell_spaces(list(queries), index, 4)
     rows = [{"v": v, "t": 0} for v in range(-5, 50)]
-    cell, query_sets = space.assign(index.cells_of(Tuples.of(batch_of(rows))), len(rows))
-    assert len(query_sets) == min(slots, 4) + 2  # one per stretch between constants, and NULL
+    cell, meanings = space.assign(index.cells_of(Tuples.of(batch_of(rows))), len(rows))
+    assert meanings.count == min(slots, 4) + 2  # one per stretch between constants, and NULL
     inside = cell[cell != NO_CELL]
     assert (np.diff(inside) >= 0).all()
 
@@ -84,7 +118,9 @@ def test_many_cells_for_few_tuples() -> None:
     index.update({q.id: q.query.where for q in queries})
     (space,) = cell_spaces(queries, index, 1)
     rows = [{"k": 10, "v": 20, "t": 0}, {"k": 70, "v": 1, "t": 0}, {"k": 20, "v": 10, "t": 0}]
-    cell, query_sets = space.assign(index.cells_of(Tuples.of(batch_of(rows))), 3)
+    cell, meanings = space.assign(index.cells_of(Tuples.of(batch_of(rows))), 3)
+    assert isinstance(meanings, SetCells)
+    query_sets = meanings.query_sets
     assert cell[1] == NO_CELL
     assert cell[0] == cell[2]
     assert unpack(query_sets, np.arange(60))[cell[0]].tolist() == [i > 20 for i in range(60)]

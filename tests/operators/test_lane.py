@@ -201,8 +201,8 @@ def test_a_failed_attempt_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.Mo
     advance(part, 2, [row, row], 0, 5, state)
     assert set(state.data) == set(attempt.data)
     fired = advance(part, 3, [], 5, 10, state)
-    ((_, table),) = fired.values()
-    assert table["count(*)"].to_pylist() == [3]
+    ((_, windows),) = fired.values()
+    assert windows.table["count(*)"].to_pylist() == [3]
 
 
 def test_an_idle_lane_writes_nothing(tmp_path: Path) -> None:

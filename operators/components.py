@@ -1,0 +1,203 @@
+"""Components: the numbers that slices keep of a measure, how they merge, and how they become the measure again.
+
+Everything that is kept is an array of int64 or float64 that merges by addition, minimum or maximum, so one set of
+kernels serves all types. COUNT and SUM of numbers are a component each; a sum of decimals is four limbs of 32 bits;
+minimum and maximum of texts and decimals are ranks in a sorted *dictionary* of the values that occur. ``count(x)`` says
+how many values were not NULL; where none was NULL it is left out, and equals ``count(*)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.queries import COUNT_ALL, Measure
+
+Numbers = npt.NDArray[Any]
+
+COUNT_NAME = COUNT_ALL.name
+
+_EXACT = Context(prec=80)
+_LIMBS = 4
+_LIMB_BITS = 32
+_RANKED = ("VARCHAR", "DECIMAL")
+
+
+@dataclass(frozen=True)
+class Component:
+    """An array that slices keep; ``merge`` is "sum", "min" or "max"."""
+
+    name: str
+    merge: str
+    dtype: np.dtype[Any]
+
+    @property
+    def neutral(self) -> Any:
+        """The value that merging with anything leaves as it is."""
+        return neutral(self.merge, self.dtype)
+
+
+def neutral(merge: str, dtype: np.dtype[Any]) -> Any:
+    """Return the neutral value of a way to merge."""
+    if merge == "sum":
+        return 0
+    if dtype.kind == "f":
+        return np.nan  # passed over; of nothing but NaN the result is NaN
+    return np.iinfo(dtype).max if merge == "min" else np.iinfo(dtype).min
+
+
+_INTEGER, _FLOAT = np.dtype(np.int64), np.dtype(np.float64)
+COUNT = Component(COUNT_NAME, "sum", _INTEGER)
+
+
+def count_name(measure: Measure) -> str:
+    """Return the name of the component that counts the values that are not NULL."""
+    return COUNT_NAME if measure.argument is None else f"count({measure.argument})"
+
+
+def components_of(measure: Measure) -> tuple[Component, ...]:
+    """Return the components of a measure without the counts."""
+    if measure.argument is None or measure.function == "count":
+        return ()
+    kind = measure.argument.type.kind
+    if measure.function == "sum" and kind == "DECIMAL":
+        return tuple(Component(f"{measure.name}#{i}", "sum", _INTEGER) for i in range(_LIMBS))
+    return (Component(measure.name, measure.function, _FLOAT if kind == "DOUBLE" else _INTEGER),)
+
+
+def is_ranked(measure: Measure) -> bool:
+    """Return whether the measure's component holds ranks in a dictionary."""
+    return measure.function in ("min", "max") and measure.type.kind in _RANKED
+
+
+def component_named(name: str, dtype: np.dtype[Any]) -> Component:
+    """Return the component with this name; how it merges is in the name."""
+    function = name.partition("(")[0]
+    return Component(name, function if function in ("min", "max") else "sum", dtype)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A measure's argument as numbers, one per tuple, by component; ``valid`` is None when no tuple is NULL."""
+
+    numbers: Mapping[str, Numbers]
+    valid: npt.NDArray[np.int32] | None
+    dictionary: pa.Array | None = None
+
+
+def encode(measure: Measure, column: pa.Array) -> Encoded:
+    """Return the numbers of a measure with an argument; NULL is the neutral value."""
+    assert measure.argument is not None
+    valid = np.asarray(pc.is_valid(column)).astype(np.int32) if column.null_count else None
+    components = components_of(measure)
+    if not components:
+        return Encoded({}, valid)
+    kind = measure.argument.type.arrow
+    if column.type != kind:
+        column = column.cast(kind)
+    if is_ranked(measure):
+        numbers, dictionary = _ranks(column)
+        return Encoded({components[0].name: _without_null(numbers, valid, components[0])}, valid, dictionary)
+    if len(components) == _LIMBS:
+        return Encoded(dict(zip((c.name for c in components), _limbs(column), strict=True)), valid)
+    return Encoded({components[0].name: _without_null(_plain(column), valid, components[0])}, valid)
+
+
+def decode(
+    measure: Measure, numbers: Mapping[str, Numbers], valid: npt.NDArray[np.bool_], dictionary: pa.Array | None
+) -> pa.Array:
+    """Return measures from the numbers of their components; ``valid`` tells where there was a value at all."""
+    kind = measure.type.arrow
+    name = measure.name
+    if measure.argument is None or measure.function == "count":
+        return pa.array(numbers[count_name(measure)])
+    nulls = None if valid.all() else ~valid
+    if is_ranked(measure):
+        if dictionary is None or not len(dictionary):
+            return pa.nulls(len(valid), kind)
+        return dictionary.take(pa.array(np.where(valid, numbers[name], 0), mask=nulls)).cast(kind)
+    if pa.types.is_decimal(kind):
+        return _decimals([numbers[c.name] for c in components_of(measure)], valid, kind)
+    values = numbers[name] if nulls is None else np.where(valid, numbers[name], 0)
+    if pa.types.is_boolean(kind):
+        return pa.array(values.astype(np.bool_), mask=nulls)
+    if pa.types.is_date32(kind):
+        return pa.array(values.astype(np.int32), mask=nulls).view(kind)
+    if pa.types.is_timestamp(kind):
+        return pa.array(values, mask=nulls).view(kind)
+    return pa.array(values.astype(kind.to_pandas_dtype()), type=kind, mask=nulls, from_pandas=False)
+
+
+def unite(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[npt.NDArray[np.int64]]]:
+    """Return one sorted dictionary for several, and the new rank of each old one."""
+    together = pa.concat_arrays(list(dictionaries)).unique()
+    united = together.take(pc.sort_indices(together))
+    return united, [np.asarray(pc.index_in(each, value_set=united)).astype(np.int64) for each in dictionaries]
+
+
+def renumber_ranks(ranks: Numbers, new: npt.NDArray[np.int64], component: Component) -> Numbers:
+    """Replace ranks by their new ones; the neutral value stays."""
+    if not len(new):
+        return ranks
+    is_rank = ranks != component.neutral
+    return np.where(is_rank, new[np.where(is_rank, ranks, 0)], component.neutral)
+
+
+def _plain(column: pa.Array) -> Numbers:
+    kind = column.type
+    if pa.types.is_date32(kind):
+        column = column.view(pa.int32())
+    elif pa.types.is_timestamp(kind):
+        column = column.view(pa.int64())
+    elif pa.types.is_boolean(kind):
+        column = column.cast(pa.int32())
+    return np.asarray(pc.fill_null(column, 0) if column.null_count else column)
+
+
+def _without_null(numbers: Numbers, valid: npt.NDArray[np.int32] | None, component: Component) -> Numbers:
+    if valid is None or (component.merge == "sum" and component.neutral == 0):
+        return numbers
+    return np.where(valid, numbers.astype(component.dtype), component.neutral)
+
+
+def _ranks(column: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    encoded = column.dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary)
+    ranks = np.zeros(max(1, len(order)), dtype=np.int64)
+    ranks[np.asarray(order)] = np.arange(len(order))
+    return ranks[np.asarray(pc.fill_null(encoded.indices, 0))], encoded.dictionary.take(order)
+
+
+def _limbs(column: pa.Array) -> list[npt.NDArray[np.int64]]:
+    """Split decimals into four numbers of 32 bits, the most significant one signed."""
+    filled = column.cast(pa.decimal128(38, column.type.scale))
+    if filled.null_count:
+        filled = pc.fill_null(filled, pa.scalar(Decimal(0), filled.type))
+    words = np.frombuffer(filled.buffers()[1], dtype=np.uint64)[2 * filled.offset : 2 * (filled.offset + len(filled))]
+    low, high = words[0::2], words[1::2]
+    mask = np.uint64(2**_LIMB_BITS - 1)
+    unsigned = [low & mask, low >> np.uint64(_LIMB_BITS), high & mask]
+    return [*(limb.astype(np.int64) for limb in unsigned), high.view(np.int64) >> _LIMB_BITS]
+
+
+def _decimals(limbs: Sequence[Numbers], valid: npt.NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
+    """Put limbs together as Python integers: exact, and rare enough. A sum beyond 38 digits is NULL."""
+    totals = [
+        sum(part << (_LIMB_BITS * place) for place, part in enumerate(parts))
+        for parts in zip(*(limb.tolist() for limb in limbs), strict=True)
+    ]
+    beyond = 10**38
+    return pa.array(
+        [
+            _EXACT.scaleb(Decimal(total), -kind.scale) if there and abs(total) < beyond else None
+            for total, there in zip(totals, valid.tolist(), strict=True)
+        ],
+        type=kind,
+    )

@@ -1,0 +1,153 @@
+"""The innermost loops, compiled by numba: put numbers into dense arrays, and pick what is there.
+
+All are one pass over flat arrays. `at` is where each number goes, int32, -1 for nowhere. Compiled code is cached on
+disk; :func:`warm_up` loads it before tuples come. Minimum and maximum pass over NaN, which is their neutral value for
+doubles; sums of integers wrap around at 64 bits, as they do everywhere on the way to an exact total.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Array = npt.NDArray[Any]
+Places = npt.NDArray[np.int32]
+
+
+@njit(cache=True, nogil=True)
+def place(at: Places, slice_of: Array, cell: Places, key: Places, cells: int, keys: int) -> None:
+    """Set `at` to the entry of each tuple in an array of shape (slices, cells, keys); cell -1 is nowhere."""
+    for i in range(at.size):
+        at[i] = (slice_of[i] * cells + cell[i]) * keys + key[i] if cell[i] >= 0 else -1
+
+
+@njit(cache=True, nogil=True)
+def place_mapped(
+    at: Places, cell: Places, key: Places, cell_map: Places, key_map: Places, first: int, keys: int
+) -> None:
+    """Set `at` for an array of shape (cells, keys) after renumbering both; other keys than those from `first` go."""
+    for i in range(at.size):
+        c = cell_map[cell[i]]
+        k = key_map[key[i]] - first
+        at[i] = c * keys + k if c >= 0 and 0 <= k < keys else -1
+
+
+@njit(cache=True, nogil=True)
+def count(out: Array, at: Places) -> None:
+    """Count what goes to each entry."""
+    for i in range(at.size):
+        if at[i] >= 0:
+            out[at[i]] += 1
+
+
+@njit(cache=True, nogil=True)
+def add(out: Array, at: Places, values: Array) -> None:
+    """Add numbers up."""
+    for i in range(at.size):
+        if at[i] >= 0:
+            out[at[i]] += values[i]
+
+
+@njit(cache=True, nogil=True)
+def count_and_add(counts: Array, out: Array, at: Places, values: Array) -> None:
+    """Count and add up in one pass."""
+    for i in range(at.size):
+        if at[i] >= 0:
+            counts[at[i]] += 1
+            out[at[i]] += values[i]
+
+
+@njit(cache=True, nogil=True)
+def least(out: Array, at: Places, values: Array) -> None:
+    """Keep the least number."""
+    for i in range(at.size):
+        if at[i] >= 0 and not (out[at[i]] <= values[i]) and values[i] == values[i]:
+            out[at[i]] = values[i]
+
+
+@njit(cache=True, nogil=True)
+def greatest(out: Array, at: Places, values: Array) -> None:
+    """Keep the greatest number."""
+    for i in range(at.size):
+        if at[i] >= 0 and not (out[at[i]] >= values[i]) and values[i] == values[i]:
+            out[at[i]] = values[i]
+
+
+@njit(cache=True, nogil=True)
+def occupied_per_group(counts: Array, group_starts: Array) -> Array:
+    """Return how many entries of ``counts``, shape (slices, cells, keys), are above zero in each group of keys.
+
+    Group g has the keys ``[group_starts[g], group_starts[g + 1])``.
+    """
+    slices, cells, _ = counts.shape
+    groups = group_starts.size - 1
+    found = np.zeros(groups, dtype=np.int64)
+    for s in range(slices):
+        for c in range(cells):
+            for g in range(groups):
+                for k in range(group_starts[g], group_starts[g + 1]):
+                    found[g] += counts[s, c, k] > 0
+    return found
+
+
+@njit(cache=True, nogil=True)
+def pick_group(
+    counts: Array, first: int, last: int, position: Places, cell: Places, key: Places, starts: Array
+) -> None:
+    """List the entries above zero of the keys ``[first, last)`` in order: where, which cell, which key of the group.
+
+    ``starts[s]`` becomes the number of the first entry of slice s.
+    """
+    slices, cells, keys = counts.shape
+    i = 0
+    for s in range(slices):
+        starts[s] = i
+        for c in range(cells):
+            base = (s * cells + c) * keys
+            for k in range(first, last):
+                if counts[s, c, k] > 0:
+                    position[i] = base + k
+                    cell[i] = c
+                    key[i] = k - first
+                    i += 1
+    starts[slices] = i
+
+
+@njit(cache=True, nogil=True)
+def mark(seen: Array, values: Array, least_value: int) -> None:
+    """Set ``seen`` at every value that occurs."""
+    for i in range(values.size):
+        seen[values[i] - least_value] = 1
+
+
+@njit(cache=True, nogil=True)
+def look_up(out: Places, table: Places, values: Array, least_value: int) -> None:
+    """Set ``out`` to the table's entry for each value."""
+    for i in range(values.size):
+        out[i] = table[values[i] - least_value]
+
+
+def warm_up() -> None:
+    """Load or compile every kernel for the types that it is used with."""
+    at, table = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32)
+    numbers = [np.zeros(1, dtype=kind) for kind in (np.int32, np.int64, np.float64)]
+    place(at, np.zeros(1, dtype=np.int64), at, at, 1, 1)
+    place_mapped(at, at, at, table, table, 0, 1)
+    counts = np.zeros(1, dtype=np.int64)
+    count(counts, at)
+    for out, values in itertools.product(numbers[1:], numbers):
+        if out.dtype.kind == values.dtype.kind:
+            add(out, at, values)
+            count_and_add(counts, out, at, values)
+            least(out, at, values)
+            greatest(out, at, values)
+    dense, starts = np.zeros((1, 1, 1), dtype=np.int64), np.zeros(2, dtype=np.int64)
+    occupied_per_group(dense, starts)
+    pick_group(dense, 0, 1, at, at, at, starts)
+    for values in numbers[:2]:
+        mark(np.zeros(1, dtype=np.uint8), values, 0)
+        look_up(at, table, values, 0)

@@ -1,0 +1,149 @@
+"""Keys as codes: each distinct combination of GROUP BY values gets a number, so that kernels see numbers only."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators import kernels
+from operators.key_groups import key_groups
+
+Codes = npt.NDArray[np.int32]
+
+# a column of whole numbers that spans at most so many times its rows is looked up in a table instead of hashed
+_SPARSEST = 4
+
+
+@dataclass(frozen=True)
+class KeyCodes:
+    """``codes[i]`` is the row of ``keys`` (columns key0, key1, …) that holds the key of row i.
+
+    Without GROUP BY there is one key of no columns. Keys of one key group are next to each other: group g has the codes
+    ``[group_starts[g], group_starts[g + 1])``.
+    """
+
+    codes: Codes
+    keys: pa.Table
+    group_starts: npt.NDArray[np.int64]
+
+    @property
+    def count(self) -> int:
+        """How many distinct keys there are."""
+        return int(self.group_starts[-1])
+
+    def of_group(self, group: int) -> pa.Table:
+        """Return the keys of one key group."""
+        first, after = self.group_starts[group : group + 2].tolist()
+        return self.keys.slice(first, after - first)
+
+
+def key_names(count: int) -> list[str]:
+    """Return the names of so many key columns."""
+    return [f"key{i}" for i in range(count)]
+
+
+def encode_keys(columns: Sequence[pa.Array], rows: int, groups: int, salt: str) -> KeyCodes:
+    """Number the distinct keys of some rows, ordered by key group (thesis 5.3.1.1); ``salt`` as in `key_groups`."""
+    codes, distinct = _encode([_one_zero(column) for column in columns], rows)
+    if not len(columns):
+        keys = no_keys(1)
+        share = key_groups([], 1, groups, salt)
+    else:
+        keys = pa.Table.from_arrays(distinct, names=key_names(len(columns)))
+        share = key_groups(distinct, keys.num_rows, groups, salt)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(share, minlength=groups))])
+    if groups > 1 and keys.num_rows > 1:
+        order = np.argsort(share, kind="stable")
+        rank = np.empty(len(order), dtype=np.int32)
+        rank[order] = np.arange(len(order), dtype=np.int32)
+        keys, codes = keys.take(pa.array(order)), rank[codes]
+    return KeyCodes(codes, keys.combine_chunks(), starts)
+
+
+def unite_keys(tables: Sequence[pa.Table]) -> tuple[pa.Table, list[Codes]]:
+    """Return the distinct keys of several tables, and for each table the new code of each of its rows."""
+    first = tables[0]
+    if not first.num_columns or first.column_names == [_NONE]:
+        return first, [np.zeros(table.num_rows, dtype=np.int32) for table in tables]
+    if all(table is first or table.equals(first) for table in tables):
+        return first, [np.arange(first.num_rows, dtype=np.int32)] * len(tables)
+    together = pa.concat_tables(tables).combine_chunks()
+    columns = [column.combine_chunks() for column in together.columns]
+    codes, distinct = _encode(columns, together.num_rows)
+    bounds = np.cumsum([0, *(table.num_rows for table in tables)])
+    return pa.Table.from_arrays(distinct, names=first.column_names), [
+        codes[low:high] for low, high in itertools.pairwise(bounds.tolist())
+    ]
+
+
+_NONE = "no key"
+
+
+def no_keys(rows: int) -> pa.Table:
+    """Return the keys of an operator without GROUP BY; a table of no columns would forget its length."""
+    return pa.table({_NONE: pa.nulls(rows)})
+
+
+def key_columns(keys: pa.Table) -> list[str]:
+    """Return the names of the key columns."""
+    return [name for name in keys.column_names if name != _NONE]
+
+
+def _one_zero(column: pa.Array) -> pa.Array:
+    """Turn -0.0 into 0.0, which SQL groups together and Arrow does not."""
+    return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
+
+
+def _encode(columns: Sequence[pa.Array], rows: int) -> tuple[Codes, list[pa.Array]]:
+    """Return a code for each row, and the distinct values of each column in the order of the codes."""
+    if not columns:
+        return np.zeros(rows, dtype=np.int32), []
+    if len(columns) == 1:
+        codes, values = _encode_column(columns[0])
+        return codes, [values]
+    code, distinct = np.zeros(rows, dtype=np.int64), 1
+    for column in columns:
+        codes, values = _encode_column(column)
+        code = code * len(values) + codes
+        if distinct > 1:  # keep codes dense, so that they never overflow
+            encoded = pa.array(code).dictionary_encode()
+            code, distinct = np.asarray(encoded.indices).astype(np.int64), len(encoded.dictionary)
+        else:
+            distinct = len(values)
+    some_row = np.zeros(distinct, dtype=np.int64)
+    some_row[code] = np.arange(rows)
+    return code.astype(np.int32), [column.take(pa.array(some_row)) for column in columns]
+
+
+def _encode_column(column: pa.Array) -> tuple[Codes, pa.Array]:
+    kind = column.type
+    if rows := len(column):
+        plain = column
+        if pa.types.is_date32(kind):
+            plain = column.view(pa.int32())
+        elif pa.types.is_timestamp(kind):
+            plain = column.view(pa.int64())
+        if not column.null_count and (pa.types.is_int32(plain.type) or pa.types.is_int64(plain.type)):
+            numbers = np.asarray(plain)
+            low, high = int(numbers.min()), int(numbers.max())
+            if high - low < _SPARSEST * rows:
+                codes, distinct = _encode_close(numbers, low, high)
+                return codes, pa.array(distinct, plain.type).view(kind)
+    encoded = column.dictionary_encode(null_encoding="encode")
+    return np.asarray(encoded.indices), encoded.dictionary
+
+
+def _encode_close(numbers: npt.NDArray[np.integer], low: int, high: int) -> tuple[Codes, npt.NDArray[np.int64]]:
+    seen = np.zeros(high - low + 1, dtype=np.uint8)
+    kernels.mark(seen, numbers, low)
+    table = np.cumsum(seen, dtype=np.int32)
+    table -= 1
+    codes = np.empty(len(numbers), dtype=np.int32)
+    kernels.look_up(codes, table, numbers, low)
+    return codes, np.flatnonzero(seen) + low

@@ -1,0 +1,111 @@
+"""How long the kernels of a source task and of a lane take; `make bench-kernels`, with pytest-benchmark.
+
+The workload is astream-sc1's (thesis 4.4.2): sums by key, a random predicate on one of five fields, windows of one to
+five seconds. A chunk is half a second of a million tuples a second, as a source task gets it.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from operators.bucket import Bucket
+from operators.expressions import Call, Column, Expression, Literal
+from operators.firing import fire
+from operators.live_queries import LiveQueries
+from operators.queries import Aggregation, Measure, Window
+from operators.stream_operators import StreamOperators
+from sources.schema import BOOLEAN, INT, TIMESTAMP, Field, StreamDefinition, StreamSchema
+from tests.operators.pipeline import live_of, predicates_of
+
+SECOND = 1_000_000
+TUPLES = 500_000
+KEYS = 1000
+LIMIT = 1000
+FIELDS = [f"field{i}" for i in range(5)]
+SCHEMA = StreamSchema((Field("key", INT), *(Field(f, INT) for f in FIELDS), Field("time", TIMESTAMP)), "time", 0)
+STREAM = StreamDefinition("s-1", "a", SCHEMA, "push", "json")
+COUNTS = (1, 20, 100, 1000, 10_000)
+
+
+def queries(count: int, conditions: int = 1) -> LiveQueries:
+    """Return random queries, each with some conditions."""
+    rng = random.Random(7)
+
+    def condition() -> Expression:
+        arguments = (Column(rng.choice(FIELDS), INT), Literal(rng.randrange(LIMIT), INT))
+        return Call(rng.choice(["=", "<", ">", "<=", ">="]), arguments, BOOLEAN)
+
+    def query() -> Aggregation:
+        size = rng.randint(1, 5)
+        where = [condition() for _ in range(conditions)]
+        return Aggregation(
+            STREAM.id,
+            Window(size * SECOND, rng.randint(1, size) * SECOND),
+            where[0] if conditions == 1 else Call("and", tuple(where), BOOLEAN),
+            (Column("key", INT),),
+            (Measure("sum", Column("field0", INT)),),
+            (),
+        )
+
+    return live_of(*(query() for _ in range(count)), stream=STREAM)
+
+
+def chunk(second: float) -> pa.RecordBatch:
+    """Return half a second of tuples."""
+    rng = np.random.default_rng(7)
+    times = int(second * SECOND) + np.arange(TUPLES, dtype=np.int64)
+    columns = [
+        pa.array((np.arange(TUPLES) % KEYS).astype(np.int32)),
+        *(pa.array(rng.integers(0, LIMIT, TUPLES, dtype=np.int32)) for _ in FIELDS),
+        pa.array(times, pa.timestamp("us")),
+    ]
+    return pa.record_batch(columns, schema=SCHEMA.arrow)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_source_task(benchmark: Any, count: int) -> None:
+    """A chunk of tuples becomes buckets, ready to travel."""
+    operators, tuples = StreamOperators(queries(count), STREAM, 2), chunk(100)
+
+    def run() -> int:
+        return sum(len(bucket.serialize()) for _, bucket in operators.process(tuples, None).buckets)
+
+    assert benchmark(run) > 0
+
+
+@pytest.mark.parametrize("count", [100, 1000])
+def test_source_task_with_conjunctions(benchmark: Any, count: int) -> None:
+    """The same with predicates on two columns each."""
+    operators, tuples = StreamOperators(queries(count, 2), STREAM, 2), chunk(100)
+    assert benchmark(lambda: len(operators.process(tuples, None).buckets)) > 0
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_firing(benchmark: Any, count: int) -> None:
+    """A lane fires the windows that end in one second, out of the buckets of eight seconds."""
+    live = queries(count)
+    operators = StreamOperators(live, STREAM, 2)
+    buckets = []
+    for half in range(16):
+        for group, bucket in operators.process(chunk(100 + half / 2), None).buckets:
+            if group == 0:
+                buckets.append(Bucket.deserialize(bucket.serialize()))
+    ((_, members),) = live.aggregations(STREAM.id).items()
+    predicates = predicates_of(live)
+    known = {query.id: predicates(query) for query in members}
+    fired = benchmark(lambda: fire(buckets, members, lambda q: known[q.id], 105 * SECOND, 106 * SECOND))
+    assert fired is not None
+    assert sum(fired.counts) > 0
+
+
+@pytest.mark.parametrize("count", [1000, 10_000])
+def test_compiling_an_epoch_with_one_more_query(benchmark: Any, count: int) -> None:
+    """What a source task does for a changelog."""
+    live = queries(count)
+    before = StreamOperators(live, STREAM, 2)
+    assert benchmark(lambda: StreamOperators(live, STREAM, 2, before)) is not None
