@@ -161,8 +161,8 @@ class Materializer:
             block = self._open(part.path)
             first, after = range_of_slot(block, slot)
             _check_count(part, slot, after - first)
-            # blocks of one batch differ in the measures of other queries
-            names = [*window_order(len(query.keys)), *_needed(query, block)]
+            # blocks of one batch differ in the measures of other queries, and in their order
+            names = [*window_order(len(query.keys)), *sorted(_needed(query, block))]
             slices.append(block.slice(first, after - first).select(list(dict.fromkeys(names))))
         together = pa.concat_tables(slices)
         key = ("aggregation", tuple(part.path for part in parts), slot)
