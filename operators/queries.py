@@ -43,6 +43,66 @@ class Window:
 
 
 @dataclass(frozen=True)
+class SessionWindow:
+    """Windows ``[first tuple, last tuple + gap)`` of the tuples of one group, while less than ``gap`` apart.
+
+    Microseconds. Each GROUP BY key has sessions of its own. The end is exclusive, as with other windows: a tuple at
+    exactly ``last tuple + gap`` begins the next session.
+    """
+
+    gap_us: int
+
+    def __post_init__(self) -> None:
+        if self.gap_us <= 0:
+            raise NotAllowed(f"A session's gap must be above zero; got {self.gap_us} microseconds.")
+
+    def to_json(self) -> dict[str, int]:
+        """Return ``{"gap": gap}``; the JSON of a :class:`Window` is a list."""
+        return {"gap": self.gap_us}
+
+
+def window_from_json(value: list[int] | dict[str, int]) -> Window | SessionWindow:
+    """Read what ``to_json`` of a window wrote."""
+    return SessionWindow(value["gap"]) if isinstance(value, dict) else Window(*value)
+
+
+@dataclass(frozen=True)
+class Emit:
+    """How and when the rows of a window come (One SQL to Rule Them All, section 6.5).
+
+    ``stream``: as a changelog of their changes, else as plain rows. ``after_watermark``: once they are final.
+    ``delay_us``: with this period in microseconds from their first change on. With both, early rows come with the
+    period and one comes when the window is final; with neither, every change comes, which takes ``stream``.
+    """
+
+    stream: bool = False
+    after_watermark: bool = True
+    delay_us: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.stream or self.after_watermark or self.delay_us is not None):
+            raise NotAllowed("EMIT must say one of STREAM, AFTER WATERMARK and AFTER DELAY; got none.")
+        if self.delay_us is not None and self.delay_us <= 0:
+            raise NotAllowed(
+                f"The delay of EMIT must be above zero; got {self.delay_us} microseconds."
+                " Write EMIT STREAM without AFTER DELAY to get every change."
+            )
+
+    @property
+    def form(self) -> str:
+        """The SQL that asks for it, without the interval: ``EMIT STREAM AFTER DELAY AND AFTER WATERMARK``."""
+        when = ["AFTER DELAY"] * (self.delay_us is not None) + ["AFTER WATERMARK"] * self.after_watermark
+        return " ".join(["EMIT", *["STREAM"] * self.stream, *([" AND ".join(when)] if when else [])])
+
+    def to_json(self) -> list[Any]:
+        """Return ``[stream, after watermark, delay or null]``."""
+        return [self.stream, self.after_watermark, self.delay_us]
+
+
+EMIT_AFTER_WATERMARK = Emit()
+
+
+@dataclass(frozen=True)
 class Output:
     """A column of the result: its name and how to compute it."""
 
@@ -59,14 +119,17 @@ class Output:
         return cls(value[0], expressions.from_json(value[1]))
 
 
-MEASURE_FUNCTIONS = ("count", "sum", "min", "max")
+MEASURE_FUNCTIONS = ("count", "sum", "min", "max", "count_distinct", "stddev_samp", "var_samp")
+_DEVIATIONS = ("stddev_samp", "var_samp")
 
 
 @dataclass(frozen=True)
 class Measure:
     """A partial aggregate that slices keep and that merges associatively.
 
-    ``count`` without argument counts tuples. AVG is no measure: the front end writes it as sum / count.
+    ``count`` without argument counts tuples. ``count_distinct`` counts the different values that are not NULL.
+    ``stddev_samp`` and ``var_samp`` are NULL for fewer than two values.
+    AVG is no measure: the front end writes it as sum / count.
     """
 
     function: str
@@ -77,6 +140,8 @@ class Measure:
             raise NotAllowed(f"A measure must be one of {MEASURE_FUNCTIONS}; got {self.function!r}.")
         if self.argument is None and self.function != "count":
             raise NotAllowed(f"{self.function.upper()} needs an argument.")
+        if self.function in _DEVIATIONS and self.argument is not None and not self.argument.type.is_numeric:
+            raise NotAllowed(f"{self.function.upper()} needs a number; got {self.argument} ({self.argument.type}).")
 
     @cached_property
     def name(self) -> str:
@@ -85,9 +150,11 @@ class Measure:
 
     @property
     def type(self) -> ColumnType:
-        """The type of the measure: counts and integer sums are BIGINT."""
-        if self.function == "count" or self.argument is None:
+        """The type of the measure: counts and integer sums are BIGINT, deviations and variances DOUBLE."""
+        if self.function in ("count", "count_distinct") or self.argument is None:
             return BIGINT
+        if self.function in _DEVIATIONS:
+            return DOUBLE
         argument = self.argument.type
         if self.function != "sum":
             return argument
@@ -140,7 +207,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Aggregation:
-    """A windowed aggregation of one stream.
+    """A windowed aggregation of one stream; ``emit`` says how and when its rows come.
 
     ``keys`` are the GROUP BY expressions over the stream's columns, named ``key0``, ``key1``, … in the operator.
     ``outputs`` and ``having`` are over the columns ``window_start``, ``window_end`` (TIMESTAMP), ``key{i}`` and
@@ -148,12 +215,13 @@ class Aggregation:
     """
 
     stream: str
-    window: Window
+    window: Window | SessionWindow
     where: Expression | None
     keys: tuple[Expression, ...]
     measures: tuple[Measure, ...]
     outputs: tuple[Output, ...]
     having: Expression | None = None
+    emit: Emit = EMIT_AFTER_WATERMARK
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -171,6 +239,7 @@ class Aggregation:
             "measures": [m.to_json() for m in self.measures],
             "outputs": [o.to_json() for o in self.outputs],
             "having": _where_json(self.having),
+            **({} if self.emit == EMIT_AFTER_WATERMARK else {"emit": self.emit.to_json()}),
         }
 
 
@@ -185,10 +254,11 @@ def query_from_json(value: dict[str, Any]) -> Query:
         return Selection(value["stream"], where, outputs)
     return Aggregation(
         stream=value["stream"],
-        window=Window(*value["window"]),
+        window=window_from_json(value["window"]),
         where=where,
         keys=tuple(expressions.from_json(k) for k in value["keys"]),
         measures=tuple(Measure.from_json(m) for m in value["measures"]),
         outputs=outputs,
         having=None if value["having"] is None else expressions.from_json(value["having"]),
+        emit=Emit(*value["emit"]) if "emit" in value else EMIT_AFTER_WATERMARK,
     )
