@@ -8,12 +8,15 @@ from operators.functions_casts import cast_to
 from operators.functions_coercion import describe
 from operators.queries import COUNT_ALL, Measure
 from session.sql.expressions import Binder
+from session.sql.function_names import shown_aggregate
 from session.sql.scope import WINDOW_COLUMNS, Scope
 from session.sql.syntax import Node
 from sources.schema import BOOLEAN, DATE, DOUBLE, TIMESTAMP, VARCHAR
 
 # no column of a stream has such a name, but one may be called key0
 _KEY = "(key)"
+_OF_NUMBERS = ("sum", "avg", "stddev_samp", "var_samp")
+_USAGE = {"count": "COUNT(*) or COUNT(value)", "count_distinct": "COUNT(DISTINCT value) with one value"}
 _ORDERED = (VARCHAR, DATE, TIMESTAMP)
 
 
@@ -65,12 +68,11 @@ class AggregateBinder(Binder):
         """Return the column of a measure, or what AVG makes of two."""
         name = node.value
         if len(node.children) != 1:
-            usage = "COUNT(*) or COUNT(value)" if name == "count" else f"{name.upper()}(value)"
-            raise self.sql.not_allowed(f"Write {usage}.", node.at)
+            raise self.sql.not_allowed(f"Write {_USAGE.get(name, f'{name.upper()}(value)')}.", node.at)
         child = node.children[0]
         if child.kind == "star":
             return self._measure(COUNT_ALL)
-        argument = AggregateArgument(self.scope, name.upper()).value(child)
+        argument = AggregateArgument(self.scope, shown_aggregate(name)).value(child)
         if any(c in WINDOW_COLUMNS for c in columns_of(argument)):
             return self._of_window(name, argument, child)
         return self._aggregate_of(name, argument, child)
@@ -79,14 +81,14 @@ class AggregateBinder(Binder):
         """Return MIN or MAX of a window bound: the bound itself, as all tuples of the window share it."""
         if name in ("min", "max") and all(c in WINDOW_COLUMNS for c in columns_of(argument)):
             return argument
-        raise self.sql.not_allowed(f"{name.upper()} cannot use the bounds of the window.", child.at)
+        raise self.sql.not_allowed(f"{shown_aggregate(name)} cannot use the bounds of the window.", child.at)
 
     def _aggregate_of(self, name: str, argument: Expression, child: Node) -> Expression:
         kind = argument.type
         if name == "count":
             constant = isinstance(argument, Literal) and argument.value is not None
             return self._measure(COUNT_ALL if constant else Measure("count", argument))
-        if name in ("sum", "avg") and not kind.is_numeric:
+        if name in _OF_NUMBERS and not kind.is_numeric:
             raise self.sql.not_allowed(f"{name.upper()} needs a number; got {describe(argument)}.", child.at)
         if name in ("min", "max") and not (kind.is_numeric or kind in _ORDERED):
             raise self.sql.not_allowed(

@@ -17,7 +17,7 @@ from sqlglot.tokenizer_core import Token
 from session.sql.column_types import parse_type
 from session.sql.cursor import Cursor
 from session.sql.durations import parse_interval
-from session.sql.function_names import AGGREGATES, FUNCTION_NAMES, unknown_function
+from session.sql.function_names import AGGREGATES, DISTINCT_AGGREGATES, FUNCTION_NAMES, unknown_function
 
 SUBQUERY = "Subqueries are not supported yet; register the inner SELECT as its own query."
 _LITERALS = (TokenType.STRING, TokenType.NUMBER)
@@ -179,11 +179,26 @@ class ExpressionParser(Cursor):
     def _parse_function_args(self, alias: bool = False) -> list[Expr]:  # noqa: ARG002 - sqlglot's signature
         name = self._tokens[self._index - 2].text.upper()
         if self.at("DISTINCT"):
-            raise self.not_allowed(f"{name}(DISTINCT …) is not supported yet; group by the column and count the rows.")
+            return self._parse_distinct(name)
         self.accept("ALL")
         if self.at("*") and name == "COUNT":
             return [self.star()]
         return [] if self.at(")") else self._parse_csv(self._parse_disjunction)
+
+    def _parse_distinct(self, name: str) -> list[Expr]:
+        """Read ``DISTINCT value`` inside a function."""
+        if name.lower() not in AGGREGATES:
+            raise self.not_allowed(f"{name} is no aggregate and takes no DISTINCT; remove the word.")
+        if name.lower() not in DISTINCT_AGGREGATES:
+            raise self.not_allowed(
+                f"{name}(DISTINCT …) is not supported; {', '.join(map(str.upper, DISTINCT_AGGREGATES))} take DISTINCT."
+                " GROUP BY the value gives each value once a window."
+            )
+        self._advance()
+        if self.at("*"):
+            raise self.not_allowed("Write COUNT(*) for all tuples, or COUNT(DISTINCT value).")
+        values = [] if self.at(")") else self._parse_csv(self._parse_disjunction)
+        return [exp.Distinct(expressions=values)] if name == "COUNT" else values
 
     def star(self) -> Expr:
         """Read ``*``."""

@@ -8,6 +8,7 @@ from operators.functions import call
 from operators.functions_casts import cast_to
 from operators.functions_coercion import coerce, describe
 from operators.functions_comparison import MIRRORED
+from session.sql.function_names import shown_aggregate
 from session.sql.limits import Limits
 from session.sql.scope import WINDOW_COLUMNS, Scope
 from session.sql.syntax import Node
@@ -77,7 +78,7 @@ class Binder:
         """Refuse an aggregate, which single tuples do not have."""
         instead = "Write the condition in HAVING." if self.clause == "WHERE" else "Nest no aggregates."
         raise self.sql.not_allowed(
-            f"{node.value.upper()} is an aggregate, which {self.clause} cannot have. {instead}", node.at
+            f"{shown_aggregate(node.value)} is an aggregate, which {self.clause} cannot have. {instead}", node.at
         )
 
     def _call(self, node: Node, arguments: tuple[Expression, ...]) -> Expression:

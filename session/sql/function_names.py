@@ -6,7 +6,14 @@ import difflib
 
 from operators.functions_time import FIELDS
 
-AGGREGATES = ("count", "sum", "avg", "min", "max")
+# as SQL calls them, and what they are; COUNT(DISTINCT x) is count_distinct
+AGGREGATES = {
+    **{name: name for name in ("count", "sum", "avg", "min", "max", "stddev_samp", "var_samp")},
+    "stddev": "stddev_samp",
+    "variance": "var_samp",
+}
+# MIN(DISTINCT x) is MIN(x)
+DISTINCT_AGGREGATES = ("count", "min", "max")
 
 # fmt: off
 _SAME = (
@@ -46,20 +53,13 @@ FIELD_NAMES: dict[str, str] = {
     **{f"{name}s": name for name in FIELDS if name not in ("dow", "isodow", "doy", "epoch")},
 }
 
-_ONLY_AGGREGATES = f"the aggregates are {', '.join(a.upper() for a in AGGREGATES)}."
+_ONLY_AGGREGATES = f"the aggregates are {', '.join(a.upper() for a in dict.fromkeys(AGGREGATES.values()))}."
 _INSTEAD = {
     **dict.fromkeys(
         (
-            "stddev_samp",
-            "stddev",
-            "stddev_pop",
-            "var_samp",
-            "var_pop",
-            "variance",
             "median",
             "first_value",
             "last_value",
-            "approx_count_distinct",
             "listagg",
             "string_agg",
             "array_agg",
@@ -68,6 +68,9 @@ _INSTEAD = {
         ),
         f"This version does not have it; {_ONLY_AGGREGATES}",
     ),
+    "stddev_pop": "Write STDDEV_SAMP(x), which divides by one less.",
+    "var_pop": "Write VAR_SAMP(x), which divides by one less.",
+    **dict.fromkeys(("count_distinct", "approx_count_distinct"), "Write COUNT(DISTINCT x), which is exact."),
     **dict.fromkeys(
         ("tumble", "hop", "session", "tumble_start", "tumble_end", "hop_start", "hop_end"),
         "Windows stand in FROM: FROM TUMBLE(TABLE s, DESCRIPTOR(t), INTERVAL '8' SECOND) or FROM s [RANGE 8 SECONDS];"
@@ -89,6 +92,11 @@ _INSTEAD = {
     "datediff": "Write (EXTRACT(EPOCH FROM a) - EXTRACT(EPOCH FROM b)) / 86400.",
     "timestampdiff": "Write EXTRACT(EPOCH FROM a) - EXTRACT(EPOCH FROM b).",
 }
+
+
+def shown_aggregate(name: str) -> str:
+    """Return an aggregate as SQL writes it."""
+    return "COUNT(DISTINCT …)" if name == "count_distinct" else name.upper()
 
 
 def unknown_function(name: str) -> str:

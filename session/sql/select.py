@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from operators.expressions import Column, Expression, Literal
-from operators.queries import WINDOW_END, WINDOW_START, Aggregation, Measure, Output, Query, Selection, Window
+from operators.queries import (
+    EMIT_AFTER_WATERMARK,
+    WINDOW_END,
+    WINDOW_START,
+    Aggregation,
+    Measure,
+    Output,
+    Query,
+    Selection,
+    SessionWindow,
+    Window,
+)
 from session.sql.aggregates import AggregateBinder, has_aggregate
+from session.sql.data_plane import NOT_RUN_YET, check_runs
 from session.sql.expressions import Binder
 from session.sql.parser import parse_statement
 from session.sql.scope import WINDOW_COLUMNS, Scope, find_stream
@@ -16,12 +28,18 @@ from sources.errors import SqlNotAllowed
 from sources.schema import TIMESTAMP, StreamDefinition
 
 MAX_OUTPUTS = 1000
+_SAME_GROUPS = "Each GROUP BY key has sessions of its own, so PARTITION BY must name what GROUP BY does"
 
 
-def plan_select(statement: str | Statement, catalog: Mapping[str, StreamDefinition]) -> Query:
+def plan_select(
+    statement: str | Statement,
+    catalog: Mapping[str, StreamDefinition],
+    not_run_yet: Mapping[str, str] = NOT_RUN_YET,
+) -> Query:
     """Return the query that a SELECT (also inside CREATE QUERY or EXPLAIN) asks for.
 
-    ``catalog`` has the streams by lower-case name. Raises SqlSyntaxError (400) or SqlNotAllowed (422) with a position.
+    ``catalog`` has the streams by lower-case name; what is in ``not_run_yet`` is refused. Raises SqlSyntaxError (400)
+    or SqlNotAllowed (422) with a position.
     """
     if isinstance(statement, str):
         statement = parse_statement(statement)
@@ -30,7 +48,9 @@ def plan_select(statement: str | Statement, catalog: Mapping[str, StreamDefiniti
     if not isinstance(statement, Select):
         raise SqlNotAllowed("A query must be a SELECT; send other statements to POST /sql.")
     try:
-        return _plan(statement, catalog)
+        query = _plan(statement, catalog)
+        check_runs(statement, query, not_run_yet)
+        return query
     except RecursionError:
         position = statement.sql.position(statement.start)
         raise SqlNotAllowed("The statement is nested too deeply; split it.", position=position) from None
@@ -75,9 +95,11 @@ def _plan_selection(select: Select, scope: Scope, aggregate: Node | None) -> Sel
         raise select.sql.not_allowed(
             f"GROUP BY and HAVING need a window; write FROM {stream} [RANGE 8 SECONDS].", grouped[0].at
         )
-    if select.emit_at is not None:
+    # EMIT STREAM and AFTER WATERMARK are what a selection does anyway
+    if select.emit is not None and select.emit.emit.delay_us is not None:
         raise select.sql.not_allowed(
-            "EMIT AFTER WATERMARK needs a window; a selection's rows come at once.", select.emit_at
+            "AFTER DELAY needs a window; a selection's rows come at once and never change. Leave it out.",
+            select.emit.delay_at,
         )
     where = Binder(scope, "WHERE").condition(select.where)
     binder = Binder(scope, "SELECT")
@@ -93,9 +115,10 @@ def _plan_selection(select: Select, scope: Scope, aggregate: Node | None) -> Sel
     return Selection(scope.definition.id, where, outputs.all())
 
 
-def _plan_aggregation(select: Select, scope: Scope, window: Window) -> Aggregation:
+def _plan_aggregation(select: Select, scope: Scope, window: Window | SessionWindow) -> Aggregation:
     where = Binder(scope, "WHERE").condition(select.where)
     keys = _keys(select, scope)
+    _check_partitioning(select, scope, keys)
     measures: dict[Measure, None] = {}
     outputs = _Outputs(select)
     binder = AggregateBinder(scope, "SELECT", keys, measures)
@@ -112,7 +135,8 @@ def _plan_aggregation(select: Select, scope: Scope, window: Window) -> Aggregati
     for name, expression, at in planned:
         outputs.add(name, expression, at)
     having = AggregateBinder(scope, "HAVING", keys, measures).group_condition(select.having)
-    return Aggregation(scope.definition.id, window, where, keys, tuple(measures), outputs.all(), having)
+    emit = EMIT_AFTER_WATERMARK if select.emit is None else select.emit.emit
+    return Aggregation(scope.definition.id, window, where, keys, tuple(measures), outputs.all(), having, emit)
 
 
 def _is_bound(expression: Expression, bound: str) -> bool:
@@ -131,6 +155,23 @@ def _keys(select: Select, scope: Scope) -> tuple[Expression, ...]:
                 continue
         keys.setdefault(binder.value(node))
     return tuple(keys)
+
+
+def _check_partitioning(select: Select, scope: Scope, keys: tuple[Expression, ...]) -> None:
+    """Raise SqlNotAllowed where sessions would be of other groups than those of GROUP BY."""
+    if not select.source.partition_by:
+        return
+    binder = Binder(scope, "PARTITION BY")
+    columns = {binder.value(node): node for node in select.source.partition_by}
+    for column, node in columns.items():
+        if column not in keys:
+            raise select.sql.not_allowed(f"{_SAME_GROUPS}; got {column}. Add it to GROUP BY.", node.at)
+    for key in keys:
+        if key not in columns:
+            raise select.sql.not_allowed(
+                f"{_SAME_GROUPS}; {key} is missing. Add it, or leave PARTITION BY out.",
+                select.source.partition_by[0].at,
+            )
 
 
 def _grouped_node(select: Select, scope: Scope, node: Node) -> Node:

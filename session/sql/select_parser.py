@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from sqlglot import TokenType, exp
 from sqlglot.expressions import Expr
 
+from session.sql.emit import parse_emit
 from session.sql.expression_parser import ExpressionParser
 from session.sql.statements import Select, SelectItem, WindowedSource
 from session.sql.tokenizer import RESERVED
@@ -54,7 +55,7 @@ class BraidParser(ExpressionParser):
             None if where is None else reader.read(where.this),
             () if group is None else tuple(map(reader.read, group.expressions)),
             None if having is None else reader.read(having.this),
-            tree.meta.get("emit_at"),
+            tree.meta.get("emit"),
         )
 
     @staticmethod
@@ -162,7 +163,8 @@ class BraidParser(ExpressionParser):
         this.set("where", self._parse_where())
         this.set("group", self._parse_group())
         this.set("having", self._parse_having())
-        self._parse_emit(this)
+        if self.at("EMIT"):
+            this.meta["emit"] = parse_emit(self)
         if self.word in _REFUSED_CLAUSES:
             raise self.not_allowed(_REFUSED_CLAUSES[self.word])
         return this
@@ -176,13 +178,3 @@ class BraidParser(ExpressionParser):
         if self.at("ALL"):
             raise self.not_allowed("GROUP BY ALL is not supported; name the columns.")
         return exp.Group(expressions=self._parse_csv(self._parse_disjunction))
-
-    def _parse_emit(self, select: Expr) -> None:
-        if not self.at("EMIT"):
-            return
-        at = self.advance().start
-        if not self.accept_all("AFTER", "WATERMARK"):
-            raise self.not_allowed("EMIT must be followed by AFTER WATERMARK in this version.", at)
-        if self.at("AND", ","):
-            raise self.not_allowed("EMIT AFTER WATERMARK stands alone in this version.")
-        select.meta["emit_at"] = at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from operators.queries import Window
+from operators.queries import Emit, SessionWindow, Window
 from session.sql.syntax import Node
 from session.sql.tokens import SqlText
 from sources.schema import StreamSchema
@@ -75,18 +75,29 @@ class SelectItem:
 
 @dataclass(frozen=True)
 class WindowedSource:
-    """What FROM names: a stream, its alias, and its window; ``descriptor`` is the column a window function names.
+    """What FROM names: a stream, its alias, and its window.
 
+    ``descriptor`` is the column a window function names, ``partition_by`` the names it partitions sessions by.
     The offsets ``at``, ``window_at`` and ``descriptor_at`` are for error positions.
     """
 
     stream: str
     at: int
     alias: str | None = None
-    window: Window | None = None
+    window: Window | SessionWindow | None = None
     window_at: int = 0
     descriptor: str | None = None
     descriptor_at: int = 0
+    partition_by: tuple[Node, ...] = ()
+
+
+@dataclass(frozen=True)
+class EmitClause:
+    """``EMIT …``, where it stands and where its AFTER DELAY stands, if any."""
+
+    emit: Emit
+    at: int
+    delay_at: int
 
 
 @dataclass(frozen=True)
@@ -101,7 +112,7 @@ class Select:
     where: Node | None = None
     group_by: tuple[Node, ...] = ()
     having: Node | None = None
-    emit_at: int | None = None
+    emit: EmitClause | None = None
 
     @property
     def text(self) -> str:

@@ -210,12 +210,14 @@ class TreeReader:
     # functions
 
     def _function(self, leaf: Expr) -> Node:
-        name = leaf.name.lower()
-        arguments = [self.read(argument) for argument in leaf.expressions]
+        name, given = leaf.name.lower(), leaf.expressions
+        distinct = bool(given) and isinstance(given[0], exp.Distinct)
+        arguments = [self.read(argument) for argument in (given[0].expressions if distinct else given)]
         if name == "date_part":
             return self._date_part(_at(leaf), arguments)
-        kind: NodeKind = "aggregate" if name in AGGREGATES else "call"
-        return self.node(kind, _at(leaf), FUNCTION_NAMES.get(name, name), *arguments)
+        if name in AGGREGATES:
+            return self.node("aggregate", _at(leaf), "count_distinct" if distinct else AGGREGATES[name], *arguments)
+        return self.call(FUNCTION_NAMES.get(name, name), _at(leaf), *arguments)
 
     def _date_part(self, at: int, arguments: list[Node]) -> Node:
         field = arguments[0].value if arguments and arguments[0].kind == "literal" else None

@@ -1,4 +1,4 @@
-"""Windows in FROM: ``[RANGE 8 SECONDS SLIDE 4 SECONDS]``, and the table functions TUMBLE and HOP.
+"""Windows in FROM: ``[RANGE 8 SECONDS SLIDE 4 SECONDS]``, ``[SESSION 5 SECONDS]``; TUMBLE, HOP and SESSION.
 
 The thesis writes SLICE for SLIDE, in brackets of its own (figures 4.7 and 4.8); both are read.
 """
@@ -9,16 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from operators.queries import Window
+from operators.queries import SessionWindow, Window
 from session.sql.cursor import Cursor
 from session.sql.durations import parse_duration
 from session.sql.statements import WindowedSource
+from session.sql.syntax import Node
 from sources.errors import NotAllowed
 
 MAX_WINDOWS_PER_TUPLE = 1000
 MIN_SLIDE_US = 1000
-_ONLY = "This version has TUMBLE, HOP and [RANGE size SLIDE slide]"
-SESSION = f"SESSION windows are not supported yet. {_ONLY}."
+_ONLY = "There are TUMBLE, HOP, SESSION, [RANGE size SLIDE slide] and [SESSION gap]"
 
 
 def make_window(cursor: Cursor, at: int, size_us: int, slide_us: int, offset_us: int = 0) -> Window:
@@ -38,14 +38,24 @@ def make_window(cursor: Cursor, at: int, size_us: int, slide_us: int, offset_us:
     return window
 
 
-def parse_range(cursor: Cursor) -> Window:
-    """Read ``[RANGE r]``, ``[RANGE r SLIDE s]`` or ``[RANGE r] [SLICE s]``."""
+def make_session(cursor: Cursor, at: int, gap_us: int) -> SessionWindow:
+    """Return the window; SqlNotAllowed when its gap is not above zero."""
+    try:
+        return SessionWindow(gap_us)
+    except NotAllowed as error:
+        raise cursor.not_allowed(error.detail, at) from None
+
+
+def parse_range(cursor: Cursor) -> Window | SessionWindow:
+    """Read ``[RANGE r]``, ``[RANGE r SLIDE s]``, ``[RANGE r] [SLICE s]`` or ``[SESSION g]``."""
     at = cursor.expect("[").start
-    if cursor.at("SESSION"):
-        raise cursor.not_allowed(SESSION)
+    if cursor.accept("SESSION"):
+        gap = parse_duration(cursor, "the gap of the session")
+        cursor.expect("]")
+        return make_session(cursor, at, gap)
     if cursor.at("ROWS"):
         raise cursor.not_allowed(f"Windows of a number of rows are not supported. {_ONLY}.")
-    cursor.expect("RANGE", "(as in [RANGE 8 SECONDS SLIDE 4 SECONDS])")
+    cursor.expect("RANGE", "or SESSION (as in [RANGE 8 SECONDS SLIDE 4 SECONDS] and [SESSION 5 SECONDS])")
     size = slide = parse_duration(cursor, "the size of the window")
     if cursor.at("]") and cursor.ahead() == "[" and cursor.ahead(2) in ("SLIDE", "SLICE"):
         cursor.advance()
@@ -65,17 +75,47 @@ class _Parameter:
     required: bool = True
 
 
-def _parse_stream(cursor: Cursor) -> WindowedSource:
+def _parse_table(cursor: Cursor) -> WindowedSource:
     table = cursor.accept("TABLE")
     wrapped = table and cursor.accept("(")
     if cursor.at("SELECT", "("):
         raise cursor.not_allowed("A window function needs a stream, not a subquery.")
     source = WindowedSource(at=cursor.start, stream=cursor.name("the name of a stream"))
-    if cursor.at("PARTITION"):
-        raise cursor.not_allowed("PARTITION BY belongs to SESSION windows, which are not supported yet; use GROUP BY.")
     if wrapped:
         cursor.expect(")")
     return source
+
+
+def _parse_stream(cursor: Cursor) -> WindowedSource:
+    source = _parse_table(cursor)
+    if cursor.at("PARTITION"):
+        raise cursor.not_allowed("PARTITION BY belongs to SESSION windows; write GROUP BY for one result per key.")
+    return source
+
+
+def _parse_partitioned_stream(cursor: Cursor) -> WindowedSource:
+    """Read a stream, then ``PARTITION BY a``, ``PARTITION BY a, b`` or ``PARTITION BY (a, b)`` if it is there."""
+    source = _parse_table(cursor)
+    if not cursor.accept("PARTITION"):
+        return source
+    cursor.expect("BY")
+    in_brackets = cursor.accept("(")
+    columns = [_parse_column(cursor)]
+    # outside brackets the next comma may be that of DESCRIPTOR(…) or of a named argument
+    while cursor.at(",") and (in_brackets or cursor.ahead(2) in (",", ".", ")")):
+        cursor.advance()
+        columns.append(_parse_column(cursor))
+    if in_brackets:
+        cursor.expect(")")
+    return replace(source, partition_by=tuple(columns))
+
+
+def _parse_column(cursor: Cursor) -> Node:
+    at = cursor.start
+    parts = [cursor.name("a column")]
+    while cursor.accept("."):
+        parts.append(cursor.name("a column"))
+    return Node("name", at, tuple(parts))
 
 
 def _parse_descriptor(cursor: Cursor) -> tuple[str, int]:
@@ -95,27 +135,31 @@ _DATA = _Parameter("data", (), _parse_stream)
 _TIMECOL = _Parameter("timecol", (), _parse_descriptor)
 _SIZE = _Parameter("dur", ("size",), _duration("the size of the window"))
 _SLIDE = _Parameter("hopsize", ("slide",), _duration("the slide of the window"))
+_PARTITIONED_DATA = _Parameter("data", (), _parse_partitioned_stream)
+_GAP = _Parameter("gap", ("dur", "size"), _duration("the gap of the session"))
 _OFFSET = _Parameter("offset", (), _duration("the offset of the window"), required=False)
 _FUNCTIONS = {
     "TUMBLE": (_DATA, _TIMECOL, _SIZE, _OFFSET),
     "HOP": (_DATA, _TIMECOL, _SLIDE, _SIZE, _OFFSET),
+    "SESSION": (_PARTITIONED_DATA, _TIMECOL, _GAP),
 }
 _USAGE = {
     "TUMBLE": "TUMBLE(TABLE s, DESCRIPTOR(t), size[, offset])",
     "HOP": "HOP(TABLE s, DESCRIPTOR(t), slide, size[, offset])",
+    "SESSION": "SESSION(TABLE s [PARTITION BY k], DESCRIPTOR(t), gap)",
 }
-WINDOW_FUNCTIONS = (*_FUNCTIONS, "SESSION", "CUMULATE")
+WINDOW_FUNCTIONS = (*_FUNCTIONS, "CUMULATE")
 
 
 def parse_window_function(cursor: Cursor) -> WindowedSource:
-    """Read ``TUMBLE(…)`` or ``HOP(…)`` with positional or named arguments (One SQL to Rule Them All, section 6.4)."""
+    """Read ``TUMBLE(…)``, ``HOP(…)`` or ``SESSION(…)`` with positional or named arguments.
+
+    The named arguments are those of One SQL to Rule Them All, section 6.4; it has no SESSION, whose gap is ``gap``.
+    """
     function = cursor.advance()
     name = function.text.upper()
     if name not in _FUNCTIONS:
-        raise cursor.not_allowed(
-            SESSION if name == "SESSION" else f"{name} windows are not supported. {_ONLY}.",
-            function.start,
-        )
+        raise cursor.not_allowed(f"{name} windows are not supported. {_ONLY}.", function.start)
     cursor.expect("(")
     given: dict[str, Any] = {}
     while True:
@@ -128,15 +172,20 @@ def parse_window_function(cursor: Cursor) -> WindowedSource:
     if missing:
         raise cursor.syntax_error(f"{_USAGE[name]} lacks {', '.join(missing)}.", function.start)
     descriptor, descriptor_at = given["timecol"]
-    size = given["dur"]
-    window = make_window(cursor, function.start, size, given.get("hopsize", size), given.get("offset", 0))
     return replace(
         given["data"],
-        window=window,
+        window=_window_of(cursor, function.start, given),
         window_at=function.start,
         descriptor=descriptor,
         descriptor_at=descriptor_at,
     )
+
+
+def _window_of(cursor: Cursor, at: int, given: dict[str, Any]) -> Window | SessionWindow:
+    if "gap" in given:
+        return make_session(cursor, at, given["gap"])
+    size = given["dur"]
+    return make_window(cursor, at, size, given.get("hopsize", size), given.get("offset", 0))
 
 
 def _next_parameter(cursor: Cursor, function: str, given: dict[str, Any]) -> _Parameter:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from operators.queries import Aggregation, Query, Window, query_from_json
+from operators.queries import Aggregation, Query, SessionWindow, Window, query_from_json
 from session.sql.parser import parse_statement
 from session.sql.select import plan_select
 from tests.session.sql.catalog import CATALOG, aggregation, define, plan, selection
@@ -106,7 +106,8 @@ def test_a_selection_knows_its_stream_by_id() -> None:
 
 HOPPING = Window(8_000_000, 4_000_000)
 TUMBLING = Window(8_000_000, 8_000_000)
-WINDOWS = [
+SESSION = SessionWindow(8_000_000)
+WINDOWS: list[tuple[str, Window | SessionWindow]] = [
     ("purchases [RANGE 8 SECONDS SLIDE 4 SECONDS]", HOPPING),
     ("purchases [RANGE 8 SECONDS SLIDE 4 SECONDS] AS p", HOPPING),
     ("purchases [range 8 second slice 4000 milliseconds] p", HOPPING),
@@ -139,11 +140,18 @@ WINDOWS = [
         " DATA => TABLE purchases)",
         HOPPING,
     ),
+    ("purchases [SESSION 8 SECONDS]", SESSION),
+    ("purchases AS p [session INTERVAL '8' SECOND]", SESSION),
+    ("purchases [SESSION 1 MICROSECOND] p", SessionWindow(1)),
+    ("SESSION(TABLE purchases, DESCRIPTOR(time), INTERVAL '8' SECOND)", SESSION),
+    ("TABLE(Session(TABLE(purchases), DESCRIPTOR(TIME), 8 SECONDS)) AS p", SESSION),
+    ("SESSION(data => TABLE purchases, timecol => DESCRIPTOR(time), gap => INTERVAL '8' SECONDS)", SESSION),
+    ("SESSION(DUR => INTERVAL '8' SECONDS, TIMECOL => DESCRIPTOR(time), DATA => TABLE purchases)", SESSION),
 ]
 
 
 @pytest.mark.parametrize(("source", "window"), WINDOWS)
-def test_windows(source: str, window: Window) -> None:
+def test_windows(source: str, window: Window | SessionWindow) -> None:
     query = aggregation(f"SELECT COUNT(*) AS n FROM {source}")
     assert query.window == window
     assert [o.name for o in query.outputs] == ["window_start", "window_end", "n"]
@@ -245,6 +253,55 @@ AGGREGATIONS = [
             "and(not(is_null(max(name))), >(window_end, TIMESTAMP '2026-01-01T00:00:00'))",
         ),
     ),
+    (
+        "SELECT STDDEV_SAMP(price), stddev(price) AS same, STDDEV(amount * 2) AS d FROM purchases [RANGE 8 SECONDS]"
+        " HAVING VAR_SAMP(gem_pack) > 1 OR VARIANCE(gem_pack) IS NULL",
+        (
+            [],
+            ["stddev_samp(price)", "stddev_samp(*(amount, 2))", "var_samp(gem_pack)"],
+            {
+                "stddev_samp(price)": "stddev_samp(price)",
+                "same": "stddev_samp(price)",
+                "d": "stddev_samp(*(amount, 2))",
+            },
+            "or(>(var_samp(gem_pack), 1.0), is_null(var_samp(gem_pack)))",
+        ),
+    ),
+    (
+        "SELECT COUNT(DISTINCT price), count(distinct name || '!') AS n, COUNT(DISTINCT (ok)) * 2 AS o, COUNT(price) c"
+        " FROM purchases [RANGE 8 SECONDS] HAVING COUNT(DISTINCT price) > 1",
+        (
+            [],
+            ["count_distinct(price)", "count_distinct(concat(name, '!'))", "count_distinct(ok)", "count(price)"],
+            {
+                "count(DISTINCT price)": "count_distinct(price)",
+                "n": "count_distinct(concat(name, '!'))",
+                "o": "*(count_distinct(ok), 2)",
+                "c": "count(price)",
+            },
+            ">(count_distinct(price), 1)",
+        ),
+    ),
+    (
+        "SELECT MIN(DISTINCT price) a, MAX(DISTINCT price) b, MIN(price) c, SUM(ALL price) d"
+        " FROM purchases [RANGE 8 SECONDS]",
+        (
+            [],
+            ["min(price)", "max(price)", "sum(price)"],
+            {"a": "min(price)", "b": "max(price)", "c": "min(price)", "d": "sum(price)"},
+            None,
+        ),
+    ),
+    (
+        "SELECT window_end, user_id AS u, COUNT(*) AS n, window_start FROM purchases [SESSION 5 SECONDS]"
+        " GROUP BY u, window_start, window_end",
+        (
+            ["user_id"],
+            ["count(*)"],
+            {"window_end": "window_end", "u": "key0", "n": "count(*)", "window_start": "window_start"},
+            None,
+        ),
+    ),
 ]
 
 
@@ -264,11 +321,15 @@ def test_a_column_called_like_a_key_is_not_mistaken_for_one() -> None:
 
 
 def test_types_of_outputs() -> None:
-    items = "SUM(gem_pack) a, SUM(price) b, SUM(amount) c, COUNT(*) d, AVG(gem_pack) e, MAX(day) f, MAX(gem_pack) g"
+    items = (
+        "SUM(gem_pack) a, SUM(price) b, SUM(amount) c, COUNT(*) d, AVG(gem_pack) e, MAX(day) f, MAX(gem_pack) g,"
+        " COUNT(DISTINCT name) h, STDDEV_SAMP(gem_pack) i, VAR_SAMP(amount) j"
+    )
     query = aggregation(f"SELECT {items} FROM purchases [RANGE 8 SECONDS]")
     types = [str(o.expression.type) for o in query.outputs]
     assert types == [
         "TIMESTAMP", "TIMESTAMP", "BIGINT", "DOUBLE", "DECIMAL(38,2)", "BIGINT", "DOUBLE", "DATE", "INT",
+        "BIGINT", "DOUBLE", "DOUBLE",
     ]  # fmt: skip
 
 
@@ -276,6 +337,33 @@ def test_create_query_and_explain_plan_as_their_select() -> None:
     select = "SELECT price FROM purchases"
     assert plan(f"CREATE QUERY q AS {select}") == plan(f"EXPLAIN {select};") == plan(select)
     assert plan_select(parse_statement(select), CATALOG) == plan(select)
+
+
+@pytest.mark.parametrize(
+    ("partitioning", "grouping"),
+    [
+        ("PARTITION BY user_id", "user_id"),
+        ("PARTITION BY user_id", "window_start, window_end, USER_ID"),
+        ("PARTITION BY purchases.user_id", "u"),
+        ("PARTITION BY (user_id)", "1"),
+        ("PARTITION BY (gem_pack, user_id)", "user_id, gem_pack"),
+        ('PARTITION BY gem_pack, "user_id"', "user_id, gem_pack"),
+        ("PARTITION BY user_id, gem_pack, user_id", "gem_pack, window_end, user_id"),
+        ("", "user_id, name || '!', window_start"),
+    ],
+)
+def test_a_session_is_partitioned_by_what_it_is_grouped_by(partitioning: str, grouping: str) -> None:
+    def grouped(source: str) -> Aggregation:
+        return aggregation(f"SELECT user_id AS u, COUNT(*) AS n FROM {source} GROUP BY {grouping}")
+
+    expected = grouped("purchases [SESSION 5 SECONDS]")
+    for source in (
+        f"SESSION(TABLE purchases {partitioning}, DESCRIPTOR(time), INTERVAL '5' SECOND)",
+        f"SESSION(TABLE(purchases) {partitioning}, DESCRIPTOR(time), INTERVAL '5' SECOND)",
+        f"SESSION(data => TABLE purchases {partitioning}, timecol => DESCRIPTOR(time), gap => 5 SECONDS)",
+        f"SESSION(gap => 5 SECONDS, timecol => DESCRIPTOR(time), data => TABLE purchases {partitioning})",
+    ):
+        assert grouped(source) == expected
 
 
 EVERY = [

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from session.sql.parser import parse_statement
-from session.sql.select import plan_select
 from session.sql.statements import Select
 from sources.errors import BraidError
-from tests.session.sql.catalog import CATALOG
+from tests.session.sql.catalog import plan
 
 W = "FROM purchases [RANGE 8 SECONDS]"
 
-SESSION = "SESSION(TABLE purchases PARTITION BY user_id, DESCRIPTOR(time), INTERVAL '8' SECOND)"
+SESSION = "SESSION(TABLE purchases PARTITION BY {}, DESCRIPTOR(time), INTERVAL '8' SECOND)"
+BY_USER = SESSION.format("user_id")
+SAME_GROUPS = "PARTITION BY must name what GROUP BY does"
 PRICE_TUMBLE = "TUMBLE(TABLE purchases, DESCRIPTOR(^price), INTERVAL '8' SECOND)"
 WINDOWED_JOIN = "purchases [RANGE 8 SECONDS] AS p^, ads [RANGE 8 SECONDS] AS a WHERE p.price = a.price"
 NO_JOINS = "Joins of streams and of static tables are not supported yet"
@@ -45,7 +46,22 @@ REFUSED = [
     ("SELECT price FROM purchases WHERE gem_pack IN (^)", 400, "Expected an expression"),
     ("SELECT price FROM ^select", 400, "reserved word"),
     (f"SELECT COUNT(*) {W[:-9]}^]", 400, "Expected a unit"),
-    ("SELECT COUNT(*) FROM purchases [^5 SECONDS]", 400, "Expected RANGE"),
+    ("SELECT COUNT(*) FROM purchases [^5 SECONDS]", 400, "Expected RANGE or SESSION"),
+    ("SELECT COUNT(*) FROM purchases [SESSION ^]", 400, "Expected the gap of the session, such as 8 SECONDS"),
+    ("SELECT COUNT(*) FROM purchases [SESSION 5 SECONDS ^SLIDE 1 SECOND]", 400, "Expected ]"),
+    ("SELECT COUNT(*) FROM ^SESSION(TABLE purchases)", 400, "lacks timecol, gap"),
+    ("SELECT COUNT(*) FROM SESSION(TABLE purchases PARTITION ^user_id)", 400, "Expected BY"),
+    ("SELECT COUNT(*) FROM SESSION(TABLE purchases PARTITION BY ^)", 400, "Expected a column"),
+    ("SELECT COUNT(*) FROM SESSION(TABLE purchases PARTITION BY (a, DESCRIPTOR^(time))", 400, "Expected )"),
+    (f"SELECT COUNT(*) {W} EMIT ^", 400, "Expected STREAM or AFTER, as in EMIT [STREAM] [AFTER DELAY"),
+    (f"SELECT COUNT(*) {W} EMIT ^WATERMARK", 400, "Expected STREAM or AFTER"),
+    (f"SELECT COUNT(*) {W} EMIT AFTER ^END", 400, "Expected WATERMARK or DELAY"),
+    (f"SELECT COUNT(*) {W} EMIT AFTER DELAY ^AND AFTER WATERMARK", 400, "Expected the delay, such as 8 SECONDS"),
+    (f"SELECT COUNT(*) {W} EMIT AFTER WATERMARK AND ^STREAM", 400, "Expected AFTER WATERMARK or AFTER DELAY"),
+    (f"SELECT COUNT(*) {W} EMIT AFTER WATERMARK AND ^AFTER WATERMARK", 400, "AFTER WATERMARK is given twice"),
+    (f"SELECT COUNT(*) {W} EMIT AFTER DELAY 5 SECONDS AND ^AFTER DELAY 6 SECONDS", 400, "AFTER DELAY is given twice"),
+    (f"SELECT COUNT(*) {W} EMIT AFTER WATERMARK ^STREAM", 400, "Expected the end of the statement"),
+    (f"SELECT COUNT(*) {W} EMIT STREAM ^AND AFTER WATERMARK", 400, "Expected the end of the statement"),
     ("SELECT COUNT(*) FROM purchases [RANGE ^x]", 400, "such as 8 SECONDS"),
     ("SELECT COUNT(*) FROM purchases [RANGE 8 ^PARSECS]", 400, "A unit must be one of"),
     ("SELECT COUNT(*) FROM ^TUMBLE(TABLE purchases)", 400, "lacks timecol, dur"),
@@ -110,8 +126,47 @@ REFUSED = [
     (f"SELECT COUNT(*) {W} GROUP BY ^2", 422, "GROUP BY 2 must count an entry"),
     (f"SELECT ^COUNT(*) {W} GROUP BY 1", 422, "is an aggregate, which GROUP BY cannot have"),
     ("SELECT ^window_start FROM purchases", 422, "needs a window"),
-    ("SELECT price FROM purchases ^EMIT AFTER WATERMARK", 422, "EMIT AFTER WATERMARK needs a window"),
-    (f"SELECT COUNT(*) {W} ^EMIT CHANGES", 422, "AFTER WATERMARK in this version"),
+    (f"SELECT ^STDDEV(price, price) {W}", 422, "Write STDDEV_SAMP(value)"),
+    (f"SELECT ^COUNT(DISTINCT price, name) {W}", 422, "Write COUNT(DISTINCT value) with one value"),
+    (f"SELECT ^COUNT(DISTINCT) {W}", 422, "Write COUNT(DISTINCT value) with one value"),
+    (f"SELECT COUNT(DISTINCT ^*) {W}", 422, "Write COUNT(*) for all tuples, or COUNT(DISTINCT value)"),
+    (f"SELECT COUNT(DISTINCT ^MAX(price)) {W}", 422, "MAX is an aggregate, which COUNT(DISTINCT …) cannot have"),
+    (f"SELECT COUNT(*) {W} WHERE ^COUNT(DISTINCT price) > 1", 422, "COUNT(DISTINCT …) is an aggregate, which WHERE"),
+    (f"SELECT COUNT(DISTINCT ^window_end) {W}", 422, "COUNT(DISTINCT …) cannot use the bounds"),
+    (f"SELECT STDDEV_SAMP(^window_end) {W}", 422, "cannot use the bounds"),
+    (f"SELECT STDDEV(^name) {W}", 422, "STDDEV_SAMP needs a number; got name (VARCHAR)"),
+    (f"SELECT VARIANCE(^time) {W}", 422, "VAR_SAMP needs a number; got time (TIMESTAMP)"),
+    ("SELECT ^COUNT(DISTINCT price) FROM purchases", 422, "An aggregate needs a window"),
+    (f"SELECT SUM(^DISTINCT price) {W}", 422, "SUM(DISTINCT …) is not supported; COUNT, MIN, MAX take DISTINCT"),
+    (f"SELECT avg(^DISTINCT price) {W}", 422, "GROUP BY the value gives each value once a window"),
+    (f"SELECT STDDEV(^DISTINCT price) {W}", 422, "STDDEV(DISTINCT …) is not supported"),
+    ("SELECT UPPER(^DISTINCT name) FROM purchases", 422, "UPPER is no aggregate and takes no DISTINCT"),
+    (f"SELECT ^STDDEV_POP(price) {W}", 422, "Write STDDEV_SAMP(x)"),
+    (f"SELECT ^MEDIAN(price) {W}", 422, "the aggregates are COUNT, SUM, AVG, MIN, MAX, STDDEV_SAMP, VAR_SAMP"),
+    (f"SELECT ^COUNT_DISTINCT(price) {W}", 422, "Write COUNT(DISTINCT x)"),
+    ("SELECT price FROM purchases EMIT ^AFTER DELAY 5 SECONDS", 422, "AFTER DELAY needs a window; a selection's rows"),
+    ("SELECT price FROM purchases EMIT STREAM AFTER WATERMARK AND ^AFTER DELAY 5 SECONDS", 422, "Leave it out"),
+    (f"SELECT COUNT(*) {W} EMIT ^CHANGES", 422, "write EMIT STREAM"),
+    (f"SELECT COUNT(*) {W} EMIT ^FINAL", 422, "write EMIT AFTER WATERMARK"),
+    (f"SELECT COUNT(*) {W} EMIT ^ON WINDOW CLOSE", 422, "write EMIT AFTER WATERMARK"),
+    (f"SELECT COUNT(*) {W} EMIT STREAM ^AFTER DELAY INTERVAL '0' SECOND", 422, "delay of EMIT must be above zero"),
+    (f"SELECT COUNT(*) {W} EMIT AFTER WATERMARK AND ^AFTER DELAY INTERVAL '-6' MINUTES", 422, "got -360000000"),
+    (f"SELECT COUNT(*) {W} EMIT STREAM AFTER DELAY ^1 MONTH", 422, "The delay must have a fixed length"),
+    ("SELECT COUNT(*) FROM purchases ^[SESSION 0 SECONDS]", 422, "A session's gap must be above zero"),
+    ("SELECT COUNT(*) FROM purchases ^[SESSION INTERVAL '-5' SECOND]", 422, "got -5000000 microseconds"),
+    ("SELECT COUNT(*) FROM purchases [SESSION ^1 MONTH]", 422, "must have a fixed length"),
+    ("SELECT COUNT(*) FROM ^SESSION(TABLE purchases, DESCRIPTOR(time), 0 SECONDS)", 422, "above zero"),
+    ("SELECT COUNT(*) FROM SESSION(TABLE purchases, DESCRIPTOR(^price), 5 SECONDS)", 422, "event time column"),
+    ("SELECT price FROM ^SESSION(TABLE purchases, DESCRIPTOR(time), 5 SECONDS)", 422, "needs an aggregate"),
+    ("SELECT COUNT(*) FROM TUMBLE(TABLE purchases ^PARTITION BY user_id)", 422, "belongs to SESSION windows"),
+    (f"SELECT COUNT(*) FROM {BY_USER} ^[SESSION 5 SECONDS] GROUP BY user_id", 422, "this one has two"),
+    (f"SELECT COUNT(*) FROM {SESSION.format('^user_id')}", 422, f"{SAME_GROUPS}; got user_id. Add it to GROUP BY"),
+    (f"SELECT COUNT(*) FROM {SESSION.format('^user_id')} GROUP BY user_id + 1", 422, "got user_id. Add it"),
+    (f"SELECT COUNT(*) FROM {SESSION.format('user_id, ^ok')} GROUP BY user_id", 422, f"{SAME_GROUPS}; got ok"),
+    (f"SELECT COUNT(*) FROM {SESSION.format('(^user_id)')} GROUP BY ok, user_id", 422, f"{SAME_GROUPS}; ok is missing"),
+    (f"SELECT COUNT(*) FROM {SESSION.format('^window_end')} GROUP BY window_end", 422, "not known yet in PARTITION BY"),
+    (f"SELECT COUNT(*) FROM {SESSION.format('^users')}", 422, "Did you mean 'user_id'?"),
+    (f"SELECT COUNT(*) FROM {SESSION.format('^p.user_id')} AS q GROUP BY user_id", 422, "'p' is not in FROM"),
     ("SELECT COUNT(*) FROM purchases ^[RANGE 1001 SECONDS SLIDE 1 SECOND]", 422, "at most 1000 windows"),
     ("SELECT COUNT(*) FROM purchases ^[RANGE 0 SECONDS]", 422, "above zero"),
     ("SELECT COUNT(*) FROM purchases ^[RANGE INTERVAL '5' MICROSECOND]", 422, "at least 1 MILLISECOND"),
@@ -121,14 +176,11 @@ REFUSED = [
     ("SELECT COUNT(*) FROM purchases [RANGE 8 SECONDS] p ^[RANGE 8 SECONDS]", 422, "one window; this one has two"),
     (f"SELECT COUNT(*) FROM {PRICE_TUMBLE}", 422, "event time column of purchases, 'time'"),
     # what this version does not have
-    (f"SELECT COUNT(*) FROM ^{SESSION}", 422, "SESSION windows are not supported yet"),
-    ("SELECT COUNT(*) FROM purchases [^SESSION 8 SECONDS]", 422, "SESSION windows are not supported yet"),
+    ("SELECT COUNT(*) FROM purchases [^ROWS 5]", 422, "not supported. There are TUMBLE, HOP, SESSION"),
     ("SELECT COUNT(*) FROM ^CUMULATE(TABLE purchases)", 422, "CUMULATE windows are not supported"),
     (f"SELECT * FROM {WINDOWED_JOIN}", 422, NO_JOINS),
     ("SELECT * FROM purchases ^JOIN packs ON 1 = 1", 422, NO_JOINS),
     ("SELECT * FROM purchases p ^LEFT JOIN packs ON 1 = 1", 422, NO_JOINS),
-    (f"SELECT COUNT(^DISTINCT price) {W}", 422, "COUNT(DISTINCT …) is not supported yet"),
-    (f"SELECT ^STDDEV_SAMP(price) {W}", 422, "the aggregates are COUNT, SUM, AVG, MIN, MAX"),
     (f"SELECT SUM(price) ^FILTER (WHERE ok) {W}", 422, "CASE WHEN condition THEN value END"),
     ("SELECT SUM(price) ^OVER () FROM purchases", 422, "OVER is not supported"),
     ("SELECT ^ROW_NUMBER() OVER () FROM purchases", 422, "no window functions"),
@@ -164,7 +216,7 @@ REFUSED = [
 def refused(sql: str) -> BraidError:
     """Return the error of a statement, planned when it is a SELECT."""
     with pytest.raises(BraidError) as caught:
-        plan_select(parse_statement(sql), CATALOG)
+        plan(sql)
     return caught.value
 
 

@@ -20,7 +20,8 @@ from tests.session.sql.test_sql_statements import CONTRACT
 TEXT = """
     SELECT FROM WHERE GROUP BY HAVING AND OR NOT IN IS NULL LIKE ILIKE ESCAPE BETWEEN CASE WHEN THEN ELSE END AS
     CAST INTERVAL SECOND MONTH DATE TIMESTAMP TRUE FALSE DISTINCT RANGE SLIDE TUMBLE HOP TABLE DESCRIPTOR EMIT
-    AFTER WATERMARK CREATE STREAM QUERY DROP SHOW STREAMS EXPLAIN WITH LATENESS EXTRACT HOUR TRIM SUBSTRING FOR
+    AFTER WATERMARK CREATE STREAM QUERY DROP SHOW STREAMS EXPLAIN WITH LATENESS
+    EXTRACT HOUR TRIM SUBSTRING FOR DELAY SESSION PARTITION gap STDDEV
     purchases user_id gem_pack price time name day amount ok p window_start window_end INT DECIMAL connector
     * ( ) [ ] , . ; + - / % < <= > >= = <> || :: => 0 1 2.5 1e3 9223372036854775808 'a' 'it''s' '2026-01-31' '%_'
 """
@@ -45,7 +46,7 @@ def outcome(text: str) -> BraidError | None:
         statement = parse_statement(text)
         if not isinstance(statement, (Select, CreateQuery, Explain)):
             return None
-        query = plan_select(statement, CATALOG)
+        query = plan_select(statement, CATALOG, {})
     except BraidError as error:
         return error
     assert query_from_json(json.loads(json.dumps(query.to_json()))) == query
