@@ -15,15 +15,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators import components, kernels
+from operators import components, double_double, kernels
 from operators.bucket import Bucket
 from operators.cell_space import CellSpace
 from operators.cells import Cells
-from operators.components import COUNT_NAME, Component, Encoded
+from operators.components import COUNT_DISTINCT, COUNT_NAME, Component, Encoded
 from operators.expressions import Expression
 from operators.keys import KeyCodes, encode_keys
-from operators.live_queries import LiveQuery
-from operators.queries import Aggregation, Measure
+from operators.live_queries import EARLIEST, LiveQuery
+from operators.queries import Aggregation, Measure, Window
 from operators.tuples import Tuples
 
 Numbers = npt.NDArray[Any]
@@ -39,10 +39,39 @@ def aggregation_of(live: LiveQuery) -> Aggregation:
     return live.query
 
 
+def changelog_times(queries: Sequence[LiveQuery]) -> list[int]:
+    """Return the event times at which queries begin to see tuples, ascending."""
+    begins = {live.after(live.query.streams[0]) + 1 for live in queries}
+    return sorted(begins - {EARLIEST + 1})
+
+
+def sliding_window(live: LiveQuery) -> Window:
+    """Return the window of an aggregation that is not over sessions."""
+    window = aggregation_of(live).window
+    assert isinstance(window, Window)
+    return window
+
+
 def measures_of(queries: Sequence[LiveQuery]) -> tuple[Measure, ...]:
-    """Return the distinct measures with an argument that the queries need."""
-    distinct = {m.name: m for live in queries for m in aggregation_of(live).measures if m.argument is not None}
-    return tuple(distinct.values())
+    """Return the distinct measures with components that the queries need."""
+    wanted = {m.name: m for live in queries for m in aggregation_of(live).measures if m.argument is not None}
+    return tuple(measure for measure in wanted.values() if measure.function != COUNT_DISTINCT)
+
+
+def distinct_arguments(queries: Sequence[LiveQuery]) -> dict[str, tuple[Expression, list[LiveQuery]]]:
+    """Return what the queries count distinct values of, by its text, and who does."""
+    found: dict[str, tuple[Expression, list[LiveQuery]]] = {}
+    for live in queries:
+        for measure in aggregation_of(live).measures:
+            if measure.function == COUNT_DISTINCT:
+                argument = _argument(measure)
+                found.setdefault(str(argument), (argument, []))[1].append(live)
+    return found
+
+
+def distinct_operator(operator: str, argument: str) -> str:
+    """Return the name of the operator that has ``argument`` as one more key, for COUNT(DISTINCT argument)."""
+    return f"{operator} distinct {argument}"
 
 
 @dataclass(frozen=True)
@@ -63,31 +92,39 @@ class SlicedTuples:
         slices: npt.NDArray[np.int64],
         slice_of: npt.NDArray[np.int64],
         keys: Sequence[Expression],
+        distinct: Expression | None,
         groups: int,
         salt: str,
     ) -> SlicedTuples:
-        """Number the keys of tuples whose slices are known."""
+        """Number the keys of tuples whose slices are known; ``distinct`` is one more key, but for the key group."""
         latest = np.full(len(slices), np.iinfo(np.int64).min)
         if len(slices) == 1:
             latest[0] = times.max()
         else:
             kernels.greatest(latest, slice_of.astype(np.int32), times)
-        codes = encode_keys([tuples.value(key) for key in keys], tuples.length, groups, salt)
+        columns = [tuples.value(key) for key in (*keys, *([] if distinct is None else [distinct]))]
+        codes = encode_keys(columns, tuples.length, groups, salt, len(keys))
         return cls(tuples, slices, slice_of, latest, codes)
 
 
 def aggregate(
-    sliced: SlicedTuples, space: CellSpace, cell: npt.NDArray[np.int32], cells: Cells, operator: str, epoch: int
+    sliced: SlicedTuples,
+    space: CellSpace,
+    cell: npt.NDArray[np.int32],
+    cells: Cells,
+    measures: Sequence[Measure],
+    operator: str,
+    epoch: int,
 ) -> Iterator[tuple[int, Bucket]]:
     """Add tuples up in the cells of a space; yield a bucket for each key group that has any, with its number."""
     length, keys = sliced.tuples.length, sliced.keys
     shape = (len(sliced.slices), cells.count, keys.count)
-    encoded = {m: components.encode(m, sliced.tuples.value(_argument(m))) for m in measures_of(space.queries)}
+    encoded = encode_measures(measures, sliced.tuples)
     at = np.empty(length, dtype=np.int32)
     size = shape[0] * shape[1] * shape[2]
     if size <= max(_ALWAYS_DENSE, _DENSE_PER_TUPLE * length):
         kernels.place(at, sliced.slice_of, cell, keys.codes, shape[1], shape[2])
-        totals = _accumulate(at, size, encoded)
+        totals = accumulate(at, size, encoded)
         entries = list(_dense_entries(totals, shape, keys.group_starts))
     else:
         entries = list(_sparse_entries(sliced, cell, shape, at, encoded))
@@ -113,12 +150,17 @@ def aggregate(
         )
 
 
+def encode_measures(measures: Sequence[Measure], tuples: Tuples) -> dict[Measure, Encoded]:
+    """Return the numbers that tuples add to each measure."""
+    return {measure: components.encode(measure, tuples.value(_argument(measure))) for measure in measures}
+
+
 def _argument(measure: Measure) -> Expression:
     assert measure.argument is not None
     return measure.argument
 
 
-def _accumulate(at: npt.NDArray[np.int32], size: int, encoded: dict[Measure, Encoded]) -> dict[str, Numbers]:
+def accumulate(at: npt.NDArray[np.int32], size: int, encoded: dict[Measure, Encoded]) -> dict[str, Numbers]:
     """Return the components of ``size`` entries; counts that equal that of all tuples are left out."""
     totals: dict[str, Numbers] = {COUNT_NAME: np.zeros(size, dtype=np.int64)}
     counted = False
@@ -129,7 +171,7 @@ def _accumulate(at: npt.NDArray[np.int32], size: int, encoded: dict[Measure, Enc
         for component in components.components_of(measure):
             numbers = values.numbers[component.name]
             total = totals[component.name] = empty(component, size)
-            if component.merge == "sum" and not counted:
+            if component.merge == "sum" and not counted and total.dtype.kind != "c":
                 kernels.count_and_add(totals[COUNT_NAME], total, at, numbers)
                 counted = True
             else:
@@ -148,6 +190,9 @@ def empty(component: Component, size: int) -> Numbers:
 
 def merge_into(component: Component, total: Numbers, at: npt.NDArray[np.int32], numbers: Numbers) -> None:
     """Merge numbers into the entries at which they belong."""
+    if total.dtype.kind == "c":
+        double_double.add_at(total, at, numbers)
+        return
     kernel = {"sum": kernels.add, "min": kernels.least, "max": kernels.greatest}[component.merge]
     kernel(total, at, numbers)
 
@@ -193,7 +238,7 @@ def _sparse_entries(
     unwanted = int(np.searchsorted(distinct, 0))  # the address -1, if it occurs, is the first
     np.subtract(rank[np.asarray(found.indices)], unwanted, out=at)
     distinct = distinct[unwanted:]
-    totals = _accumulate(at, len(distinct), encoded)
+    totals = accumulate(at, len(distinct), encoded)
     rest, key = np.divmod(distinct, keys)
     rest, in_cell = np.divmod(rest, cells)
     bounds = np.searchsorted(rest, np.arange(slices * (len(sliced.keys.group_starts) - 1) + 1))

@@ -78,7 +78,8 @@ class Bucket:
                 "latest": self.latest,
             }
         ).replace_schema_metadata({b"bucket": orjson.dumps(header)})
-        entries = pa.table({"cell": self.cell, "key": self.key, **self.components})
+        numbers = {name: _to_arrow(numbers) for name, numbers in self.components.items()}
+        entries = pa.table({"cell": self.cell, "key": self.key, **numbers})
         dictionaries = [pa.table({"value": values}) for values in self.dictionaries.values()]
         sink = pa.BufferOutputStream()
         for table in (slices, self.cells.to_arrow(), self.keys, *dictionaries, entries):
@@ -116,7 +117,17 @@ class Bucket:
         )
 
 
+def _to_arrow(numbers: Numbers) -> pa.Array:
+    """Return numbers as an Arrow array; complex ones as pairs."""
+    if numbers.dtype.kind != "c":
+        return pa.array(numbers)
+    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(numbers).view(np.float64)), 2)
+
+
 def _flat(column: pa.ChunkedArray) -> Numbers:
+    if pa.types.is_fixed_size_list(column.type):
+        pairs = [np.asarray(chunk.flatten()) for chunk in column.chunks]
+        return np.concatenate(pairs or [np.empty(0)]).view(np.complex128)
     if column.num_chunks == 1:
         return np.asarray(column.chunk(0))
     return column.to_numpy()

@@ -1,9 +1,10 @@
 """Components: the numbers that slices keep of a measure, how they merge, and how they become the measure again.
 
-Everything that is kept is an array of int64 or float64 that merges by addition, minimum or maximum, so one set of
-kernels serves all types. COUNT and SUM of numbers are a component each; a sum of decimals is four limbs of 32 bits;
-minimum and maximum of texts and decimals are ranks in a sorted *dictionary* of the values that occur. ``count(x)`` says
-how many values were not NULL; where none was NULL it is left out, and equals ``count(*)``.
+Everything that is kept is an array of numbers that merges by addition, minimum or maximum, so one set of kernels serves
+all types. COUNT and SUM of numbers are a component each; a sum of decimals is four limbs of 32 bits; deviations come
+from sums of values and of squares in double-double (:mod:`operators.double_double`); minimum and maximum of texts and
+decimals are ranks in a sorted *dictionary* of the values that occur. ``count(x)`` says how many values were not NULL;
+where none was NULL it is left out, and equals ``count(*)``. COUNT(DISTINCT x) has no component: x is a key for it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators import double_double
 from operators.queries import COUNT_ALL, Measure
 
 Numbers = npt.NDArray[Any]
@@ -28,11 +30,13 @@ _EXACT = Context(prec=80)
 _LIMBS = 4
 _LIMB_BITS = 32
 _RANKED = ("VARCHAR", "DECIMAL")
+COUNT_DISTINCT = "count_distinct"
+_DEVIATIONS = ("stddev_samp", "var_samp")
 
 
 @dataclass(frozen=True)
 class Component:
-    """An array that slices keep; ``merge`` is "sum", "min" or "max"."""
+    """An array that slices keep; ``merge`` is "sum", "min" or "max". Sums of pairs are complex."""
 
     name: str
     merge: str
@@ -53,7 +57,7 @@ def neutral(merge: str, dtype: np.dtype[Any]) -> Any:
     return np.iinfo(dtype).max if merge == "min" else np.iinfo(dtype).min
 
 
-_INTEGER, _FLOAT = np.dtype(np.int64), np.dtype(np.float64)
+_INTEGER, _FLOAT, _PAIR = np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.complex128)
 COUNT = Component(COUNT_NAME, "sum", _INTEGER)
 
 
@@ -64,12 +68,21 @@ def count_name(measure: Measure) -> str:
 
 def components_of(measure: Measure) -> tuple[Component, ...]:
     """Return the components of a measure without the counts."""
-    if measure.argument is None or measure.function == "count":
+    if measure.argument is None or measure.function in ("count", COUNT_DISTINCT):
         return ()
     kind = measure.argument.type.kind
+    if measure.function in _DEVIATIONS:  # the same for both
+        return tuple(Component(f"pairs({measure.argument})#{i}", "sum", _PAIR) for i in range(2))
     if measure.function == "sum" and kind == "DECIMAL":
         return tuple(Component(f"{measure.name}#{i}", "sum", _INTEGER) for i in range(_LIMBS))
     return (Component(measure.name, measure.function, _FLOAT if kind == "DOUBLE" else _INTEGER),)
+
+
+def names_of(measure: Measure) -> tuple[str, ...]:
+    """Return the names of all numbers that a measure is decoded from."""
+    if measure.function == COUNT_DISTINCT:
+        return (measure.name,)
+    return (count_name(measure), *(component.name for component in components_of(measure)))
 
 
 def is_ranked(measure: Measure) -> bool:
@@ -105,19 +118,26 @@ def encode(measure: Measure, column: pa.Array) -> Encoded:
     if is_ranked(measure):
         numbers, dictionary = _ranks(column)
         return Encoded({components[0].name: _without_null(numbers, valid, components[0])}, valid, dictionary)
+    if measure.function in _DEVIATIONS:
+        values = np.asarray(column.cast(pa.float64()).fill_null(0.0))
+        powers = (double_double.pairs(values), double_double.square(values))
+        return Encoded(dict(zip((c.name for c in components), powers, strict=True)), valid)
     if len(components) == _LIMBS:
         return Encoded(dict(zip((c.name for c in components), _limbs(column), strict=True)), valid)
     return Encoded({components[0].name: _without_null(_plain(column), valid, components[0])}, valid)
 
 
-def decode(
-    measure: Measure, numbers: Mapping[str, Numbers], valid: npt.NDArray[np.bool_], dictionary: pa.Array | None
-) -> pa.Array:
-    """Return measures from the numbers of their components; ``valid`` tells where there was a value at all."""
+def decode(measure: Measure, numbers: Mapping[str, Numbers], dictionary: pa.Array | None) -> pa.Array:
+    """Return measures from the numbers that `names_of` names; NULL where there was no value."""
     kind = measure.type.arrow
     name = measure.name
-    if measure.argument is None or measure.function == "count":
-        return pa.array(numbers[count_name(measure)])
+    if measure.argument is None or measure.function in ("count", COUNT_DISTINCT):
+        return pa.array(numbers[names_of(measure)[0]])
+    if measure.function in _DEVIATIONS:
+        count = numbers[count_name(measure)]
+        spread = double_double.variance(count, *(numbers[c.name] for c in components_of(measure)))
+        return pa.array(np.sqrt(spread) if measure.function == "stddev_samp" else spread, mask=count < 2)
+    valid = numbers[count_name(measure)] > 0
     nulls = None if valid.all() else ~valid
     if is_ranked(measure):
         if dictionary is None or not len(dictionary):

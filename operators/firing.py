@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators import components, kernels
-from operators.aggregation import aggregation_of, empty, measures_of, merge_into
+from operators.aggregation import aggregation_of, empty, measures_of, merge_into, sliding_window
 from operators.bucket import Bucket
 from operators.cells import CellMap, LineCells, SetCells, unite_bits
-from operators.components import COUNT_NAME, component_named, components_of, count_name
+from operators.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
 from operators.keys import key_columns, unite_keys
 from operators.live_queries import LiveQuery
 from operators.merging import DENSE_ENTRIES, common_ranks, component_names, numbers_of
@@ -72,11 +72,13 @@ def fire(
     after: int,
     upto: int,
     failures: dict[str, str] | None = None,
+    distinct: Mapping[str, Sequence[Bucket]] | None = None,
 ) -> Fired | None:
     """Return the rows of all windows that end in ``(after, upto]``, or None when there are none.
 
-    ``buckets`` and ``queries`` are those of one operator. Groups without tuples and groups that HAVING excludes are
-    left out. A query whose HAVING raises gets no rows, and ``failures`` its id and the message.
+    ``buckets`` and ``queries`` are those of one operator, ``distinct`` the buckets in which an expression, given by its
+    text, is one more key: those of COUNT(DISTINCT expression). Groups without tuples and groups that HAVING excludes
+    are left out. A query whose HAVING raises gets no rows, and ``failures`` its id and the message.
     """
     if not buckets:
         return None
@@ -87,15 +89,24 @@ def fire(
     rows = _Rows({} if failures is None else failures)
     for dimensions, members in due.items():
         mine = [bucket for bucket in buckets if bucket.dimensions == dimensions]
-        if mine:
-            _fire_space(mine, members, predicates, rows)
+        counts = _DistinctCounts()
+        for argument, having in (distinct or {}).items():
+            counting = [each for each in members if _counts_distinct(each.query, argument)]
+            for window in _windows([b for b in having if b.dimensions == dimensions], counting, predicates, False):
+                counts.add(argument, window)
+        for window in _windows(mine, members, predicates, True):
+            rows.add(window, counts)
     return rows.fired()
+
+
+def _counts_distinct(query: LiveQuery, argument: str) -> bool:
+    return any(m.function == COUNT_DISTINCT and str(m.argument) == argument for m in aggregation_of(query).measures)
 
 
 def _due(queries: Sequence[LiveQuery], slices: npt.NDArray[np.int64], after: int, upto: int) -> Iterator[_Due]:
     by_window: dict[Window, list[LiveQuery]] = {}
     for query in queries:
-        by_window.setdefault(aggregation_of(query).window, []).append(query)
+        by_window.setdefault(sliding_window(query), []).append(query)
     for window, members in by_window.items():
         windows = due_windows(slices, window, after, upto).tolist()
         for query in members:
@@ -105,17 +116,39 @@ def _due(queries: Sequence[LiveQuery], slices: npt.NDArray[np.int64], after: int
                     yield _Due(query, start, end, max(start, seen_after + 1))
 
 
-def _fire_space(buckets: Sequence[Bucket], due: Sequence[_Due], predicates: Predicates, rows: _Rows) -> None:
-    """Fire the due windows of the queries of one cell space."""
+@dataclass(frozen=True)
+class _Window:
+    """A due window with what it holds for some of the keys: those from ``first_key`` on, as many as are reduced.
+
+    ``cells`` are the cells of its query, ``newest`` is the greatest event time in its slices.
+    """
+
+    due: _Due
+    reduced: _Reduced
+    cells: Bools
+    keys: pa.Table
+    first_key: int
+    newest: int
+    dictionaries: Mapping[str, pa.Array]
+
+
+def _windows(
+    buckets: Sequence[Bucket], due: Sequence[_Due], predicates: Predicates, with_measures: bool
+) -> Iterator[_Window]:
+    """Add up the slices of the due windows of the queries of one cell space; without measures only count tuples.
+
+    Each window is to be used before the next one is asked for.
+    """
+    if not due:
+        return
     first, last = min(each.reads_from for each in due), max(each.end for each in due)
     buckets = [b for b in buckets if ((b.slices[:, 0] >= first) & (b.slices[:, 1] <= last)).any()]
     if not buckets:
         return
     queries = list({each.query.id: each.query for each in due}.values())
-    wanted, maps = _cells_of_queries(buckets, queries, predicates)
+    wanted, maps = cells_of_queries(buckets, queries, predicates)
     keys, key_maps = unite_keys([bucket.keys for bucket in buckets])
-    measures = measures_of(queries)
-    names = _needed_names(buckets, measures)
+    names = needed_names(buckets, measures_of(queries) if with_measures else ())
     dictionaries, ranks = common_ranks(buckets, names)
     parts = _parts_by_slice(buckets)
     cells = wanted.shape[1]
@@ -144,10 +177,52 @@ def _fire_space(buckets: Sequence[Bucket], due: Sequence[_Due], predicates: Pred
                             merge_into(component, total, at, numbers)
                 reduced = _Reduced({name: total.reshape(cells, count) for name, total in totals.items()})
                 for each in by_start[start]:
-                    rows.add(each, reduced, wanted[place[each.query.id]], keys, first_key, newest, dictionaries)
+                    mine = wanted[place[each.query.id]]
+                    yield _Window(each, reduced, mine, keys, first_key, newest, dictionaries)
 
 
-def _cells_of_queries(
+class _DistinctCounts:
+    """How many distinct values there are in each window of each query, by key."""
+
+    def __init__(self) -> None:
+        self._present: dict[tuple[str, int, int, str], list[tuple[pa.Table, npt.NDArray[np.int64]]]] = {}
+        self._key_of: dict[tuple[int, int], npt.NDArray[np.int64]] = {}
+
+    def add(self, argument: str, window: _Window) -> None:
+        """Note which keys and values a window has."""
+        counts = window.reduced.over(COUNT_NAME, window.cells)
+        assert counts is not None
+        due = window.due
+        present = np.flatnonzero(counts) + window.first_key
+        self._present.setdefault((due.query.id, due.start, due.end, argument), []).append((window.keys, present))
+
+    def of(self, argument: str, due: _Due, keys: pa.Table) -> npt.NDArray[np.int64]:
+        """Return the number of distinct values that are not NULL, for each of the keys."""
+        totals = np.zeros(keys.num_rows, dtype=np.int64)
+        for wide, present in self._present.get((due.query.id, due.start, due.end, argument), ()):
+            key_of = self._key_of.get((id(keys), id(wide)))
+            if key_of is None:
+                key_of = self._key_of[id(keys), id(wide)] = _keys_of_wide(keys, wide)
+            found = key_of[present]
+            totals += np.bincount(found[found >= 0], minlength=keys.num_rows)
+        return totals
+
+
+def _keys_of_wide(keys: pa.Table, wide: pa.Table) -> npt.NDArray[np.int64]:
+    """Return, for each key with a value as last column, the row of the key without it; -1 where the value is NULL."""
+    *names, value = key_columns(wide)
+    if names:
+        united, (mine, theirs) = unite_keys([keys, wide.select(names)])
+        row = np.full(united.num_rows, -1, dtype=np.int64)
+        row[mine] = np.arange(keys.num_rows)
+        found = row[theirs]
+    else:
+        found = np.zeros(wide.num_rows, dtype=np.int64)
+    found[np.asarray(wide.column(value).combine_chunks().is_null())] = -1
+    return found
+
+
+def cells_of_queries(
     buckets: Sequence[Bucket], queries: Sequence[LiveQuery], predicates: Predicates
 ) -> tuple[Bools, list[CellMap]]:
     """Number the cells anew, as coarse as the due queries allow.
@@ -176,10 +251,10 @@ def _cells_of_queries(
     return wanted, maps
 
 
-def _needed_names(buckets: Sequence[Bucket], measures: Sequence[Measure]) -> dict[str, np.dtype[Any]]:
+def needed_names(buckets: Sequence[Bucket], measures: Sequence[Measure]) -> dict[str, np.dtype[Any]]:
     """Return the components that the measures are made of, as far as some bucket has them."""
     there = component_names(buckets)
-    wanted = [COUNT_NAME, *(name for m in measures for name in (count_name(m), *(c.name for c in components_of(m))))]
+    wanted = [COUNT_NAME, *(name for measure in measures for name in names_of(measure))]
     return {name: there[name] for name in dict.fromkeys(wanted) if name in there}
 
 
@@ -246,17 +321,9 @@ class _Rows:
         self._failures = failures
         self._segments: dict[tuple[Measure, ...], _Segments] = {}
 
-    def add(
-        self,
-        due: _Due,
-        reduced: _Reduced,
-        cells: Bools,
-        keys: pa.Table,
-        first_key: int,
-        newest: int,
-        dictionaries: Mapping[str, pa.Array],
-    ) -> None:
+    def add(self, window: _Window, distinct: _DistinctCounts) -> None:
         """Take the rows of a query's window: one for each key that has tuples."""
+        reduced, cells, due = window.reduced, window.cells, window.due
         counts = reduced.over(COUNT_NAME, cells)
         assert counts is not None
         present = np.flatnonzero(counts)
@@ -266,20 +333,19 @@ class _Rows:
         segments = self._segments.setdefault(measures, _Segments(measures))
         numbers = {COUNT_NAME: counts[present]}
         for measure in measures:
-            for name in (count_name(measure), *(c.name for c in components_of(measure))):
-                if name in numbers:
-                    continue
-                found = reduced.over(name, cells)
-                if found is not None:
-                    numbers[name] = found[present]
-                else:  # a count that was left out is that of all tuples
-                    numbers[name] = numbers[COUNT_NAME] if name.startswith("count(") else _missing(name, len(present))
+            if measure.function == COUNT_DISTINCT:
+                found = distinct.of(str(measure.argument), due, window.keys)
+                numbers[measure.name] = found[present + window.first_key]
+                continue
+            for name in names_of(measure):
+                if name not in numbers:
+                    numbers[name] = _picked(reduced, name, cells, present, numbers[COUNT_NAME])
         segments.windows.append(due)
-        segments.keys.append(keys)
-        segments.picked.append(present + first_key)
+        segments.keys.append(window.keys)
+        segments.picked.append(present + window.first_key)
         segments.numbers.append(numbers)
-        segments.dictionaries.append(dictionaries)
-        segments.newest.append(newest)
+        segments.dictionaries.append(window.dictionaries)
+        segments.newest.append(window.newest)
 
     def fired(self) -> Fired | None:
         """Return everything that was taken."""
@@ -325,22 +391,38 @@ class _Rows:
         kept = lengths.tolist()
         keep: npt.NDArray[np.bool_] | None = None
         for number, window in enumerate(windows):
-            having = aggregation_of(window.query).having
-            if having is None:
+            if aggregation_of(window.query).having is None:
                 continue
             keep = np.ones(table.num_rows, dtype=np.bool_) if keep is None else keep
             low, high = bounds[number], bounds[number + 1]
-            mine = table.slice(low, high - low)
-            tuples = Tuples({name: mine.column(name).combine_chunks() for name in mine.column_names}, high - low)
-            keep[low:high] = np.asarray(pc.fill_null(tuples.value(having), False))
+            keep[low:high] = _satisfies_having(table.slice(low, high - low), window.query, self._failures)
             kept[number] = int(keep[low:high].sum())
-            if tuples.failures:
-                self._failures[window.query.id] = "; ".join(tuples.failures.values())
         return (table if keep is None else table.filter(pa.array(keep))), kept
 
 
-def _missing(name: str, length: int) -> Numbers:
-    return empty(component_named(name, np.dtype(np.int64)), length)
+def apply_having(rows: pa.Table, query: LiveQuery, failures: dict[str, str]) -> pa.Table:
+    """Return the rows of a query that satisfy its HAVING."""
+    if aggregation_of(query).having is None:
+        return rows
+    return rows.filter(pa.array(_satisfies_having(rows, query, failures)))
+
+
+def _satisfies_having(rows: pa.Table, query: LiveQuery, failures: dict[str, str]) -> Bools:
+    having = aggregation_of(query).having
+    assert having is not None
+    tuples = Tuples({name: rows.column(name).combine_chunks() for name in rows.column_names}, rows.num_rows)
+    satisfied: Bools = np.asarray(pc.fill_null(tuples.value(having), False))
+    if tuples.failures:
+        failures[query.id] = "; ".join(tuples.failures.values())
+    return satisfied
+
+
+def _picked(reduced: _Reduced, name: str, cells: Bools, present: npt.NDArray[np.int64], counts: Numbers) -> Numbers:
+    """Return a component of some keys; a count that was left out is that of all tuples."""
+    found = reduced.over(name, cells)
+    if found is not None:
+        return found[present]
+    return counts if name.startswith("count(") else empty(component_named(name, np.dtype(np.int64)), len(present))
 
 
 def _times(times: Sequence[int], lengths: npt.NDArray[np.int64]) -> pa.Array:
@@ -369,9 +451,7 @@ def _measure_column(measure: Measure, segments: _Segments, order: Sequence[int])
         return np.concatenate([segments.numbers[i][name] for i in numbers])
 
     def decoded(numbers: Sequence[int], dictionary: pa.Array | None) -> pa.Array:
-        names = [count_name(measure), *(c.name for c in components_of(measure))]
-        arrays = {name: joined(name, numbers) for name in names}
-        return components.decode(measure, arrays, arrays[count_name(measure)] > 0, dictionary)
+        return components.decode(measure, {name: joined(name, numbers) for name in names_of(measure)}, dictionary)
 
     if not components.is_ranked(measure):
         return decoded(order, None)

@@ -48,15 +48,20 @@ def key_names(count: int) -> list[str]:
     return [f"key{i}" for i in range(count)]
 
 
-def encode_keys(columns: Sequence[pa.Array], rows: int, groups: int, salt: str) -> KeyCodes:
-    """Number the distinct keys of some rows, ordered by key group (thesis 5.3.1.1); ``salt`` as in `key_groups`."""
+def encode_keys(
+    columns: Sequence[pa.Array], rows: int, groups: int, salt: str, group_columns: int | None = None
+) -> KeyCodes:
+    """Number the distinct keys of some rows, ordered by key group (thesis 5.3.1.1); ``salt`` as in `key_groups`.
+
+    The key group depends on the first ``group_columns`` columns, on all without it.
+    """
     codes, distinct = _encode([_one_zero(column) for column in columns], rows)
     if not len(columns):
         keys = no_keys(1)
         share = key_groups([], 1, groups, salt)
     else:
         keys = pa.Table.from_arrays(distinct, names=key_names(len(columns)))
-        share = key_groups(distinct, keys.num_rows, groups, salt)
+        share = key_groups(distinct[:group_columns], keys.num_rows, groups, salt)
     starts = np.concatenate([[0], np.cumsum(np.bincount(share, minlength=groups))])
     if groups > 1 and keys.num_rows > 1:
         order = np.argsort(share, kind="stable")

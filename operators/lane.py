@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from operators.aggregation import aggregation_of
+from operators.aggregation import changelog_times, distinct_arguments, distinct_operator, sliding_window
 from operators.bucket import Bucket
 from operators.bucket_store import get_payload, put_payload
 from operators.cells import LineCells
@@ -28,11 +29,14 @@ from operators.firing import Fired, fire
 from operators.live_queries import EARLIEST, LiveQueries, LiveQuery
 from operators.merging import merge_buckets
 from operators.predicate_analysis import Predicate, analyse
+from operators.sessions import alive_fragments, fire_sessions, has_sessions, merge_fragments
 from operators.slicing import needed_until
 from sources.schema import StreamDefinition
 from sources.storage import Storage
 
 MOST_ENTRIES = 64
+
+_Alive = dict[int, npt.NDArray[np.bool_]]
 
 
 class LaneState(Protocol):
@@ -124,10 +128,14 @@ class Lane:
         self._predicates = {query: known for query, known in self._predicates.items() if query in running}
         self.failures = {}
         fired = self._fire(operators, before, after)
-        for old in self._expired(operators, after):
+        for name, queries in list(operators.items()):
+            for argument, (_, counting) in distinct_arguments(queries).items():
+                operators[distinct_operator(name, argument)] = counting
+        alive = self._alive(operators, after)
+        for old in self._expired(alive):
             self._drop(old, seq, head, state)
         if len(head.entries) > MOST_ENTRIES:
-            self._merge(seq, operators, after, head, state)
+            self._merge(seq, operators, alive, head, state)
         self._sweep(seq, head)
         packed = head.to_bytes()
         if packed != known and (known is not None or head.entries or head.garbage):
@@ -164,7 +172,13 @@ class Lane:
             if name not in buckets or reached is None or reached == passed:
                 continue
             start = EARLIEST if passed is None else passed
-            rows = fire(buckets[name], queries, self._predicate_of, start, reached, self.failures)
+            distinct = {
+                argument: buckets.get(distinct_operator(name, argument), []) for argument in distinct_arguments(queries)
+            }
+            if has_sessions(queries):
+                rows = fire_sessions(buckets[name], queries, self._predicate_of, start, reached, self.failures)
+            else:
+                rows = fire(buckets[name], queries, self._predicate_of, start, reached, self.failures, distinct)
             if rows is not None:
                 fired[name] = (queries, rows)
         return fired
@@ -185,13 +199,24 @@ class Lane:
                 buckets.setdefault(bucket.operator, []).append(bucket)
         return buckets
 
-    def _expired(self, operators: dict[str, list[LiveQuery]], after: dict[str, int | None]) -> list[int]:
-        """Return the entries of which no query needs any slice again."""
-        expired = []
-        for seq, entry in self._entries.items():
-            if not any(_alive(bucket, operators, after).any() for bucket in entry.buckets):
-                expired.append(seq)
-        return expired
+    def _alive(self, operators: dict[str, list[LiveQuery]], after: dict[str, int | None]) -> _Alive:
+        """Return, for each bucket, which of its slices (of its fragments, for sessions) some window can still need."""
+        alive: _Alive = {}
+        for operator, buckets in self._by_operator().items():
+            queries = operators.get(operator, [])
+            reached = after.get(queries[0].query.streams[0]) if queries else None
+            if queries and has_sessions(queries):
+                found = alive_fragments(buckets, queries, reached)
+            else:
+                found = [_alive_slices(bucket, queries, reached) for bucket in buckets]
+            alive.update(zip(map(id, buckets), found, strict=True))
+        return alive
+
+    def _expired(self, alive: _Alive) -> list[int]:
+        """Return the entries of which no query needs anything again."""
+        return [
+            seq for seq, entry in self._entries.items() if not any(alive[id(bucket)].any() for bucket in entry.buckets)
+        ]
 
     def _drop(self, old: int, seq: int, head: _Head, state: LaneState) -> None:
         for payload in self._entries.pop(old).payloads:
@@ -204,12 +229,12 @@ class Lane:
         self,
         seq: int,
         operators: dict[str, list[LiveQuery]],
-        after: dict[str, int | None],
+        alive: _Alive,
         head: _Head,
         state: LaneState,
     ) -> None:
         """Replace all entries by one: slices that are no longer needed go, equal groups are added up."""
-        merged = list(self._merged(operators, after))
+        merged = list(self._merged(operators, alive))
         payloads = [Payload(*put_payload(self._storage, seq, bucket.serialize())) for bucket in merged]
         for old in list(self._entries):
             self._drop(old, seq, head, state)
@@ -217,22 +242,25 @@ class Lane:
         state.put_entry(seq, _pack(payloads))
         head.entries.append(seq)
 
-    def _merged(self, operators: dict[str, list[LiveQuery]], after: dict[str, int | None]) -> Iterator[Bucket]:
+    def _merged(self, operators: dict[str, list[LiveQuery]], alive: _Alive) -> Iterator[Bucket]:
         """Yield one bucket for all that share operator and space, cut at the boundaries of the queries that run."""
         alike: dict[tuple[str, tuple[str, ...]], list[Bucket]] = {}
         for seq in sorted(self._entries):
             for bucket in self._entries[seq].buckets:
                 alike.setdefault((bucket.operator, bucket.dimensions), []).append(bucket)
         for (operator, dimensions), members in alike.items():
-            alive = [_alive(bucket, operators, after) for bucket in members]
-            if not any(slices.any() for slices in alive):
+            kept = [alive[id(bucket)] for bucket in members]
+            if not any(some.any() for some in kept):
                 continue
-            cells = None
+            cells, queries = None, operators[operator]
             if len(dimensions) <= 1:
-                truths = [self._predicate_of(query).truths for query in operators[operator]]
+                truths = [self._predicate_of(query).truths for query in queries]
                 mine = [truth for each in truths if tuple(each) == dimensions for truth in each.values()]
                 cells = LineCells(tuple(sorted({b for truth in mine for b in truth.boundaries})))
-            yield merge_buckets(members, alive, cells)
+            if has_sessions(queries):
+                yield merge_fragments(members, kept, cells, queries, changelog_times(queries))
+            else:
+                yield merge_buckets(members, kept, cells)
 
     def _sweep(self, seq: int, head: _Head) -> None:
         """Delete files that even a replay of the batch before cannot need."""
@@ -242,16 +270,15 @@ class Lane:
         head.garbage = [(dropped, path) for dropped, path in head.garbage if dropped > seq - 2]
 
 
-def _alive(bucket: Bucket, operators: dict[str, list[LiveQuery]], after: dict[str, int | None]) -> np.ndarray:
+def _alive_slices(bucket: Bucket, queries: Sequence[LiveQuery], reached: int | None) -> npt.NDArray[np.bool_]:
     """Return which of the bucket's slices some window can still need, shape (slices,)."""
-    queries = operators.get(bucket.operator, [])
     if not queries:
         return np.zeros(len(bucket.slices), dtype=np.bool_)
-    reached = after.get(queries[0].query.streams[0])
     if reached is None:
         return np.ones(len(bucket.slices), dtype=np.bool_)
-    windows = list({aggregation_of(q).window for q in queries if q.epoch <= bucket.epoch})
-    return needed_until(bucket.slices, windows) > reached
+    windows = list({sliding_window(q) for q in queries if q.epoch <= bucket.epoch})
+    needed: npt.NDArray[np.bool_] = needed_until(bucket.slices, windows) > reached
+    return needed
 
 
 def _pack(payloads: Sequence[Payload]) -> bytes:

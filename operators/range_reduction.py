@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.components import neutral
+from operators.double_double import add_pairs
 
 _MANY_RUNS = 8
 
@@ -23,7 +24,7 @@ class RangeReduction:
     """Reductions over the first axis of ``cells``, shape (cells, keys); ``merge`` is "sum", "min" or "max"."""
 
     def __init__(self, cells: npt.NDArray[Any], merge: str) -> None:
-        self._ufunc = UFUNCS[merge]
+        self._ufunc: Any = add_pairs if cells.dtype.kind == "c" else UFUNCS[merge]
         self._neutral = neutral(merge, cells.dtype)
         self._levels = [cells]
 

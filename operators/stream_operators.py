@@ -14,14 +14,24 @@ import numpy as np
 import pyarrow as pa
 
 from operators import query_set
-from operators.aggregation import SlicedTuples, aggregate, aggregation_of
+from operators.aggregation import (
+    SlicedTuples,
+    aggregate,
+    aggregation_of,
+    changelog_times,
+    distinct_arguments,
+    distinct_operator,
+    measures_of,
+    sliding_window,
+)
 from operators.bucket import Bucket
 from operators.cell_space import NO_CELL, CellSpace, cell_spaces, set_spaces
 from operators.expressions import Expression, columns_of, conjuncts_of
-from operators.live_queries import EARLIEST, LiveQueries, LiveQuery
+from operators.live_queries import LiveQueries, LiveQuery
 from operators.predicate_index import PredicateIndex
 from operators.queries import Aggregation, Window
 from operators.query_set import Words
+from operators.sessions import fragments, has_sessions
 from operators.slicing import cut_slices
 from operators.tuples import Tuples
 from operators.visibility import visibility
@@ -50,11 +60,17 @@ class StreamOutput:
 
 @dataclass(frozen=True)
 class _Operator:
-    """An aggregation operator: its queries and their cell spaces."""
+    """An aggregation operator: its queries and their cell spaces.
+
+    ``distinct`` is what it has as one more key, for queries that count distinct values; ``salt`` is the name of the
+    operator without it.
+    """
 
     name: str
     queries: tuple[LiveQuery, ...]
     spaces: tuple[CellSpace, ...]
+    salt: str
+    distinct: Expression | None = None
 
     @property
     def keys(self) -> tuple[Expression, ...]:
@@ -63,12 +79,11 @@ class _Operator:
     @cached_property
     def cuts(self) -> list[int]:
         """The changelog times: where each query begins to see tuples."""
-        begins = {q.after(q.query.streams[0]) + 1 for q in self.queries}
-        return sorted(begins - {EARLIEST + 1})
+        return changelog_times(self.queries)
 
     @cached_property
     def windows(self) -> list[Window]:
-        return list({aggregation_of(q).window for q in self.queries})
+        return list({sliding_window(q) for q in self.queries})
 
 
 class StreamOperators:
@@ -89,14 +104,20 @@ class StreamOperators:
         self._index: PredicateIndex = PredicateIndex(kinds) if before is None else before._index
         self._index.update({q.id: q.query.where for q in queries})
         self._selection_spaces = set_spaces(self._selections, self._index, self._words)
-        self._operators = [
-            _Operator(name, tuple(members), tuple(cell_spaces(members, self._index, self._words)))
-            for name, members in operators.items()
-        ]
+        self._operators = [self._operator(name, members) for name, members in operators.items()]
+        for name, members in operators.items():
+            for text, (argument, counting) in distinct_arguments(members).items():
+                self._operators.append(self._operator(distinct_operator(name, text), counting, name, argument))
         self._needed = sorted(
             {name for q in self._selections for output in q.query.outputs for name in columns_of(output.expression)}
         )
         self._expressions = {q.id: _expressions_of(q) for q in queries}
+
+    def _operator(
+        self, name: str, queries: list[LiveQuery], salt: str | None = None, distinct: Expression | None = None
+    ) -> _Operator:
+        spaces = tuple(cell_spaces(queries, self._index, self._words))
+        return _Operator(name, tuple(queries), spaces, name if salt is None else salt, distinct)
 
     def process(self, batch: pa.RecordBatch, waterline: int | None) -> StreamOutput:
         """Run all shared operators over tuples none of which is below ``waterline`` (µs)."""
@@ -149,11 +170,21 @@ class StreamOperators:
         cells: dict[str, np.ndarray],
     ) -> Iterator[tuple[int, Bucket]]:
         """Shared aggregation (4.3.1.5): slice, number the keys, add each tuple to one cell per space."""
-        slices, slice_of = cut_slices(times, operator.windows, operator.cuts)
-        sliced = SlicedTuples.of(tuples, times, slices, slice_of, operator.keys, self._groups, operator.name)
+        sessions = has_sessions(operator.queries)
+        if sessions:  # fragments have no slices
+            slices, slice_of = np.zeros((1, 2), dtype=np.int64), np.zeros(len(times), dtype=np.int64)
+        else:
+            slices, slice_of = cut_slices(times, operator.windows, operator.cuts)
+        sliced = SlicedTuples.of(
+            tuples, times, slices, slice_of, operator.keys, operator.distinct, self._groups, operator.salt
+        )
         for space in operator.spaces:
             cell, meanings = space.assign(cells, tuples.length)
-            yield from aggregate(sliced, space, cell, meanings, operator.name, self._epoch)
+            if sessions:
+                yield from fragments(sliced, times, space, cell, meanings, operator.name, self._epoch, operator.cuts)
+                continue
+            measures = measures_of(space.queries) if operator.distinct is None else ()
+            yield from aggregate(sliced, space, cell, meanings, measures, operator.name, self._epoch)
 
 
 def _expressions_of(live: LiveQuery) -> Sequence[str]:

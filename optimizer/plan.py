@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from operators.expressions import columns_of
-from operators.queries import Aggregation, Query, Selection, Window
+from operators.queries import Aggregation, Query, Selection, SessionWindow, Window
 from optimizer.graph import to_dot
 from optimizer.optimizer import operator_of
 from sources.errors import BraidError
@@ -27,10 +27,10 @@ class Operator:
     queries: Mapping[str, Query] = field(default_factory=dict)
 
     @property
-    def windows(self) -> tuple[Window, ...]:
-        """The different windows of its queries, shortest first; none for selections."""
+    def windows(self) -> tuple[Window | SessionWindow, ...]:
+        """The different windows of its queries, shortest first, sessions last; none for selections."""
         windows = {q.window for q in self.queries.values() if isinstance(q, Aggregation)}
-        return tuple(sorted(windows, key=lambda w: (w.size_us, w.slide_us, w.offset_us)))
+        return tuple(sorted(windows, key=_window_order))
 
     def to_json(self, streams: Mapping[str, str]) -> dict[str, Any]:
         """Return the operator as a node of the plan's graph; ``streams`` maps ids to names."""
@@ -142,6 +142,7 @@ class Plan:
             "streams": [stream],
             "partitioned_by": list(operator.partitioning),
             "window": window,
+            "emit": query.emit.form if isinstance(query, Aggregation) else None,
             "predicate_columns": predicate_columns(query),
             "shares_with": {"count": len(others), "ids": others[:SHOWN_QUERIES]},
             "plan_version": self.version,
@@ -165,8 +166,16 @@ def predicate_columns(query: Query) -> list[str]:
     return [] if query.where is None else sorted(set(columns_of(query.where)))
 
 
-def window_json(window: Window) -> dict[str, Any]:
+def _window_order(window: Window | SessionWindow) -> tuple[int, ...]:
+    if isinstance(window, SessionWindow):
+        return (1, window.gap_us)
+    return (0, window.size_us, window.slide_us, window.offset_us)
+
+
+def window_json(window: Window | SessionWindow) -> dict[str, Any]:
     """Return a window in seconds, as people read it."""
+    if isinstance(window, SessionWindow):
+        return {"kind": "session", "gap_seconds": window.gap_us / 1e6}
     return {
         "kind": "tumbling" if window.slide_us == window.size_us else "hopping",
         "size_seconds": window.size_us / 1e6,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from operators.queries import Query, Selection
+from operators.queries import Query, Selection, SessionWindow
 
 
 def share(query: Query) -> str:
     """Return the id of the operator that runs ``query``.
 
     AStream's assumption: operators can be shared as long as queries have the same streams and the same partitioning
-    attributes. Windows, predicates and aggregates may differ; they are shared slice by slice.
+    attributes. Windows, predicates and aggregates may differ; they are shared slice by slice, and sessions with
+    sessions.
     """
     if isinstance(query, Selection):
         return f"selection:{query.stream}"
-    return f"aggregation:{query.stream}:{','.join(str(key) for key in query.keys)}"
+    kind = "sessions" if isinstance(query.window, SessionWindow) else "aggregation"
+    return f"{kind}:{query.stream}:{','.join(str(key) for key in query.keys)}"

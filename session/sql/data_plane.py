@@ -12,15 +12,11 @@ from session.sql.function_names import shown_aggregate
 from session.sql.statements import Select
 from session.sql.syntax import walk
 
-_FROM_SUMS = "Select COUNT(x), SUM(x) and SUM(x * x), and work it out from them."
 _AT_THE_END = "This version has EMIT AFTER WATERMARK, which is the default."
 
 # a feature as SQL writes it, and what to do instead
 NOT_RUN_YET: dict[str, str] = {
-    "STDDEV_SAMP": _FROM_SUMS,
-    "VAR_SAMP": _FROM_SUMS,
-    "COUNT(DISTINCT …)": "GROUP BY the value and count the rows.",
-    "SESSION": "This version has TUMBLE, HOP and [RANGE size SLIDE slide].",
+    "COUNT(DISTINCT …) over sessions": "GROUP BY the value, or count in windows of a fixed size.",
     # Emit.form
     "EMIT STREAM": _AT_THE_END,
     "EMIT STREAM AFTER WATERMARK": _AT_THE_END,
@@ -47,5 +43,7 @@ def features(select: Select, query: Query) -> Iterator[tuple[str, int]]:
         yield from ((shown_aggregate(node.value), node.at) for node in walk(root) if node.kind == "aggregate")
     if isinstance(query.window, SessionWindow):
         yield "SESSION", select.source.window_at
+        if any(measure.function == "count_distinct" for measure in query.measures):
+            yield "COUNT(DISTINCT …) over sessions", select.source.window_at
     if select.emit is not None:
         yield query.emit.form, select.emit.at

@@ -21,7 +21,7 @@ from operators.lane import Lane, Payload
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.offsets import advance_waterline
 from operators.predicate_analysis import Predicate, analyse
-from operators.queries import COUNT_ALL, Aggregation, Measure, Query, Selection, Window
+from operators.queries import COUNT_ALL, Aggregation, Measure, Query, Selection, SessionWindow, Window
 from operators.stream_operators import StreamOperators
 from sources.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
 from sources.storage import Storage
@@ -52,7 +52,10 @@ def aggregation(
 
 def operator_of(query: Query) -> str:
     """Return the operator that shares the query."""
-    return "selection" if isinstance(query, Selection) else ",".join(str(k) for k in query.keys)
+    if isinstance(query, Selection):
+        return "selection"
+    kind = "sessions" if isinstance(query.window, SessionWindow) else ""
+    return kind + ",".join(str(k) for k in query.keys)
 
 
 def changelog(

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 from collections.abc import Mapping
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -86,8 +87,8 @@ def one_measure(measure: Measure, values: list[list[Any]]) -> Any:
     assert isinstance(measure.argument, Column)
     query = Aggregation(WIDE.id, Window(10, 10), None, (), (measure,), ())
     name = measure.argument.name
-    (row,) = fired(live_of(query, stream=WIDE), WIDE, *([{name: v, "t": 3} for v in batch] for batch in values))
-    return row[measure.name]
+    rows = fired(live_of(query, stream=WIDE), WIDE, *([{name: v, "t": 3} for v in batch] for batch in values))
+    return rows[0][measure.name] if rows else None
 
 
 @pytest.mark.parametrize(
@@ -160,6 +161,28 @@ def test_avg_is_sum_over_count_of_what_is_not_null() -> None:
     query = aggregation(keys=(), measures=(Measure("sum", V), Measure("count", V)))
     (row,) = fired(live_of(query), STREAM, [{"v": 3, "t": 1}, {"v": None, "t": 2}], [{"v": 5, "t": 2}])
     assert (row["sum(v)"], row["count(v)"]) == (8, 2)
+
+
+@given(
+    st.lists(st.lists(st.one_of(st.none(), st.floats(-1e3, 1e3)), max_size=8), min_size=1, max_size=3),
+    st.sampled_from([0.0, 1.0, 1e8, -1e12]),
+)
+def test_deviations_keep_their_digits_however_far_the_mean_is(chunks: list[list[float | None]], mean: float) -> None:
+    values = [[None if v is None else v + mean for v in chunk] for chunk in chunks]
+    exact = [Fraction(v) for chunk in values for v in chunk if v is not None]
+    deviation, variance = (one_measure(Measure(f, COLUMN["d"]), values) for f in ("stddev_samp", "var_samp"))
+    if len(exact) < 2:
+        assert deviation is None
+        assert variance is None
+        return
+    expected = float(sum((v - sum(exact) / len(exact)) ** 2 for v in exact) / (len(exact) - 1))
+    assert variance == pytest.approx(expected, rel=1e-9, abs=1e-20 * max(1.0, mean * mean))
+    assert deviation == pytest.approx(math.sqrt(variance))
+
+
+def test_deviations_of_whole_numbers_and_decimals() -> None:
+    assert one_measure(Measure("var_samp", COLUMN["k"]), [[1, 2], [None, 6]]) == 7.0
+    assert one_measure(Measure("var_samp", COLUMN["m"]), [[Decimal("1.50"), Decimal("2.50")]]) == 0.5
 
 
 def test_null_is_a_key_of_its_own() -> None:

@@ -7,7 +7,8 @@ firing. Each query's rows must be those of a loop over the tuples that CONTRACT 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -15,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.expressions import Call, Column, Expression, Literal
-from operators.queries import Output, Query, Selection, Window
+from operators.queries import Aggregation, Measure, Output, Query, Selection, SessionWindow, Window
 from sources.schema import BOOLEAN
 from sources.storage import Storage
-from tests.operators.pipeline import STREAM, K, Pipeline, Row, S, T, V, aggregation, changelog, compare
+from tests.operators.pipeline import MEASURES, STREAM, K, Pipeline, Row, S, T, V, aggregation, changelog, compare
 
 
 def random_where(rng: random.Random, depth: int = 2) -> Expression | None:
@@ -47,9 +48,13 @@ def random_query(rng: random.Random) -> Query:
     where = random_where(rng)
     if rng.random() < 0.3:
         return Selection(STREAM.id, where, (Output("v", V), Output("t", T)))
+    keys = rng.choice([(), (K,), (S, K)])
+    if rng.random() < 0.3:
+        return replace(aggregation(where, keys), window=SessionWindow(rng.randint(1, 20)))
     slide = rng.randint(3, 25)
     window = Window(rng.choice([slide, rng.randint(3, 40)]), slide, rng.randint(-5, 5))
-    return aggregation(where, rng.choice([(), (K,), (S, K)]), window)
+    distinct = tuple(Measure("count_distinct", column) for column in rng.sample([K, V, S], rng.choice([0, 0, 1, 2])))
+    return aggregation(where, keys, window, (*MEASURES, *distinct))
 
 
 def random_tuples(rng: random.Random, time: int) -> tuple[list[Row], int]:
@@ -186,6 +191,8 @@ def expected_rows(life: Lifetime, seen: list[tuple[Row, int]], waterline: int | 
     if isinstance(query, Selection):
         return [(r["t"], r["v"]) for r in mine]
     window = query.window
+    if isinstance(window, SessionWindow):
+        return [row for row in sessions(query, window.gap_us, mine) if life.emits(row[1], waterline)]
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for r in mine:
         number = (r["t"] - window.offset_us) // window.slide_us
@@ -193,18 +200,36 @@ def expected_rows(life: Lifetime, seen: list[tuple[Row, int]], waterline: int | 
             groups.setdefault((start, tuple(r[str(key)] for key in query.keys)), []).append(r)
             number -= 1
     return [
-        (start, start + window.size_us, keys, *aggregates(members))
+        (start, start + window.size_us, keys, *aggregates(members, query.measures))
         for (start, keys), members in groups.items()
         if life.emits(start + window.size_us, waterline)
     ]
 
 
-def aggregates(members: list[Row]) -> tuple[Any, ...]:
-    """Return what MEASURES are of some tuples."""
+def sessions(query: Aggregation, gap: int, mine: list[Row]) -> list[tuple[Any, ...]]:
+    """Return the rows of all sessions of some tuples."""
+    rows = []
+    by_key: dict[tuple[Any, ...], list[Row]] = {}
+    for r in mine:
+        by_key.setdefault(tuple(r[str(key)] for key in query.keys), []).append(r)
+    for keys, members in by_key.items():
+        members.sort(key=lambda r: int(r["t"]))
+        begin = 0
+        for i, r in enumerate(members):
+            if i + 1 == len(members) or members[i + 1]["t"] - r["t"] >= gap:
+                inside = members[begin : i + 1]
+                rows.append((inside[0]["t"], r["t"] + gap, keys, *aggregates(inside, query.measures)))
+                begin = i + 1
+    return rows
+
+
+def aggregates(members: list[Row], measures: Sequence[Measure]) -> tuple[Any, ...]:
+    """Return what MEASURES, and counts of distinct values after them, are of some tuples."""
     values = [m["v"] for m in members if m["v"] is not None]
     texts = [m["s"] for m in members if m["s"] is not None]
     total = sum(values) if values else None
-    return len(members), total, min(values, default=None), max(texts, default=None), len(texts)
+    distinct = [len({m[str(c.argument)] for m in members} - {None}) for c in measures[len(MEASURES) :]]
+    return len(members), total, min(values, default=None), max(texts, default=None), len(texts), *distinct
 
 
 @settings(max_examples=50, deadline=None, print_blob=True)

@@ -124,6 +124,34 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Sessions:
+    """Session windows with a gap in microseconds, and how the query writes them."""
+
+    gap: int
+    form: Literal["bracket", "function", "named"] = "bracket"
+
+    @property
+    def size(self) -> int:
+        """How far beyond the newest tuple a window can end."""
+        return self.gap
+
+    @property
+    def slide(self) -> int:
+        """The same, for whoever moves the waterline beyond every window."""
+        return self.gap
+
+    def sql(self, stream: str, event_time: str, keys: tuple[str, ...]) -> str:
+        """Render the FROM item of a query that groups by ``keys``."""
+        if self.form == "bracket":
+            return f"{stream} [SESSION {duration(self.gap)}]"
+        partition = f" PARTITION BY {', '.join(keys)}" if keys else ""
+        if self.form == "function":
+            return f"SESSION(TABLE {stream}{partition}, DESCRIPTOR({event_time}), {interval(self.gap)})"
+        named = f"data => TABLE {stream}{partition}, timecol => DESCRIPTOR({event_time})"
+        return f"SESSION({named}, gap => {interval(self.gap)})"
+
+
+@dataclass(frozen=True)
 class Item:
     """One column of a SELECT list: an expression, the name of the result column, and its type."""
 
@@ -161,7 +189,7 @@ class Aggregation:
     """A windowed aggregation; `items` are group columns and aliased aggregates, at least one aggregate."""
 
     items: tuple[Item, ...]
-    window: Window
+    window: Window | Sessions
     group_by: tuple[str, ...] = ()
     where: str | None = None
     selects_window: bool = False  # only the table functions have window columns to select
@@ -181,7 +209,11 @@ class Aggregation:
             grouped = ["window_start", "window_end", *grouped]
         if self.selects_window:
             chosen = ["window_start", "window_end", *chosen]
-        text = f"SELECT {', '.join(chosen)} FROM {self.window.sql(stream, schema.event_time)}"
+        if isinstance(self.window, Sessions):
+            source = self.window.sql(stream, schema.event_time, self.group_by)
+        else:
+            source = self.window.sql(stream, schema.event_time)
+        text = f"SELECT {', '.join(chosen)} FROM {source}"
         text += f" WHERE {self.where}" if self.where else ""
         return text + (f" GROUP BY {', '.join(grouped)}" if grouped else "")
 

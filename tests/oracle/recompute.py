@@ -14,7 +14,7 @@ from types import TracebackType
 import duckdb
 import pyarrow as pa
 
-from tests.oracle.model import SEQUENCE, Aggregation, Query, Row, Selection, StreamSchema, literal, micros
+from tests.oracle.model import SEQUENCE, Aggregation, Query, Row, Selection, Sessions, StreamSchema, literal, micros
 from tests.oracle.wire import ARROW_TYPES
 
 
@@ -91,7 +91,31 @@ class Recompute:
         where = query.where or "TRUE"
         return f"WITH seen AS ({self._seen(life)}) SELECT {chosen} FROM seen WHERE {where} ORDER BY {SEQUENCE}"
 
+    def _sessions(self, query: Aggregation, life: Life, waterline: dt.datetime) -> str:
+        assert isinstance(query.window, Sessions)
+        gap = query.window.gap
+        due = micros(waterline if life.active_to is None else min(waterline, life.active_to))
+        chosen = [f"{item.sql} AS {item.name}" for item in query.items]
+        by = f"PARTITION BY {', '.join(query.group_by)}" if query.group_by else ""
+        return f"""
+            WITH timed AS (
+                SELECT *, epoch_us({self._schema.event_time}) AS _time FROM ({self._seen(life)})
+                WHERE {query.where or "TRUE"}
+            ),
+            parted AS (SELECT *, _time - lag(_time) OVER ({by} ORDER BY _time) >= {gap} AS _new FROM timed),
+            numbered AS (
+                SELECT *, count(*) FILTER (_new) OVER ({by} ORDER BY _time ROWS UNBOUNDED PRECEDING) AS _number
+                FROM parted
+            )
+            SELECT make_timestamp(min(_time)) AS window_start, make_timestamp(max(_time) + {gap}) AS window_end,
+                FALSE AS _partial, {", ".join(chosen)}
+            FROM numbered GROUP BY {", ".join([*query.group_by, "_number"])} HAVING max(_time) + {gap} <= {due}
+            ORDER BY window_end
+        """
+
     def _aggregation(self, query: Aggregation, life: Life, waterline: dt.datetime) -> str:
+        if isinstance(query.window, Sessions):
+            return self._sessions(query, life, waterline)
         size, slide, offset = query.window.size, query.window.slide, query.window.offset
         due = micros(waterline if life.active_to is None else min(waterline, life.active_to))
         partial = "FALSE" if life.active_from is None else f"window_start <= {literal(life.active_from)}"

@@ -21,6 +21,7 @@ from tests.oracle.model import (
     Query,
     Run,
     Selection,
+    Sessions,
     Step,
     StreamSchema,
     Window,
@@ -101,11 +102,15 @@ def selections(draw: st.DrawFn, schema: StreamSchema) -> Selection:
 
 
 @st.composite
-def aggregates(draw: st.DrawFn, schema: StreamSchema, name: str) -> Item:
+def aggregates(draw: st.DrawFn, schema: StreamSchema, name: str, distinct: bool) -> Item:
     """Draw one aggregate function over a column or expression."""
-    function = draw(st.sampled_from(("COUNT(*)", "COUNT", "SUM", "AVG", "MIN", "MAX")))
+    function = draw(
+        st.sampled_from(("COUNT(*)", "COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV_SAMP", *(["DISTINCT"] * distinct)))
+    )
     if function == "COUNT(*)":
         return Item(function, name, Kind.BIGINT)
+    if function == "DISTINCT":
+        return Item(f"COUNT(DISTINCT {draw(st.sampled_from(schema.columns)).name})", name, Kind.BIGINT)
     if function == "COUNT":
         return Item(f"COUNT({draw(st.sampled_from(schema.columns)).name})", name, Kind.BIGINT)
     if function in ("MIN", "MAX"):
@@ -113,6 +118,9 @@ def aggregates(draw: st.DrawFn, schema: StreamSchema, name: str) -> Item:
         column = draw(st.sampled_from(ordered))
         return Item(f"{function}({column.name})", name, column.kind)
     numeric = [column for column in schema.columns if column.kind.numeric]
+    if function == "STDDEV_SAMP":  # of wide numbers the other engine's deviations have too few digits
+        narrow = [column.name for column in numeric if column.domain != "wide"]
+        return Item(f"STDDEV_SAMP({draw(st.sampled_from(narrow))})", name, Kind.DOUBLE)
     column = draw(st.sampled_from(numeric))
     argument = Item(column.name, "", column.kind)
     if draw(st.integers(0, 3)) == 0:
@@ -131,8 +139,12 @@ def aggregations(draw: st.DrawFn, schema: StreamSchema) -> Aggregation:
     group_by = draw(st.lists(st.sampled_from(names), max_size=min(3, len(names)), unique=True))
     shown = [name for name in group_by if draw(st.integers(0, 4))]
     items = [Item(name, name, schema.column(name).kind) for name in shown]
-    items += [draw(aggregates(schema, f"agg_{number}")) for number in range(draw(st.integers(1, 3)))]
-    window = draw(windows())
+    window: Window | Sessions = draw(windows())
+    if draw(st.integers(0, 4)) == 0:
+        form = draw(st.sampled_from(("bracket", "function", "named")))
+        window = Sessions(draw(st.sampled_from((1, 2, 3, 10))) * SECOND, form)  # type: ignore[arg-type]
+    distinct = isinstance(window, Window)
+    items += [draw(aggregates(schema, f"agg_{number}", distinct)) for number in range(draw(st.integers(1, 3)))]
     selects_window = window.form != "bracket" and draw(st.booleans())
     return Aggregation(tuple(items), window, tuple(group_by), draw(where_clauses(schema)), selects_window)
 

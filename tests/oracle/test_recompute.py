@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracle.model import (
@@ -184,6 +184,16 @@ def test_a_life_must_make_sense() -> None:
         Life(at(2), at(1), deleted=True)
 
 
+def test_sessions_end_a_gap_after_their_last_tuple_and_are_parted_by_a_whole_gap() -> None:
+    tuples = [purchase(number, time, 1, 1.0) for number, time in enumerate((0, 1.5, 3.4, 5.4, 7))]
+    query = Aggregation((COUNT,), Sessions(2 * SECOND), ("gem_pack",))
+    assert windows_of(recomputed(query, tuples, waterline=8.9)) == [(at(0), at(5.4), 3)]
+    assert windows_of(recomputed(query, tuples, waterline=9)) == [(at(0), at(5.4), 3), (at(5.4), at(9), 2)]
+    other = [purchase(9, 2, 2, 1.0)]
+    assert windows_of(recomputed(query, [*tuples, *other], waterline=5)) == [(at(2), at(4), 1)]
+
+
+@settings(deadline=None)
 @given(
     st.integers(-100 * SECOND, 100 * SECOND),
     st.integers(1, 7),
