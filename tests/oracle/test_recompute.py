@@ -18,6 +18,7 @@ from tests.oracle.model import (
     Query,
     Row,
     Selection,
+    Sessions,
     StreamSchema,
     Window,
     from_micros,
