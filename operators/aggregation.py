@@ -7,7 +7,8 @@ occur are numbered first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,22 +16,29 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators import components, double_double, kernels
+from operators import components, double_double, kernels, query_set
 from operators.bucket import Bucket
-from operators.cell_space import CellSpace
-from operators.cells import Cells
+from operators.cell_space import CellSpace, LineSpace
+from operators.cells import Cells, SetCells
 from operators.components import COUNT_DISTINCT, COUNT_NAME, Component, Encoded
 from operators.expressions import Expression
 from operators.keys import KeyCodes, encode_keys
 from operators.live_queries import EARLIEST, LiveQuery
 from operators.queries import Aggregation, Measure, Window
+from operators.query_set import Words
 from operators.tuples import Tuples
 
 Numbers = npt.NDArray[Any]
+# of one key group: its number, where its slices start, and the cell, the key and the components of each entry
+Entries = tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32], dict[str, Numbers]]
 
 # so many entries are addressed directly however few the tuples are, else at most so many for each tuple
 _ALWAYS_DENSE = 1 << 16
 _DENSE_PER_TUPLE = 4
+# queries are added up alone in so many entries at most, and with so many queries a tuple at most
+_MOST_ALONE = 1 << 24
+_MOST_QUERIES_ALONE = 200
+_PLACES_AT_ONCE = 1 << 20
 
 
 def aggregation_of(live: LiveQuery) -> Aggregation:
@@ -110,24 +118,29 @@ class SlicedTuples:
 def aggregate(
     sliced: SlicedTuples,
     space: CellSpace,
-    cell: npt.NDArray[np.int32],
-    cells: Cells,
+    found: Mapping[str, npt.NDArray[np.int32]],
     measures: Sequence[Measure],
     operator: str,
     epoch: int,
 ) -> Iterator[tuple[int, Bucket]]:
-    """Add tuples up in the cells of a space; yield a bucket for each key group that has any, with its number."""
-    length, keys = sliced.tuples.length, sliced.keys
-    shape = (len(sliced.slices), cells.count, keys.count)
+    """Add tuples up in the cells of a space; yield a bucket for each key group that has any, with its number.
+
+    ``found`` are the tuples' cells in each dimension.
+    """
     encoded = encode_measures(measures, sliced.tuples)
-    at = np.empty(length, dtype=np.int32)
-    size = shape[0] * shape[1] * shape[2]
-    if size <= max(_ALWAYS_DENSE, _DENSE_PER_TUPLE * length):
-        kernels.place(at, sliced.slice_of, cell, keys.codes, shape[1], shape[2])
-        totals = accumulate(at, size, encoded)
-        entries = list(_dense_entries(totals, shape, keys.group_starts))
+    cells: Cells
+    if isinstance(space, LineSpace):
+        cell, cells = space.assign(found, sliced.tuples.length)
+        entries = _cell_by_cell(sliced, cell, cells.count, encoded)
     else:
-        entries = list(_sparse_entries(sliced, cell, shape, at, encoded))
+        cell, query_sets = space.assign(found, sliced.tuples.length)
+        alone = _alone(sliced, cell, query_sets, len(space.queries))
+        if alone is not None:
+            cells = SetCells(space.to_slots(query_set.singletons(len(space.queries))))
+            entries = _query_by_query(sliced, cell, query_sets, len(space.queries), encoded, alone)
+        else:
+            cell, cells = space.wanted(cell, query_sets)
+            entries = _cell_by_cell(sliced, cell, cells.count, encoded)
     dictionaries = {m.name: e.dictionary for m, e in encoded.items() if e.dictionary is not None}
     for group, starts, in_cell, in_key, numbers in entries:
         some = np.diff(starts) > 0
@@ -143,11 +156,74 @@ def aggregate(
                 latest=sliced.latest[some],
                 cell=in_cell,
                 key=in_key,
-                keys=keys.of_group(group),
+                keys=sliced.keys.of_group(group),
                 components=numbers,
                 dictionaries=dictionaries,
             ),
         )
+
+
+def _cell_by_cell(
+    sliced: SlicedTuples, cell: npt.NDArray[np.int32], cells: int, encoded: Mapping[Measure, Encoded]
+) -> Iterator[Entries]:
+    """Add each tuple to the one entry of its slice, cell and key."""
+    length, keys = sliced.tuples.length, sliced.keys
+    at = np.empty(length, dtype=np.int32)
+    shape = (len(sliced.slices), cells, keys.count)
+    if math.prod(shape) > _most_entries(length):
+        yield from _sparse_entries(sliced, cell, shape, at, encoded)
+        return
+    kernels.place(at, sliced.slice_of, cell, keys.codes, cells, keys.count)
+    totals = accumulate(at, math.prod(shape), encoded)
+    yield from _dense_entries(totals, shape, keys.group_starts)
+
+
+def _alone(
+    sliced: SlicedTuples, cell: npt.NDArray[np.int32], query_sets: Words, queries: int
+) -> npt.NDArray[np.int64] | None:
+    """Return how many queries each tuple goes to if queries had better be added up alone; None if not.
+
+    Grouping tuples by query-set pays as long as groups are large (thesis 4.3.1.4, where a list takes their place). With
+    about a tuple per group it shares nothing and makes more entries than the queries have.
+    """
+    length, slices, keys = sliced.tuples.length, len(sliced.slices), sliced.keys.count
+    if slices * len(query_sets) * keys <= _most_entries(length) or slices * queries * keys > _MOST_ALONE:
+        return None
+    bits = kernels.set_bits(query_sets)[cell]
+    return bits if bits.sum() <= _MOST_QUERIES_ALONE * length else None
+
+
+def _query_by_query(
+    sliced: SlicedTuples,
+    cell: npt.NDArray[np.int32],
+    query_sets: Words,
+    queries: int,
+    encoded: Mapping[Measure, Encoded],
+    bits: npt.NDArray[np.int64],
+) -> Iterator[Entries]:
+    """Add each tuple to an entry of every query that selects it; the cells are the queries."""
+    keys = sliced.keys
+    shape = (len(sliced.slices), queries, keys.count)
+    totals = new_totals(math.prod(shape), encoded)
+    ends = np.cumsum(bits)
+    first = 0
+    while first < len(cell):
+        done = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, done + _PLACES_AT_ONCE, side="right")))
+        at = np.empty(int(ends[last - 1]) - done, dtype=np.int32)
+        source = np.empty_like(at)
+        part = slice(first, last)
+        kernels.place_each(
+            at, source, sliced.slice_of[part], cell[part], keys.codes[part], query_sets, queries, keys.count
+        )
+        add_up(totals, at, encoded, source + np.int32(first))
+        first = last
+    yield from _dense_entries(totals, shape, keys.group_starts)
+
+
+def _most_entries(length: int) -> int:
+    """Return how many entries are addressed directly for so many tuples."""
+    return max(_ALWAYS_DENSE, _DENSE_PER_TUPLE * length)
 
 
 def encode_measures(measures: Sequence[Measure], tuples: Tuples) -> dict[Measure, Encoded]:
@@ -160,25 +236,50 @@ def _argument(measure: Measure) -> Expression:
     return measure.argument
 
 
-def accumulate(at: npt.NDArray[np.int32], size: int, encoded: dict[Measure, Encoded]) -> dict[str, Numbers]:
+def accumulate(at: npt.NDArray[np.int32], size: int, encoded: Mapping[Measure, Encoded]) -> dict[str, Numbers]:
     """Return the components of ``size`` entries; counts that equal that of all tuples are left out."""
-    totals: dict[str, Numbers] = {COUNT_NAME: np.zeros(size, dtype=np.int64)}
-    counted = False
+    totals = new_totals(size, encoded)
+    add_up(totals, at, encoded)
+    return totals
+
+
+def new_totals(size: int, encoded: Mapping[Measure, Encoded]) -> dict[str, Numbers]:
+    """Return the components of ``size`` entries without tuples."""
+    totals = {COUNT_NAME: np.zeros(size, dtype=np.int64)}
     for measure, values in encoded.items():
-        if values.valid is not None and components.count_name(measure) not in totals:
-            valid = totals[components.count_name(measure)] = np.zeros(size, dtype=np.int64)
-            kernels.add(valid, at, values.valid)
+        if values.valid is not None:
+            totals[components.count_name(measure)] = np.zeros(size, dtype=np.int64)
         for component in components.components_of(measure):
-            numbers = values.numbers[component.name]
-            total = totals[component.name] = empty(component, size)
-            if component.merge == "sum" and not counted and total.dtype.kind != "c":
+            totals[component.name] = empty(component, size)
+    return totals
+
+
+def add_up(
+    totals: dict[str, Numbers],
+    at: npt.NDArray[np.int32],
+    encoded: Mapping[Measure, Encoded],
+    source: npt.NDArray[np.int32] | None = None,
+) -> None:
+    """Add tuples to the entries ``at`` which they belong; ``source`` are their numbers when not all are in order."""
+    done: set[str] = set()
+    for measure, values in encoded.items():
+        counted = components.count_name(measure)
+        if values.valid is not None and counted not in done:
+            kernels.add(totals[counted], at, values.valid if source is None else values.valid[source])
+            done.add(counted)
+        for component in components.components_of(measure):
+            if component.name in done:
+                continue
+            done.add(component.name)
+            numbers, total = values.numbers[component.name], totals[component.name]
+            numbers = numbers if source is None else numbers[source]
+            if component.merge == "sum" and COUNT_NAME not in done and total.dtype.kind != "c":
                 kernels.count_and_add(totals[COUNT_NAME], total, at, numbers)
-                counted = True
+                done.add(COUNT_NAME)
             else:
                 merge_into(component, total, at, numbers)
-    if not counted:
+    if COUNT_NAME not in done:
         kernels.count(totals[COUNT_NAME], at)
-    return totals
 
 
 def empty(component: Component, size: int) -> Numbers:
@@ -195,9 +296,6 @@ def merge_into(component: Component, total: Numbers, at: npt.NDArray[np.int32], 
         return
     kernel = {"sum": kernels.add, "min": kernels.least, "max": kernels.greatest}[component.merge]
     kernel(total, at, numbers)
-
-
-Entries = tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32], dict[str, Numbers]]
 
 
 def _dense_entries(
@@ -221,7 +319,7 @@ def _sparse_entries(
     cell: npt.NDArray[np.int32],
     shape: tuple[int, int, int],
     at: npt.NDArray[np.int32],
-    encoded: dict[Measure, Encoded],
+    encoded: Mapping[Measure, Encoded],
 ) -> Iterator[Entries]:
     """Do the same for addresses that are far apart: number those that occur, ordered by key group and slice."""
     slices, cells, keys = shape

@@ -18,7 +18,7 @@ from operators.cells import LineCells, SetCells
 from operators.dimension import Cells, Dimension
 from operators.live_queries import LiveQuery
 from operators.predicate_index import PredicateIndex
-from operators.query_set import Words
+from operators.query_set import Words, words_for
 
 Numbers = npt.NDArray[np.int32]
 
@@ -55,42 +55,63 @@ class LineSpace:
 
 
 class SetSpace:
-    """Queries with predicates on the same columns, however many."""
+    """Queries with predicates on the same columns, however many.
+
+    Within the space query-sets have a bit per query of the space; :meth:`to_slots` gives them a bit per slot.
+    """
 
     def __init__(
         self, queries: Sequence[LiveQuery], index: PredicateIndex, dimensions: tuple[str, ...], words: int
     ) -> None:
         self.queries = tuple(queries)
         self.dimensions = dimensions
-        self._axes = [_query_sets_over(index.dimensions[name], queries, index, words) for name in dimensions]
-        bits = np.zeros((1, words * 64), dtype=np.bool_)
-        bits[0, [q.slot for q in queries]] = True
-        self._all = query_set.pack(bits, words)
+        self._words = words
+        self._slots = np.array([q.slot for q in queries], dtype=np.int64)
+        self._axes = [_query_sets_over(index.dimensions[name], queries, index) for name in dimensions]
 
-    def assign(self, found: Mapping[str, Cells], length: int) -> tuple[Numbers, SetCells]:
-        """Return each tuple's cell, shape (length,), ``NO_CELL`` for one that no query selects; and the cells."""
+    def assign(self, found: Mapping[str, Cells], length: int) -> tuple[Numbers, Words]:
+        """Return each tuple's cell, shape (length,), and the query-set of each cell."""
         if not self.dimensions:
-            return np.zeros(length, dtype=np.int32), SetCells(self._all)
+            everybody = np.ones((1, len(self.queries)), dtype=np.bool_)
+            return np.zeros(length, dtype=np.int32), query_set.pack(everybody, words_for(len(self.queries)))
         cell: npt.NDArray[Any] = found[self.dimensions[0]]
         query_sets = self._axes[0]
         for name, axis in zip(self.dimensions[1:], self._axes[1:], strict=True):
             combined = cell.astype(np.int64) * len(axis) + found[name]
             present, cell = _distinct(combined, len(query_sets) * len(axis))
             query_sets, cell = _merge_equal(query_sets[present // len(axis)] & axis[present % len(axis)], cell)
-        wanted = query_set.not_empty(query_sets)
-        return (cell if wanted.all() else np.where(wanted[cell], cell, NO_CELL)).astype(np.int32), SetCells(query_sets)
+        return cell.astype(np.int32), query_sets
+
+    def wanted(self, cell: Numbers, query_sets: Words) -> tuple[Numbers, SetCells]:
+        """Return the same cells for a bucket: ``NO_CELL`` for a tuple that no query selects, slots for bits."""
+        some = query_set.not_empty(query_sets)
+        cell = cell if some.all() else np.where(some[cell], cell, NO_CELL).astype(np.int32)
+        return cell, SetCells(self.to_slots(query_sets))
+
+    def to_slots(self, query_sets: Words) -> Words:
+        """Return query-sets of the space in the slots of the epoch."""
+        bits = np.zeros((len(query_sets), self._words * 64), dtype=np.bool_)
+        bits[:, self._slots] = query_set.unpack(query_sets, np.arange(len(self.queries)))
+        return query_set.pack(bits, self._words)
 
 
 CellSpace = LineSpace | SetSpace
 
 
-def _query_sets_over(dimension: Dimension, queries: Sequence[LiveQuery], index: PredicateIndex, words: int) -> Words:
+def assign_cells(space: CellSpace, found: Mapping[str, Cells], length: int) -> tuple[Numbers, LineCells | SetCells]:
+    """Return each tuple's cell, ``NO_CELL`` for one that no query selects, and what the cells stand for."""
+    if isinstance(space, LineSpace):
+        return space.assign(found, length)
+    return space.wanted(*space.assign(found, length))
+
+
+def _query_sets_over(dimension: Dimension, queries: Sequence[LiveQuery], index: PredicateIndex) -> Words:
     """Return the query-set of each cell of a dimension."""
-    bits = np.zeros((dimension.cell_count, words * 64), dtype=np.bool_)
-    for query in queries:
+    bits = np.zeros((dimension.cell_count, len(queries)), dtype=np.bool_)
+    for number, query in enumerate(queries):
         for first, last in index.predicates[query.id].truths[dimension.name].runs_over(dimension.boundaries):
-            bits[first:last, query.slot] = True
-    return query_set.pack(bits, words)
+            bits[first:last, number] = True
+    return query_set.pack(bits, words_for(len(queries)))
 
 
 def _distinct(codes: npt.NDArray[np.int64], count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:

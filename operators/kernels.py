@@ -78,6 +78,50 @@ def greatest(out: Array, at: Places, values: Array) -> None:
 
 
 @njit(cache=True, nogil=True)
+def set_bits(query_sets: Array) -> Array:
+    """Return how many bits each row of ``query_sets``, shape (rows, words), has."""
+    rows, words = query_sets.shape
+    found = np.zeros(rows, dtype=np.int64)
+    for r in range(rows):
+        for w in range(words):
+            word = query_sets[r, w]
+            while word:
+                word &= word - np.uint64(1)
+                found[r] += 1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def place_each(
+    at: Places, source: Places, slice_of: Array, cell: Places, key: Places, query_sets: Array, queries: int, keys: int
+) -> None:
+    """List where each tuple goes in an array of shape (slices, queries, keys): once for each query in its set.
+
+    ``source`` becomes the number of the tuple.
+    """
+    i = 0
+    words = query_sets.shape[1]
+    for t in range(cell.size):
+        base = slice_of[t] * queries
+        for w in range(words):
+            word = query_sets[cell[t], w]
+            while word:
+                lowest = word & (~word + np.uint64(1))
+                bit = 0
+                probe = lowest
+                while probe > np.uint64(255):
+                    probe >>= np.uint64(8)
+                    bit += 8
+                while probe > np.uint64(1):
+                    probe >>= np.uint64(1)
+                    bit += 1
+                at[i] = (base + w * 64 + bit) * keys + key[t]
+                source[i] = t
+                i += 1
+                word ^= lowest
+
+
+@njit(cache=True, nogil=True)
 def occupied_per_group(counts: Array, group_starts: Array) -> Array:
     """Return how many entries of ``counts``, shape (slices, cells, keys), are above zero in each group of keys.
 
@@ -145,6 +189,9 @@ def warm_up() -> None:
             count_and_add(counts, out, at, values)
             least(out, at, values)
             greatest(out, at, values)
+    query_sets = np.ones((1, 1), dtype=np.uint64)
+    set_bits(query_sets)
+    place_each(at, at.copy(), np.zeros(1, dtype=np.int64), table, at.copy(), query_sets, 1, 1)
     dense, starts = np.zeros((1, 1, 1), dtype=np.int64), np.zeros(2, dtype=np.int64)
     occupied_per_group(dense, starts)
     pick_group(dense, 0, 1, at, at, at, starts)

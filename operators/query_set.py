@@ -37,6 +37,11 @@ def unpack(query_sets: Words, slots: npt.NDArray[np.int64]) -> Bools:
     return bits.astype(np.bool_) & known
 
 
+def singletons(count: int) -> Words:
+    """Return, for each of ``count`` slots, the query-set of that slot alone."""
+    return pack(np.eye(count, dtype=np.bool_), words_for(count))
+
+
 def not_empty(query_sets: Words | Bools) -> Bools:
     """Return for each row whether it has any slot; shape (rows,)."""
     return np.asarray(np.any(query_sets, axis=1), dtype=np.bool_)

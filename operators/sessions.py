@@ -30,7 +30,7 @@ from operators.aggregation import (
     merge_into,
 )
 from operators.bucket import Bucket
-from operators.cell_space import CellSpace
+from operators.cell_space import CellSpace, assign_cells
 from operators.cells import Cells, LineCells, SetCells, unite_sets
 from operators.components import COUNT_NAME, component_named, names_of
 from operators.firing import (
@@ -97,13 +97,13 @@ def fragments(
     sliced: SlicedTuples,
     times: Times,
     space: CellSpace,
-    cell: npt.NDArray[np.int32],
-    cells: Cells,
+    found: Mapping[str, npt.NDArray[np.int32]],
     operator: str,
     epoch: int,
     cuts: Sequence[int],
 ) -> Iterator[tuple[int, Bucket]]:
     """Bring the tuples of a chunk together as fragments; yield a bucket for each key group that has any."""
+    cell, cells = assign_cells(space, found, sliced.tuples.length)
     chosen = np.flatnonzero(cell >= 0)
     if not len(chosen):
         return

@@ -25,7 +25,7 @@ from operators.aggregation import (
     sliding_window,
 )
 from operators.bucket import Bucket
-from operators.cell_space import NO_CELL, CellSpace, cell_spaces, set_spaces
+from operators.cell_space import CellSpace, cell_spaces, set_spaces
 from operators.expressions import Expression, columns_of, conjuncts_of
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.predicate_index import PredicateIndex
@@ -147,10 +147,7 @@ class StreamOperators:
         query_sets = np.zeros((tuples.length, self._words), dtype=np.uint64)
         for space in self._selection_spaces:
             cell, of_cell = space.assign(cells, tuples.length)
-            wanted = of_cell.query_sets[cell]
-            if (cell == NO_CELL).any():
-                wanted[cell == NO_CELL] = 0
-            query_sets |= wanted
+            query_sets |= space.to_slots(of_cell)[cell]
         visible = visibility(self._selections, self._stream.id, waterline, self._words)
         query_sets &= visible.query_sets[visible.stretch_of(times)]
         wanted_by_any = query_sets.any(axis=1)
@@ -179,12 +176,11 @@ class StreamOperators:
             tuples, times, slices, slice_of, operator.keys, operator.distinct, self._groups, operator.salt
         )
         for space in operator.spaces:
-            cell, meanings = space.assign(cells, tuples.length)
             if sessions:
-                yield from fragments(sliced, times, space, cell, meanings, operator.name, self._epoch, operator.cuts)
+                yield from fragments(sliced, times, space, cells, operator.name, self._epoch, operator.cuts)
                 continue
             measures = measures_of(space.queries) if operator.distinct is None else ()
-            yield from aggregate(sliced, space, cell, meanings, measures, operator.name, self._epoch)
+            yield from aggregate(sliced, space, cells, measures, operator.name, self._epoch)
 
 
 def _expressions_of(live: LiveQuery) -> Sequence[str]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from operators import aggregation as aggregation_module
 from operators.bucket import Bucket
 from operators.bucket_store import INLINE_BYTES, get_payload, put_bucket
-from operators.cells import LineCells
+from operators.cells import LineCells, SetCells
 from operators.expressions import Call
 from operators.live_queries import LiveQueries
 from operators.merging import merge_buckets
@@ -113,8 +113,36 @@ def test_far_apart_entries_are_those_that_lie_together(seed: int, length: int, b
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(aggregation_module, "_ALWAYS_DENSE", 0)
         patch.setattr(aggregation_module, "_DENSE_PER_TUPLE", 0)
+        patch.setattr(aggregation_module, "_MOST_ALONE", 0)
         sparse = buckets_of(live, rows)
     assert [contents(bucket) for bucket in sparse] == [contents(bucket) for bucket in dense]
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60), st.integers(1, 50))
+def test_queries_added_up_alone_have_the_same_tuples(seed: int, length: int, at_once: int) -> None:
+    live = queries(True)
+    rows = random_rows(random.Random(seed), length, 1000)
+    together = buckets_of(live, rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aggregation_module, "_ALWAYS_DENSE", 0)
+        patch.setattr(aggregation_module, "_DENSE_PER_TUPLE", 0)
+        patch.setattr(aggregation_module, "_PLACES_AT_ONCE", at_once)
+        alone = buckets_of(live, rows)
+
+    def by_query(buckets: list[Bucket]) -> Counter[Any]:
+        found: Counter[Any] = Counter()
+        for bucket in buckets:
+            for (start, end, query_sets, key, _, *numbers), times in contents(bucket).items():
+                for slot in range(len(live.by_slot)):
+                    if query_sets[0] >> slot & 1:
+                        for name, number in zip(("n", "sum", "texts"), numbers, strict=True):
+                            found[start, end, slot, key, name] += number * times
+        return found
+
+    assert by_query(alone) == by_query(together)
+    for bucket in alone:
+        assert isinstance(bucket.cells, SetCells)
+        assert all(int(words[0]).bit_count() == 1 for words in bucket.cells.query_sets)
 
 
 @pytest.mark.parametrize("large", [False, True])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.cell_space import NO_CELL, cell_spaces, set_spaces
+from operators.cell_space import NO_CELL, LineSpace, assign_cells, cell_spaces, set_spaces
 from operators.cells import LineCells, SetCells
 from operators.expressions import Call, Expression
 from operators.predicate_index import PredicateIndex
@@ -50,7 +50,7 @@ def test_query_sets_of_tuples_are_those_of_each_query(seed: int, dimensions: lis
     spaces = set_spaces(queries, index, 2)
     assert sorted(q.slot for space in spaces for q in space.queries) == list(range(len(queries)))
     for space in spaces:
-        cell, meanings = space.assign(cells, length)
+        cell, meanings = space.wanted(*space.assign(cells, length))
         query_sets = meanings.query_sets
         assert cell.max() < len(query_sets)
         for query in space.queries:
@@ -85,8 +85,8 @@ def test_cells_of_one_column_are_true_or_false_as_a_whole(seed: int, count: int,
     index.update({q.id: q.query.where for q in queries})
     cells = index.cells_of(tuples)
     (space,) = cell_spaces(queries, index, 1)
+    assert isinstance(space, LineSpace)
     cell, meanings = space.assign(cells, length)
-    assert isinstance(meanings, LineCells)
     selected = np.zeros(length, dtype=np.bool_)
     for query in queries:
         ((name, mask),) = index.masks_of(query.id).items()
@@ -104,7 +104,8 @@ def test_one_dimension_keeps_the_order_of_values_and_merges_what_nobody_tells_ap
     index.update({q.id: q.query.where for q in queries})
     (space,) = cell_spaces(list(queries), index, 4)
     rows = [{"v": v, "t": 0} for v in range(-5, 50)]
-    cell, meanings = space.assign(index.cells_of(Tuples.of(batch_of(rows))), len(rows))
+    cell, meanings = assign_cells(space, index.cells_of(Tuples.of(batch_of(rows))), len(rows))
+    assert isinstance(meanings, LineCells)
     assert meanings.count == min(slots, 4) + 2  # one per stretch between constants, and NULL
     inside = cell[cell != NO_CELL]
     assert (np.diff(inside) >= 0).all()
@@ -118,7 +119,7 @@ def test_many_cells_for_few_tuples() -> None:
     index.update({q.id: q.query.where for q in queries})
     (space,) = cell_spaces(queries, index, 1)
     rows = [{"k": 10, "v": 20, "t": 0}, {"k": 70, "v": 1, "t": 0}, {"k": 20, "v": 10, "t": 0}]
-    cell, meanings = space.assign(index.cells_of(Tuples.of(batch_of(rows))), 3)
+    cell, meanings = assign_cells(space, index.cells_of(Tuples.of(batch_of(rows))), 3)
     assert isinstance(meanings, SetCells)
     query_sets = meanings.query_sets
     assert cell[1] == NO_CELL

@@ -97,14 +97,15 @@ class Recompute:
         due = micros(waterline if life.active_to is None else min(waterline, life.active_to))
         chosen = [f"{item.sql} AS {item.name}" for item in query.items]
         by = f"PARTITION BY {', '.join(query.group_by)}" if query.group_by else ""
+        order = f"_time, {SEQUENCE}"  # both windows must see tuples of one time in the same order
         return f"""
             WITH timed AS (
                 SELECT *, epoch_us({self._schema.event_time}) AS _time FROM ({self._seen(life)})
                 WHERE {query.where or "TRUE"}
             ),
-            parted AS (SELECT *, _time - lag(_time) OVER ({by} ORDER BY _time) >= {gap} AS _new FROM timed),
+            parted AS (SELECT *, _time - lag(_time) OVER ({by} ORDER BY {order}) >= {gap} AS _new FROM timed),
             numbered AS (
-                SELECT *, count(*) FILTER (_new) OVER ({by} ORDER BY _time ROWS UNBOUNDED PRECEDING) AS _number
+                SELECT *, count(*) FILTER (_new) OVER ({by} ORDER BY {order} ROWS UNBOUNDED PRECEDING) AS _number
                 FROM parted
             )
             SELECT make_timestamp(min(_time)) AS window_start, make_timestamp(max(_time) + {gap}) AS window_end,
