@@ -30,7 +30,7 @@ from operators.live_queries import EARLIEST, LiveQueries, LiveQuery
 from operators.merging import merge_buckets
 from operators.predicate_analysis import Predicate, analyse
 from operators.sessions import alive_fragments, fire_sessions, has_sessions, merge_fragments
-from operators.slicing import needed_until
+from operators.slicing import NeededEdges, needed_until
 from sources.schema import StreamDefinition
 from sources.storage import Storage
 
@@ -135,7 +135,7 @@ class Lane:
         for old in self._expired(alive):
             self._drop(old, seq, head, state)
         if len(head.entries) > MOST_ENTRIES:
-            self._merge(seq, operators, alive, head, state)
+            self._merge(seq, operators, alive, after, head, state)
         self._sweep(seq, head)
         packed = head.to_bytes()
         if packed != known and (known is not None or head.entries or head.garbage):
@@ -230,11 +230,12 @@ class Lane:
         seq: int,
         operators: dict[str, list[LiveQuery]],
         alive: _Alive,
+        after: dict[str, int | None],
         head: _Head,
         state: LaneState,
     ) -> None:
         """Replace all entries by one: slices that are no longer needed go, equal groups are added up."""
-        merged = list(self._merged(operators, alive))
+        merged = list(self._merged(operators, alive, after))
         payloads = [Payload(*put_payload(self._storage, seq, bucket.serialize())) for bucket in merged]
         for old in list(self._entries):
             self._drop(old, seq, head, state)
@@ -242,7 +243,9 @@ class Lane:
         state.put_entry(seq, _pack(payloads))
         head.entries.append(seq)
 
-    def _merged(self, operators: dict[str, list[LiveQuery]], alive: _Alive) -> Iterator[Bucket]:
+    def _merged(
+        self, operators: dict[str, list[LiveQuery]], alive: _Alive, after: dict[str, int | None]
+    ) -> Iterator[Bucket]:
         """Yield one bucket for all that share operator and space, cut at the boundaries of the queries that run."""
         alike: dict[tuple[str, tuple[str, ...]], list[Bucket]] = {}
         for seq in sorted(self._entries):
@@ -260,7 +263,9 @@ class Lane:
             if has_sessions(queries):
                 yield merge_fragments(members, kept, cells, queries, changelog_times(queries))
             else:
-                yield merge_buckets(members, kept, cells)
+                reached = after.get(queries[0].query.streams[0])
+                needed = None if reached is None else _needed_edges(queries, reached)
+                yield merge_buckets(members, kept, cells, needed)
 
     def _sweep(self, seq: int, head: _Head) -> None:
         """Delete files that even a replay of the batch before cannot need."""
@@ -268,6 +273,14 @@ class Lane:
             if dropped <= seq - 2:
                 self._storage.delete(path)
         head.garbage = [(dropped, path) for dropped, path in head.garbage if dropped > seq - 2]
+
+
+def _needed_edges(queries: Sequence[LiveQuery], reached: int) -> NeededEdges:
+    begins: dict[int, int] = {}
+    for query in queries:
+        begin = query.after(query.query.streams[0]) + 1
+        begins[begin] = max(begins.get(begin, 0), sliding_window(query).size_us)
+    return NeededEdges(list({sliding_window(query) for query in queries}), begins, reached)
 
 
 def _alive_slices(bucket: Bucket, queries: Sequence[LiveQuery], reached: int | None) -> npt.NDArray[np.bool_]:

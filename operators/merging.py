@@ -15,6 +15,7 @@ from operators.bucket import Bucket
 from operators.cells import CellMap, Cells, LineCells, SetCells, unite_sets
 from operators.components import COUNT_NAME, Component, component_named
 from operators.keys import unite_keys
+from operators.slicing import NeededEdges, coalesce
 
 Numbers = npt.NDArray[Any]
 
@@ -63,10 +64,16 @@ def numbers_of(
     return picked
 
 
-def merge_buckets(buckets: Sequence[Bucket], alive: Sequence[npt.NDArray[np.bool_]], cells: LineCells | None) -> Bucket:
+def merge_buckets(
+    buckets: Sequence[Bucket],
+    alive: Sequence[npt.NDArray[np.bool_]],
+    cells: LineCells | None,
+    needed: NeededEdges | None = None,
+) -> Bucket:
     """Return one bucket for several of one operator and space; ``alive[i]`` are the slices to keep of bucket i.
 
-    Line cells become ``cells``; set cells with equal query-sets become one.
+    Line cells become ``cells``; set cells with equal query-sets become one. Slices between which there is no ``needed``
+    edge become one, so that a long window does not keep the fine slices of a short one.
     """
     first = buckets[0]
     maps: list[CellMap]
@@ -80,9 +87,11 @@ def merge_buckets(buckets: Sequence[Bucket], alive: Sequence[npt.NDArray[np.bool
     dictionaries, ranks = common_ranks(buckets, names)
     parts: dict[tuple[int, int], list[tuple[int, int]]] = {}
     latest: dict[tuple[int, int], int] = {}
+    becomes = _coalesced(buckets, alive, needed)
     for i, bucket in enumerate(buckets):
         for j in np.flatnonzero(alive[i]).tolist():
             slice_ = (int(bucket.slices[j, 0]), int(bucket.slices[j, 1]))
+            slice_ = becomes.get(slice_, slice_)
             parts.setdefault(slice_, []).append((i, j))
             latest[slice_] = max(latest.get(slice_, np.iinfo(np.int64).min), int(bucket.latest[j]))
     slices = sorted(parts)
@@ -103,6 +112,18 @@ def merge_buckets(buckets: Sequence[Bucket], alive: Sequence[npt.NDArray[np.bool
         components={name: _joined([n[name] for _, _, n in merged], dtype) for name, dtype in names.items()},
         dictionaries=dictionaries,
     )
+
+
+def _coalesced(
+    buckets: Sequence[Bucket], alive: Sequence[npt.NDArray[np.bool_]], needed: NeededEdges | None
+) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return what each slice becomes part of. Slices of different epochs may overlap: then all stay as they are."""
+    slices = np.unique(np.concatenate([b.slices[some] for b, some in zip(buckets, alive, strict=True)]), axis=0)
+    if needed is None or len(slices) < 2 or (slices[1:, 0] < slices[:-1, 1]).any():
+        return {}
+    joined, number = coalesce(slices, needed)
+    wider = [(start, end) for start, end in joined.tolist()]
+    return {(start, end): wider[number[i]] for i, (start, end) in enumerate(slices.tolist())}
 
 
 def _merge_slice(

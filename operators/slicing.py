@@ -6,7 +6,8 @@ shared by all windows over it. Times are int64 microseconds; slices and windows 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -133,3 +134,45 @@ def needed_until(slices: Times, windows: Sequence[Window]) -> Times:
         last = (slices[:, 0] - window.offset_us) // window.slide_us
         np.maximum(latest, last * window.slide_us + window.offset_us + window.size_us, out=latest)
     return latest
+
+
+@dataclass(frozen=True)
+class NeededEdges:
+    """Which edges some window can still need once the waterline has reached ``reached``.
+
+    ``windows`` are those of all queries, ``begins`` for each changelog time the size of the longest window of the
+    queries that begin to see tuples there.
+    """
+
+    windows: Sequence[Window]
+    begins: Mapping[int, int]
+    reached: int
+
+    def between(self, slices: Times) -> npt.NDArray[np.bool_]:
+        """Return whether such an edge parts each slice from the next, shape (slices - 1,).
+
+        A changelog time may also lie inside a slice, of an earlier epoch: who begins there reads only the next one.
+        """
+        low, high = slices[:-1, 1], slices[1:, 0]
+        found = np.zeros(len(low), dtype=np.bool_)
+        for window in self.windows:
+            # the later an edge, the longer it is needed: until the window that begins or ends there has fired
+            for phase, needed_for in ((window.offset_us, window.size_us), (window.offset_us + window.size_us, 0)):
+                edge = high - (high - phase) % window.slide_us
+                found |= (edge >= low) & (edge + needed_for > self.reached)
+        for begin, size in self.begins.items():
+            if begin + size > self.reached:
+                found |= (slices[:-1, 0] < begin) & (begin <= high)
+        return found
+
+
+def coalesce(slices: Times, needed: NeededEdges) -> tuple[Times, npt.NDArray[np.int64]]:
+    """Join neighbouring slices that no window can tell apart any more.
+
+    ``slices`` ascend and do not overlap. Returns the joined slices, and for each old one the number of the new one.
+    """
+    apart = needed.between(slices)
+    number = np.concatenate([[0], np.cumsum(apart)]).astype(np.int64)
+    first = np.concatenate([[0], np.flatnonzero(apart) + 1])
+    last = np.concatenate([np.flatnonzero(apart), [len(slices) - 1]])
+    return np.stack([slices[first, 0], slices[last, 1]], axis=1), number

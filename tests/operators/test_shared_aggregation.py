@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from operators import lane
 from operators.expressions import Call, Column, Expression, Literal
 from operators.queries import Aggregation, Measure, Output, Query, Selection, SessionWindow, Window
 from sources.schema import BOOLEAN
@@ -237,6 +238,8 @@ def aggregates(members: list[Row], measures: Sequence[Measure]) -> tuple[Any, ..
 def test_every_query_gets_its_rows(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     rng = random.Random(seed)
     pipeline = Pipeline(Storage(str(tmp_path_factory.mktemp("data"))), rng=rng)
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr(lane, "MOST_ENTRIES", rng.choice([0, 2, 64]))
     session = Session(rng, pipeline)
     seen: list[tuple[Row, int]] = []
     time = 0
@@ -250,3 +253,4 @@ def test_every_query_gets_its_rows(seed: int, tmp_path_factory: pytest.TempPathF
         expected = expected_rows(life, seen, pipeline.waterline)
         assert sorted(map(repr, pipeline.rows.get(name, []))) == sorted(map(repr, expected)), (seed, name, life)
     assert all(len(state.data) <= 2 for state in pipeline.states), "entries outlive every window"
+    monkeypatch.undo()
