@@ -139,9 +139,9 @@ class _Run:
     def _measure(self) -> None:
         system = self._rig.system
         self._tell(Progress("start"))
-        if self._rig.pulls_from_queues:
-            steps.start_load(self._rig, self._moderate_rate)
         system.start(self._workload, self._locations)
+        if self._rig.pulls_from_queues:  # not before, else the first queries would meet the backlog of the start
+            steps.start_load(self._rig, self._moderate_rate)
         self._found = replace(self._found, settings={**self._found.settings, **system.settings()})
         self._tell(Progress("deploy"))
         deployment = system.deploy(self._queries, self._workload.per_second(len(self._queries)))

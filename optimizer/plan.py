@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from operators.expressions import columns_of
+from operators.expressions import columns_of, conjuncts_of
 from operators.queries import Aggregation, Query, Selection, SessionWindow, Window
 from optimizer.graph import to_dot
 from optimizer.optimizer import operator_of
@@ -144,6 +144,7 @@ class Plan:
             "window": window,
             "emit": query.emit.form if isinstance(query, Aggregation) else None,
             "predicate_columns": predicate_columns(query),
+            "evaluation": evaluation(query),
             "shares_with": {"count": len(others), "ids": others[:SHOWN_QUERIES]},
             "plan_version": self.version,
             "why": _why(operator, stream, len(others)),
@@ -164,6 +165,27 @@ class Plan:
 def predicate_columns(query: Query) -> list[str]:
     """Return the columns that the query's predicates read, sorted."""
     return [] if query.where is None else sorted(set(columns_of(query.where)))
+
+
+def evaluation(query: Query) -> dict[str, str]:
+    """Return in which form tuples are brought to the query, and why: how many things its predicate tests decides it.
+
+    Conjuncts over one column are tested together; any other conjunct is evaluated by itself.
+    """
+    tested = set()
+    for conjunct in conjuncts_of(query.where):
+        columns = set(columns_of(conjunct))
+        tested.add(columns.pop() if len(columns) == 1 else f"({conjunct})")
+    names = ", ".join(sorted(tested))
+    if isinstance(query, Selection):
+        return {"form": "query-sets", "why": f"selected tuples are kept one by one; tested: {names or 'nothing'}"}
+    if isinstance(query.window, SessionWindow):
+        return {"form": "fragments", "why": "tuples within the shortest gap of the operator's queries stay together"}
+    if len(tested) > 1:
+        why = f"{names} are tested: tuples with the same query-set are added up once, or each query alone where such"
+        return {"form": "query-set groups", "why": f"{why} groups have about one tuple"}
+    why = f"only {names} is tested: each tuple is added to one cell of its values" if tested else "nothing is tested"
+    return {"form": "cells" if tested else "one cell", "why": why}
 
 
 def _window_order(window: Window | SessionWindow) -> tuple[int, ...]:

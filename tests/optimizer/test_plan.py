@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.queries import Query, Window
+from operators.expressions import Column, Literal
+from operators.functions import call
+from operators.queries import Query, SessionWindow, Window
 from optimizer.optimizer import operator_of
-from optimizer.plan import Operator, Plan
+from optimizer.plan import Operator, Plan, evaluation, window_json
 from sources.errors import BraidError
+from sources.schema import BIGINT
 from tests.session.queries import PRICE, aggregation, selection
 
 QUERIES: list[Query] = [
@@ -87,3 +92,23 @@ def test_a_plan_that_makes_no_sense_is_refused() -> None:
         Plan().changed(removed=[("q-1", QUERIES[0])])
     with pytest.raises(BraidError, match="runs none"):
         Plan(1, {"o": Operator("o", "selection", "s-1", ())})
+
+
+@pytest.mark.parametrize(
+    ("tested", "form", "why"),
+    [
+        ([], "one cell", "nothing is tested"),
+        (["a"], "cells", "only a is tested"),
+        (["a", "a"], "cells", "only a is tested"),
+        (["a", "b"], "query-set groups", "a, b are tested"),
+    ],
+)
+def test_the_form_of_evaluation_follows_what_is_tested(tested: list[str], form: str, why: str) -> None:
+    conjuncts = tuple(call(">", Column(name, BIGINT), Literal(1, BIGINT)) for name in tested)
+    where = call("and", *conjuncts) if len(conjuncts) > 1 else next(iter(conjuncts), None)
+    found = evaluation(replace(aggregation("s-1"), where=where))
+    assert found["form"] == form
+    assert why in found["why"]
+    sessions = replace(aggregation("s-1"), where=where, window=SessionWindow(5))
+    assert evaluation(sessions)["form"] == "fragments"
+    assert window_json(sessions.window) == {"kind": "session", "gap_seconds": 5e-6}
