@@ -29,6 +29,7 @@ from operators.firing import Fired, fire
 from operators.live_queries import EARLIEST, LiveQueries, LiveQuery
 from operators.merging import merge_buckets
 from operators.predicate_analysis import Predicate, analyse
+from operators.queries import Window
 from operators.sessions import alive_fragments, fire_sessions, has_sessions, merge_fragments
 from operators.slicing import NeededEdges, needed_until
 from sources.schema import StreamDefinition
@@ -208,7 +209,7 @@ class Lane:
             if queries and has_sessions(queries):
                 found = alive_fragments(buckets, queries, reached)
             else:
-                found = [_alive_slices(bucket, queries, reached) for bucket in buckets]
+                found = _alive_slices(buckets, queries, reached)
             alive.update(zip(map(id, buckets), found, strict=True))
         return alive
 
@@ -283,15 +284,18 @@ def _needed_edges(queries: Sequence[LiveQuery], reached: int) -> NeededEdges:
     return NeededEdges(list({sliding_window(query) for query in queries}), begins, reached)
 
 
-def _alive_slices(bucket: Bucket, queries: Sequence[LiveQuery], reached: int | None) -> npt.NDArray[np.bool_]:
-    """Return which of the bucket's slices some window can still need, shape (slices,)."""
+def _alive_slices(
+    buckets: Sequence[Bucket], queries: Sequence[LiveQuery], reached: int | None
+) -> list[npt.NDArray[np.bool_]]:
+    """Return which slices of each bucket some window can still need, shape (slices,) each."""
     if not queries:
-        return np.zeros(len(bucket.slices), dtype=np.bool_)
+        return [np.zeros(len(bucket.slices), dtype=np.bool_) for bucket in buckets]
     if reached is None:
-        return np.ones(len(bucket.slices), dtype=np.bool_)
-    windows = list({sliding_window(q) for q in queries if q.epoch <= bucket.epoch})
-    needed: npt.NDArray[np.bool_] = needed_until(bucket.slices, windows) > reached
-    return needed
+        return [np.ones(len(bucket.slices), dtype=np.bool_) for bucket in buckets]
+    windows: dict[int, list[Window]] = {}
+    for epoch in {bucket.epoch for bucket in buckets}:  # a later query does not read the bucket
+        windows[epoch] = list({sliding_window(query) for query in queries if query.epoch <= epoch})
+    return [needed_until(bucket.slices, windows[bucket.epoch]) > reached for bucket in buckets]
 
 
 def _pack(payloads: Sequence[Payload]) -> bytes:
