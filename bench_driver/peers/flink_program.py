@@ -18,6 +18,7 @@ of the source of the slowest job, and `{"failed": null, "reason"}`. It ends with
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -141,17 +142,16 @@ class Cluster:
 
     def wait_up(self, slots: int) -> None:
         """Wait until all slots are there; raises RuntimeError when they are not in time."""
-        rest, deadline = Rest(self.port), time.monotonic() + UP_SECONDS
+        deadline = time.monotonic() + UP_SECONDS
         there = 0
-        while there < slots:
-            self.check()
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"the cluster must have {slots} slots within {UP_SECONDS:g} s, got {there}")
-            time.sleep(LOOK_SECONDS)
-            try:
-                there = (rest.ask("/overview") or {}).get("slots-total", 0)
-            except (OSError, http.client.HTTPException):
-                continue
+        with contextlib.closing(Rest(self.port)) as rest:
+            while there < slots:
+                self.check()
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"the cluster must have {slots} slots within {UP_SECONDS:g} s, got {there}")
+                time.sleep(LOOK_SECONDS)
+                with contextlib.suppress(OSError, http.client.HTTPException):
+                    there = (rest.ask("/overview") or {}).get("slots-total", 0)
 
     def check(self) -> None:
         """Raise RuntimeError when one of both has ended."""

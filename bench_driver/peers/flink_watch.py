@@ -5,6 +5,7 @@ It runs within `flink_program.py`, in Flink's own environment, so it needs nothi
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import queue
@@ -70,6 +71,10 @@ class Rest:
             raise
         return json.loads(body) if answer.status < 400 and body else None
 
+    def close(self) -> None:
+        """Give the connection back."""
+        self._connection.close()
+
 
 class Watch(threading.Thread):
     """Looks at the jobs: says when one runs, is stopped or failed, and how much their sources took."""
@@ -92,7 +97,11 @@ class Watch(threading.Thread):
         self._told.put((what, job, flink_id))
 
     def run(self) -> None:
-        """Look until the process ends."""
+        """Look until the process ends, or until something failed, which it says."""
+        with contextlib.closing(self._rest):
+            self._look()
+
+    def _look(self) -> None:
         look_at_counters = 0.0
         while True:
             try:
