@@ -38,6 +38,7 @@ from bench_driver.systems.spark_system import (
 )
 from bench_driver.systems.system import OWN_GENERATOR, QUEUE, SystemFailedError, UnsupportedError
 from bench_driver.workload import Churn, StreamSpec, Workload
+from tests.sources.scripted_server import Script, serving
 
 SECONDS = 90.0
 POLL_SECONDS = 0.05
@@ -192,9 +193,26 @@ def test_the_data_source_reads_what_the_queue_has(queue: QueueProcess) -> None:
     assert table.schema == arrow_schema(schema)
     assert np.array_equal(table["key"].to_numpy(), np.arange(50_000) % 10)
     client = flight.FlightClient(queue.location)
-    direct = client.do_get(flight.Ticket(b'{"path": "a", "partition": "0", "start": 0, "end": 50000}')).read_all()
-    assert table["time"].cast(pa.int64()).equals(direct["time"].cast(pa.int64()))
+    direct = client.do_get(flight.Ticket(b'{"path": "a", "partition": "0", "start": 0, "end": 50000}'))
+    times = pa.chunked_array([chunk.data["time"] for chunk in direct])
+    assert table["time"].cast(pa.int64()).equals(times.cast(pa.int64()))
     assert {pull.consumer for pull in queue.pulls()} == {"me", ""}
+
+
+def test_a_read_that_the_server_cancels_fails_and_interrupts_nobody() -> None:
+    schema = StructType().add("time", "timestamp")
+    script = Script({"0": (0, pa.table({"time": microseconds(*range(10))}))}, failures=[1])
+    script.failure = flight.FlightCancelledError
+    with serving(script) as server:
+        location = f"grpc://127.0.0.1:{server.port}"
+        reader = FlightReader(schema, source_options(location, "a", "me", tasks=1, most=None))
+        (task,) = reader.partitions({"0": 0}, {"0": 10})
+        batches = reader.read(task)
+        assert next(batches).num_rows == script.batch_rows
+        with pytest.raises(flight.FlightCancelledError, match="tripped over a cable"):
+            list(batches)
+        # Spark runs the task again
+        assert sum(batch.num_rows for batch in reader.read(task)) == 10
 
 
 def test_a_real_run_from_the_queue(queue: QueueProcess) -> None:

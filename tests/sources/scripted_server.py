@@ -23,10 +23,12 @@ class Script:
     batch_rows: int = 4
     offsets: bytes | None = None  # an answer other than the right one
     extra: int = 0  # so many rows more than asked for
-    failures: list[int] = field(default_factory=list)  # calls that fail after so many batches
+    failures: list[int] = field(default_factory=list)  # calls that fail after so many batches …
+    failure: type[Exception] = fl.FlightServerError  # … with this error
     pulls: list[dict[str, Any]] = field(default_factory=list)
     questions: list[dict[str, Any]] = field(default_factory=list)
     silent: threading.Event | None = None  # "offsets" is not answered before it is set
+    stalled: threading.Event | None = None  # a pull gives no more than one batch before it is set
 
 
 class ScriptedServer(fl.FlightServerBase):  # type: ignore[misc]
@@ -56,7 +58,7 @@ class ScriptedServer(fl.FlightServerBase):  # type: ignore[misc]
         if pull["start"] < first:
             raise fl.FlightServerError("these tuples are gone")
         batches = self._batches(table, pull["start"] - first, pull["end"] - first)
-        if self.script.failures:
+        if self.script.failures or self.script.stalled:
             return fl.GeneratorStream(table.schema, batches)
         return fl.RecordBatchStream(pa.RecordBatchReader.from_batches(table.schema, batches))  # has dictionaries
 
@@ -65,7 +67,9 @@ class ScriptedServer(fl.FlightServerBase):  # type: ignore[misc]
         fail_after = self.script.failures.pop(0) if self.script.failures and high > low else None
         for i, batch in enumerate(wanted.to_batches(max_chunksize=self.script.batch_rows)):
             if i == fail_after:
-                raise fl.FlightServerError("tripped over a cable")
+                raise self.script.failure("tripped over a cable")
+            if i and self.script.stalled is not None:
+                self.script.stalled.wait(DEADLINE_SECONDS)
             yield batch
 
 

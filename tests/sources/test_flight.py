@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.flight as fl
 import pytest
 
 from sources.connectors import open_connector, validate_definition
@@ -235,6 +236,38 @@ def test_a_pull_that_breaks_off_goes_on_where_it_was() -> None:
     with connected(script) as stream:
         assert read(stream, 1, 30).equals(rows(1, 30))
     assert [p["start"] for p in script.pulls] == [1, 9, 9, 13]
+
+
+def test_a_pull_that_the_server_cancels_goes_on_and_interrupts_nobody() -> None:
+    script = numbers(0, 30)
+    script.failures, script.failure = [1, 0, 2], fl.FlightCancelledError
+    with connected(script) as stream:
+        assert read(stream, 0, 30).equals(rows(0, 30))
+    assert [p["start"] for p in script.pulls] == [0, 4, 4, 12]
+
+
+def test_a_pull_that_stalls_is_given_up_and_interrupts_nobody() -> None:
+    script = numbers(0, 30)
+    script.stalled = threading.Event()
+    with serving(script) as server:
+        stream = connector(server.port, patience=0.3)
+        chunks = stream.read("0", 0, 30)
+        assert next(chunks).tuples.num_rows == 4
+        try:
+            with pytest.raises(NotReady, match=r"must give tuples \d+ to 30 .* gave none for 0.3 s: "):
+                list(chunks)
+        finally:
+            script.stalled.set()
+        assert read(stream, 4, 30).equals(rows(4, 30))
+
+
+def test_no_code_reads_a_whole_flight_stream_at_once() -> None:
+    """When its call is cancelled, `read_all` of pyarrow's reader interrupts the main thread, whichever reads."""
+    imported = re.compile(r"^(import pyarrow\.flight|from pyarrow import .*\bflight\b)", re.MULTILINE)
+    sources = {path: path.read_text(encoding="utf-8") for path in PROJECT.glob("[!.]*/**/*.py")}
+    of_flight = {path: text for path, text in sources.items() if imported.search(text)}
+    assert PROJECT / "sources" / "flight.py" in of_flight
+    assert [str(path) for path, text in of_flight.items() if "." + "read_all(" in text] == []
 
 
 def test_a_reader_that_stops_early_is_no_trouble() -> None:

@@ -38,7 +38,8 @@ def queue() -> Iterator[QueueProcess]:
 def pull(queue: QueueProcess, start: int, end: int, consumer: str) -> int:
     ticket = {"path": queue.stream, "partition": "0", "start": start, "end": end, "consumer": consumer}
     with fl.FlightClient(queue.location) as client:
-        return int(client.do_get(fl.Ticket(json.dumps(ticket).encode())).read_all().num_rows)
+        reader = client.do_get(fl.Ticket(json.dumps(ticket).encode()))
+        return sum(chunk.data.num_rows for chunk in reader)
 
 
 def gone(pid: int) -> bool:
@@ -105,7 +106,7 @@ def test_it_ends_in_order_while_somebody_waits_and_stays_ended() -> None:
         assert reader.read_chunk().data.num_rows == 1
     assert gone(pid)
     with pytest.raises(fl.FlightUnavailableError):
-        reader.read_all()
+        list(reader)
     client.close()
     queue.stop()
     with pytest.raises(QueueFailedError, match="must be started before 'samples', and not stopped"):

@@ -32,9 +32,16 @@ class Client:
         (result,) = self.flight.do_action((action, json.dumps(body).encode()))
         return json.loads(result.body.to_pybytes())
 
-    def get(self, start: Any, end: Any, path: str = "a", partition: str = "0") -> fl.FlightStreamReader:
-        ticket = {"path": path, "partition": partition, "start": start, "end": end, "consumer": "c"}
+    def get(self, start: int, end: int) -> fl.FlightStreamReader:
+        return self.pull({"path": "a", "partition": "0", "start": start, "end": end, "consumer": "c"})
+
+    def pull(self, ticket: Any) -> fl.FlightStreamReader:
         return self.flight.do_get(fl.Ticket(json.dumps(ticket).encode()), fl.FlightCallOptions(timeout=DEADLINE))
+
+
+def whole(reader: fl.FlightStreamReader) -> pa.Table:
+    """Read all of a stream: its own method for it interrupts the main thread when the call is cancelled."""
+    return pa.Table.from_batches([chunk.data for chunk in reader], reader.schema)
 
 
 @pytest.fixture
@@ -66,27 +73,27 @@ def test_a_range_comes_with_its_rows_and_the_datasets_columns(client: Client) ->
     at = now_us() - 10 * SECOND
     answer = client.do("run", at_us=at, profile=[[1, 50_000]])
     assert answer == {"segments": [[0, at, 50_000], [50_000, at + SECOND, 0]]}
-    table = client.get(3, 45_003).read_all()
+    table = whole(client.get(3, 45_003))
     assert table.schema.names == ["user_id", "gem_pack", "price", "time"]
     assert table.schema.types == [pa.int64(), pa.int32(), pa.float64(), pa.timestamp("us")]
     assert table["time"].cast(pa.int64()).to_pylist() == [at + 20 * offset for offset in range(3, 45_003)]
-    assert client.get(20_000, 30_000).read_all() == table.slice(19_997, 10_000)
-    assert client.get(9, 9).read_all().num_rows == 0
+    assert whole(client.get(20_000, 30_000)) == table.slice(19_997, 10_000)
+    assert whole(client.get(9, 9)).num_rows == 0
     assert client.do("times", offsets=[0, 49_999, 50_000]) == {"times": [at, at + 999_980, None]}
 
 
 def test_a_range_beyond_the_end_waits_until_it_is_generated(client: Client) -> None:
     at = now_us() + 100_000
     client.do("run", at_us=at, profile=[[None, 10_000]])
-    assert client.get(0, 1_000).read_all().num_rows == 1_000
+    assert whole(client.get(0, 1_000)).num_rows == 1_000
     assert now_us() >= at + 99_900
 
 
 def test_pulls_and_samples_are_told(client: Client, queue: TupleQueue) -> None:
     client.do("run", at_us=now_us() - 10 * SECOND, profile=[[1, 500]])
     began = now_us()
-    client.get(0, 100).read_all()
-    client.get(100, 250).read_all()
+    whole(client.get(0, 100))
+    whole(client.get(100, 250))
     queue.sample()
     pulls = client.do("pulls", after=0)
     assert [pull[1:] for pull in pulls["pulls"]] == [["c", 0, 100], ["c", 100, 250]]
@@ -122,7 +129,7 @@ def test_closing_the_queue_ends_a_waiting_call(client: Client, queue: TupleQueue
     reader.read_chunk()
     queue.close()
     with pytest.raises(fl.FlightUnavailableError, match="the queue ends"):
-        reader.read_all()
+        whole(reader)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +146,7 @@ def test_closing_the_queue_ends_a_waiting_call(client: Client, queue: TupleQueue
 )
 def test_bad_tickets_are_refused(client: Client, ticket: Any, words: str) -> None:
     with pytest.raises(pa.ArrowInvalid, match=words):
-        client.flight.do_get(fl.Ticket(json.dumps(ticket).encode())).read_all()
+        whole(client.pull(ticket))
 
 
 @pytest.mark.parametrize(
@@ -174,7 +181,7 @@ def test_several_consumers_have_their_own_place(client: Client, queue: TupleQueu
 
     def pull(consumer: str, end: int) -> None:
         ticket = {"path": "a", "partition": "0", "start": 0, "end": end, "consumer": consumer}
-        tables[consumer] = client.flight.do_get(fl.Ticket(json.dumps(ticket).encode())).read_all()
+        tables[consumer] = whole(client.pull(ticket))
 
     threads = [threading.Thread(target=pull, args=(f"c{i}", 100 * i), daemon=True) for i in range(1, 5)]
     for thread in threads:
