@@ -57,15 +57,14 @@ class _ReusedService(ServiceProcess):
 
     def stop(self, keep_logs: bool = False) -> None:
         """Take everything from the service, or end it when that cannot be done or it failed."""
-        if self._ended:
-            return
-        if keep_logs or not self._emptied():
+        if not self._ended and (keep_logs or not self._emptied()):
             self.end(keep_logs)
 
     def end(self, keep_logs: bool = False) -> None:
-        """End the process."""
-        self._ended = True
-        super().stop(keep_logs)
+        """End the process; harmless to repeat: what was kept of it stays."""
+        if not self._ended:
+            self._ended = True
+            super().stop(keep_logs)
 
     def _emptied(self) -> bool:
         try:
