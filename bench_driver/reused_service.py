@@ -53,7 +53,10 @@ class _ReusedService(ServiceProcess):
         return not self._ended and self._given == dict(environment)
 
     def start(self) -> Self:
-        return self if self._process is not None else super().start()
+        if self._process is None:
+            return super().start()
+        self.started_at = time.monotonic()  # from now on it has its time to be ready
+        return self
 
     def stop(self, keep_logs: bool = False) -> None:
         """Take everything from the service, or end it when that cannot be done or it failed."""

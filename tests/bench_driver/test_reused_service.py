@@ -133,6 +133,14 @@ def test_a_service_is_emptied_and_given_again(services: ReusedServices) -> None:
     assert pid_of(again) == pid
 
 
+def test_a_service_that_runs_for_long_is_ready_again(services: ReusedServices) -> None:
+    first = services.make("bench", {})
+    use(first)
+    first.stop()
+    first.started_at -= 3600
+    assert services.make("bench", {}).start().wait_ready(SECONDS) < SECONDS
+
+
 def test_another_environment_needs_another_service(services: ReusedServices, tmp_path: Path) -> None:
     first = services.make("bench", {"A": "1"})
     use(first)
