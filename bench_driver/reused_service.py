@@ -6,16 +6,20 @@ next, and the log of state goes on.
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
+
+import httpx
 
 from api.client import BraidClient, BraidError
 from bench_driver.service_process import ServiceFailedError, ServiceProcess
 
 EMPTY_SECONDS = 60.0
 POLL_SECONDS = 0.1
+LIVE = ("PENDING", "RUNNING", "DRAINING")
 
 
 class ReusedServices:
@@ -74,20 +78,38 @@ class _ReusedService(ServiceProcess):
             self.check_alive()
             with BraidClient(self.url, timeout=60) as client:
                 _empty(client)
-        except (BraidError, ServiceFailedError, TimeoutError):
+        except (BraidError, ServiceFailedError, TimeoutError, httpx.HTTPError):
             return False
         return True
 
 
 def _empty(client: BraidClient) -> None:
-    """Retire all queries and drop all streams; TimeoutError when the queries do not go."""
-    live = [query["id"] for query in client.queries() if query["state"] in ("PENDING", "RUNNING", "DRAINING")]
+    """Retire all queries and drop all streams; TimeoutError when they do not go.
+
+    The job reads a stream until it runs with the epoch of its drop, and would wait for a queue that is gone by then.
+    """
+    live = [query["id"] for query in client.queries() if query["state"] in LIVE]
     for query_id in live:
         client.delete_query(query_id, drain=False)
-    deadline = time.monotonic() + EMPTY_SECONDS
-    while any(next(client.queries(state=state, limit=1), None) for state in ("PENDING", "RUNNING", "DRAINING")):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{len(live)} queries must be retired within {EMPTY_SECONDS:g} s")
-        time.sleep(POLL_SECONDS)
+    _wait(lambda: not any(next(client.queries(state=state, limit=1), None) for state in LIVE), "no query may be left")
     for stream in client.streams():
         client.drop_stream(stream["name"])
+    _wait(lambda: not client.changelogs(after=_active_epoch(client.url)), "the job must run without the streams")
+
+
+def _active_epoch(url: str) -> int:
+    """Return the epoch of the job's last batch."""
+    answer = httpx.get(f"{url}/metrics", timeout=10, trust_env=False)
+    answer.raise_for_status()
+    found = re.search(r"^braid_epoch (\S+)$", answer.text, re.MULTILINE)
+    if found is None:
+        raise BraidError(f"{url}/metrics must have braid_epoch, and has not")
+    return int(float(found[1]))
+
+
+def _wait(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + EMPTY_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} after {EMPTY_SECONDS:g} s")
+        time.sleep(POLL_SECONDS)

@@ -24,11 +24,12 @@ from tests.kit.waiting import wait_until
 
 SECONDS = 20.0
 
-# `POST /queries` and `/streams` take what is posted as it is; STUBBORN: queries are not retired
+# `POST /queries` and `/streams` take what is posted as it is; STUBBORN: queries are not retired. A changelog is active
+# when `/metrics` was asked for once after it
 PROGRAM = f"""#!{sys.executable}
 import http.server, json, os, sys, urllib.parse
 
-queries, streams = {{}}, {{}}
+queries, streams, changelogs, active = {{}}, {{}}, [], [0]
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def answer(self, body):
@@ -39,6 +40,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         address = urllib.parse.urlsplit(self.path)
         wanted = dict(urllib.parse.parse_qsl(address.query)).get("state")
+        if address.path == "/metrics":
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(f"# HELP braid_epoch E\\nbraid_epoch {{active[0]:.1f}}\\nbraid_epochs 9.0\\n".encode())
+            active[0] = len(changelogs)
+            return
+        if address.path == "/changelogs":
+            after = int(dict(urllib.parse.parse_qsl(address.query))["after"])
+            return self.answer({{"changelogs": changelogs[after:]}})
         if address.path == "/streams":
             return self.answer({{"streams": list(streams.values())}})
         self.answer({{"queries": [q for q in queries.values() if wanted in (None, q["state"])]}})
@@ -56,6 +66,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.send_error(409)
         if kind == "streams":
             del streams[name]
+            changelogs.append({{"epoch": len(changelogs) + 1}})
         elif not os.environ.get("STUBBORN"):
             queries[name]["state"] = "RETIRED"
             queries[name]["drain"] = address.query
@@ -102,6 +113,11 @@ def get(service: ServiceProcess, path: str) -> Any:
     return httpx.get(service.url + path, trust_env=False).json()
 
 
+def active_epoch(service: ServiceProcess) -> int:
+    text = httpx.get(f"{service.url}/metrics", trust_env=False).text
+    return int(float(text.split("\nbraid_epoch ")[1].split()[0]))
+
+
 def folders(tmp_path: Path) -> list[Path]:
     return list(tmp_path.glob("braid-*"))
 
@@ -126,6 +142,7 @@ def test_a_service_is_emptied_and_given_again(services: ReusedServices) -> None:
     assert [query["state"] for query in queries] == ["RETIRED"] * 4
     assert [query.get("drain") for query in queries] == ["drain=false"] * 3 + [None]
     assert get(first, "/streams") == {"streams": []}
+    assert active_epoch(first) == 1, "the job must have done without the stream before its source may go"
     again = services.make("other", {"A": "1"})
     assert again is first
     again.start()
