@@ -40,8 +40,8 @@ class Bucket:
     slices: npt.NDArray[np.int64]
     starts: npt.NDArray[np.int64]
     latest: npt.NDArray[np.int64]
-    cell: npt.NDArray[np.int32]
-    key: npt.NDArray[np.int32]
+    cell: npt.NDArray[Any]
+    key: npt.NDArray[Any]
     keys: pa.Table
     components: Mapping[str, Numbers]
     dictionaries: Mapping[str, pa.Array]
@@ -78,8 +78,9 @@ class Bucket:
                 "latest": self.latest,
             }
         ).replace_schema_metadata({b"bucket": orjson.dumps(header)})
-        numbers = {name: _to_arrow(numbers) for name, numbers in self.components.items()}
-        entries = pa.table({"cell": self.cell, "key": self.key, **numbers})
+        numbers = {name: _to_arrow(_narrow(name, numbers)) for name, numbers in self.components.items()}
+        cell, key = _short(self.cell, self.cells.count), _short(self.key, self.keys.num_rows)
+        entries = pa.table({"cell": cell, "key": key, **numbers})
         dictionaries = [pa.table({"value": values}) for values in self.dictionaries.values()]
         sink = pa.BufferOutputStream()
         for table in (slices, self.cells.to_arrow(), self.keys, *dictionaries, entries):
@@ -115,6 +116,18 @@ class Bucket:
             components=columns,
             dictionaries=dictionaries,
         )
+
+
+def _short(numbers: Numbers, count: int) -> Numbers:
+    """Return numbers below ``count`` in two bytes if that is enough: what travels is mostly these."""
+    return numbers.astype(np.int16) if count <= np.iinfo(np.int16).max else numbers
+
+
+def _narrow(name: str, numbers: Numbers) -> Numbers:
+    """Return counts in four bytes if that is enough."""
+    if name.startswith("count(") and len(numbers) and numbers.max() <= np.iinfo(np.int32).max:
+        return numbers.astype(np.int32)
+    return numbers
 
 
 def _to_arrow(numbers: Numbers) -> pa.Array:

@@ -7,7 +7,6 @@ doubles; sums of integers wrap around at 64 bits, as they do everywhere on the w
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -26,9 +25,7 @@ def place(at: Places, slice_of: Array, cell: Places, key: Places, cells: int, ke
 
 
 @njit(cache=True, nogil=True)
-def place_mapped(
-    at: Places, cell: Places, key: Places, cell_map: Places, key_map: Places, first: int, keys: int
-) -> None:
+def place_mapped(at: Places, cell: Array, key: Array, cell_map: Places, key_map: Places, first: int, keys: int) -> None:
     """Set `at` for an array of shape (cells, keys) after renumbering both; other keys than those from `first` go."""
     for i in range(at.size):
         c = cell_map[cell[i]]
@@ -180,15 +177,17 @@ def warm_up() -> None:
     at, table = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32)
     numbers = [np.zeros(1, dtype=kind) for kind in (np.int32, np.int64, np.float64)]
     place(at, np.zeros(1, dtype=np.int64), at, at, 1, 1)
-    place_mapped(at, at, at, table, table, 0, 1)
+    short = at.astype(np.int16)
+    for cell in (at, short):
+        for key in (at, short):
+            place_mapped(at, cell, key, table, table, 0, 1)
     counts = np.zeros(1, dtype=np.int64)
     count(counts, at)
-    for out, values in itertools.product(numbers[1:], numbers):
-        if out.dtype.kind == values.dtype.kind:
-            add(out, at, values)
-            count_and_add(counts, out, at, values)
-            least(out, at, values)
-            greatest(out, at, values)
+    for out, values in ((numbers[1], numbers[0]), (numbers[1], numbers[1]), (numbers[2], numbers[2])):
+        add(out, at, values)
+        count_and_add(counts, out, at, values)
+        least(out, at, values)
+        greatest(out, at, values)
     query_sets = np.ones((1, 1), dtype=np.uint64)
     set_bits(query_sets)
     place_each(at, at.copy(), np.zeros(1, dtype=np.int64), table, at.copy(), query_sets, 1, 1)

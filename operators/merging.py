@@ -26,7 +26,9 @@ DENSE_ENTRIES = 1 << 22
 def component_names(buckets: Iterable[Bucket]) -> dict[str, np.dtype[Any]]:
     """Return the names of all components of some buckets, with their types, the count of tuples first."""
     return {COUNT_NAME: np.dtype(np.int64)} | {
-        name: numbers.dtype for bucket in buckets for name, numbers in bucket.components.items()
+        name: np.dtype(np.int64) if numbers.dtype.kind == "i" else numbers.dtype
+        for bucket in buckets
+        for name, numbers in bucket.components.items()
     }
 
 

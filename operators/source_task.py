@@ -26,7 +26,8 @@ from sources.record_log import RecordLog
 from sources.schema import StreamDefinition
 from sources.storage import Storage
 
-TUPLES_AT_ONCE = 1 << 19
+# the more tuples are added up at once, the fewer entries the buckets of a batch have
+TUPLES_AT_ONCE = 1 << 21
 
 
 class SourceTasks:
