@@ -23,6 +23,9 @@ QUICK_STEPS = 2
 # while queries are deployed tuples come at this share of the start rate, so that the streams' clocks move
 DEPLOYING_SHARE = 0.05
 MOST_WHILE_DEPLOYING = 100_000
+# a step in which a system takes nothing, because its batches last longer, is made so many times longer, twice at most
+LONGER_STEP = 3.0
+MOST_LONGER_STEPS = 2
 # windows that end during the latency step, but no more than so many times the usual seconds for them
 WINDOWS_IN_STEP = 2.5
 MOST_LONGER = 2.0
@@ -118,6 +121,7 @@ class _Run:
             raise ValueError(f"there must be queries, and a queue of every stream; {sorted(missing)} have none")
         self._locations = {name: queue.location for name, queue in queues.items()}
         self._rig = steps.Rig(system, {name: queues[name] for name in sorted(read)}, time.time())
+        self._step_seconds, self._lengthened = settings.step_seconds, 0
         self._workload, self._queries, self._next_queries = workload, queries, next_queries or queries
         self._settings, self._tell = settings, tell
         self._found = Measured(
@@ -183,13 +187,20 @@ class _Run:
         return float(sustainable)
 
     def _probe(self, rate: int) -> StepResult:
-        settings, number = self._settings, len(self._found.steps) + 1
-        steps.settle(self._rig, rate, settings.step_seconds)
-        profile = [(settings.step_seconds, rate)]
-        run = steps.run_step(self._rig, profile, settings.warm_up_share, self._teller("search", number, rate))
-        result = steps.judge(run, rate)
-        self._note(steps=(*self._found.steps, result))
-        return result
+        """Take a step; again, and longer from now on, when the system took nothing in it."""
+        while True:
+            number = len(self._found.steps) + 1
+            steps.settle(self._rig, rate, self._step_seconds)
+            profile = [(self._step_seconds, rate)]
+            teller = self._teller("search", number, rate)
+            run = steps.run_step(self._rig, profile, self._settings.warm_up_share, teller)
+            result = steps.judge(run, rate)
+            self._note(steps=(*self._found.steps, result))
+            if result.pulled_per_second > 0 or self._settings.quick or self._lengthened == MOST_LONGER_STEPS:
+                return result
+            self._step_seconds *= LONGER_STEP
+            self._lengthened += 1
+            self._note(settings={**self._found.settings, "lengthened_to_seconds": self._step_seconds})
 
     def _look_at_latency(self, sustainable: float) -> None:
         """Note latencies and series at a little less than the sustainable throughput."""
@@ -205,11 +216,11 @@ class _Run:
 
     def _go_through_profile(self, sustainable: float) -> None:
         """Note the series while the rate goes through the workload's profile (thesis 3.6.2.6)."""
-        parts = [(self._settings.step_seconds, max(1, int(sustainable * share))) for share in self._workload.profile]
+        parts = [(self._step_seconds, max(1, int(sustainable * share))) for share in self._workload.profile]
         self._note(series=series_of(self._run(parts, "fluctuation", None)))
 
     def _run(self, profile: steps.Profile, phase: str, rate: int | None) -> steps.StepRun:
-        steps.settle(self._rig, profile[0][1], self._settings.step_seconds)
+        steps.settle(self._rig, profile[0][1], self._step_seconds)
         return steps.run_step(self._rig, profile, self._settings.warm_up_share, self._teller(phase, 1, rate))
 
     def _note_churn(self, deployment: Deployment) -> None:
@@ -237,7 +248,7 @@ class _Run:
     @property
     def _latency_seconds(self) -> float:
         """Long enough for some windows to end, as far as that is in proportion."""
-        seconds, slide = self._settings.step_seconds, max(query.window.slide_ms for query in self._queries) / 1000
+        seconds, slide = self._step_seconds, max(query.window.slide_ms for query in self._queries) / 1000
         needed = WINDOWS_IN_STEP * slide / (1 - self._settings.warm_up_share)
         return min(max(seconds, needed), MOST_LONGER * seconds)
 

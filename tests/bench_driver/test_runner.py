@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from bench_driver.measure import steps
 from bench_driver.measure.result import Measured, Progress
+from bench_driver.measure.search import StepResult
 from bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
 from bench_driver.queues.process import QueueProcess
 from bench_driver.runner import RunSettings, measure
@@ -132,6 +134,25 @@ def test_a_system_that_takes_nothing_fails(queues: dict[str, QueueProcess]) -> N
     row = run(FakeSystem(SERVICE, pulling=False), queues, replace(SHORT, ready_seconds=0.3)).row()
     assert "fake must take tuples within 0.3 s" in row["error"]
     assert row["sustainable_tuples_per_second"] is None
+
+
+def test_a_step_that_its_batches_outlast_is_made_longer(
+    queues: dict[str, QueueProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge, lengths = steps.judge, []
+
+    def judged(step: steps.StepRun, rate: int) -> StepResult:
+        lengths.append(round(step.end - step.begin, 1))
+        found = judge(step, rate)
+        return found if len(lengths) > 2 else replace(found, pulled_per_second=0.0, sustained=False)
+
+    monkeypatch.setattr(steps, "judge", judged)
+    settings = replace(SHORT, seconds=0.3)
+    row = run(FakeSystem(SERVICE), queues, settings, workload=replace(WORKLOAD, start_rate=50_000)).row()
+    assert lengths[:3] == [0.3, 0.9, 2.7], "the same rate, three times as long"
+    assert [step["rate"] for step in row["steps"][:3]] == [50_000] * 3
+    assert row["settings"]["lengthened_to_seconds"] == pytest.approx(2.7)
+    assert row["sustainable_tuples_per_second"] > 0
 
 
 def test_what_a_system_does_not_support_has_its_reason_and_no_row(queues: dict[str, QueueProcess]) -> None:
