@@ -85,7 +85,7 @@ def run_bench(
     bench = _Bench(document, output, options, measure)
     interrupted = False
     try:
-        with _terminated_is_interrupted(), services, BenchProgress(console, len(tasks)) as progress:
+        with _interruptible(), services, BenchProgress(console, len(tasks)) as progress:
             bench.run(tasks, progress)
     except KeyboardInterrupt:
         interrupted = True
@@ -192,8 +192,11 @@ def _write_page(document: Document, output: Path, console: Console) -> None:
 
 
 @contextlib.contextmanager
-def _terminated_is_interrupted() -> Iterator[None]:
-    """Take SIGTERM like Ctrl-C, so that what was started is ended and the report written; main thread only."""
+def _interruptible() -> Iterator[None]:
+    """Take SIGINT and SIGTERM as KeyboardInterrupt, also where a shell started the command in the background.
+
+    So what was started is ended and the report written. Only in the main thread.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -201,8 +204,9 @@ def _terminated_is_interrupted() -> Iterator[None]:
     def interrupt(_signal: int, _frame: FrameType | None) -> Any:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

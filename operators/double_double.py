@@ -18,6 +18,7 @@ Pairs = npt.NDArray[np.complex128]
 Doubles = npt.NDArray[np.float64]
 
 _SPLITTER = float(2**27 + 1)
+_ROUNDING = 2.0**-98
 
 
 @njit(inline="always")
@@ -76,7 +77,9 @@ def variance(count: npt.NDArray[np.int64], total: Pairs, squares: Pairs) -> Doub
     m = total.real / n
     around = add_pairs(squares, add_pairs(_times(total, -2.0 * m), _times(square(m), n)))
     rest = add_pairs(total, _product(-m, n)).real
-    return np.asarray(np.maximum(around.real - rest * rest / n, 0.0) / (n - 1.0))
+    differences = around.real - rest * rest / n
+    # what is left of equal values is the rounding of pairs, and its root would look like a deviation
+    return np.where(differences <= _ROUNDING * squares.real, 0.0, differences) / (n - 1.0)
 
 
 def _product(a: Doubles, b: Doubles) -> Pairs:

@@ -161,12 +161,25 @@ def test_an_interrupted_run_keeps_what_it_has(run: Run, interrupt: Callable[[], 
             interrupt()
         return good(task, options, tell)
 
-    before = signal.getsignal(signal.SIGTERM)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     assert run(["spark-fused"], [1, 20], measure=measure) == INTERRUPTED
     assert [row["system"] for row in run.document["results"]] == ["braid"]
     assert "astream-sc1" in (run.output / "report.html").read_text()
     assert "kept" in run.said.getvalue()
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_run_in_the_background_can_be_interrupted(run: Run) -> None:
+    def measure(task: Task, options: Options, tell: Tell) -> dict[str, Any]:
+        signal.raise_signal(signal.SIGINT)
+        return good(task, options, tell)
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as shells do
+    try:
+        assert run([], [1], measure=measure) == INTERRUPTED
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_older_report_is_kept_beside_the_new_one(run: Run) -> None:

@@ -180,6 +180,11 @@ def test_deviations_keep_their_digits_however_far_the_mean_is(chunks: list[list[
     assert deviation == pytest.approx(math.sqrt(variance))
 
 
+@given(st.floats(-1e9, 1e9), st.integers(2, 50))
+def test_equal_values_do_not_deviate(value: float, count: int) -> None:
+    assert one_measure(Measure("stddev_samp", COLUMN["d"]), [[value] * (count - 1), [value]]) == 0.0
+
+
 def test_deviations_of_whole_numbers_and_decimals() -> None:
     assert one_measure(Measure("var_samp", COLUMN["k"]), [[1, 2], [None, 6]]) == 7.0
     assert one_measure(Measure("var_samp", COLUMN["m"]), [[Decimal("1.50"), Decimal("2.50")]]) == 0.5
