@@ -1,0 +1,404 @@
+"""What queries cost the control side: created and retired in numbers, looked at while 10 000 run.
+
+`python -m bench_driver.control_plane [--queries 10000] [--per-second 1000] [--seconds 25] [--output FILE.json]` starts
+a service of its own, drives it through REST for about two minutes, and prints a table. Requests come from two other
+processes, one that changes queries and one that reads, so that neither waits for the other's interpreter. The driver,
+the service and Spark share the machine's cores; the processor time of the service's own process says what is its share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import random
+import sys
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from api.client import BraidClient, BraidError, BraidRefused
+from bench_driver import statistics
+from bench_driver.machine import machine, versions
+from bench_driver.report.text import BUSY, count, table
+from bench_driver.scrape import scrape_histogram
+from bench_driver.service_process import ServiceFailedError, ServiceProcess
+
+ARRAY = 100
+SINGLES_AT_ONCE = 16
+READ_PAUSE_SECONDS = 0.02
+RUNNING_SECONDS = 120.0
+BATCH_DURATION = "braid_batch_duration_seconds"
+STREAM = (
+    "CREATE STREAM purchases (user_id BIGINT, gem_pack INT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
+    " WITH ({})"
+)
+GENERATED = "connector = 'generator', dataset = 'purchases', rate = '{}'"
+EMPTY = "connector = 'push', format = 'json'"
+QUERY = "SELECT gem_pack, SUM(price) AS revenue FROM purchases [RANGE {} SECONDS] WHERE {} {} {} GROUP BY gem_pack"
+
+
+@dataclass
+class Answers:
+    """The answers to one kind of request: seconds each, for how many queries in how many seconds, and refusals."""
+
+    seconds: list[float] = field(default_factory=list)
+    queries: int = 0
+    elapsed: float = 0.0
+    refused: int = 0
+
+    @contextlib.contextmanager
+    def timed(self, queries: int = 0) -> Iterator[None]:
+        """Time one request about so many queries."""
+        began = time.perf_counter()
+        try:
+            yield
+        except BraidRefused:
+            self.refused += 1
+            return
+        self.seconds.append(time.perf_counter() - began)
+        self.queries += queries
+
+
+Report = dict[str, Answers]
+
+
+class Changes:
+    """Creates and retires queries of a service; runs in a process of its own."""
+
+    def __init__(self, url: str, seed: int) -> None:
+        self._clients = threading.local()
+        self._url = url
+        self._random = random.Random(seed)
+        self.answers: Report = defaultdict(Answers)
+
+    @property
+    def client(self) -> BraidClient:
+        """The client of the thread that asks."""
+        if not hasattr(self._clients, "client"):
+            self._clients.client = BraidClient(self._url, timeout=60)
+        client: BraidClient = self._clients.client
+        return client
+
+    def body(self) -> dict[str, Any]:
+        """Return a query with random window and predicate."""
+        column, most = self._random.choice((("price", 100.0), ("user_id", 1000.0)))
+        constant = round(self._random.random() * most, 2 if column == "price" else None)
+        window = self._random.randint(1, 10)
+        return {"sql": QUERY.format(window, column, self._random.choice("<>"), constant)}
+
+    def create_array(self) -> list[str]:
+        """Create ARRAY queries with one request."""
+        bodies = [self.body() for _ in range(ARRAY)]
+        made: list[dict[str, Any]] = []
+        with self.answers[f"POST, arrays of {ARRAY}"].timed(ARRAY):
+            made = self.client.create_queries(bodies)
+        return [query["id"] for query in made]
+
+    def create_one(self, _: int) -> list[str]:
+        """Create a query."""
+        made: dict[str, Any] = {}
+        with self.answers[f"POST, singles, {SINGLES_AT_ONCE} at once"].timed(1):
+            made = self.client.create_query(self.body()["sql"])
+        return [made["id"]] if made else []
+
+    def delete(self, query_id: str) -> None:
+        """Retire a query."""
+        with self.answers[f"DELETE, {SINGLES_AT_ONCE} at once"].timed(1):
+            self.client.delete_query(query_id)
+
+
+def fill(url: str, queries: int) -> tuple[list[str], Report]:
+    """Create so many queries as fast as arrays go; return their ids."""
+    changes = Changes(url, seed=1)
+    ids: list[str] = []
+    began = time.perf_counter()
+    while len(ids) < queries:
+        ids += changes.create_array()
+    _set_elapsed(changes.answers, time.perf_counter() - began)
+    return ids, dict(changes.answers)
+
+
+def churn(url: str, ids: list[str], per_second: int, seconds: float) -> tuple[list[str], Report]:
+    """Create so many queries a second and retire as many, the oldest first; return those that are left."""
+    changes, alive = Changes(url, seed=2), deque(ids)
+    began = time.perf_counter()
+
+    def paced(act: Callable[[], object]) -> None:
+        due = began
+        while due < began + seconds:
+            time.sleep(max(0.0, due - time.perf_counter()))
+            if time.perf_counter() > began + seconds:
+                return
+            act()
+            due += ARRAY / per_second
+
+    with ThreadPoolExecutor(SINGLES_AT_ONCE) as pool, ThreadPoolExecutor(2) as both:
+
+        def retire() -> None:
+            list(pool.map(changes.delete, [alive.popleft() for _ in range(min(ARRAY, len(alive)))]))
+
+        for future in (
+            both.submit(paced, lambda: alive.extend(changes.create_array())),
+            both.submit(paced, retire),
+        ):
+            future.result()
+    _set_elapsed(changes.answers, time.perf_counter() - began)
+    return list(alive), dict(changes.answers)
+
+
+def singles(url: str, ids: list[str], seconds: float) -> tuple[list[str], Report]:
+    """Create queries one by one as fast as it goes, then retire as many; return those that are left."""
+    changes, alive = Changes(url, seed=3), deque(ids)
+    began = time.perf_counter()
+
+    def work(act: Callable[[], object]) -> None:
+        while time.perf_counter() < began + seconds:
+            act()
+
+    with ThreadPoolExecutor(SINGLES_AT_ONCE) as pool:
+        for act in (lambda: alive.extend(changes.create_one(0)), lambda: changes.delete(alive.popleft())):
+            began = time.perf_counter()
+            for future in [pool.submit(work, act) for _ in range(SINGLES_AT_ONCE)]:
+                future.result()
+    _set_elapsed(changes.answers, seconds)
+    return list(alive), dict(changes.answers)
+
+
+def read(url: str, seconds: float) -> tuple[None, Report]:
+    """Read as clients and Prometheus do, one request after the other."""
+    answers: Report = defaultdict(Answers)
+    began = time.perf_counter()
+    with BraidClient(url, timeout=60) as client, httpx.Client(timeout=60, trust_env=False) as http:
+        newest = 0
+        while time.perf_counter() < began + seconds:
+            with answers["GET /queries"].timed():
+                page = http.get(f"{url}/queries").raise_for_status().json()
+            with answers["GET /queries?state=PENDING"].timed():
+                http.get(f"{url}/queries", params={"state": "PENDING"}).raise_for_status()
+            if page["queries"]:
+                with answers["GET /queries/{id}"].timed():
+                    client.query(page["queries"][-1]["id"])
+            with answers["GET /changelogs?after=newest"].timed():
+                changelogs = client.changelogs(newest)
+            newest = changelogs[-1]["epoch"] if changelogs else newest
+            with answers["GET /changelogs"].timed():
+                client.changelogs()
+            with answers["GET /metrics"].timed():
+                http.get(f"{url}/metrics").raise_for_status()
+            time.sleep(READ_PAUSE_SECONDS)
+    _set_elapsed(answers, time.perf_counter() - began)
+    return None, dict(answers)
+
+
+def _set_elapsed(answers: Report, seconds: float) -> None:
+    for answer in answers.values():
+        answer.elapsed = seconds
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One part of the measurement; `busy` is the processor time of the service's own process, in cores."""
+
+    name: str
+    answers: Report
+    seconds: float
+    busy: float
+    rss_mib: float
+    batches: int
+    batch_p50: float | None
+    batch_mean: float | None
+    batch_p95: float | None
+
+
+class _Service(ServiceProcess):
+    @property
+    def pid(self) -> int:
+        """The process that answers REST and keeps the session."""
+        assert self._process is not None
+        return self._process.pid
+
+
+class Observer:
+    """Watches the service's own process and its batches while something runs."""
+
+    def __init__(self, service: _Service) -> None:
+        self._service = service
+        self._process = psutil.Process(service.pid)
+
+    def rss(self) -> int:
+        """Return the resident memory of the service's own process."""
+        return int(self._process.memory_info().rss)
+
+    @contextlib.contextmanager
+    def phase(self, name: str, phases: list[Phase]) -> Iterator[Report]:
+        """Add what has happened in the context to `phases`; the context fills the answers."""
+        say(f"{name} …")
+        answers: Report = {}
+        batches, busy, began = scrape_histogram(self._service.url, BATCH_DURATION), self._busy(), time.perf_counter()
+        yield answers
+        seconds = time.perf_counter() - began
+        took = scrape_histogram(self._service.url, BATCH_DURATION).since(batches)
+        phases.append(
+            Phase(
+                name=name,
+                answers=answers,
+                seconds=seconds,
+                busy=(self._busy() - busy) / seconds,
+                rss_mib=self.rss() / 2**20,
+                batches=round(took.count),
+                batch_p50=took.quantile(0.5),
+                batch_mean=took.mean,
+                batch_p95=took.quantile(0.95),
+            )
+        )
+
+    def _busy(self) -> float:
+        used = self._process.cpu_times()
+        return float(used.user + used.system)
+
+
+def wait_running(client: BraidClient, queries: int) -> None:
+    """Return once no query is PENDING.
+
+    Raises:
+        TimeoutError: they did not get RUNNING in time.
+    """
+    deadline = time.monotonic() + RUNNING_SECONDS
+    while next(client.queries(state="PENDING", limit=1), None) is not None:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{queries} queries must be RUNNING within {RUNNING_SECONDS:g} s")
+        time.sleep(0.1)
+
+
+def measure(queries: int, per_second: int, seconds: float, tuples: int) -> dict[str, Any]:
+    """Run all phases on a service of their own and return the figures."""
+    phases: list[Phase] = []
+    environment = {"BRAID_MAX_QUERIES": str(4 * queries)}
+    context = multiprocessing.get_context("spawn")
+    with (
+        _Service("control-plane", environment) as service,
+        BraidClient(service.url, timeout=60) as client,
+        ProcessPoolExecutor(2, mp_context=context) as pool,
+    ):
+        service.wait_ready()
+        client.create_stream(STREAM.format(GENERATED.format(tuples) if tuples else EMPTY))
+        observer = Observer(service)
+        before = observer.rss()
+
+        def run(name: str, work: Callable[..., Any], *arguments: Any, readers: float = 0.0) -> Any:
+            with observer.phase(name, phases) as answers:
+                futures: list[Future[Any]] = [pool.submit(work, service.url, *arguments)]
+                if readers:
+                    futures.append(pool.submit(read, service.url, readers))
+                found = [future.result() for future in futures]
+                for _, answered in found:
+                    answers.update(answered)
+            return found[0][0]
+
+        ids = run(f"create {queries}", fill, queries)
+        wait_running(client, queries)
+        per_query = (observer.rss() - before) / queries
+        run(f"{queries} run", read, seconds / 3)
+        churned = f"{queries} run, {per_second} created and {per_second} retired a second"
+        ids = run(churned, churn, ids, per_second, seconds, readers=seconds)
+        ids = run("one by one", singles, ids, seconds / 4)
+    return {"bytes_per_query": per_query, "left": len(ids), "phases": [asdict(phase) for phase in phases]}
+
+
+def render(report: dict[str, Any]) -> str:
+    """Return the figures of `main` as text."""
+    found = report["machine"]
+    load = ", ".join(f"{value:g}" for value in found["load_before"])
+    lines = [f"Machine: {found['processor']}, {found['cores']} cores; load before {load}"]
+    if found["load_before"][0] > BUSY * found["cores"]:
+        lines.append("The machine was busy with something else before this began: the figures are too high.")
+    rows = [["", "requests", "queries/s", "p50", "p95", "max", "refused"]]
+    for phase in report["phases"]:
+        rows.append([f"{phase['name']}:", *[""] * 6])
+        for kind, answer in phase["answers"].items():
+            seconds = answer["seconds"]
+            rate = answer["queries"] / answer["elapsed"] if answer["queries"] else None
+            rows.append(
+                [
+                    f"  {kind}",
+                    count(len(seconds)),
+                    count(rate),
+                    _ms(statistics.percentile(seconds, 0.5)),
+                    _ms(statistics.percentile(seconds, 0.95)),
+                    _ms(max(seconds, default=None)),
+                    count(answer["refused"]),
+                ]
+            )
+    lines.append(table(rows))
+    rows = [["", "service's process", "its memory", "batches", "p50", "mean", "p95"]]
+    for phase in report["phases"]:
+        rows.append(
+            [
+                phase["name"],
+                f"{phase['busy']:.2f} cores",
+                f"{phase['rss_mib']:.0f} MiB",
+                count(phase["batches"]),
+                _ms(phase["batch_p50"]),
+                _ms(phase["batch_mean"]),
+                _ms(phase["batch_p95"]),
+            ]
+        )
+    lines.append(table(rows))
+    lines.append(f"Memory of the service's process per running query: {report['bytes_per_query']:.0f} bytes")
+    return "\n\n".join(lines)
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{1000 * seconds:.1f} ms"
+
+
+def say(text: str) -> None:
+    """Tell on standard error how far it is."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Read the command line, measure, print the figures, write the JSON; 1 when the service failed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench_driver.control_plane", description="Measure what queries cost the control side."
+    )
+    parser.add_argument("--queries", type=int, default=10_000, help="how many run (10000)")
+    parser.add_argument("--per-second", type=int, default=1000, help="how many come and go a second (1000)")
+    parser.add_argument("--seconds", type=float, default=24.0, help="how long they come and go (24)")
+    parser.add_argument("--tuples", type=int, default=1000, help="tuples a second (1000); 0 for none")
+    parser.add_argument("--output", type=Path, metavar="FILE.json", help="where to write all figures")
+    options = parser.parse_args(arguments)
+    found = machine()
+    try:
+        measured = measure(options.queries, options.per_second, options.seconds, options.tuples)
+    except (ServiceFailedError, BraidError, httpx.HTTPError, TimeoutError) as error:
+        say(f"failed: {error}")
+        return 1
+    except KeyboardInterrupt:
+        say("interrupted: nothing is reported")
+        return 130
+    report = {
+        "taken_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": found,
+        "versions": versions(),
+        **measured,
+    }
+    print(render(report))
+    if options.output is not None:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(json.dumps(report, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
