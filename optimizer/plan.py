@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from operators.expressions import columns_of, conjuncts_of
@@ -16,95 +18,113 @@ SHOWN_QUERIES = 20
 ROUTER = "router"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Operator:
-    """A shared operator: all its queries read ``stream`` and partition it by the same attributes."""
+    """A shared operator: all its queries read ``stream`` and partition it by the same attributes.
+
+    ``queries`` has their ids in the order in which they came; ``used`` counts how many of them have each window.
+    """
 
     id: str
     kind: str
     stream: str
     partitioning: tuple[str, ...]
-    queries: Mapping[str, Query] = field(default_factory=dict)
+    queries: dict[str, None] = field(default_factory=dict)
+    used: Counter[Window | SessionWindow] = field(default_factory=Counter)
 
     @property
     def windows(self) -> tuple[Window | SessionWindow, ...]:
         """The different windows of its queries, shortest first, sessions last; none for selections."""
-        windows = {q.window for q in self.queries.values() if isinstance(q, Aggregation)}
-        return tuple(sorted(windows, key=_window_order))
+        return tuple(sorted(self.used, key=_window_order))
+
+    def add(self, query_id: str, query: Query) -> None:
+        """Let a query run in it."""
+        self.queries[query_id] = None
+        if isinstance(query, Aggregation):
+            self.used[query.window] += 1
+
+    def remove(self, query_id: str, query: Query) -> None:
+        """Take a query of it out."""
+        del self.queries[query_id]
+        if isinstance(query, Aggregation):
+            self.used[query.window] -= 1
+            if not self.used[query.window]:
+                del self.used[query.window]
 
     def to_json(self, streams: Mapping[str, str]) -> dict[str, Any]:
         """Return the operator as a node of the plan's graph; ``streams`` maps ids to names."""
-        ids = list(self.queries)
+        return self.summary(streams) | {"query_ids": list(self.queries)}
+
+    def summary(self, streams: Mapping[str, str]) -> dict[str, Any]:
+        """Return the node without the ids of its queries."""
         return {
             "id": self.id,
             "kind": self.kind,
             "stream": streams.get(self.stream, self.stream),
             "partitioned_by": list(self.partitioning),
-            "queries": len(ids),
-            "query_ids": ids,
+            "queries": len(self.queries),
             "windows": [window_json(w) for w in self.windows],
         }
 
 
-@dataclass(frozen=True)
 class Plan:
-    """All operators at one version; a change makes a new plan that shares what did not change.
+    """All operators; a change makes the next version and costs what it changes.
 
     ``streams`` maps the ids of all streams to their names.
     """
 
-    version: int = 0
-    operators: Mapping[str, Operator] = field(default_factory=dict)
-    streams: Mapping[str, str] = field(default_factory=dict)
+    def __init__(self, version: int = 0, streams: Mapping[str, str] | None = None) -> None:
+        self.version = version
+        self.operators: dict[str, Operator] = {}
+        self.streams: dict[str, str] = dict(streams or {})
 
-    def __post_init__(self) -> None:
-        for operator in self.operators.values():
-            if not operator.queries:
-                raise BraidError(f"An operator must run at least one query; {operator.id!r} runs none.")
+    def version_after(
+        self, queries: bool, streams_created: Mapping[str, str] | None = None, streams_dropped: Iterable[str] = ()
+    ) -> int:
+        """Return the version after a change, the same one for no change; ``queries``: whether some come or leave."""
+        return self.version + (queries or self._streams_after(streams_created, streams_dropped) != self.streams)
 
-    def changed(
+    def change(
         self,
         created: Iterable[tuple[str, Query]] = (),
         removed: Iterable[tuple[str, Query]] = (),
         streams_created: Mapping[str, str] | None = None,
         streams_dropped: Iterable[str] = (),
-    ) -> Plan:
-        """Return the plan after queries leave and come and streams come and go; the same one for no change.
-
-        Costs what the touched operators hold, not what all operators hold.
-        """
-        operators = dict(self.operators)
-        touched: dict[str, dict[str, Query]] = {}
+    ) -> None:
+        """Let queries leave and come and streams come and go; BraidError for a query that cannot leave."""
+        created, removed, dropped = list(created), list(removed), list(streams_dropped)
         for query_id, query in removed:
-            queries = self._queries_to_change(operator_of(query), touched)
-            if queries.pop(query_id, None) is None:
+            operator = self.operators.get(operator_of(query))
+            if operator is None or query_id not in operator.queries:
                 raise BraidError(f"Only a query in the plan can leave it; got {query_id!r}.", query_id=query_id)
+        self.version = self.version_after(bool(created or removed), streams_created, dropped)
+        self.streams = self._streams_after(streams_created, dropped)
+        for query_id, query in removed:
+            operator = self.operators[operator_of(query)]
+            operator.remove(query_id, query)
+            if not operator.queries:
+                del self.operators[operator.id]
         for query_id, query in created:
-            operator = operator_of(query)
-            self._queries_to_change(operator, touched)[query_id] = query
-            operators.setdefault(operator, _empty(operator, query))
-        for operator, queries in touched.items():
-            if queries:
-                operators[operator] = replace(operators[operator], queries=queries)
-            else:
-                operators.pop(operator, None)
-        streams = {**self.streams, **(streams_created or {})}
-        for stream in streams_dropped:
-            streams.pop(stream, None)
-        if not touched and streams == self.streams:
-            return self
-        return Plan(self.version + 1, operators, streams)
+            self._operator_for(query).add(query_id, query)
 
-    def _queries_to_change(self, operator: str, touched: dict[str, dict[str, Query]]) -> dict[str, Query]:
-        if operator not in touched:
-            known = self.operators.get(operator)
-            touched[operator] = {} if known is None else dict(known.queries)
-        return touched[operator]
+    def _streams_after(self, created: Mapping[str, str] | None, dropped: Iterable[str]) -> dict[str, str]:
+        gone = set(dropped)
+        return {stream: name for stream, name in {**self.streams, **(created or {})}.items() if stream not in gone}
 
-    def sharing(self, query: Query, but: str | None = None) -> list[str]:
-        """Return the ids of the queries whose operator would run ``query``, without the query ``but``."""
+    def _operator_for(self, query: Query) -> Operator:
+        operator_id = operator_of(query)
+        operator = self.operators.get(operator_id)
+        if operator is None:
+            operator = self.operators[operator_id] = _empty(operator_id, query)
+        return operator
+
+    def sharing(self, query: Query, but: str | None = None) -> tuple[int, list[str]]:
+        """Return how many queries the operator that would run ``query`` has without the query ``but``, and a few."""
         operator = self.operators.get(operator_of(query))
-        return [] if operator is None else [q for q in operator.queries if q != but]
+        if operator is None:
+            return 0, []
+        first = [query_id for query_id in islice(operator.queries, SHOWN_QUERIES + 1) if query_id != but]
+        return len(operator.queries) - (but in operator.queries), first[:SHOWN_QUERIES]
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as a graph: nodes are streams, operators and the router."""
@@ -130,11 +150,10 @@ class Plan:
         ``streams`` maps the ids of its streams to names: a plan forgets streams that are dropped.
         """
         operator_id = operator_of(query)
-        others = self.sharing(query, query_id)
+        others, some = self.sharing(query, query_id)
         operator = self.operators.get(operator_id, _empty(operator_id, query))
         stream = streams[query.stream]
         sink = query_id or "query"
-        node = {key: value for key, value in operator.to_json(streams).items() if key != "query_ids"}
         window = window_json(query.window) if isinstance(query, Aggregation) else None
         return {
             "kind": operator.kind,
@@ -145,12 +164,12 @@ class Plan:
             "emit": query.emit.form if isinstance(query, Aggregation) else None,
             "predicate_columns": predicate_columns(query),
             "evaluation": evaluation(query),
-            "shares_with": {"count": len(others), "ids": others[:SHOWN_QUERIES]},
+            "shares_with": {"count": others, "ids": some},
             "plan_version": self.version,
-            "why": _why(operator, stream, len(others)),
+            "why": _why(operator, stream, others),
             "nodes": [
                 {"id": f"stream:{query.stream}", "kind": "stream", "name": stream},
-                node,
+                operator.summary(streams),
                 {"id": ROUTER, "kind": "router"},
                 {"id": sink, "kind": "query"},
             ],

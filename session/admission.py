@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from operators.queries import Query
@@ -18,6 +19,7 @@ from optimizer.optimizer import operator_of
 from session.catalog import Catalog
 from session.query_record import DRAINING, QueryRecord
 from session.session_state import SessionState
+from session.sharing import shared_dict
 from session.statements import read_query
 from sources.errors import BraidError, Conflict, NotAllowed, Overloaded, UnknownObject
 
@@ -91,7 +93,7 @@ class PlannedQuery:
             name=self.name,
             sink=self.request.sink,
             ttl_seconds=self.request.ttl_seconds,
-            labels=dict(self.request.labels),
+            labels=shared_dict(dict(self.request.labels)),
         )
 
 
@@ -111,7 +113,8 @@ def plan_requests(requests: Iterable[QueryRequest], catalog: Catalog) -> list[Pl
                 error.detail = f"Query {position} of {len(requests)}: {error.detail}"
                 error.args = (error.detail,)
             raise
-        planned.append(PlannedQuery(request, name, query, {s: names[s] for s in query.streams}))
+        streams = shared_dict({stream: names[stream] for stream in query.streams})
+        planned.append(PlannedQuery(request, name, query, streams))
     return planned
 
 
@@ -127,15 +130,15 @@ class Reservations:
 
     def check_queries(self, state: SessionState, planned: list[PlannedQuery], most: int) -> None:
         """Raise what keeps these queries from being accepted now."""
-        if state.unfinished + self._queries + len(planned) > most:
+        if state.queries.unfinished + self._queries + len(planned) > most:
             raise Overloaded(
                 f"At most {most} queries may run (setting max_queries); got {len(planned)} more with"
-                f" {state.unfinished + self._queries} there. Delete some first.",
+                f" {state.queries.unfinished + self._queries} there. Delete some first.",
                 retry_after=10,
             )
         names = Counter(p.name for p in planned if p.name is not None)
         for name, times in names.items():
-            holder = state.queries.get(state.names.get(name, ""))
+            holder = state.queries.find(state.names.get(name, ""))
             running = holder is not None and not holder.is_finished and holder.state != DRAINING
             if times > 1 or name in self._query_names or running:
                 raise Conflict(
@@ -180,10 +183,11 @@ class Reservations:
         if stream_id in self._dropping:
             raise UnknownObject(f"A stream must exist to be dropped; {name!r} was just dropped.", stream=name)
         if users:
-            using = [q.id for q in state.queries.values() if stream_id in q.stream_names and not q.is_finished]
+            using = (q.id for q in state.queries.values() if stream_id in q.stream_names and not q.is_finished)
+            some = ", ".join(islice(using, 20)) or "just being accepted"
             raise Conflict(
                 f"A stream must not be used to be dropped; {users} queries use {name!r}:"
-                f" {', '.join(using[:20]) or 'just being accepted'}. Delete them and wait until they are RETIRED.",
+                f" {some}. Delete them and wait until they are RETIRED.",
                 stream=name,
             )
         self._dropping.add(stream_id)

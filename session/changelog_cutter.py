@@ -8,7 +8,8 @@ from bitarray import frozenbitarray
 
 from session.changelog import Changelog, Created, Deleted, Freed, resized
 from session.query_record import QueryRecord
-from session.session_state import SessionState, number_of
+from session.query_table import number_of
+from session.session_state import SessionState
 
 
 def cut_changelog(
@@ -35,19 +36,14 @@ def cut_changelog(
     bits = resized(state.slots.held(), capacity)
     for slot in (*slots, *(_slot(record) for record in freed)):
         bits[slot] = 0
-    plan = state.plan.changed(
-        [(record.id, record.query) for record in created],
-        [(record.id, record.query) for record in freed],
-        {definition.id: definition.name for definition in waiting.definitions},
-        waiting.streams_dropped,
-    )
+    names = {definition.id: definition.name for definition in waiting.definitions}
     return Changelog(
         epoch=state.epoch + 1,
         created_us=now_us,
         why=_why(state, len(late), capacity),
         changelog_set=frozenbitarray(bits),
         capacity=capacity,
-        plan_version=plan.version,
+        plan_version=state.plan.version_after(bool(created or freed), names, waiting.streams_dropped),
         created=tuple(
             Created(record.id, slot, record.operator, record.query) for record, slot in zip(created, slots, strict=True)
         ),

@@ -13,9 +13,10 @@ from session.session_state import SessionState
 from session.settings import Settings
 
 LOOK_AROUND_US = 200_000
+FEW_TTLS = 1000
 SNAPSHOT_BATCHES = 1000
-SNAPSHOT_REQUESTS = 500
-SNAPSHOT_QUERIES = 5000
+SNAPSHOT_REQUESTS = 5000
+SNAPSHOT_CHANGES = 5000
 
 
 class Deadlines:
@@ -30,7 +31,7 @@ class Deadlines:
         self._started_us = now_us
         self._looked_us: int | None = None
         self._ttls: list[tuple[int, str]] = []
-        self.snapshot_taken(snapshot)
+        self.snapshot_taken(self.mark(snapshot))
 
     def watch(self, records: Iterable[QueryRecord]) -> None:
         """Watch the TTLs of queries."""
@@ -59,30 +60,29 @@ class Deadlines:
 
     def expired_ttls(self, state: SessionState, now_us: int) -> list[str]:
         """Return the queries to delete because their TTL has passed; each once."""
+        if len(self._ttls) > 2 * len(state.queries) + FEW_TTLS:  # most are of queries that are long gone
+            self._ttls = [ttl for ttl in self._ttls if state.queries.find(ttl[1]) is not None]
+            heapq.heapify(self._ttls)
         expired = []
         while self._ttls and self._ttls[0][0] <= now_us:
             _, query_id = heapq.heappop(self._ttls)
-            record = state.queries.get(query_id)
+            record = state.queries.find(query_id)
             if record is not None and not record.is_finished and record.state != DRAINING:
                 expired.append(query_id)
         return expired
 
     def timed_out_drains(self, state: SessionState, now_us: int) -> list[str]:
         """Return the queries that have drained for too long without a waterline of their streams rising."""
-        limit_us = now_us - self._settings.drain_timeout * 1e6
+        limit_us = now_us - round(self._settings.drain_timeout * 1e6)
         if self._started_us > limit_us:
             return []
-        late = []
-        for query_id in state.draining.ids:
-            record = state.queries[query_id]
-            moved = [
-                stream.waterline_moved_us
-                for stream_id in record.query.streams
-                if (stream := state.catalog.by_id(stream_id)) is not None
-            ]
-            if record.freed_epoch is None and max([record.active_to_us or 0, *moved]) <= limit_us:
-                late.append(query_id)
-        return late
+
+        def moved_us(stream_id: str) -> int:
+            stream = state.catalog.by_id(stream_id)
+            return 0 if stream is None else stream.waterline_moved_us
+
+        silent = state.draining.silent(limit_us, moved_us)
+        return [query_id for query_id in silent if state.queries[query_id].freed_epoch is None]
 
     def free_since_us(self, now_us: int) -> int:
         """Return since when slots at the end must have been free to be dropped."""
@@ -93,14 +93,19 @@ class Deadlines:
         return state.slots.compacted_capacity(self.free_since_us(now_us)) < state.slots.capacity
 
     def snapshot_due(self, state: SessionState) -> bool:
-        """Whether a restart would have to replay much."""
-        seq, requests, created = self._snapshot
+        """Whether a restart would have to replay much: more than it would read from a snapshot."""
+        seq, requests, queries = self._snapshot
+        changes = state.queries_created + state.queries_deleted - queries
         return (
             state.applied_seq - seq >= SNAPSHOT_BATCHES
             or state.requests - requests >= SNAPSHOT_REQUESTS
-            or state.queries_created - created >= SNAPSHOT_QUERIES
+            or changes >= max(SNAPSHOT_CHANGES, state.queries.unfinished)
         )
 
-    def snapshot_taken(self, state: SessionState) -> None:
-        """Count from here."""
-        self._snapshot = (state.applied_seq, state.requests, state.queries_created)
+    def mark(self, state: SessionState) -> tuple[int, int, int]:
+        """Return how far a snapshot taken now reaches."""
+        return state.applied_seq, state.requests, state.queries_created + state.queries_deleted
+
+    def snapshot_taken(self, mark: tuple[int, int, int]) -> None:
+        """Count from the mark of a snapshot that was written."""
+        self._snapshot = mark

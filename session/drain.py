@@ -8,10 +8,12 @@ aggregation emits windows with ``window_end <= active_to``, all of which are fin
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from operators.queries import Selection
 from session.query_record import QueryRecord
+
+Streams = tuple[str, ...]
 
 
 def threshold(record: QueryRecord, stream: str) -> int | None:
@@ -30,6 +32,8 @@ class Draining:
     def __init__(self) -> None:
         self._left: dict[str, set[str]] = {}
         self._heaps: dict[str, list[tuple[int, str]]] = {}
+        # by the streams of a query, since when it drains; in the order in which they began
+        self._since: dict[Streams, dict[str, int]] = {}
 
     @property
     def ids(self) -> list[str]:
@@ -37,7 +41,7 @@ class Draining:
         return list(self._left)
 
     def add(self, record: QueryRecord, waterline: Callable[[str], int | None]) -> bool:
-        """Watch a deleted query; return True instead when it has drained already."""
+        """Watch a deleted query, none of which ended later before; return True instead when it has drained already."""
         left = set()
         for stream in record.query.streams:
             wanted, reached = threshold(record, stream), waterline(stream)
@@ -46,10 +50,11 @@ class Draining:
                 heapq.heappush(self._heaps.setdefault(stream, []), (wanted, record.id))
         if left:
             self._left[record.id] = left
+            self._since.setdefault(record.query.streams, {})[record.id] = record.active_to_us or 0
         return not left
 
     def passed(self, stream: str, waterline: int | None) -> list[str]:
-        """Return the queries that have drained now that ``stream`` has reached ``waterline``."""
+        """Return the queries that have drained now that ``stream`` has reached ``waterline``; remove them then."""
         heap, drained = self._heaps.get(stream, []), []
         while heap and waterline is not None and heap[0][0] <= waterline:
             _, query_id = heapq.heappop(heap)
@@ -63,6 +68,22 @@ class Draining:
             self._heaps.pop(stream, None)
         return drained
 
-    def remove(self, query_id: str) -> None:
+    def remove(self, record: QueryRecord) -> None:
         """Stop watching a query."""
-        self._left.pop(query_id, None)
+        self._left.pop(record.id, None)
+        ids = self._since.get(record.query.streams)
+        if ids is not None and ids.pop(record.id, None) is not None and not ids:
+            del self._since[record.query.streams]
+
+    def silent(self, limit_us: int, moved_us: Callable[[str], int]) -> Iterator[str]:
+        """Yield the queries that began to drain at or before ``limit_us`` and saw no waterline of theirs rise since.
+
+        ``moved_us`` tells when that of a stream last rose. Costs what is found, not what drains.
+        """
+        for streams, ids in self._since.items():
+            if max(map(moved_us, streams), default=0) > limit_us:
+                continue
+            for query_id, since_us in ids.items():
+                if since_us > limit_us:
+                    break
+                yield query_id

@@ -22,10 +22,10 @@ from session.sql.statements import (
 from sources.errors import UnknownObject
 
 if TYPE_CHECKING:
-    from session.shared_session import SharedSession
+    from session.commands import Commands
 
 
-def execute_statement(session: SharedSession, sql: str) -> dict[str, Any]:
+def execute_statement(session: Commands, sql: str) -> dict[str, Any]:
     """Carry out ``sql`` and return what the REST call of the same purpose answers.
 
     CREATE STREAM gives the stream; CREATE QUERY, SELECT and DROP QUERY give the query; SHOW gives

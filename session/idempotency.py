@@ -7,11 +7,15 @@ answers the effect that the key already had instead of having it twice. See :met
 
 from __future__ import annotations
 
+import hashlib
 import threading
+import zlib
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
+
+import orjson
 
 from session.requests import (
     Key,
@@ -26,19 +30,26 @@ from session.requests import (
     outcome_to_json,
 )
 from sources.errors import BraidError, NotAllowed
-from sources.record_log import RecordLog
 from sources.storage import Storage
 
 FOLDER = "outcomes"
 NO_ANSWER = 429
+SEGMENT_OUTCOMES = 500
+COMPRESSION = 1
 
 
-@dataclass
+@dataclass(slots=True)
 class _Kept:
     fingerprint: str
     at_us: int
     outcome: Outcome | Refusal | None
     effect: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    newest_us: int
+    digests: list[bytes]
 
 
 @dataclass(frozen=True)
@@ -59,13 +70,18 @@ def current() -> Running | None:
 
 
 class Idempotency:
-    """All outcomes kept; segments of them lie in ``outcomes/``, what is newer in the request log."""
+    """All outcomes kept: the newest in memory and in the request log, the others in segments on disk.
+
+    Of an outcome on disk there is a digest of its key in memory, and the number of its segment.
+    """
 
     def __init__(self, storage: Storage) -> None:
-        self._log = RecordLog(storage, FOLDER)
-        self._kept: dict[str, _Kept] = {}
-        self._unsaved: dict[str, None] = {}
-        self._segments: list[tuple[int, int]] = []
+        self._storage = storage
+        self._newest: dict[str, _Kept] = {}
+        self._saved: dict[bytes, int] = {}
+        self._segments: dict[int, _Segment] = {}
+        self._next_segment = 1
+        self._before_us = 0
         self._fingerprints: dict[str, str] = {}
         self._changed = threading.Condition()
 
@@ -78,15 +94,25 @@ class Idempotency:
         with self._changed:
             self._check(key, self._fingerprints.get(key.key))
             self._changed.wait_for(lambda: key.key not in self._fingerprints)
-            kept = self._kept.get(key.key)
+            self._fingerprints[key.key] = key.fingerprint
+        try:
+            kept = self._find(key.key)
             if kept is not None:
                 self._check(key, kept.fingerprint)
                 if isinstance(kept.outcome, Refusal):
                     raise kept.outcome.to_error()
                 if kept.outcome is not None:
                     return kept.outcome
-            self._fingerprints[key.key] = key.fingerprint
-        token = _running.set(Running(key, kept is not None, None if kept is None else kept.effect))
+            return self._act(Running(key, kept is not None, None if kept is None else kept.effect), action, record)
+        finally:
+            with self._changed:
+                del self._fingerprints[key.key]
+                self._changed.notify_all()
+
+    def _act(
+        self, running: Running, action: Callable[[], Outcome], record: Callable[[Outcome | Refusal], None]
+    ) -> Outcome:
+        token = _running.set(running)
         try:
             outcome = action()
             if outcome.status < 500 and outcome.status != NO_ANSWER:
@@ -98,9 +124,6 @@ class Idempotency:
             raise
         finally:
             _running.reset(token)
-            with self._changed:
-                del self._fingerprints[key.key]
-                self._changed.notify_all()
 
     def _check(self, key: Key, known: str | None) -> None:
         if known is not None and known != key.fingerprint:
@@ -108,6 +131,16 @@ class Idempotency:
                 f"An Idempotency-Key must come with the same request each time; {key.key!r} came with another one"
                 " before. Take a new key for a new request."
             )
+
+    def _find(self, key: str) -> _Kept | None:
+        with self._changed:
+            kept, segment = self._newest.get(key), self._saved.get(_digest(key))
+        if kept is None and segment is not None:
+            try:
+                kept = self._read(segment).get(key)
+            except FileNotFoundError:  # its time has just passed
+                return None
+        return kept if kept is not None and kept.at_us > self._before_us else None
 
     def apply(self, at_us: int, requests: Sequence[Request]) -> None:
         """Take note of the durable requests that carry a key."""
@@ -119,44 +152,68 @@ class Idempotency:
             else:
                 kept = _Kept(request.key.fingerprint, at_us, None, _effect_of(request))
             with self._changed:
-                self._kept[request.key.key] = kept
-                self._unsaved[request.key.key] = None
+                self._newest[request.key.key] = kept
 
     def expire(self, before_us: int) -> None:
         """Forget the outcomes recorded at or before ``before_us``."""
         with self._changed:
-            while self._kept:
-                key, kept = next(iter(self._kept.items()))
+            self._before_us = before_us
+            while self._newest:
+                key, kept = next(iter(self._newest.items()))
                 if kept.at_us > before_us:
                     break
-                del self._kept[key]
-                self._unsaved.pop(key, None)
-        while self._segments and self._segments[0][1] <= before_us:
-            self._log.trim(self._segments.pop(0)[0])
+                del self._newest[key]
+            old = [number for number, segment in self._segments.items() if segment.newest_us <= before_us]
+            for number in old:
+                for digest in self._segments.pop(number).digests:
+                    if self._saved.get(digest) == number:
+                        del self._saved[digest]
+        for number in old:
+            self._storage.delete(_path(number))
 
     def save(self) -> None:
-        """Write what has come since the last segment; the request log may be trimmed then."""
+        """Write what has come since the last time; the request log may be trimmed then."""
         with self._changed:
-            unsaved = [(key, self._kept[key]) for key in self._unsaved]
-            self._unsaved = {}
-        if not unsaved:
-            return
-        number = (self._segments[-1][0] if self._segments else self._log.latest()) + 1
-        rows = [
-            [key, k.fingerprint, k.at_us, None if k.outcome is None else outcome_to_json(k.outcome), k.effect]
-            for key, k in unsaved
-        ]
-        self._log.append(number, {"outcomes": rows})
-        self._segments.append((number, max(k.at_us for _, k in unsaved)))
+            unsaved = list(self._newest.items())
+        for begin in range(0, len(unsaved), SEGMENT_OUTCOMES):
+            part = unsaved[begin : begin + SEGMENT_OUTCOMES]
+            number, self._next_segment = self._next_segment, self._next_segment + 1
+            rows = [
+                [key, k.fingerprint, k.at_us, None if k.outcome is None else outcome_to_json(k.outcome), k.effect]
+                for key, k in part
+            ]
+            self._storage.put(_path(number), zlib.compress(orjson.dumps(rows), COMPRESSION))
+            with self._changed:
+                self._index(number, part)
+                for key, kept in part:
+                    if self._newest.get(key) is kept:
+                        del self._newest[key]
 
     def load(self) -> None:
-        """Read the segments."""
-        for number in self._log.numbers():
-            rows = self._log.read(number)["outcomes"]
-            for key, fingerprint, at_us, outcome, effect in rows:
-                read = None if outcome is None else outcome_from_json(outcome)
-                self._kept[key] = _Kept(fingerprint, at_us, read, effect)
-            self._segments.append((number, max(row[2] for row in rows)))
+        """Learn which outcomes are in the segments."""
+        for number in sorted(int(name[:12]) for name in self._storage.names(FOLDER)):
+            self._index(number, list(self._read(number).items()))
+            self._next_segment = number + 1
+
+    def _index(self, number: int, outcomes: Sequence[tuple[str, _Kept]]) -> None:
+        digests = [_digest(key) for key, _ in outcomes]
+        self._segments[number] = _Segment(max(kept.at_us for _, kept in outcomes), digests)
+        self._saved.update(dict.fromkeys(digests, number))
+
+    def _read(self, number: int) -> dict[str, _Kept]:
+        rows = orjson.loads(zlib.decompress(self._storage.get(_path(number))))
+        return {
+            key: _Kept(fingerprint, at_us, None if outcome is None else outcome_from_json(outcome), effect)
+            for key, fingerprint, at_us, outcome, effect in rows
+        }
+
+
+def _path(number: int) -> str:
+    return f"{FOLDER}/{number:012d}.json.zlib"
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.blake2b(key.encode(), digest_size=12).digest()
 
 
 def _effect_of(request: Request) -> Any:

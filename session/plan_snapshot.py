@@ -2,47 +2,76 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import orjson
 
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.plan_log import ACTIVATIONS, CHANGELOGS
 from session.session_state import SessionState
 from sources.record_log import RecordLog
+from sources.schema import StreamDefinition
 from sources.storage import Storage
 
 FOLDER = "plans"
 EVERY_EPOCHS = 100
+MOST_EPOCHS = 1000
 SNAPSHOTS_KEPT = 2
 CHANGELOGS_KEPT = 10_000
 
 
-def live_queries(state: SessionState) -> LiveQueries:
-    """Return the queries and streams at the state's epoch, all of which must be active."""
-    assert state.active_epoch == state.epoch, "every changelog must be active: its clocks are needed"
+class Pace:
+    """When a snapshot is due: when reading it costs a new process less than applying the changelogs since the last.
+
+    So what is written for a query does not depend on how many queries run.
+    """
+
+    def __init__(self, storage: Storage, state: SessionState) -> None:
+        """Begin at the last snapshot; what came between it and ``state`` counts as nothing."""
+        self._epoch = latest_epoch(storage)
+        self._changes = _changes(state)
+
+    def due(self, state: SessionState) -> bool:
+        """Whether a snapshot is due."""
+        epochs = state.active_epoch - self._epoch
+        changes = _changes(state) - self._changes
+        return epochs >= MOST_EPOCHS or (epochs >= EVERY_EPOCHS and changes >= state.queries.unfinished)
+
+    def taken(self, state: SessionState) -> None:
+        """Count from here."""
+        self._epoch, self._changes = state.active_epoch, _changes(state)
+
+
+def _changes(state: SessionState) -> int:
+    return state.queries_created + state.queries_deleted
+
+
+@dataclass(frozen=True)
+class Placed:
+    """What the data plane knows at one epoch: queries as the fields of a LiveQuery, and streams."""
+
+    epoch: int
+    capacity: int
+    queries: list[tuple[Any, ...]]
+    streams: dict[str, StreamDefinition]
+
+
+def take(state: SessionState) -> Placed:
+    """Note what the data plane knows at the epoch of the last batch."""
+    return Placed(
+        state.active_epoch,
+        state.active_capacity,
+        [(q.id, q.slot, q.epoch, q.operator, q.query, q.active_from, q.active_to) for q in state.placed()],
+        dict(state.active_streams),
+    )
+
+
+def write(storage: Storage, placed: Placed) -> None:
+    """Write a snapshot in the data plane's form."""
     live = LiveQueries()
-    live.epoch, live.capacity = state.epoch, state.slots.capacity
-    placed = (record for record in state.queries.values() if record.freed_epoch is None)
-    for record in sorted((r for r in placed if r.slot is not None), key=lambda r: r.slot or 0):
-        assert record.slot is not None
-        assert record.epoch is not None
-        assert record.active_from is not None
-        live.by_slot[record.slot] = LiveQuery(
-            record.id,
-            record.slot,
-            record.epoch,
-            record.operator,
-            record.query,
-            record.active_from,
-            record.active_to,
-        )
-    announced = state.plan.streams
-    definitions = [stream.definition for stream in state.catalog.states()]
-    live.streams = {definition.id: definition for definition in definitions if definition.id in announced}
-    return live
-
-
-def write_plan_snapshot(storage: Storage, live: LiveQueries) -> None:
-    """Write the snapshot of ``live.epoch``."""
+    live.epoch, live.capacity, live.streams = placed.epoch, placed.capacity, placed.streams
+    live.by_slot = {query.slot: query for query in (LiveQuery(*fields) for fields in placed.queries)}
     storage.put(f"{FOLDER}/{live.epoch:012d}.json", orjson.dumps(live.to_json()))
 
 

@@ -15,12 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from typing import Any
 
-import orjson
-
 from operators.queries import Query, query_from_json
+from session.sharing import shared, shared_dict
 from session.times import rfc3339
 
 PENDING, RUNNING, DRAINING, RETIRED, FAILED = STATES = (
@@ -34,13 +32,16 @@ PENDING, RUNNING, DRAINING, RETIRED, FAILED = STATES = (
 Times = dict[str, int | None]
 
 
-@dataclass
+@dataclass(slots=True)
 class QueryRecord:
-    """All that is known of a query.
+    """All that is known of a query: its *head*, which never changes, and its progress.
 
     Times are microseconds; ``active_from`` and ``active_to`` are event times by stream id, None before they are
     decided. ``epoch``, ``deleted_epoch`` and ``freed_epoch`` are those of the changelogs that created, deleted and
     freed it. ``first_seq`` is the batch that made it RUNNING, ``last_seq`` the one that retired or failed it.
+
+    Many records share what is equal in them (names of streams, labels, times): nobody may change it in place.
+    ``head_segment`` is where :mod:`session.snapshot` keeps the head, None before it does.
     """
 
     id: str
@@ -70,6 +71,7 @@ class QueryRecord:
     last_result_us: int | None = None
     event_time_latency_us: int | None = None
     error: str | None = None
+    head_segment: int | None = field(default=None, repr=False, compare=False)
 
     @property
     def is_finished(self) -> bool:
@@ -85,9 +87,9 @@ class QueryRecord:
         """Give it a slot: the changelog ``epoch`` creates it."""
         self.slot, self.epoch = slot, epoch
 
-    def deploy(self, clocks: Mapping[str, int | None], committed_us: int, seq: int) -> None:
-        """Note the first batch that has its epoch; ``clocks`` are those at the batch's start."""
-        self.active_from = {stream: clocks.get(stream) for stream in self.query.streams}
+    def deploy(self, clocks: Times, committed_us: int, seq: int) -> None:
+        """Note the first batch that has its epoch; ``clocks`` are those of its streams at the batch's start."""
+        self.active_from = clocks
         self.deployed_us, self.first_seq = committed_us, seq
         if self.state == PENDING:
             self.state = RUNNING
@@ -96,9 +98,9 @@ class QueryRecord:
         """Note an accepted deletion."""
         self.state, self.drain = DRAINING, drain
 
-    def end(self, clocks: Mapping[str, int | None], committed_us: int) -> None:
+    def end(self, clocks: Times, committed_us: int) -> None:
         """Note the first batch that has its deletion."""
-        self.active_to = {stream: clocks.get(stream) for stream in self.query.streams}
+        self.active_to = clocks
         self.active_to_us = committed_us
 
     def retire(self, at_us: int, seq: int | None) -> None:
@@ -145,22 +147,38 @@ class QueryRecord:
     def _named(self, times: Times | None) -> dict[str, str | None]:
         return {name: rfc3339((times or {}).get(stream)) for stream, name in self.stream_names.items()}
 
-    @cached_property
-    def _query_json(self) -> orjson.Fragment:
-        # the query never changes, and is by far the largest part of every snapshot
-        return orjson.Fragment(orjson.dumps(self.query.to_json()))
+    def head_json(self) -> dict[str, Any]:
+        """Return the JSON form of the head: all there is of a query that was just accepted."""
+        return {
+            "id": self.id,
+            "sql": self.sql,
+            "query": self.query.to_json(),
+            "operator": self.operator,
+            "stream_names": self.stream_names,
+            "created_us": self.created_us,
+            "name": self.name,
+            "sink": self.sink,
+            "ttl_seconds": self.ttl_seconds,
+            "labels": self.labels,
+        }
 
     def to_json(self) -> dict[str, Any]:
-        """Return a form for the snapshot and the request log that orjson writes as JSON."""
-        return {**{name: getattr(self, name) for name in _FIELDS}, "query": self._query_json}
+        """Return the JSON form of all of it."""
+        return self.head_json() | {name: getattr(self, name) for name in PROGRESS}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> QueryRecord:
-        """Read what :meth:`to_json` wrote."""
-        return cls(**{**value, "query": query_from_json(value["query"])})
+    def from_json(cls, value: Mapping[str, Any]) -> QueryRecord:
+        """Read what :meth:`to_json` or :meth:`head_json` wrote."""
+        names, labels = shared_dict(value["stream_names"]), shared_dict(value["labels"])
+        query = shared(query_from_json(value["query"]))
+        times = {name: shared_dict(value[name]) for name in _TIMES if value.get(name) is not None}
+        return cls(**{**value, **times, "query": query, "stream_names": names, "labels": labels})
 
 
-_FIELDS = tuple(f.name for f in fields(QueryRecord))
+_HEAD = ("id", "sql", "query", "operator", "stream_names", "created_us", "name", "sink", "ttl_seconds", "labels")
+_TIMES = ("active_from", "active_to")
+PROGRESS = tuple(f.name for f in fields(QueryRecord) if f.name not in (*_HEAD, "head_segment"))
+"""The fields that change as a query runs."""
 
 
 def _seconds(us: int | None) -> float | None:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import heapq
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from operators.queries import Aggregation, Query
+from session.archive import Archive
+from session.changelog_history import ChangelogHistory
 from session.query_record import PENDING, STATES, QueryRecord, Times
-from session.session_state import SessionState, number_of
-from session.times import rfc3339
+from session.query_table import number_of
+from session.session_state import SessionState, SlotChange
 from sources.errors import Gone, MalformedRequest, UnknownObject
 from sources.record_log import RecordLog
 from sources.schema import StreamDefinition
 
 MOST_LISTED = 1000
-MOST_CHANGELOGS = 1000
+MOST_LOOKED_AT = 1000
 
 
 @dataclass(frozen=True)
@@ -48,13 +52,15 @@ class DeployedQuery:
 
 
 class Reads:
-    """Look-ups in the state, each under the lock for a short time."""
+    """Look-ups in the state, each under the lock for a short time; what is over is read from the archive without it."""
 
-    def __init__(self, changelogs: RecordLog) -> None:
+    def __init__(self, changelogs: RecordLog, archive: Archive) -> None:
         self._state = SessionState()
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._changelogs = changelogs
+        self._history = ChangelogHistory(changelogs)
+        self._archive = archive
 
     @property
     def applied_seq(self) -> int:
@@ -108,18 +114,35 @@ class Reads:
     def query(self, query_id: str) -> dict[str, Any]:
         """Return a query as GET /queries/{id} shows it."""
         with self._lock:
-            return self._find(query_id).describe()
+            record = self._state.queries.find(query_id)
+            if record is not None:
+                return record.describe()
+        return self._archived(query_id).describe()
 
     def live_query(self, query_id: str) -> DeployedQuery:
         """Return what a reader of the query's results needs, as of now."""
         with self._lock:
-            return DeployedQuery.of(self._find(query_id))
+            record = self._state.queries.find(query_id)
+            if record is not None:
+                return DeployedQuery.of(record)
+        return DeployedQuery.of(self._archived(query_id))
+
+    def is_pending(self, query_id: str) -> bool:
+        """Whether a query, which must exist or have existed, waits for its first batch; reads no file."""
+        with self._lock:
+            record = self._state.queries.find(query_id)
+            return record is not None and record.state == PENDING
 
     def count_by_state(self) -> dict[str, int]:
         """Return how many queries are in each state."""
+        archived = self._archive.counts()
         with self._lock:
-            counts = Counter(record.state for record in self._state.queries.values())
-        return {state: counts[state] for state in STATES}
+            return {state: self._state.queries.states[state] + archived.get(state, 0) for state in STATES}
+
+    def slots(self) -> list[SlotChange]:
+        """Return the slots that the data plane has as of the last batch, each with its holder."""
+        with self._lock:
+            return self._state.holders()
 
     def list_queries(
         self,
@@ -130,7 +153,8 @@ class Reads:
     ) -> dict[str, Any]:
         """Return ``{"queries", "cursor"}``: a page of queries, oldest first; ``cursor`` is None after the last.
 
-        ``label`` is ``name`` or ``name=value``.
+        ``label`` is ``name`` or ``name=value``. A page may be short, even empty, when many queries had to be looked at
+        to find those with the label: only a cursor of None says that there are no more.
         """
         if state is not None and state not in STATES:
             raise MalformedRequest(f"state must be one of {', '.join(STATES)}; got {state!r}.")
@@ -140,82 +164,85 @@ class Reads:
             raise MalformedRequest(f"cursor must be taken unchanged from an earlier answer; got {cursor[:100]!r}.")
         after = 0 if cursor is None else number_of(cursor)
         name, _, value = (label or "").partition("=")
-        exact = label is not None and "=" in label
+        wanted = None if label is None else (name, value if "=" in label else None)
+        with self._lock:  # at one moment, so that none is missed that moves to the archive meanwhile
+            archived = self._archive.after(after, state)
+            count = limit + 1 if state is None and label is None else len(self._state.queries)
+            records = self._state.queries.after(after, count)
+        live = ((number_of(record.id), record) for record in records)
+        candidates: Iterator[tuple[int, Any]] = heapq.merge(archived, live, key=_first)
         page: list[dict[str, Any]] = []
-        with self._lock:
-            for record in self._state.queries.values():
-                if (
-                    number_of(record.id) <= after
-                    or (state is not None and record.state != state)
-                    or (label is not None and name not in record.labels)
-                    or (exact and record.labels[name] != value)
-                ):
-                    continue
-                if len(page) == limit:
-                    return {"queries": page, "cursor": page[-1]["id"]}
+        looked_at = 0
+        for number, found in candidates:
+            if len(page) == limit:
+                return {"queries": page, "cursor": page[-1]["id"]}
+            if isinstance(found, QueryRecord):
+                page += self._described(found, state, wanted)
+                continue
+            looked_at += 1
+            record = found()
+            if record is not None and _has_label(record, wanted):
                 page.append(record.describe())
+            elif looked_at >= MOST_LOOKED_AT:
+                return {"queries": page, "cursor": f"q-{number}"}
         return {"queries": page, "cursor": None}
+
+    def _described(
+        self, record: QueryRecord, state: str | None, label: tuple[str, str | None] | None
+    ) -> list[dict[str, Any]]:
+        """Return the query when it is in a state and has a label, else nothing."""
+        if not _has_label(record, label):
+            return []
+        if state is not None and record.state != state:  # most are not: look again under the lock at those that are
+            return []
+        with self._lock:
+            return [record.describe()] if state in (None, record.state) else []
 
     def wait_running(self, ids: Iterable[str], deadline: float) -> list[dict[str, Any]]:
         """Return the queries once none of them is PENDING, or at ``deadline`` (``time.monotonic()``)."""
         ids = list(ids)
         with self._changed:
-            while any(self._find(query_id).state == PENDING for query_id in ids):
+            while any(self.is_pending(query_id) for query_id in ids):
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._changed.wait(left):
                     break
-            return [self._find(query_id).describe() for query_id in ids]
+        return [self.query(query_id) for query_id in ids]
 
     def changelogs(self, after: int = 0) -> list[dict[str, Any]]:
-        """Return up to :data:`MOST_CHANGELOGS` changelogs after an epoch, as GET /changelogs shows them."""
+        """Return the changelogs after an epoch, as GET /changelogs shows them; see :meth:`changelogs_json`."""
+        return [orjson.loads(changelog) for changelog in self.changelogs_json(after)]
+
+    def changelogs_json(self, after: int = 0) -> list[bytes]:
+        """Return the changelogs after an epoch as JSON, as many as fit a page: at least one, if there is one."""
         if after < 0:
             raise MalformedRequest(f"after must be an epoch, 0 or more; got {after!r}.")
-        shown = []
-        for _, record in self._changelogs.after(after):
-            shown.append(
-                {
-                    "epoch": record["epoch"],
-                    "created_at": rfc3339(record["created_us"]),
-                    "why": record["why"],
-                    "created": [_without_query(created) for created in record["created"]],
-                    "deleted": record["deleted"],
-                    "freed": record["freed"],
-                    "streams_created": [stream["name"] for stream in record["streams_created"]],
-                    "streams_dropped": record["streams_dropped"],
-                    "changelog_set": record["changelog_set"],
-                    "capacity": record["capacity"],
-                    "plan_version": record["plan_version"],
-                }
-            )
-            if len(shown) == MOST_CHANGELOGS:
-                break
-        return shown
+        return self._history.after(after)
 
     def plan(self) -> dict[str, Any]:
         """Return the plan of everything as a graph."""
-        return self._state.plan.to_json()
+        with self._lock:
+            return self._state.plan.to_json()
 
     def query_plan(self, query_id: str) -> dict[str, Any]:
         """Return how a query runs and with whom it shares."""
         with self._lock:
-            record = self._find(query_id)
-            plan, shown = self._state.plan, {"id": record.id, "name": record.name, "state": record.state}
-            stream_names = record.stream_names
-        return {**shown, **plan.explain(record.query, stream_names, record.id)}
+            known = self._state.queries.find(query_id)
+        record = known or self._archived(query_id)
+        with self._lock:
+            shown = {"id": record.id, "name": record.name, "state": record.state}
+            return {**shown, **self._state.plan.explain(record.query, record.stream_names, record.id)}
 
-    def _find(self, query_id: str) -> QueryRecord:
-        record = self._state.queries.get(query_id)
-        if record is not None:
-            return record
+    def _archived(self, query_id: str) -> QueryRecord:
+        """Return a query that is not in the state: from the archive, or UnknownObject or Gone."""
         if _is_id(query_id) and 0 < number_of(query_id) < self._state.next_query:
+            record = self._archive.find(number_of(query_id))
+            if record is not None:
+                return record
             raise Gone(
                 f"A query is known until its retention has passed; {query_id!r} is RETIRED or FAILED for longer.",
                 query_id=query_id,
             )
         raise UnknownObject(f"A query must exist; got {query_id[:LONGEST_SHOWN]!r}. GET /queries lists those that do.")
-
-    def _find_by_name(self, id_or_name: str) -> QueryRecord:
-        return self._find(self._state.names.get(id_or_name, id_or_name))
 
 
 LONGEST_SHOWN = 200
@@ -229,8 +256,15 @@ def result_columns(query: Query) -> list[dict[str, str]]:
     return columns
 
 
-def _without_query(created: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in created.items() if name != "query"}
+def _has_label(record: QueryRecord, label: tuple[str, str | None] | None) -> bool:
+    if label is None:
+        return True
+    name, value = label
+    return name in record.labels and value in (None, record.labels[name])
+
+
+def _first(found: tuple[int, Any]) -> int:
+    return found[0]
 
 
 def _is_id(text: str) -> bool:

@@ -5,13 +5,17 @@ A changelog says how many requests and batches the session had applied when it c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from session import request_log, snapshot
+from session import request_log
+from session.archive import Archive
 from session.changelog import Changelog
 from session.idempotency import Idempotency
+from session.journal import open_journal
 from session.requests import request_from_json
 from session.session_state import SessionState
+from session.snapshot import Snapshots
 from sources.errors import CorruptData
 from sources.record_log import RecordLog
 from sources.storage import Storage
@@ -20,26 +24,21 @@ CHANGELOGS = "changelogs"
 BATCHES = "batches"
 
 
-def recover(storage: Storage, idempotency: Idempotency) -> SessionState:
-    """Return the state as it was; ``idempotency`` gets the outcomes. CorruptData when a record is missing."""
-    state = load_snapshot(storage)
+def recover(storage: Storage, idempotency: Idempotency, archive: Archive) -> SessionState:
+    """Return the state as it was; ``idempotency`` gets the outcomes, ``archive`` the queries that are over.
+
+    CorruptData when a record is missing.
+    """
+    state = Snapshots(storage, archive).load()
     replay_logs(storage, state, idempotency)
     return state
-
-
-def load_snapshot(storage: Storage) -> SessionState:
-    """Return the state of the snapshot, an empty one when there is none."""
-    try:
-        return snapshot.from_bytes(storage.get(snapshot.PATH))
-    except FileNotFoundError:
-        return SessionState()
 
 
 def replay_logs(storage: Storage, state: SessionState, idempotency: Idempotency) -> None:
     """Apply to ``state`` and ``idempotency`` what has come since the snapshot."""
     idempotency.load()
     replay = _Replay(storage, state, idempotency)
-    for _, record in _following(replay.changelogs, state.epoch):
+    for _, record in _following(RecordLog(storage, CHANGELOGS), state.epoch):
         changelog = Changelog.from_json(record)
         replay.requests_upto(changelog.requests)
         replay.batches_upto(changelog.batches)
@@ -50,17 +49,22 @@ def replay_logs(storage: Storage, state: SessionState, idempotency: Idempotency)
 
 class _Replay:
     def __init__(self, storage: Storage, state: SessionState, idempotency: Idempotency) -> None:
-        self.changelogs = RecordLog(storage, CHANGELOGS)
-        self._requests = RecordLog(storage, request_log.FOLDER)
+        self._requests = open_journal(storage, request_log.FOLDER).after(state.requests)
         self._batches = RecordLog(storage, BATCHES)
         self._state = state
         self._idempotency = idempotency
 
     def requests_upto(self, number: int | None) -> None:
         """Apply the request records up to ``number``, all for None."""
-        for n, record in _following(self._requests, self._state.requests, number):
+        while number is None or self._state.requests < number:
+            wanted = self._state.requests + 1
+            at, record = next(self._requests, (None, {}))
+            if at is None and number is None:
+                return
+            if at != wanted:
+                raise _missing(f"Request {wanted}", "it is missing")
             requests = [request_from_json(request) for request in record["requests"]]
-            self._state.apply_requests(n, record["at_us"], requests)
+            self._state.apply_requests(wanted, record["at_us"], requests)
             self._idempotency.apply(record["at_us"], requests)
 
     def batches_upto(self, seq: int | None) -> None:
@@ -69,14 +73,16 @@ class _Replay:
             self._state.apply_batch(record)
 
 
-def _following(log: RecordLog, number: int, upto: int | None = None) -> list[tuple[int, dict[str, Any]]]:
-    """Return the records in ``(number, upto]``; CorruptData when one is missing."""
+def _following(log: RecordLog, number: int, upto: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the records in ``(number, upto]``; CorruptData when one is missing."""
     last = max(log.numbers(), default=0) if upto is None else upto
-    wanted = range(number + 1, last + 1)
-    try:
-        return [(n, log.read(n)) for n in wanted]
-    except FileNotFoundError as error:
-        raise CorruptData(
-            f"Records {number + 1} to {wanted[-1]} must be there to go on; one is missing: {error}."
-            " Restore the data directory from a backup."
-        ) from error
+    for n in range(number + 1, last + 1):
+        try:
+            record = log.read(n)
+        except FileNotFoundError as error:
+            raise _missing(f"Records {number + 1} to {last}", f"one is missing: {error}") from error
+        yield n, record
+
+
+def _missing(what: str, problem: str) -> CorruptData:
+    return CorruptData(f"{what} must be there to go on; {problem}. Restore the data directory from a backup.")

@@ -11,26 +11,37 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from session.journal import Journal, ObjectJournal
 from session.requests import Request, request_to_json
 from sources.errors import NotReady
-from sources.record_log import RecordLog
-from sources.storage import Storage
 
 FOLDER = "requests"
 Apply = Callable[[int, int, Sequence[Request]], None]
 
 
-@dataclass
+@dataclass(slots=True)
 class Logged:
-    """A request on its way to the disk."""
+    """A request on its way to the disk; ``on_done`` are called, on the writer's thread, before those who wait go on."""
 
     request: Request
+    on_done: Sequence[Callable[[], None]] = ()
     done: threading.Event = field(default_factory=threading.Event)
     error: BaseException | None = None
 
     def wait(self) -> None:
         """Return when the request is durable and applied; NotReady when it cannot be written."""
         self.done.wait()
+        self.check()
+
+    def finish(self, error: BaseException | None) -> None:
+        """Let those who wait go on."""
+        self.error = error
+        for callback in self.on_done:
+            callback()
+        self.done.set()
+
+    def check(self) -> None:
+        """Raise what went wrong with a request that is done: NotReady when it cannot be written."""
         if isinstance(self.error, OSError):
             raise NotReady(
                 f"A request must be on disk before it is answered; writing it failed: {self.error}."
@@ -43,9 +54,9 @@ class Logged:
 class RequestLog:
     """Appends to the log; ``apply(number, at_us, requests)`` is called for each record once it is durable."""
 
-    def __init__(self, storage: Storage, number: int, now_us: Callable[[], int], apply: Apply) -> None:
+    def __init__(self, journal: Journal | ObjectJournal, number: int, now_us: Callable[[], int], apply: Apply) -> None:
         """Go on after record ``number`` and start the writer thread."""
-        self._log = RecordLog(storage, FOLDER)
+        self._journal = journal
         self._number = number
         self._now_us = now_us
         self._apply = apply
@@ -55,9 +66,9 @@ class RequestLog:
         self._writer = threading.Thread(target=self._write_all, name="request-log", daemon=True)
         self._writer.start()
 
-    def submit(self, request: Request) -> Logged:
+    def submit(self, request: Request, *on_done: Callable[[], None]) -> Logged:
         """Queue a request after those already queued, without waiting; NotReady when the log is closed."""
-        logged = Logged(request)
+        logged = Logged(request, on_done)
         with self._changed:
             if self._closed:
                 raise NotReady("The service is stopping; send the request again once it has started.")
@@ -67,7 +78,7 @@ class RequestLog:
 
     def trim(self, upto: int) -> None:
         """Remove the records up to and including ``upto``."""
-        self._log.trim(upto)
+        self._journal.trim(upto)
 
     def close(self) -> None:
         """Write what waits, then stop."""
@@ -75,6 +86,7 @@ class RequestLog:
             self._closed = True
             self._changed.notify()
         self._writer.join()
+        self._journal.close()
 
     def _write_all(self) -> None:
         while True:
@@ -89,12 +101,11 @@ class RequestLog:
             except Exception as raised:  # whatever it is, those who wait must hear of it
                 error = raised
             for waiting in group:
-                waiting.error = error
-                waiting.done.set()
+                waiting.finish(error)
 
     def _write(self, requests: list[Request]) -> None:
         number, at_us = self._number + 1, self._now_us()
         record = {"at_us": at_us, "requests": [request_to_json(request) for request in requests]}
-        self._log.append(number, record)
+        self._journal.append(number, record)
         self._number = number
         self._apply(number, at_us, requests)

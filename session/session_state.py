@@ -3,7 +3,7 @@
 Requests say what was asked, changelogs what was decided, batch records what has happened. :meth:`apply_requests`,
 :meth:`apply_changelog` and :meth:`apply_batch` are where the state changes, live and at a replay alike; none of them
 looks at a clock, a disk or a thread. So a restart, which replays the logs from a snapshot, arrives at the same state.
-Besides, :meth:`forget_finished` forgets by age, and ids are given ahead of the requests that use them.
+Besides, :meth:`remove` lets go of what is over, and ids are given ahead of the requests that use them.
 
 Invariants:
 
@@ -11,18 +11,21 @@ Invariants:
 - Whoever has a slot was placed by the changelog ``epoch`` and not yet freed by a changelog ``freed_epoch``.
 - ``active_epoch`` <= ``epoch``: the epoch of the last batch applied, and of the last changelog.
 - Ids count up and are never given twice.
+- A change costs what it changes, however many queries there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from optimizer.plan import Plan
 from session.catalog import Catalog, StreamState
 from session.changelog import Changelog
 from session.drain import Draining
-from session.query_record import DRAINING, QueryRecord
+from session.query_record import DRAINING, QueryRecord, Times
+from session.query_table import QueryTable, number_of
 from session.requests import (
     OutcomeRecorded,
     QueriesAccepted,
@@ -34,6 +37,40 @@ from session.requests import (
 from session.slots import SlotTable
 from session.waiting import Waiting
 from sources.errors import CorruptData
+from sources.schema import StreamDefinition
+
+
+@dataclass
+class Inactive:
+    """What the changelog of an epoch changed that no batch has yet: queries, slots, streams."""
+
+    capacity: int
+    streams_created: tuple[StreamDefinition, ...] = ()
+    streams_dropped: tuple[str, ...] = ()
+    touched: set[str] = field(default_factory=set)
+    """Ids of the queries that it creates, deletes or frees."""
+
+    def to_json(self) -> list[Any]:
+        """Return a JSON form for the snapshot; the queries know themselves."""
+        return [self.capacity, [s.to_json() for s in self.streams_created], list(self.streams_dropped)]
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any]) -> Inactive:
+        """Read what :meth:`to_json` wrote."""
+        capacity, created, dropped = value
+        return cls(capacity, tuple(StreamDefinition.from_json(s) for s in created), tuple(dropped))
+
+
+class Holder(NamedTuple):
+    """A query that got a slot: who it is, and how long after its acceptance."""
+
+    id: str
+    name: str | None
+    latency_us: int
+
+
+SlotChange = tuple[int, Holder | None]
+"""A slot, and who has it now."""
 
 
 class SessionState:
@@ -49,21 +86,21 @@ class SessionState:
         self.queries_created = 0
         self.queries_deleted = 0
         self.catalog = Catalog()
-        self.queries: dict[str, QueryRecord] = {}
+        self.queries = QueryTable()
         self.slots = SlotTable()
         self.plan = Plan()
         self.waiting = Waiting()
-        # derived: rebuilt from the above by `index`
+        # as the data plane has it, at `active_epoch`; and for each epoch after it what will change
+        self.active_capacity = 0
+        self.active_streams: dict[str, StreamDefinition] = {}
+        self.inactive: dict[int, Inactive] = {}
+        # the newest query of each name that has been here since it came
         self.names: dict[str, str] = {}
+        # derived: rebuilt from the above by `index`
         self.finished: dict[str, None] = {}
         self.draining = Draining()
-        self._not_active: dict[int, set[str]] = {}
-        self._holders: dict[int, list[str]] = {}
-
-    @property
-    def unfinished(self) -> int:
-        """How many queries are neither RETIRED nor FAILED."""
-        return len(self.queries) - len(self.finished)
+        # by slot, the query that holds it at `active_epoch`
+        self._holders: list[QueryRecord | None] = []
 
     def new_query_ids(self, count: int) -> list[str]:
         """Return ids that no query ever had, for a request to come."""
@@ -100,7 +137,7 @@ class SessionState:
         self.requests = number
 
     def _accept(self, record: QueryRecord, at_us: int) -> None:
-        self.queries[record.id] = record
+        self.queries.add(record)
         self.next_query = max(self.next_query, number_of(record.id) + 1)
         self.queries_created += 1
         if record.name is not None:
@@ -109,7 +146,7 @@ class SessionState:
         self.waiting.created(record.id, at_us)
 
     def _delete(self, query_id: str, drain: bool, at_us: int) -> None:
-        record = self.queries.get(query_id)
+        record = self.queries.find(query_id)
         if record is None or record.is_finished:
             return
         if record.state == DRAINING:
@@ -119,11 +156,11 @@ class SessionState:
                     self.waiting.freed(query_id, at_us)
             return
         self.queries_deleted += 1
-        record.delete(drain)
+        self._move(record, record.delete, drain)
         if record.epoch is None:  # no changelog has it: it never runs
             self.waiting.cancelled(query_id)
             self._finish(record)
-            record.retire(at_us, None)
+            self._move(record, record.retire, at_us, None)
         else:
             self.waiting.deleted(query_id, at_us)
 
@@ -134,7 +171,9 @@ class SessionState:
         epoch = changelog.epoch
         if epoch != self.epoch + 1:
             raise CorruptData(f"Changelogs apply in order: epoch {self.epoch + 1} must be next, got {epoch}.")
-        touched = self._not_active.setdefault(epoch, set())
+        inactive = Inactive(changelog.capacity, changelog.streams_created, changelog.streams_dropped)
+        self.inactive[epoch] = inactive
+        touched = inactive.touched
         for deleted in changelog.deleted:
             self._record(deleted.id).deleted_epoch = epoch
             touched.add(deleted.id)
@@ -149,10 +188,9 @@ class SessionState:
             record = self._record(created.id)
             self.slots.take(created.slot, created.id)
             record.place(created.slot, epoch)
-            self._holders.setdefault(created.slot, []).append(created.id)
             touched.add(created.id)
         self.slots.truncate(changelog.capacity)
-        self.plan = self.plan.changed(
+        self.plan.change(
             [(c.id, c.query) for c in changelog.created],
             removed,
             {s.id: s.name for s in changelog.streams_created},
@@ -167,8 +205,8 @@ class SessionState:
 
     # batches
 
-    def apply_batch(self, record: Mapping[str, Any]) -> None:
-        """Apply the next batch record; costs what it changed. CorruptData when it is not the next one."""
+    def apply_batch(self, record: Mapping[str, Any]) -> list[SlotChange]:
+        """Apply the next batch record, and return which slots changed hands. CorruptData when it is not the next."""
         seq, epoch, committed_us = record["seq"], record["epoch"], record["committed_us"]
         if seq != self.applied_seq + 1 or not self.active_epoch <= epoch <= self.epoch:
             raise CorruptData(
@@ -180,10 +218,11 @@ class SessionState:
             if stream is not None:
                 stream.add(counted)
         risen = self._move_clocks(record, committed_us)
-        self._activate(epoch, record["clocks_at_start"], committed_us, seq)
+        changes = self._activate(epoch, record["clocks_at_start"], committed_us, seq)
+        holders = self._holders
         for block in record["results"]:
             for slot, rows, latest in zip(block["slots"], block["counts"], block["latest_event_us"], strict=True):
-                query = self._holder(slot, epoch)
+                query = holders[slot] if slot < len(holders) else None
                 if query is not None and rows:
                     query.count(rows, latest, committed_us)
         for query_id, error in record.get("failures", {}).items():
@@ -192,6 +231,7 @@ class SessionState:
             for query_id in self.draining.passed(stream_id, self._waterline(stream_id)):
                 self._retire(self.queries[query_id], committed_us, seq)
         self.active_epoch, self.applied_seq = epoch, seq
+        return changes
 
     def _move_clocks(self, record: Mapping[str, Any], committed_us: int) -> list[str]:
         risen = []
@@ -201,51 +241,80 @@ class SessionState:
                 risen.append(stream_id)
         return risen
 
-    def _activate(self, epoch: int, clocks: Mapping[str, int | None], committed_us: int, seq: int) -> None:
+    def _activate(self, epoch: int, clocks: Times, committed_us: int, seq: int) -> list[SlotChange]:
+        changes: list[SlotChange] = []
+        seen: dict[tuple[str, ...], Times] = {}  # shared by all queries of the same streams
         for changed in range(self.active_epoch + 1, epoch + 1):
-            for query_id in sorted(self._not_active.pop(changed), key=number_of):
+            inactive = self.inactive.pop(changed)
+            for query_id in sorted(inactive.touched, key=number_of):
                 record = self.queries[query_id]
+                streams = record.query.streams
+                if streams not in seen:
+                    seen[streams] = {stream: clocks.get(stream) for stream in streams}
                 if record.epoch == changed:
-                    record.deploy(clocks, committed_us, seq)
+                    self._move(record, record.deploy, seen[streams], committed_us, seq)
+                    changes.append(self._set_holder(record))
                 if record.deleted_epoch == changed:
-                    record.end(clocks, committed_us)
+                    record.end(seen[streams], committed_us)
                 if record.freed_epoch == changed:
-                    assert record.slot is not None
-                    self._holders[record.slot].remove(query_id)
+                    changes.append(self._unset_holder(record))
                     self._retire(record, committed_us, seq)
                 elif record.deleted_epoch == changed and self.draining.add(record, self._waterline):
                     self._retire(record, committed_us, seq)
+            self.active_capacity = inactive.capacity
+            self.active_streams |= {stream.id: stream for stream in inactive.streams_created}
+            for stream_id in inactive.streams_dropped:
+                self.active_streams.pop(stream_id, None)
+        return changes
+
+    def holders(self) -> list[SlotChange]:
+        """Return the slots that the data plane has at ``active_epoch``, each with its holder."""
+        return [(slot, _holder(record)) for slot, record in enumerate(self._holders) if record is not None]
+
+    def placed(self) -> list[QueryRecord]:
+        """Return the queries that the data plane has at ``active_epoch``, by slot."""
+        return [record for record in self._holders if record is not None]
 
     def _retire(self, record: QueryRecord, at_us: int, seq: int) -> None:
         if not record.is_finished:
             self._finish(record)
-            record.retire(at_us, seq)
+            self._move(record, record.retire, at_us, seq)
             if record.freed_epoch is None:
                 self.waiting.freed(record.id, at_us)
 
     def _fail(self, query_id: str, error: str, at_us: int, seq: int) -> None:
-        record = self.queries.get(query_id)
+        record = self.queries.find(query_id)
         if record is None or record.is_finished or record.slot is None:
             return
         self._finish(record)
-        record.fail(error, at_us, seq)
+        self._move(record, record.fail, error, at_us, seq)
         self.waiting.failed(query_id)
         if record.freed_epoch is None:
             self.waiting.freed(query_id, at_us)
 
     def _finish(self, record: QueryRecord) -> None:
-        self.draining.remove(record.id)
+        self.draining.remove(record)
         self._count_users(record, -1)
         self.finished[record.id] = None
 
-    def _holder(self, slot: int, epoch: int) -> QueryRecord | None:
-        """Return the query that held ``slot`` at ``epoch``, among those a batch may still be about."""
-        for query_id in reversed(self._holders.get(slot, [])):
-            record = self.queries[query_id]
-            assert record.epoch is not None
-            if record.epoch <= epoch and (record.freed_epoch is None or epoch < record.freed_epoch):
-                return record
-        return None
+    def _move(self, record: QueryRecord, change: Callable[..., None], *arguments: Any) -> None:
+        """Call a method of a record that changes its state."""
+        before = record.state
+        change(*arguments)
+        self.queries.moved(before, record)
+
+    def _set_holder(self, record: QueryRecord) -> SlotChange:
+        assert record.slot is not None
+        if record.slot >= len(self._holders):
+            self._holders += [None] * (record.slot + 1 - len(self._holders))
+        self._holders[record.slot] = record
+        return record.slot, _holder(record)
+
+    def _unset_holder(self, record: QueryRecord) -> SlotChange:
+        assert record.slot is not None
+        assert self._holders[record.slot] is record, "a slot is freed before it is given again"
+        self._holders[record.slot] = None
+        return record.slot, None
 
     def _waterline(self, stream_id: str) -> int | None:
         stream = self.catalog.by_id(stream_id)
@@ -258,58 +327,65 @@ class SessionState:
                 stream.users += change
 
     def _record(self, query_id: str) -> QueryRecord:
-        record = self.queries.get(query_id)
+        record = self.queries.find(query_id)
         if record is None:
             raise CorruptData(f"A changelog must name queries that were accepted; got {query_id!r}.")
         return record
 
-    # time
+    # what is over
 
-    def forget_finished(self, before_us: int) -> None:
-        """Forget the queries finished at or before ``before_us`` that no operator and no batch knows any more."""
-        old = []
+    def settled(self, before_us: int | None = None) -> list[QueryRecord]:
+        """Return the finished queries that no operator and no batch to come knows: they change no more.
+
+        With ``before_us`` only those that finished at or before it. Costs what finished and is still here.
+        """
+        found = []
         for query_id in self.finished:
             record = self.queries[query_id]
             assert record.finished_us is not None
-            if record.finished_us > before_us:
+            if before_us is not None and record.finished_us > before_us:
                 break
             if record.slot is None or (record.freed_epoch is not None and record.freed_epoch <= self.active_epoch):
-                old.append(record)
-        for record in old:
-            del self.queries[record.id], self.finished[record.id]
+                found.append(record)
+        return found
+
+    def remove(self, records: Iterable[QueryRecord]) -> None:
+        """Let go of settled queries; those that are not here any more do not matter."""
+        for record in records:
+            if self.queries.find(record.id) is None:
+                continue
+            self.queries.remove(record)
+            del self.finished[record.id]
             if record.name is not None and self.names.get(record.name) == record.id:
                 del self.names[record.name]
 
     # snapshots
 
     def index(self) -> None:
-        """Rebuild what is derived from streams and queries."""
-        for record in sorted(self.queries.values(), key=lambda q: (q.finished_us or 0, number_of(q.id))):
+        """Rebuild what is derived from streams, queries and names."""
+        records = list(self.queries.values())
+        for record in sorted(records, key=lambda q: (q.finished_us or 0, number_of(q.id))):
             if record.is_finished:
                 self.finished[record.id] = None
-        for record in self.queries.values():
-            if record.name is not None:
-                self.names[record.name] = record.id
+        for record in records:
             if not record.is_finished:
                 self._count_users(record, 1)
             for epoch in (record.epoch, record.deleted_epoch, record.freed_epoch):
                 if epoch is not None and epoch > self.active_epoch:
-                    self._not_active.setdefault(epoch, set()).add(record.id)
+                    self.inactive[epoch].touched.add(record.id)
+            freed = record.freed_epoch is not None and record.freed_epoch <= self.active_epoch
+            if record.epoch is not None and record.epoch <= self.active_epoch and not freed:
+                self._set_holder(record)
+        for record in sorted(records, key=lambda q: q.active_to_us or 0):
             if record.state == DRAINING and record.active_to is not None:
                 self.draining.add(record, self._waterline)
-        for epoch in range(self.active_epoch + 1, self.epoch + 1):
-            self._not_active.setdefault(epoch, set())
-        placed = [q for q in self.queries.values() if q.slot is not None and q.epoch is not None]
-        for record in sorted(placed, key=lambda q: q.epoch or 0):
-            if record.freed_epoch is None or record.freed_epoch > self.active_epoch:
-                assert record.slot is not None
-                self._holders.setdefault(record.slot, []).append(record.id)
-        running = sorted((q.epoch or 0, number_of(q.id)) for q in placed if q.freed_epoch is None)
-        in_plan = [self.queries[f"q-{number}"] for _, number in running]
-        operators = Plan().changed([(q.id, q.query) for q in in_plan]).operators
-        self.plan = Plan(self.plan.version, operators, self.plan.streams)
+        running = [q for q in records if q.epoch is not None and q.freed_epoch is None]
+        running.sort(key=lambda q: (q.epoch or 0, number_of(q.id)))
+        version = self.plan.version
+        self.plan.change([(q.id, q.query) for q in running])
+        self.plan.version = version
 
 
-def number_of(identifier: str) -> int:
-    """Return the number in an id such as ``q-17``."""
-    return int(identifier.rpartition("-")[2])
+def _holder(record: QueryRecord) -> Holder:
+    deployed_us = record.created_us if record.deployed_us is None else record.deployed_us
+    return Holder(record.id, record.name, deployed_us - record.created_us)

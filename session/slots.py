@@ -1,13 +1,14 @@
 """Slots: which bit of every query-set belongs to which query (thesis 4.2.1.2, 4.3.2.4).
 
 Invariants: a slot has at most one holder; the lowest free slot is given first; a slot is given again only after it
-was freed; the capacity grows by one when no slot is free and shrinks only at its end.
+was freed; the capacity grows by one when no slot is free and shrinks only at its end. What an operation costs depends
+on how many slots it changes, not on how many there are.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bitarray import bitarray
@@ -20,6 +21,7 @@ class SlotTable:
 
     def __init__(self) -> None:
         self._holders: list[str | None] = []
+        self._held = bitarray()
         self._free: list[int] = []
         self._free_since: dict[int, int] = {}
 
@@ -34,11 +36,14 @@ class SlotTable:
 
     def held(self) -> bitarray:
         """Return a bit for each slot: whether it has a holder."""
-        return bitarray(holder is not None for holder in self._holders)
+        return self._held.copy()
 
     def next_slots(self, count: int, also_free: Iterable[int] = ()) -> list[int]:
         """Return the slots that the next ``count`` queries get once ``also_free`` are freed; changes nothing."""
-        slots = heapq.nsmallest(count, [*self._free, *also_free])
+        lowest = [heapq.heappop(self._free) for _ in range(min(count, len(self._free)))]
+        for slot in lowest:
+            heapq.heappush(self._free, slot)
+        slots = heapq.nsmallest(count, [*lowest, *also_free])
         return [*slots, *range(self.capacity, self.capacity + count - len(slots))]
 
     def take(self, slot: int, query_id: str) -> None:
@@ -51,10 +56,12 @@ class SlotTable:
             )
         if slot == self.capacity:
             self._holders.append(query_id)
+            self._held.append(True)
             return
         heapq.heappop(self._free)
         del self._free_since[slot]
         self._holders[slot] = query_id
+        self._held[slot] = True
 
     def free(self, slot: int, query_id: str, at_us: int) -> None:
         """Take ``slot`` back from its holder; CorruptData when that is not ``query_id``."""
@@ -64,6 +71,7 @@ class SlotTable:
                 query_id=query_id,
             )
         self._holders[slot] = None
+        self._held[slot] = False
         self._free_since[slot] = at_us
         heapq.heappush(self._free, slot)
 
@@ -76,22 +84,27 @@ class SlotTable:
 
     def truncate(self, capacity: int) -> None:
         """Drop the free slots from ``capacity`` on; CorruptData when one of them is held."""
+        if capacity >= self.capacity:
+            return
         if any(self._holders[capacity:]):
-            raise CorruptData(f"Slots from {capacity} on must be free to be dropped; got {self._holders!r}.")
+            raise CorruptData(f"Slots from {capacity} on must be free to be dropped; got {self._holders[capacity:]!r}.")
         for slot in range(capacity, self.capacity):
             del self._free_since[slot]
-        del self._holders[capacity:]
+        del self._holders[capacity:], self._held[capacity:]
         self._free = sorted(self._free_since)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON form for the snapshot."""
-        return {"holders": self._holders.copy(), "free_since": list(self._free_since.items())}
+        """Return a JSON form for the snapshot: the free slots and since when; the queries know theirs."""
+        return {"capacity": self.capacity, "free_since": list(self._free_since.items())}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> SlotTable:
-        """Read what :meth:`to_json` wrote."""
+    def from_json(cls, value: Mapping[str, Any], holders: Mapping[int, str]) -> SlotTable:
+        """Read what :meth:`to_json` wrote; CorruptData when a slot is neither free nor held by one of ``holders``."""
         table = cls()
-        table._holders = list(value["holders"])
+        table._holders = [holders.get(slot) for slot in range(value["capacity"])]
+        table._held = bitarray(holder is not None for holder in table._holders)
         table._free_since = dict(value["free_since"])
         table._free = sorted(table._free_since)
+        if table._held.count() + len(table._free) != table.capacity or any(table._held[s] for s in table._free):
+            raise CorruptData(f"Each of {table.capacity} slots must be held or free; got {len(table._free)} free ones.")
         return table

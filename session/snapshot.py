@@ -1,26 +1,38 @@
 """Snapshots of the session's state: they bound what a restart replays and how long the request log gets.
 
-A snapshot is taken in two steps, so that the lock is held for a shallow copy only: :func:`take` under the lock,
-:func:`to_bytes` without it.
+What of a query never changes, its head, is written once, to a segment ``queries/N.jsonl`` (id and JSON a line) with
+those of its time. The snapshot itself (``session.json``) has the progress of the queries as columns, and names the
+segments; queries that have settled go to the archive. A segment in which half of the heads or more are of queries that
+are gone is written anew, so what all snapshots write of heads depends on how many queries came, not on how many run.
+
+A snapshot is taken in steps, so that the session's lock is held for a moment only: :meth:`Snapshots.take` under the
+lock, :meth:`Snapshots.write` without it, :meth:`Snapshots.finish` under it again. Files that the new snapshot does not
+name go last (:meth:`Snapshots.sweep`), so a crash in between leaves the old one whole.
 """
 
 from __future__ import annotations
 
-import copy
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from optimizer.plan import Plan
+from session.archive import Archive, Segment
 from session.catalog import StreamState
-from session.query_record import QueryRecord
-from session.session_state import SessionState
+from session.query_record import PROGRESS, QueryRecord
+from session.session_state import Inactive, SessionState
 from session.slots import SlotTable
 from session.waiting import Waiting
 from sources.errors import CorruptData
+from sources.schema import StreamDefinition
+from sources.storage import Storage
 
 PATH = "session.json"
-VERSION = 1
+HEADS = "queries"
+VERSION = 2
 _NUMBERS = (
     "requests",
     "epoch",
@@ -33,41 +45,166 @@ _NUMBERS = (
 )
 
 
-def take(state: SessionState) -> dict[str, Any]:
-    """Return what a snapshot needs, as it is now."""
-    return {
-        "version": VERSION,
-        **{name: getattr(state, name) for name in _NUMBERS},
-        "streams": [stream.to_json() for stream in state.catalog.states()],
-        "slots": state.slots.to_json(),
-        "waiting": state.waiting.to_json(),
-        "plan": {"version": state.plan.version, "streams": dict(state.plan.streams)},
-        "queries": [copy.copy(record) for record in state.queries.values()],
-    }
+@dataclass
+class Taken:
+    """What a snapshot needs, as it was at one moment."""
+
+    document: dict[str, Any]
+    heads: list[QueryRecord]
+    """Those whose heads are to be written."""
+    settled: list[QueryRecord]
+    """Those that go to the archive."""
+    archived: Segment | None = None
+    segment: int | None = None
+    """Where the heads went."""
+
+    @property
+    def applied_seq(self) -> int:
+        """The last batch record that it covers."""
+        return int(self.document["applied_seq"])
+
+    @property
+    def epoch(self) -> int:
+        """The last changelog that it covers."""
+        return int(self.document["epoch"])
+
+    @property
+    def requests(self) -> int:
+        """The last request record that it covers."""
+        return int(self.document["requests"])
 
 
-def to_bytes(taken: dict[str, Any]) -> bytes:
-    """Return the file of a snapshot."""
-    return orjson.dumps(taken | {"queries": [record.to_json() for record in taken["queries"]]})
+class Snapshots:
+    """Writes the snapshots of one session, one at a time, and reads the last one."""
+
+    def __init__(self, storage: Storage, archive: Archive) -> None:
+        self._storage = storage
+        self._archive = archive
+        self._next_segment = 1
+        self._written: dict[int, int] = {}
+        """How many heads were written to each segment that the last snapshot names."""
+
+    # reading
+
+    def load(self) -> SessionState:
+        """Return the state of the snapshot, an empty one when there is none; CorruptData for another version."""
+        self._next_segment = max(map(_segment_of, self._storage.names(HEADS)), default=0) + 1
+        try:
+            value = orjson.loads(self._storage.get(PATH))
+        except FileNotFoundError:
+            return SessionState()
+        if value.get("version") != VERSION:
+            raise CorruptData(
+                f"The session's snapshot must have version {VERSION}; got {value.get('version')!r}."
+                " Start the version that wrote this data directory."
+            )
+        self._archive.open(value["archive"])
+        return _state_of(value, {segment: self._read_heads(segment) for segment in value["segments"]})
+
+    def _read_heads(self, segment: int) -> dict[str, bytes]:
+        """Return the heads of a segment as JSON, by query."""
+        try:
+            lines = self._storage.get(_path(segment)).splitlines()
+        except FileNotFoundError:
+            raise CorruptData(
+                f"Queries must be in {_path(segment)}; it is missing. Restore the data directory from a backup."
+            ) from None
+        self._written[segment] = len(lines)
+        return {line[: line.index(b" ")].decode(): line[line.index(b" ") + 1 :] for line in lines}
+
+    # writing
+
+    def take(self, state: SessionState) -> Taken:
+        """Note the state as it is now."""
+        settled = state.settled()
+        gone = {record.id for record in settled}
+        kept = [record for record in state.queries.values() if record.id not in gone]
+        needed = Counter(record.head_segment for record in kept)
+        sparse = {s for s, count in needed.items() if s is None or 2 * count <= self._written[s]}
+        heads = [record for record in kept if record.head_segment in sparse]
+        segments = [segment for segment in needed if segment is not None and segment not in sparse]
+        document = {
+            "version": VERSION,
+            **{name: getattr(state, name) for name in _NUMBERS},
+            "streams": [stream.to_json() for stream in state.catalog.states()],
+            "slots": state.slots.to_json(),
+            "waiting": state.waiting.to_json(),
+            "plan": {"version": state.plan.version, "streams": dict(state.plan.streams)},
+            "active": {
+                "capacity": state.active_capacity,
+                "streams": [stream.to_json() for stream in state.active_streams.values()],
+            },
+            "inactive": [[epoch, inactive.to_json()] for epoch, inactive in state.inactive.items()],
+            "names": {name: query_id for name, query_id in state.names.items() if query_id not in gone},
+            "archive": self._archive.segments,
+            "segments": segments + [self._next_segment] * bool(heads),
+            "ids": [record.id for record in kept],
+            "progress": {name: [getattr(record, name) for record in kept] for name in PROGRESS},
+        }
+        return Taken(document, heads, settled)
+
+    def write(self, taken: Taken) -> None:
+        """Write the snapshot; it is durable when the call returns."""
+        taken.archived = self._archive.write(taken.settled)
+        if taken.archived is not None:
+            taken.document["archive"].append(taken.archived.id)
+        if taken.heads:
+            taken.segment, self._next_segment = self._next_segment, self._next_segment + 1
+            lines = [b"%b %b\n" % (r.id.encode(), orjson.dumps(r.head_json())) for r in taken.heads]
+            self._storage.put(_path(taken.segment), b"".join(lines))
+            self._written[taken.segment] = len(lines)
+        self._storage.put(PATH, orjson.dumps(taken.document))
+
+    def finish(self, state: SessionState, taken: Taken) -> None:
+        """Let go of what the snapshot moved to the archive."""
+        if taken.archived is not None:
+            self._archive.add(taken.archived)
+        state.remove(taken.settled)
+        for record in taken.heads:
+            record.head_segment = taken.segment
+
+    def sweep(self, taken: Taken) -> None:
+        """Remove the files that the snapshot does not name."""
+        self._written = {segment: self._written[segment] for segment in taken.document["segments"]}
+        for name in self._storage.names(HEADS):
+            if _segment_of(name) not in self._written:
+                self._storage.delete(f"{HEADS}/{name}")
+        self._archive.sweep(taken.document["archive"])
 
 
-def from_bytes(data: bytes) -> SessionState:
-    """Read what :func:`to_bytes` wrote; CorruptData for another version."""
-    value = orjson.loads(data)
-    if value.get("version") != VERSION:
-        raise CorruptData(
-            f"The session's snapshot must have version {VERSION}; got {value.get('version')!r}."
-            " Start the version that wrote this data directory."
-        )
+def _state_of(value: Mapping[str, Any], heads: Mapping[int, Mapping[str, bytes]]) -> SessionState:
     state = SessionState()
     for name in _NUMBERS:
         setattr(state, name, value[name])
     for stream in value["streams"]:
         state.catalog.add(StreamState.from_json(stream))
-    state.slots = SlotTable.from_json(value["slots"])
     state.waiting = Waiting.from_json(value["waiting"])
-    state.plan = Plan(value["plan"]["version"], {}, value["plan"]["streams"])
-    records = [QueryRecord.from_json(query) for query in value["queries"]]
-    state.queries = {record.id: record for record in records}
+    state.plan = Plan(value["plan"]["version"], value["plan"]["streams"])
+    state.active_capacity = value["active"]["capacity"]
+    streams = [StreamDefinition.from_json(stream) for stream in value["active"]["streams"]]
+    state.active_streams = {stream.id: stream for stream in streams}
+    state.inactive = {epoch: Inactive.from_json(inactive) for epoch, inactive in value["inactive"]}
+    state.names = dict(value["names"])
+    segments = {query_id: segment for segment, found in heads.items() for query_id in found}
+    for query_id, *progress in zip(value["ids"], *(value["progress"][name] for name in PROGRESS), strict=True):
+        if query_id not in segments:
+            raise CorruptData(
+                f"The head of query {query_id!r} must be in {HEADS!r}; it is missing."
+                " Restore the data directory from a backup."
+            )
+        head = orjson.loads(heads[segments[query_id]][query_id])
+        record = QueryRecord.from_json(head | dict(zip(PROGRESS, progress, strict=True)))
+        record.head_segment = segments[query_id]
+        state.queries.add(record)
+    placed = (q for q in state.queries.values() if q.slot is not None and q.freed_epoch is None)
+    state.slots = SlotTable.from_json(value["slots"], {q.slot: q.id for q in placed if q.slot is not None})
     state.index()
     return state
+
+
+def _path(segment: int) -> str:
+    return f"{HEADS}/{segment:012d}.jsonl"
+
+
+def _segment_of(name: str) -> int:
+    return int(name[:12])

@@ -19,6 +19,7 @@ class Waiting:
         self.free: dict[str, int] = {}
         self.streams_created: dict[str, tuple[StreamDefinition, int]] = {}
         self.streams_dropped: dict[str, int] = {}
+        self._first_free_us: int | None = None
 
     @property
     def requests(self) -> int:
@@ -39,8 +40,8 @@ class Waiting:
     def since_us(self) -> int | None:
         """When the first of all that wait came, None when nothing waits."""
         firsts = [next(iter(times.values())) for times in (self.create, self.delete) if times]
-        if self.free:
-            firsts.append(min(self.free.values()))
+        if self._first_free_us is not None:
+            firsts.append(self._first_free_us)
         firsts += [at_us for _, at_us in self.streams_created.values()]
         firsts += self.streams_dropped.values()
         return min(firsts, default=None)
@@ -61,6 +62,7 @@ class Waiting:
     def freed(self, query_id: str, at_us: int) -> None:
         """Let a query's slot wait to be freed."""
         self.free[query_id] = min(at_us, self.free.get(query_id, at_us))
+        self._first_free_us = at_us if self._first_free_us is None else min(at_us, self._first_free_us)
 
     def cancelled(self, query_id: str) -> None:
         """Forget a query that is not to be created any more."""
@@ -95,7 +97,8 @@ class Waiting:
         waiting = cls()
         waiting.create = dict(value["create"])
         waiting.delete = dict(value["delete"])
-        waiting.free = dict(value["free"])
+        for query_id, at_us in value["free"]:
+            waiting.freed(query_id, at_us)
         read = [(StreamDefinition.from_json(d), at_us) for d, at_us in value["streams_created"]]
         waiting.streams_created = {d.id: (d, at_us) for d, at_us in read}
         waiting.streams_dropped = dict(value["streams_dropped"])

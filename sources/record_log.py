@@ -48,8 +48,15 @@ class RecordLog:
 
     def after(self, number: int) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield ``(number, record)`` for every kept record after ``number``, in order."""
-        for n in range(max(number, min(self.numbers(), default=1) - 1) + 1, self.latest() + 1):
+        for n in self.numbers_after(number):
             yield n, self.read(n)
+
+    def numbers_after(self, number: int) -> range:
+        """Return the numbers of the kept records after ``number``; cheap unless the next one was trimmed."""
+        latest, begin = self.latest(), number + 1
+        if begin <= latest and not self.has(begin):
+            begin = max(begin, min(self.numbers(), default=latest + 1))
+        return range(begin, latest + 1)
 
     def append(self, number: int, record: dict[str, Any]) -> None:
         """Write record ``number``; it is durable when the call returns."""

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from operators.expressions import Column, Literal
 from operators.functions import call
-from operators.queries import Query, SessionWindow, Window
+from operators.queries import Aggregation, Query, SessionWindow, Window
 from optimizer.optimizer import operator_of
-from optimizer.plan import Operator, Plan, evaluation, window_json
+from optimizer.plan import Plan, evaluation, window_json
 from sources.errors import BraidError
 from sources.schema import BIGINT
 from tests.session.queries import PRICE, aggregation, selection
@@ -34,21 +34,25 @@ def test_changes_give_the_plan_of_the_queries_that_are_left(changes: list[tuple[
         leaving = dict(list(model.items())[:removals])
         coming = {f"q-{number + i}": QUERIES[kind] for i, kind in enumerate(created)}
         number += len(created)
-        before, json = plan, plan.to_json()
-        plan = plan.changed(coming.items(), leaving.items())
-        assert before.to_json() == json, "a plan never changes"
-        assert plan.version == before.version + bool(coming or leaving)
+        version = plan.version
+        assert plan.version_after(bool(coming or leaving)) == version + bool(coming or leaving)
+        plan.change(coming.items(), leaving.items())
+        assert plan.version == version + bool(coming or leaving)
         model = {q: query for q, query in [*model.items(), *coming.items()] if q not in leaving}
         operators: dict[str, set[str]] = {}
+        windows: dict[str, set[Window]] = {}
         for query_id, query in model.items():
             operators.setdefault(operator_of(query), set()).add(query_id)
+            found = windows.setdefault(operator_of(query), set())
+            if isinstance(query, Aggregation):
+                found.add(query.window)
         assert {o.id: set(o.queries) for o in plan.operators.values()} == operators
+        assert {o.id: set(o.windows) for o in plan.operators.values()} == windows
 
 
 def test_the_graph_leads_from_streams_over_operators_to_the_router() -> None:
-    plan = Plan().changed(
-        [("q-1", QUERIES[0]), ("q-2", QUERIES[2]), ("q-3", QUERIES[3])], streams_created={"s-1": 'pur"chases'}
-    )
+    plan = Plan()
+    plan.change([("q-1", QUERIES[0]), ("q-2", QUERIES[2]), ("q-3", QUERIES[3])], streams_created={"s-1": 'pur"chases'})
     graph = plan.to_json()
     assert graph["version"] == 1
     assert [node["id"] for node in graph["nodes"]] == [
@@ -70,10 +74,13 @@ def test_the_graph_leads_from_streams_over_operators_to_the_router() -> None:
 
 
 def test_explain_tells_with_whom_a_query_shares_and_shows_twenty_of_them() -> None:
-    plan = Plan().changed([(f"q-{n}", QUERIES[0]) for n in range(30)])
+    plan = Plan()
+    plan.change([(f"q-{n}", QUERIES[0]) for n in range(30)])
     answer = plan.explain(QUERIES[0], {"s-1": "purchases"}, "q-3")
     assert answer["shares_with"]["count"] == 29
     assert answer["shares_with"]["ids"] == [f"q-{n}" for n in range(21) if n != 3]
+    assert plan.explain(QUERIES[0], {"s-1": "purchases"}, "q-25")["shares_with"]["count"] == 29
+    assert plan.explain(QUERIES[0], {"s-1": "purchases"})["shares_with"]["count"] == 30
     assert answer["window"] is None
     assert answer["why"] == ("Shared with 29 other queries: all selections over purchases share one operator.")
     alone = plan.explain(QUERIES[2], {"s-1": "purchases"})
@@ -81,17 +88,24 @@ def test_explain_tells_with_whom_a_query_shares_and_shows_twenty_of_them() -> No
     assert alone["why"].startswith("Shared with no other query yet: all aggregations over purchases")
 
 
-def test_dropped_streams_leave_and_nothing_changed_is_the_same_plan() -> None:
-    plan = Plan().changed(streams_created={"s-1": "a", "s-2": "b"})
-    assert plan.changed() is plan
-    assert plan.changed(streams_dropped=["s-1"]).streams == {"s-2": "b"}
+def test_dropped_streams_leave_and_nothing_changed_is_the_same_version() -> None:
+    plan = Plan()
+    plan.change(streams_created={"s-1": "a", "s-2": "b"})
+    assert plan.version == 1
+    plan.change()
+    assert plan.version == plan.version_after(False, {"s-1": "a"}, ["s-3"]) == 1
+    assert plan.version_after(False, {"s-3": "c"}) == plan.version_after(False, streams_dropped=["s-2"]) == 2
+    plan.change(streams_dropped=["s-1"])
+    assert (plan.version, plan.streams) == (2, {"s-2": "b"})
 
 
-def test_a_plan_that_makes_no_sense_is_refused() -> None:
-    with pytest.raises(BraidError, match="'q-1'"):
-        Plan().changed(removed=[("q-1", QUERIES[0])])
-    with pytest.raises(BraidError, match="runs none"):
-        Plan(1, {"o": Operator("o", "selection", "s-1", ())})
+def test_a_change_that_makes_no_sense_is_refused_and_changes_nothing() -> None:
+    plan = Plan()
+    plan.change([("q-1", QUERIES[0])])
+    before = plan.to_json()
+    with pytest.raises(BraidError, match="'q-2'"):
+        plan.change([("q-3", QUERIES[1])], removed=[("q-1", QUERIES[0]), ("q-2", QUERIES[0])])
+    assert plan.to_json() == before
 
 
 @pytest.mark.parametrize(

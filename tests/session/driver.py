@@ -8,9 +8,10 @@ from typing import Any
 
 import orjson
 
-from session import snapshot
 from session.admission import QueryRequest
+from session.archive import Archive
 from session.idempotency import Idempotency
+from session.query_record import STATES
 from session.recovery import recover
 from session.session_state import SessionState
 from session.settings import Settings
@@ -160,25 +161,42 @@ class Driver:
 
     def observed(self) -> dict[str, Any]:
         """Return the whole live state."""
-        return observed(self.state)
+        return observed(self.state, self.session._archive)
 
     def recovered(self) -> dict[str, Any]:
         """Return the whole state that a start on the folder as it is now would give."""
         storage = Storage(str(self.folder))
-        return observed(recover(storage, Idempotency(storage)))
+        archive = Archive(storage)
+        return observed(recover(storage, Idempotency(storage), archive), archive)
 
 
-def observed(state: SessionState) -> dict[str, Any]:
+def observed(state: SessionState, archive: Archive) -> dict[str, Any]:
     """Return everything in a state as JSON, what is derived included."""
-    seen: dict[str, Any] = orjson.loads(snapshot.to_bytes(snapshot.take(state)))
-    seen["bodies"] = [record.describe() for record in state.queries.values()]
-    seen["stream_bodies"] = [stream.describe() for stream in state.catalog.states()]
-    seen["graph"] = state.plan.to_json()
+    numbers = ("requests", "epoch", "active_epoch", "applied_seq", "next_query", "next_stream")
+    numbers += ("queries_created", "queries_deleted", "active_capacity")
+    over = [read() for _, read in archive.after(0)]
+    seen: dict[str, Any] = {
+        **{name: getattr(state, name) for name in numbers},
+        "queries": [record.to_json() for record in state.queries.values()],
+        "over": [record.to_json() for record in over if record is not None],
+        "states": {name: state.queries.states[name] for name in STATES},
+        "streams": [stream.to_json() for stream in state.catalog.states()],
+        "stream_bodies": [stream.describe() for stream in state.catalog.states()],
+        "slots": state.slots.to_json() | {"holders": [state.slots.holder(s) for s in range(state.slots.capacity)]},
+        "waiting": state.waiting.to_json(),
+        "since_us": state.waiting.since_us,
+        "version": state.plan.version,
+        "graph": state.plan.to_json(),
+        "names": dict(state.names),
+        "finished": sorted(state.finished),
+        "draining": sorted(state.draining.ids),
+        "silent": sorted(state.draining.silent(2**62, lambda _: 0)),
+        "holders": [holder and holder.id for holder in state._holders],
+        "active_streams": [stream.to_json() for stream in state.active_streams.values()],
+        "inactive": {epoch: [i.to_json(), sorted(i.touched)] for epoch, i in state.inactive.items()},
+    }
     for kind in ("create", "delete", "free"):
         seen["waiting"][kind].sort()
-    seen["names"] = dict(state.names)
-    seen["finished"] = sorted(state.finished)
-    seen["draining"] = sorted(state.draining.ids)
-    seen["holders"] = {slot: ids for slot, ids in state._holders.items() if ids}
-    seen["not_active"] = {epoch: sorted(ids) for epoch, ids in state._not_active.items()}
-    return seen
+    while seen["holders"] and seen["holders"][-1] is None:
+        seen["holders"].pop()
+    return orjson.loads(orjson.dumps(seen, option=orjson.OPT_NON_STR_KEYS))  # type: ignore[no-any-return]

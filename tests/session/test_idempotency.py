@@ -8,6 +8,7 @@ from collections.abc import Callable
 import orjson
 import pytest
 
+from session import idempotency
 from session.admission import QueryRequest
 from session.requests import Outcome
 from sources.errors import Conflict, NotAllowed, Overloaded
@@ -164,3 +165,39 @@ def test_outcomes_are_forgotten_after_their_time_and_their_files_removed(
     assert client.runs == 2
     driver.session.idempotent("old", "other", client)
     assert client.runs == 3
+
+
+def test_outcomes_on_disk_take_little_memory_and_are_answered_alike(
+    open_driver: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idempotency, "SEGMENT_OUTCOMES", 3)
+    driver = open_driver(idempotency_seconds=100)
+    driver.stream()
+    clients = {f"key-{n}": Client(driver, CHEAP if n % 2 else "SELECT nothing FROM purchases") for n in range(8)}
+
+    def answer(key: str) -> Outcome | str:
+        try:
+            return driver.session.idempotent(key, "print", clients[key])
+        except NotAllowed as error:
+            return error.detail
+
+    first = {key: answer(key) for key in clients}
+    driver.session.write_snapshot()
+    assert driver.session._idempotency._newest == {}
+    assert len(driver.storage.names("outcomes")) == 3
+    assert {key: answer(key) for key in clients} == first
+    with pytest.raises(NotAllowed, match="'key-1' came with another one"):
+        driver.session.idempotent("key-1", "other", clients["key-1"])
+    driver.clock.advance(60)
+    driver.session.step()
+    clients["later"] = Client(driver)
+    first["later"] = answer("later")
+    for disturb in (driver.session.write_snapshot, driver.crash, driver.restart):
+        disturb()
+        assert {key: answer(key) for key in clients} == first
+    assert {client.runs for client in clients.values()} == {1}
+    driver.clock.advance(50)
+    driver.session.step()
+    assert len(driver.storage.names("outcomes")) == 1
+    assert answer("later") == first["later"]
+    assert answer("key-1") != first["key-1"], "its time has passed"

@@ -245,7 +245,7 @@ def test_a_request_that_cannot_reach_the_disk_changes_nothing(driver: Driver, mo
 
     before = driver.observed()
     with monkeypatch.context() as patched:
-        patched.setattr(driver.storage, "put", full)
+        patched.setattr("session.journal._sync", full)
         with pytest.raises(NotReady, match="No space left"):
             driver.create(CHEAP, name="cheap")
         with pytest.raises(NotReady, match="No space left"):
@@ -344,6 +344,23 @@ def test_a_ttl_deletes_with_drain_also_after_a_restart(driver: Driver) -> None:
     assert driver.session.query("q-1")["state"] == "DRAINING"
     driver.flush()
     assert driver.changelogs()[-1]["deleted"] == [{"id": "q-1", "slot": 0, "drain": True}]
+
+
+def test_deadlines_of_queries_that_are_gone_take_no_room_for_ever(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("session.deadlines.FEW_TTLS", 5)
+    (kept,) = driver.create(CHEAP, ttl_seconds=3600)
+    for _ in range(30):
+        (query,) = driver.create(CHEAP, ttl_seconds=7200)
+        driver.session.delete_query(query)
+        driver.session.write_snapshot()
+        driver.clock.advance(1)
+        driver.session.step()
+        assert len(driver.session._deadlines._ttls) <= 8
+    driver.clock.advance(3600)
+    driver.session.step()
+    assert driver.session.query(kept)["state"] == "DRAINING"
 
 
 def test_a_retired_query_is_gone_after_its_retention(open_driver: Callable[..., Driver]) -> None:

@@ -44,7 +44,9 @@ def test_the_lowest_free_slot_is_given_and_only_free_slots_at_the_end_are_droppe
             capacity = expected
         assert table.capacity == capacity
         assert [table.holder(slot) for slot in range(capacity)] == [model.get(s) for s in range(capacity)]
-        assert SlotTable.from_json(table.to_json()).to_json() == table.to_json()
+        read = SlotTable.from_json(table.to_json(), model)
+        assert read.to_json() == table.to_json()
+        assert read.held() == table.held()
         assert table.held().to01() == "".join("01"[s in model] for s in range(capacity))
 
 
@@ -55,6 +57,12 @@ def test_next_slots_counts_slots_that_are_about_to_be_freed_and_changes_nothing(
     table.free(1, "q-1", 0)
     assert table.next_slots(4, [3, 0]) == [0, 1, 3, 4]
     assert table.next_slots(1) == [1]
+
+
+def test_slots_that_are_neither_held_nor_free_are_refused() -> None:
+    for holders in ({}, {0: "q-0", 1: "q-1"}):
+        with pytest.raises(CorruptData, match="held or free"):
+            SlotTable.from_json({"capacity": 2, "free_since": [[1, 7]]}, holders)
 
 
 def test_a_slot_that_is_not_the_next_or_not_held_is_refused() -> None:

@@ -1,0 +1,163 @@
+"""Where finished queries lie on disk: sorted arrays, merged as they come, 25 bytes a query.
+
+Few levels of growing size: a new one is merged into the one before it until that is more than twice as large. So adding
+costs little on average, and finding looks into a handful of arrays however many queries there are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A row of a segment."""
+
+    segment: int
+    row: int
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """Queries in the order of their numbers, and the hashes of the names of those that have one, ascending."""
+
+    numbers: Ints
+    finished_us: Ints
+    segments: npt.NDArray[np.int32]
+    rows: npt.NDArray[np.int32]
+    failed: npt.NDArray[np.bool_]
+    names: Ints
+    named: Ints
+    """The number of the query that each of ``names`` belongs to."""
+
+    @classmethod
+    def of_segment(
+        cls,
+        segment: int,
+        numbers: Sequence[int],
+        finished_us: Sequence[int],
+        failed: Sequence[bool],
+        names: Sequence[str | None],
+    ) -> Level:
+        """Return the level of one segment, whose rows are given in the order of numbers."""
+        named = [(hash_of(name), number) for name, number in zip(names, numbers, strict=True) if name is not None]
+        named.sort()
+        return cls(
+            np.array(numbers, np.int64),
+            np.array(finished_us, np.int64),
+            np.full(len(numbers), segment, np.int32),
+            np.arange(len(numbers), dtype=np.int32),
+            np.array(failed, np.bool_),
+            np.array([name for name, _ in named], np.int64),
+            np.array([number for _, number in named], np.int64),
+        )
+
+    @cached_property
+    def newest_us(self) -> int:
+        """When the last of them finished."""
+        return int(self.finished_us.max(initial=0))
+
+    def merged(self, other: Level, before_us: int) -> Level:
+        """Return both as one, without those that finished at or before a time."""
+        parts = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in _COLUMNS}
+        order = np.argsort(parts["numbers"], kind="stable")
+        order = order[parts["finished_us"][order] > before_us]
+        names, named = np.concatenate([self.names, other.names]), np.concatenate([self.named, other.named])
+        names_order = np.argsort(names, kind="stable")
+        names_order = names_order[np.isin(named[names_order], parts["numbers"][order])]
+        kept = {name: part[order] for name, part in parts.items()}
+        return Level(**kept, names=names[names_order], named=named[names_order])
+
+    def at(self, number: int) -> int | None:
+        """Return the position of a query, None when it is not here."""
+        at = int(np.searchsorted(self.numbers, number))
+        return at if at < len(self.numbers) and self.numbers[at] == number else None
+
+
+_COLUMNS = ("numbers", "finished_us", "segments", "rows", "failed")
+
+
+class ArchiveIndex:
+    """All queries in some segments; one thread changes it, any may read."""
+
+    def __init__(self) -> None:
+        self._levels: tuple[Level, ...] = ()
+        self._before_us = 0
+
+    def __len__(self) -> int:
+        return sum(len(level.numbers) for level in self._levels)
+
+    def add(self, level: Level) -> None:
+        """Add the queries of a segment."""
+        levels = [*self._levels, level]
+        while len(levels) > 1 and len(levels[-2].numbers) <= 2 * len(levels[-1].numbers):
+            last = levels.pop()
+            levels[-1] = levels[-1].merged(last, self._before_us)
+        self._levels = tuple(levels)
+
+    def expire(self, before_us: int) -> None:
+        """Forget the queries that finished at or before a time."""
+        self._before_us = before_us
+        if any(level.newest_us <= before_us for level in self._levels):
+            self._levels = tuple(level for level in self._levels if level.newest_us > before_us)
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many queries there are, and how many of them failed."""
+        total = failed = 0
+        for level in self._levels:
+            known = level.finished_us > self._before_us
+            total += int(np.count_nonzero(known))
+            failed += int(np.count_nonzero(level.failed & known))
+        return total, failed
+
+    def find(self, number: int) -> Place | None:
+        """Return the place of a query, None when it is not here."""
+        for level in reversed(self._levels):
+            at = level.at(number)
+            if at is not None:
+                return self._place(level, at)
+        return None
+
+    def find_name(self, name: str) -> Iterator[Place]:
+        """Yield the places of the queries that may have a name, newest first."""
+        wanted, numbers = hash_of(name), []
+        for level in self._levels:
+            low, high = np.searchsorted(level.names, wanted), np.searchsorted(level.names, wanted, side="right")
+            numbers += level.named[low:high].tolist()
+        for number in sorted(numbers, reverse=True):
+            place = self.find(number)
+            if place is not None:
+                yield place
+
+    def after(self, number: int, failed: bool | None = None) -> Iterator[tuple[int, Place]]:
+        """Yield number and place of the queries with a greater number, in order; ``failed`` chooses those that did."""
+        return heapq.merge(*(self._of_level(level, number, failed) for level in self._levels), key=_number)
+
+    def _of_level(self, level: Level, number: int, failed: bool | None) -> Iterator[tuple[int, Place]]:
+        for at in range(int(np.searchsorted(level.numbers, number, side="right")), len(level.numbers)):
+            place = self._place(level, at)
+            if place is not None and (failed is None or failed == level.failed[at]):
+                yield int(level.numbers[at]), place
+
+    def _place(self, level: Level, at: int) -> Place | None:
+        if level.finished_us[at] <= self._before_us:
+            return None
+        return Place(int(level.segments[at]), int(level.rows[at]))
+
+
+def hash_of(name: str) -> int:
+    """Return 64 bits of a name, the same in every process."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def _number(found: tuple[int, Place]) -> int:
+    return found[0]

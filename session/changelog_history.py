@@ -1,0 +1,74 @@
+"""The changelogs as GET /changelogs shows them: the newest in memory, older ones read from the log."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any
+
+import orjson
+
+from session.times import rfc3339
+from sources.record_log import RecordLog
+
+MOST_CHANGELOGS = 1000
+MOST_BYTES = 2 << 20
+KEPT_BYTES = 8 << 20
+
+
+class ChangelogHistory:
+    """Pages of changelogs, each as JSON."""
+
+    def __init__(self, log: RecordLog, kept_bytes: int = KEPT_BYTES) -> None:
+        self._log = log
+        self._kept_bytes = kept_bytes
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[int, bytes] = OrderedDict()
+        self._bytes = 0
+
+    def append(self, epoch: int, record: dict[str, Any]) -> None:
+        """Keep a changelog that was just written."""
+        shown = _shown(record)
+        with self._lock:
+            self._kept[epoch] = shown
+            self._bytes += len(shown)
+            while self._bytes > self._kept_bytes:
+                self._bytes -= len(self._kept.popitem(last=False)[1])
+
+    def after(self, epoch: int) -> list[bytes]:
+        """Return the changelogs after an epoch, one at least if there is one: as many as a page holds."""
+        page: list[bytes] = []
+        size = 0
+        for number in self._log.numbers_after(epoch):
+            with self._lock:
+                shown = self._kept.get(number)
+            if shown is None:
+                try:
+                    shown = _shown(self._log.read(number))
+                except FileNotFoundError:  # trimmed a moment ago
+                    continue
+            size += len(shown)
+            if page and size > MOST_BYTES:
+                break
+            page.append(shown)
+            if len(page) == MOST_CHANGELOGS:
+                break
+        return page
+
+
+def _shown(record: dict[str, Any]) -> bytes:
+    return orjson.dumps(
+        {
+            "epoch": record["epoch"],
+            "created_at": rfc3339(record["created_us"]),
+            "why": record["why"],
+            "created": [{"id": c["id"], "slot": c["slot"], "operator": c["operator"]} for c in record["created"]],
+            "deleted": record["deleted"],
+            "freed": record["freed"],
+            "streams_created": [stream["name"] for stream in record["streams_created"]],
+            "streams_dropped": record["streams_dropped"],
+            "changelog_set": record["changelog_set"],
+            "capacity": record["capacity"],
+            "plan_version": record["plan_version"],
+        }
+    )

@@ -1,0 +1,252 @@
+"""What clients may ask the session to change: streams and queries that come and go.
+
+Each command is checked, its request logged, and answered once that is durable and applied. ``begin_…`` return before
+that, with what is to be answered then: for callers that do not want to hold a thread while the disk is flushed.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from operators.queries import Query
+from session.admission import PlannedQuery, QueryRequest, Reservations, plan_requests
+from session.archive import Archive
+from session.execution import execute_statement
+from session.idempotency import Idempotency, current
+from session.query_record import DRAINING, QueryRecord
+from session.reads import Reads, result_columns
+from session.request_log import Logged, RequestLog
+from session.requests import (
+    Key,
+    Outcome,
+    OutcomeRecorded,
+    QueriesAccepted,
+    QueriesDeleted,
+    Request,
+    StreamCreated,
+    StreamDropped,
+)
+from session.settings import Settings
+from session.sql.select import plan_select
+from session.sql.statements import Select
+from session.statements import read_create_stream, to_definition
+from sources.errors import MalformedRequest, NotAllowed, NotReady
+from sources.record_log import RecordLog
+
+Wake = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A command on its way: ``logged`` is None when there is nothing to wait for."""
+
+    logged: Logged | None
+    answer: Callable[[], list[dict[str, Any]]]
+    """Describes the queries that it is about; to be called once the request is done."""
+
+    def wait(self) -> list[dict[str, Any]]:
+        """Return the answer when the command is durable and applied."""
+        if self.logged is not None:
+            self.logged.wait()
+        return self.answer()
+
+    def finished(self) -> list[dict[str, Any]]:
+        """Return the answer of a command that is done, or raise why it could not be."""
+        if self.logged is not None:
+            self.logged.check()
+        return self.answer()
+
+
+class Commands(Reads):
+    """The session as clients change it."""
+
+    def __init__(self, changelogs: RecordLog, archive: Archive, settings: Settings, idempotency: Idempotency) -> None:
+        super().__init__(changelogs, archive)
+        self._settings = settings
+        self._idempotency = idempotency
+        self._reservations = Reservations()
+        self._requests: RequestLog | None = None
+
+    @abstractmethod
+    def _now_us(self) -> int:
+        """Return the time in microseconds."""
+
+    @abstractmethod
+    def _write_changelog(self) -> None:
+        """Tell the data plane of all that waits."""
+
+    # streams
+
+    def create_stream(self, sql: str) -> dict[str, Any]:
+        """Declare a stream and return its description; pushes may use it at once. Conflict for a name that is taken."""
+        statement = read_create_stream(sql)
+        running = current()
+        if running is not None and running.has_effect:
+            return self.stream(statement.name)
+        with self._lock:
+            if statement.if_not_exists and statement.name in self._state.catalog:
+                return self.stream(statement.name)
+            self._reservations.hold_stream_name(self._state, statement.name)
+        try:
+            with self._lock:
+                stream_id = self._state.new_stream_id()
+                definition = to_definition(statement, stream_id, sql, self._now_us())
+                logged = self._submit(StreamCreated(definition, _key()))
+            logged.wait()
+        finally:
+            with self._lock:
+                self._reservations.release_stream_name(statement.name)
+        self._write_changelog()
+        return self.stream(statement.name)
+
+    def drop_stream(self, name: str) -> None:
+        """Drop a stream; Conflict while a query that is not RETIRED or FAILED uses it."""
+        running = current()
+        if running is not None and running.has_effect:
+            return
+        with self._lock:
+            stream_id = self._reservations.hold_drop(self._state, name)
+        try:
+            self._submit(StreamDropped(stream_id, _key())).wait()
+        finally:
+            with self._lock:
+                self._reservations.release_drop(stream_id)
+        self._write_changelog()
+
+    def create_table(self, sql: str) -> dict[str, Any]:
+        """Refuse: static tables are not in this version."""
+        raise NotAllowed(
+            f"Static tables are not supported in this version; got {sql.strip()[:80]!r}."
+            " Push the rows to a stream instead."
+        )
+
+    # queries that come
+
+    def create_queries(self, requests: Iterable[QueryRequest]) -> list[dict[str, Any]]:
+        """Accept all of the queries or none, and return their descriptions."""
+        return self.begin_create(requests).wait()
+
+    def begin_create(self, requests: Iterable[QueryRequest], *on_done: Wake) -> Begun:
+        """Begin to accept all of the queries or none; ``on_done`` are called, on another thread, when that is done."""
+        requests = list(requests)
+        if not requests:
+            raise MalformedRequest("At least one query must be given; got an empty list.")
+        running = current()
+        if running is not None and running.has_effect:
+            return Begun(None, lambda: [self.query(query_id) for query_id in running.effect])
+        planned = self._plan(requests)
+        with self._lock:
+            self._reservations.check_queries(self._state, planned, self._settings.max_queries)
+            self._reservations.hold_queries(planned)
+            try:  # ids are given in the order of the log
+                ids, now_us = self._state.new_query_ids(len(planned)), self._now_us()
+                records = tuple(p.to_record(id_, now_us) for p, id_ in zip(planned, ids, strict=True))
+                release = partial(self._release, planned)
+                # described now: until it is applied nobody changes it, and afterwards anybody may
+                answer = [record.describe() for record in records]
+                logged = self._submit(QueriesAccepted(records, _key()), release, *on_done)
+            except BaseException:
+                self._reservations.release_queries(planned)
+                raise
+        return Begun(logged, lambda: answer)
+
+    def _release(self, planned: list[PlannedQuery]) -> None:
+        with self._lock:
+            self._reservations.release_queries(planned)
+
+    def validate(self, request: QueryRequest) -> dict[str, Any]:
+        """Return what a query would run as and with whom it would share, or raise what a POST would."""
+        planned = self._plan([request])
+        with self._lock:
+            self._reservations.check_queries(self._state, planned, self._settings.max_queries)
+        return self._explain(planned[0].query, planned[0].streams)
+
+    def _plan(self, requests: list[QueryRequest]) -> list[PlannedQuery]:
+        with self._lock:
+            catalog = self._state.catalog.copy()
+        return plan_requests(requests, catalog)
+
+    def explain(self, select: Select) -> dict[str, Any]:
+        """Return how a SELECT would run, as :meth:`validate` does."""
+        with self._lock:
+            catalog = self._state.catalog.copy()
+        query = plan_select(select, catalog)
+        names = {definition.id: definition.name for definition in catalog.values()}
+        return self._explain(query, {stream: names[stream] for stream in query.streams})
+
+    def _explain(self, query: Query, streams: dict[str, str]) -> dict[str, Any]:
+        with self._lock:
+            plan = self._state.plan.explain(query, streams)
+        graph = {"nodes": plan.pop("nodes"), "edges": plan.pop("edges")}
+        return {**plan, "columns": result_columns(query), "plan": graph}
+
+    # queries that go
+
+    def delete_query(self, id_or_name: str, drain: bool = True) -> dict[str, Any]:
+        """Retire a query and return its description; harmless to repeat. ``drain=False`` stops it at once."""
+        return self.delete_queries([id_or_name], drain)[0]
+
+    def delete_queries(self, ids_or_names: Iterable[str], drain: bool = True) -> list[dict[str, Any]]:
+        """Retire all of the queries, or none when one is unknown, and return their descriptions."""
+        return self.begin_delete(ids_or_names, drain).wait()
+
+    def begin_delete(self, ids_or_names: Iterable[str], drain: bool, *on_done: Wake) -> Begun:
+        """Begin to retire queries; ``on_done`` are called, on another thread, when that is done.
+
+        When there is nothing to wait for, they are not called.
+        """
+        ids_or_names = list(ids_or_names)
+        if not ids_or_names:
+            raise MalformedRequest("At least one query must be given; got an empty list.")
+        with self._lock:
+            found = [self._state.queries.find(self._state.names.get(name, name)) for name in ids_or_names]
+            wanted = [r.id for r in found if r is not None and _has_effect(r, drain)]
+        over = {  # or never was: that is said before anything is done
+            name: self._over(name) for name, record in zip(ids_or_names, found, strict=True) if record is None
+        }
+        ids = [name if record is None else record.id for name, record in zip(ids_or_names, found, strict=True)]
+        logged = None
+        if wanted:
+            logged = self._submit(QueriesDeleted(tuple(dict.fromkeys(wanted)), drain, key=_key()), *on_done)
+        return Begun(logged, lambda: [over.get(query_id) or self.query(query_id) for query_id in ids])
+
+    def _over(self, id_or_name: str) -> dict[str, Any]:
+        """Describe a query that is not in the state any more; UnknownObject or Gone."""
+        named = self._archive.find_name(id_or_name)
+        return self.query(id_or_name) if named is None else named.describe()
+
+    # any statement, once
+
+    def execute(self, sql: str) -> dict[str, Any]:
+        """Carry out any one statement; see :func:`session.execution.execute_statement`."""
+        return execute_statement(self, sql)
+
+    def idempotent(self, key: str, fingerprint: str, action: Callable[[], Outcome]) -> Outcome:
+        """Return the first outcome of ``key``, running ``action`` at most once to its end; see session.idempotency."""
+        bound = Key(key, fingerprint)
+
+        def record(outcome: Any) -> None:
+            self._submit(OutcomeRecorded(bound, self._now_us(), outcome)).wait()
+
+        return self._idempotency.run(bound, action, record)
+
+    def _submit(self, request: Request, *on_done: Wake) -> Logged:
+        if self._requests is None:
+            raise NotReady("The service is starting; send the request again in a moment.")
+        return self._requests.submit(request, *on_done)
+
+
+def _has_effect(record: QueryRecord, drain: bool) -> bool:
+    """Whether deleting a query changes anything."""
+    if record.is_finished:
+        return False
+    return record.state != DRAINING or (record.drain and not drain)
+
+
+def _key() -> Key | None:
+    running = current()
+    return None if running is None else running.key

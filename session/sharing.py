@@ -1,0 +1,48 @@
+"""Keep equal parts of queries once: thousands of ad-hoc queries differ in little more than a predicate.
+
+What is shared is immutable, or nobody changes it. The tables are bounded: when one is full it begins anew, and what
+was shared before stays shared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from operators.queries import Query
+
+MOST_KEPT = 10_000
+
+Q = TypeVar("Q", bound=Query)
+
+
+class Shared:
+    """A table of values that are equal to what they were first."""
+
+    def __init__(self, most: int = MOST_KEPT) -> None:
+        self._most = most
+        self._kept: dict[Any, Any] = {}
+
+    def __call__(self, key: Any, value: Any) -> Any:
+        """Return the value first given with an equal ``key``."""
+        kept = self._kept.setdefault(key, value)
+        if len(self._kept) > self._most:
+            self._kept = {}
+        return kept
+
+
+_rest = Shared()
+_dicts = Shared()
+
+
+def shared(query: Q) -> Q:
+    """Return an equal query whose parts but the predicate are those of an equal query before it."""
+    parts = {f.name: getattr(query, f.name) for f in fields(query) if f.name != "where"}
+    # equal is not the same: 0.0 == -0.0, and a text tells them apart
+    kept = _rest((type(query), repr(parts)), parts)
+    return type(query)(**kept, where=query.where)
+
+
+def shared_dict(items: dict[str, Any]) -> dict[str, Any]:
+    """Return an equal dict, the same for all that are equal; nobody may change it."""
+    return _dicts(tuple(items.items()), items)

@@ -1,0 +1,89 @@
+"""Pages of changelogs: the same from memory and from the log, and bounded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from session import changelog_history
+from session.changelog_history import ChangelogHistory
+from sources.record_log import RecordLog
+from sources.storage import Storage
+
+
+def changelog(epoch: int) -> dict[str, Any]:
+    """Return the record of a changelog."""
+    query = {"kind": "selection", "where": ["much"] * 100}
+    return {
+        "epoch": epoch,
+        "created_us": epoch,
+        "why": "1 request",
+        "created": [{"id": f"q-{epoch}", "slot": epoch, "operator": "o", "query": query}],
+        "deleted": [],
+        "freed": [],
+        "streams_created": [{"id": "s-1", "name": "purchases"}],
+        "streams_dropped": [],
+        "changelog_set": "0" * epoch,
+        "capacity": epoch,
+        "plan_version": epoch,
+        "requests": 1,
+        "batches": 1,
+    }
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> RecordLog:
+    log = RecordLog(Storage(str(tmp_path)), "changelogs")
+    for epoch in range(1, 31):
+        log.append(epoch, changelog(epoch))
+    return log
+
+
+def epochs(history: ChangelogHistory, after: int) -> list[int]:
+    """Return the epochs of a page."""
+    return [orjson.loads(shown)["epoch"] for shown in history.after(after)]
+
+
+def test_memory_and_log_show_the_same_and_leave_the_queries_out(log: RecordLog) -> None:
+    read, kept = ChangelogHistory(log), ChangelogHistory(log)
+    for epoch in range(1, 31):
+        kept.append(epoch, changelog(epoch))
+    assert read.after(0) == kept.after(0)
+    shown = orjson.loads(read.after(29)[0])
+    assert shown["created"] == [{"id": "q-30", "slot": 30, "operator": "o"}]
+    assert shown["streams_created"] == ["purchases"]
+    assert epochs(read, 30) == []
+
+
+def test_what_is_in_memory_is_not_read_again(log: RecordLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = ChangelogHistory(log)
+    for epoch in range(20, 31):
+        history.append(epoch, changelog(epoch))
+    assert epochs(history, 15) == list(range(16, 31))
+    monkeypatch.setattr(log, "read", lambda number: pytest.fail(f"{number} is in memory"))
+    assert epochs(history, 19) == list(range(20, 31))
+
+
+def test_memory_is_bounded_by_bytes(log: RecordLog) -> None:
+    history = ChangelogHistory(log, kept_bytes=1000)
+    for epoch in range(1, 31):
+        history.append(epoch, changelog(epoch))
+    assert sum(map(len, history._kept.values())) <= 1000
+    assert max(history._kept) == 30
+    assert epochs(history, 0) == list(range(1, 31))
+
+
+def test_a_page_is_bounded_and_never_empty_before_the_end(log: RecordLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = ChangelogHistory(log)
+    monkeypatch.setattr(changelog_history, "MOST_CHANGELOGS", 7)
+    assert epochs(history, 0) == list(range(1, 8))
+    monkeypatch.setattr(changelog_history, "MOST_BYTES", 1)
+    assert epochs(history, 3) == [4]
+
+
+def test_trimmed_changelogs_are_skipped(log: RecordLog) -> None:
+    log.trim(25)
+    assert epochs(ChangelogHistory(log), 3) == [26, 27, 28, 29, 30]
