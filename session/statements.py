@@ -6,24 +6,18 @@ from collections.abc import Mapping
 
 from operators.queries import Query
 from session.sql.parser import parse_statement
-from session.sql.select import plan_select
-from session.sql.statements import CreateQuery, CreateStream, Select
+from session.sql.shapes import Shapes
+from session.sql.statements import CreateStream
 from sources.connectors import validate_definition
 from sources.errors import NotAllowed
 from sources.schema import StreamDefinition
 
+_shapes = Shapes()
+
 
 def read_query(sql: str, catalog: Mapping[str, StreamDefinition]) -> tuple[str | None, Query]:
     """Return the name (of CREATE QUERY, else None) and the query of a SQL text; NotAllowed for other statements."""
-    statement = parse_statement(sql)
-    if isinstance(statement, CreateQuery):
-        return statement.name, plan_select(statement.select, catalog)
-    if isinstance(statement, Select):
-        return None, plan_select(statement, catalog)
-    raise NotAllowed(
-        f"A query must be SELECT … or CREATE QUERY name AS SELECT …; got {sql.strip()[:80]!r}."
-        " POST /sql takes every statement."
-    )
+    return _shapes.read(sql, catalog)
 
 
 def read_create_stream(sql: str) -> CreateStream:

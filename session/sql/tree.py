@@ -173,9 +173,10 @@ class TreeReader:
     def _literal(self, leaf: Expr) -> Node:
         text: str = leaf.this
         at = _at(leaf)
-        return Node("literal", at, Literal(text, VARCHAR) if leaf.is_string else self._number(text, at))
+        return Node("literal", at, Literal(text, VARCHAR) if leaf.is_string else self.number(text, at))
 
-    def _number(self, text: str, at: int) -> Literal:
+    def number(self, text: str, at: int) -> Literal:
+        """Return the literal of a number; SqlNotAllowed when no type holds it."""
         if "e" in text.lower():
             value = float(text)
             if value in (float("inf"), float("-inf")):

@@ -1,0 +1,148 @@
+"""Plan a query that differs from one before only in the numbers that it compares with, without parsing it.
+
+Ad-hoc queries come in large numbers from few programs, and most of planning one is parsing. A *shape* is a statement
+with holes where WHERE compares something with a number::
+
+    SELECT gem_pack, SUM(price) FROM purchases [RANGE 8 SECONDS] WHERE price > ? GROUP BY gem_pack
+
+A statement of a known shape gets the syntax tree of the first one with its own numbers in it; binding WHERE, which
+depends on the numbers (``n > 5.5`` becomes ``n > 5``), is done again. Nothing else of a plan depends on WHERE. Whatever
+goes wrong on this way is left to the parser, which knows how to say it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from operators.expressions import Literal
+from operators.queries import Aggregation, Query, Selection
+from session.sql.expressions import Binder
+from session.sql.parser import parse_statement
+from session.sql.scope import Scope
+from session.sql.select import plan_select
+from session.sql.statements import CreateQuery, Select
+from session.sql.syntax import Node, walk
+from session.sql.tokens import SqlText
+from session.sql.tree import TreeReader
+from sources.errors import BraidError, NotAllowed
+from sources.schema import StreamDefinition
+
+MOST_SHAPES = 2000
+LONGEST = 2000
+
+# texts, quoted names and comments are stepped over as a whole; => belongs to named arguments
+_HOLE = re.compile(
+    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*` | --[^\n]* | /\*.*?\*/ | =>
+    | (?P<operator>(?:<=|>=|<>|!=|=|<|>)\s*) (?P<number>[0-9]{1,30}(?:\.[0-9]{1,30})?) (?![\w.])""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A text with its holes: what stands around them, and the number in each of them and where it begins."""
+
+    around: tuple[str, ...]
+    numbers: tuple[str, ...]
+    places: tuple[int, ...]
+
+
+def cut(text: str) -> Cut:
+    """Cut the numbers out of a text that stand right after a comparison."""
+    around, numbers, places, end = [], [], [], 0
+    for match in _HOLE.finditer(text):
+        if match["number"] is not None:
+            places.append(match.start("number"))
+            around.append(text[end : places[-1]])
+            numbers.append(match["number"])
+            end = match.end()
+    return Cut((*around, text[end:]), tuple(numbers), tuple(places))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The first statement of a shape, with the places of its holes, and its plan over the stream as it was then."""
+
+    name: str | None
+    select: Select
+    places: tuple[int, ...]
+    definition: StreamDefinition
+    scope: Scope
+    query: Selection | Aggregation
+
+    def filled(self, numbers: Sequence[Literal]) -> Query:
+        """Return the query with other numbers."""
+        where = self.select.where
+        if where is not None:
+            where = _filled(where, dict(zip(self.places, numbers, strict=True)))
+        return replace(self.query, where=Binder(self.scope, "WHERE").condition(where))
+
+
+class Shapes:
+    """The shapes of statements seen before; when there are too many it begins anew."""
+
+    def __init__(self, most: int = MOST_SHAPES) -> None:
+        self._most = most
+        self._shapes: dict[tuple[str, ...], Shape] = {}
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+    def read(self, text: str, catalog: Mapping[str, StreamDefinition]) -> tuple[str | None, Query]:
+        """Return the name (of CREATE QUERY, else None) and the query of a text; NotAllowed for other statements."""
+        if len(text) > LONGEST:
+            statement = _read(text)
+            return _name(statement), plan_select(statement, catalog)
+        found = cut(text)
+        shape = self._shapes.get(found.around)
+        if shape is not None and catalog.get(shape.definition.name.lower()) is shape.definition:
+            with suppress(BraidError, RecursionError):
+                reader = TreeReader(SqlText(text))
+                return shape.name, shape.filled([reader.number(number, 0) for number in found.numbers])
+        statement = _read(text)
+        query = plan_select(statement, catalog)
+        self._remember(found, statement, query, catalog)
+        return _name(statement), query
+
+    def _remember(
+        self, found: Cut, statement: CreateQuery | Select, query: Query, catalog: Mapping[str, StreamDefinition]
+    ) -> None:
+        select = statement.select if isinstance(statement, CreateQuery) else statement
+        nodes = () if select.where is None else walk(select.where)
+        literals = {node.at: node.value for node in nodes if node.kind == "literal"}
+        reader = TreeReader(select.sql)
+        # a number elsewhere, say in HAVING, is part of more than WHERE
+        holes = zip(found.places, found.numbers, strict=True)
+        if not all(literals.get(at) == reader.number(number, at) for at, number in holes):
+            return
+        if not isinstance(query, (Selection, Aggregation)):
+            return
+        definition = catalog[select.source.stream.lower()]
+        scope = Scope(select.sql, select.source, definition)
+        if len(self._shapes) >= self._most:
+            self._shapes = {}
+        self._shapes[found.around] = Shape(_name(statement), select, found.places, definition, scope, query)
+
+
+def _read(text: str) -> CreateQuery | Select:
+    statement = parse_statement(text)
+    if isinstance(statement, (CreateQuery, Select)):
+        return statement
+    raise NotAllowed(
+        f"A query must be SELECT … or CREATE QUERY name AS SELECT …; got {text.strip()[:80]!r}."
+        " POST /sql takes every statement."
+    )
+
+
+def _name(statement: CreateQuery | Select) -> str | None:
+    return statement.name if isinstance(statement, CreateQuery) else None
+
+
+def _filled(node: Node, literals: Mapping[int, Literal]) -> Node:
+    if node.kind == "literal":
+        return replace(node, value=literals[node.at]) if node.at in literals else node
+    children = tuple(_filled(child, literals) for child in node.children)
+    return node if children == node.children else replace(node, children=children)
