@@ -20,11 +20,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import generate_latest
 
 from api.query_series import QuerySeries
-from session.query_record import DRAINING, RUNNING
-from session.reads import MOST_LISTED
+from session.session_state import SlotChange
 from session.shared_session import SharedSession
-from sources.errors import BraidError
-from sources.record_log import RecordLog
 from sources.storage import Storage
 
 CONTENT_TYPE = prometheus_client.exposition.CONTENT_TYPE_PLAIN_0_0_4
@@ -51,14 +48,15 @@ class Metrics:
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._session = session
         self._storage = storage
-        self._changelogs = RecordLog(storage, "changelogs")
         self._ready = ready
         self._lag = lag
         self._lock = threading.Lock()
         self._queries = QuerySeries(labelled_queries)
-        self._epoch: int | None = None
+        self._knows_slots = False
         self._state_bytes = 0
-        self._sizes: tuple[float, dict[str, int]] = (-SIZES_SECONDS, {})
+        self._sizes: dict[str, int] = {}
+        self._sizes_due = 0.0
+        self._sizing = threading.Lock()
         self.registry = CollectorRegistry()
         self._deployment = Histogram(
             "braid_query_deployment_latency_seconds",
@@ -77,52 +75,37 @@ class Metrics:
         )
         self.registry.register(self)
 
+    def absorb_slots(self, changes: list[SlotChange]) -> None:
+        """Take note of the slots that changed hands with a batch; the session has just applied it."""
+        if not self._knows_slots:  # the first batch since the start: it may have told of changes before, too
+            self._knows_slots = True
+            slots = self._session.slots()
+        else:
+            slots = changes
+        with self._lock:
+            for slot, holder in slots:
+                if holder is None:
+                    self._queries.remove(slot)
+                else:
+                    self._queries.add(slot, holder.id, holder.name)
+        for _, holder in changes:
+            if holder is not None:
+                self._deployment.observe(holder.latency_us / 1e6)
+
     def absorb(self, record: dict[str, Any]) -> None:
         """Add a batch; the session has just applied it."""
         with self._lock:
-            if self._epoch is None:
-                self._epoch = self._recover(record["previous_epoch"])
-            for epoch in range(self._epoch + 1, record["epoch"] + 1):
-                self._change(epoch)
-            self._epoch = record["epoch"]
             for block in record["results"]:
-                self._queries.count(block["slots"], block["counts"])
-                self._queries.observe(block["slots"], block["latest_event_us"], record)
-            self._state_bytes = record.get("bytes", {}).get("state", 0)
+                self._queries.absorb(block, record)
+        self._state_bytes = record.get("bytes", {}).get("state", 0)
         self._duration.observe(record["duration_us"] / 1e6)
         self._tuples.observe(sum(stream["tuples"] for stream in record["streams"].values()))
 
-    def _recover(self, epoch: int) -> int:
-        """Take note of the queries that held slots at ``epoch``, and return it."""
-        cursor = None
-        while True:
-            page = self._session.list_queries(limit=MOST_LISTED, cursor=cursor)
-            for query in page["queries"]:
-                if query["state"] in (RUNNING, DRAINING) and query["epoch"] <= epoch:
-                    self._queries.add(query["slot"], query["id"], query["name"])
-            cursor = page["cursor"]
-            if cursor is None:
-                return epoch
-
-    def _change(self, epoch: int) -> None:
-        try:
-            changelog = self._changelogs.read(epoch)
-        except FileNotFoundError:  # trimmed: its queries count as "other"
-            return
-        for freed in changelog["freed"]:
-            self._queries.remove(freed["slot"])
-        for created in changelog["created"]:
-            try:
-                query = self._session.query(created["id"])
-            except BraidError:  # its retention has passed
-                continue
-            self._queries.add(created["slot"], query["id"], query["name"])
-            if query["deployment_latency_seconds"] is not None:
-                self._deployment.observe(query["deployment_latency_seconds"])
-
     def text(self) -> bytes:
         """Return all metrics as Prometheus reads them."""
-        return generate_latest(self.registry)
+        with self._lock:
+            queries = self._queries.moment()
+        return generate_latest(self.registry) + queries.text().encode()
 
     def collect(self) -> Iterator[Metric]:
         """Yield what is read when it is scraped."""
@@ -136,11 +119,8 @@ class Metrics:
         yield CounterMetricFamily("braid_batches", "Batches committed.", session.applied_seq)
         yield GaugeMetricFamily("braid_epoch", "Epoch of the last batch.", session.active_epoch)
         yield GaugeMetricFamily("braid_ready", "1 when queries run at full speed.", float(self._ready()))
-        with self._lock:
-            yield from self._queries.collect()
-            state_bytes = self._state_bytes
         sizes = self._read_sizes()
-        yield GaugeMetricFamily("braid_state_bytes", "State of the shared operators.", state_bytes)
+        yield GaugeMetricFamily("braid_state_bytes", "State of the shared operators.", self._state_bytes)
         yield GaugeMetricFamily("braid_bucket_bytes", "Files of buckets.", sizes["buckets"])
         yield GaugeMetricFamily(
             "braid_result_log_bytes",
@@ -171,11 +151,19 @@ class Metrics:
         yield lag
 
     def _read_sizes(self) -> dict[str, int]:
-        read, sizes = self._sizes
-        if time.monotonic() - read >= SIZES_SECONDS:
-            sizes = {folder: self._storage.size(folder) for folder in ("buckets", "results", "dead-letters")}
-            self._sizes = (time.monotonic(), sizes)
-        return sizes
+        """Return the sizes of folders; after the first time no scrape waits until many files are counted."""
+        if not self._sizes:
+            self._measure()
+        elif time.monotonic() >= self._sizes_due and not self._sizing.locked():
+            threading.Thread(target=self._measure, name="sizes", daemon=True).start()
+        return self._sizes
+
+    def _measure(self) -> None:
+        with self._sizing:
+            if time.monotonic() < self._sizes_due:
+                return
+            self._sizes = {folder: self._storage.size(folder) for folder in ("buckets", "results", "dead-letters")}
+            self._sizes_due = time.monotonic() + SIZES_SECONDS
 
 
 def seconds_of(time_text: str) -> float:

@@ -16,7 +16,7 @@ from api.documents import QUERY_SCHEMA, answers, json_body
 from api.parameters import Wait
 from api.service import Service, ServiceDep
 from session.admission import QueryRequest
-from session.query_record import PENDING, STATES
+from session.query_record import STATES
 from session.reads import MOST_LISTED
 from session.requests import Outcome
 from sources.errors import BraidError, Gone, MalformedRequest, TooLarge
@@ -75,7 +75,7 @@ async def wait_running(service: Service, ids: list[str], seconds: float) -> None
     until = time.monotonic() + seconds
     left = list(ids)
     while True:
-        while left and service.session.live_query(left[-1]).state != PENDING:
+        while left and not service.session.is_pending(left[-1]):
             left.pop()
         remaining = until - time.monotonic()
         if not left or remaining <= 0 or service.news.stopping:

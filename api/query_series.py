@@ -1,16 +1,17 @@
 """Counters and histograms of many queries as arrays, so that a batch of thousands of them costs a few numpy calls.
 
-Row 0 is ``query_id="other"``; each labelled query has a row of its own, given back when it leaves its slot.
+Row 0 is ``query_id="other"``; each labelled query has a row of its own, given back when it leaves its slot. They are
+written in Prometheus' text format here: its client library takes a tenth of a second for a thousand queries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 OTHER = "other"
 LATENCY_SECONDS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -34,8 +35,55 @@ class _Histograms:
         self.counts[row] = 0
         self.sums[row] = 0.0
 
-    def buckets(self, row: int) -> list[tuple[str, float]]:
-        return list(zip(_BOUNDS, np.cumsum(self.counts[row]).tolist(), strict=True))
+    def lines(self, name: str, rows: Sequence[int], ids: Sequence[str]) -> list[str]:
+        """Return the samples of some rows, whose ``query_id`` are given."""
+        labels = '{query_id="\0"'
+        template = "".join(f'{name}_bucket{labels},le="{bound}"}} %d\n' for bound in _BOUNDS)
+        template += f"{name}_count{labels}}} %d\n{name}_sum{labels}}} %r\n"
+        counts = np.cumsum(self.counts[rows], axis=1).tolist()
+        sums = self.sums[rows].tolist()
+        return [
+            template.replace("\0", query_id) % (*counted, counted[-1], total)
+            for query_id, counted, total in zip(ids, counts, sums, strict=True)
+        ]
+
+    def copy(self) -> _Histograms:
+        copied = _Histograms(0)
+        copied.counts, copied.sums = self.counts.copy(), self.sums.copy()
+        return copied
+
+
+@dataclass(frozen=True)
+class Moment:
+    """All series at one moment: ``labels`` has id and name by row."""
+
+    labels: dict[int, tuple[str, str]]
+    results: npt.NDArray[np.int64]
+    event_time: _Histograms
+    processing_time: _Histograms
+
+    def text(self) -> str:
+        """Return the series in Prometheus' text format."""
+        rows = sorted(self.labels)
+        ids = [self.labels[row][0] for row in rows]
+        if self.results[0]:
+            rows, ids = [*rows, 0], [*ids, OTHER]
+        lines = _head("braid_query_results_total", "counter", "Rows of results.")
+        values = zip(ids, self.results[rows].tolist(), strict=True)
+        lines += [f'braid_query_results_total{{query_id="{query_id}"}} {value}\n' for query_id, value in values]
+        for kind, what, histograms in (
+            ("event_time", "now minus the greatest event time that contributed", self.event_time),
+            ("processing_time", "from the start of the batch to its commit", self.processing_time),
+        ):
+            name = f"braid_query_{kind}_latency_seconds"
+            lines += _head(name, "histogram", f"Latency of results: {what}.")
+            lines += histograms.lines(name, rows, ids)
+        lines += _head("braid_query_info", "gauge", "Names of queries; always 1.")
+        lines += [
+            f'braid_query_info{{query_id="{query_id}",name="{_escaped(name)}"}} 1\n'
+            for query_id, name in self.labels.values()
+        ]
+        return "".join(lines)
 
 
 class QuerySeries:
@@ -70,14 +118,11 @@ class QuerySeries:
             self._processing_time.clear(row)
             self._free.append(row)
 
-    def count(self, slots: Sequence[int], counts: Sequence[int]) -> None:
-        """Add rows of results, by slot."""
-        np.add.at(self._results, self._rows(slots), np.asarray(counts, np.int64))
-
-    def observe(self, slots: Sequence[int], latest_event_us: Sequence[int | None], record: dict[str, Any]) -> None:
-        """Observe a block's latencies: one of each kind for each slot with rows in it."""
-        rows, committed = self._rows(slots), record["committed_us"]
-        latest = np.asarray([np.nan if us is None else us for us in latest_event_us], np.float64)
+    def absorb(self, block: dict[str, Any], record: dict[str, Any]) -> None:
+        """Add the rows of a block of a batch, and one latency of each kind for each slot with rows in it."""
+        rows, committed = self._rows(block["slots"]), record["committed_us"]
+        np.add.at(self._results, rows, np.asarray(block["counts"], np.int64))
+        latest = np.array(block["latest_event_us"], np.float64)  # None becomes NaN
         self._event_time.observe(rows, (committed - latest) / 1e6)
         took = (committed - record["started_us"]) / 1e6
         self._processing_time.observe(rows, np.full(len(rows), took))
@@ -87,26 +132,14 @@ class QuerySeries:
         known = wanted < len(self._row_of_slot)
         return np.where(known, self._row_of_slot[np.where(known, wanted, 0)], 0)
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metric families of all queries."""
-        rows = [(row, query_id) for row, (query_id, _) in sorted(self._labels.items())]
-        if self._results[0]:
-            rows.append((0, OTHER))
-        results = CounterMetricFamily("braid_query_results", "Rows of results.", labels=["query_id"])
-        for row, query_id in rows:
-            results.add_metric([query_id], int(self._results[row]))
-        yield results
-        for name, what, histograms in (
-            ("event_time", "now minus the greatest event time that contributed", self._event_time),
-            ("processing_time", "from the start of the batch to its commit", self._processing_time),
-        ):
-            family = HistogramMetricFamily(
-                f"braid_query_{name}_latency_seconds", f"Latency of results: {what}.", labels=["query_id"]
-            )
-            for row, query_id in rows:
-                family.add_metric([query_id], histograms.buckets(row), float(histograms.sums[row]))
-            yield family
-        info = GaugeMetricFamily("braid_query_info", "Names of queries; always 1.", labels=["query_id", "name"])
-        for query_id, name in self._labels.values():
-            info.add_metric([query_id, name], 1)
-        yield info
+    def moment(self) -> Moment:
+        """Return all series as they are now; costs a copy of the arrays."""
+        return Moment(dict(self._labels), self._results.copy(), self._event_time.copy(), self._processing_time.copy())
+
+
+def _head(name: str, kind: str, what: str) -> list[str]:
+    return [f"# HELP {name} {what}\n# TYPE {name} {kind}\n"]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

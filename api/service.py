@@ -57,6 +57,7 @@ class Service:
             ),
             why_not_ready=why_not_ready,
         )
+        session.on_slots(service.metrics.absorb_slots)
         for listener in (results.absorb, service.metrics.absorb, service.pushes.absorb):
             session.on_batch(listener)
         session.on_batch(lambda _: service.news.publish())
