@@ -204,7 +204,7 @@ class BraidClient:
             page = _items(answer, "queries", self.url)
             yield from page
             following = answer.get("cursor") if isinstance(answer, dict) else None
-            if not page or not following or following == cursor:
+            if not following or following == cursor:  # a page may be empty and not the last
                 return
             cursor = following
 
@@ -212,6 +212,11 @@ class BraidClient:
         """Retire a query; `drain` still lets windows that are complete come out. Harmless to repeat."""
         query = {"drain": "true" if drain else "false"}
         self._send("DELETE", f"/queries/{_segment(query_id)}", query=query)
+
+    def retire_queries(self, query_ids: Iterable[str], drain: bool = True, key: str | None = None) -> list[Object]:
+        """Retire many queries with one request, none when one of them is unknown. Harmless to repeat."""
+        body = {"ids": list(query_ids), "drain": drain}
+        return _items(self._json("POST", "/queries/retire", body=body, key=key), "queries", self.url)
 
     def plan(self, query_id: str | None = None) -> Object:
         """Read how one query, or everything, runs and with whom it shares: a graph."""
@@ -223,8 +228,14 @@ class BraidClient:
         return self._send("GET", path, query={"format": "dot"}).text
 
     def changelogs(self, after: int | None = None) -> list[Object]:
-        """List the changelogs after an epoch."""
-        return _items(self._json("GET", "/changelogs", query={"after": after}), "changelogs", self.url)
+        """List all changelogs after an epoch, page by page."""
+        found: list[Object] = []
+        while page := _items(self._json("GET", "/changelogs", query={"after": after}), "changelogs", self.url):
+            if found and page[-1]["epoch"] <= found[-1]["epoch"]:
+                break
+            found += page
+            after = page[-1]["epoch"]
+        return found
 
     def sql(self, statement: str, key: str | None = None) -> Any:
         """Send any one statement."""

@@ -152,6 +152,15 @@ QUERY_SCHEMA: Json = {
         "labels": {"type": ["object", "null"], "additionalProperties": {"type": "string"}},
     },
 }
+RETIRE_SCHEMA: Json = {
+    "type": "object",
+    "required": ["ids"],
+    "additionalProperties": False,
+    "properties": {
+        "ids": {"type": "array", "minItems": 1, "items": {"type": "string", "description": "The id or the name"}},
+        "drain": {"type": "boolean", "default": True, "description": "Still emit the windows that are complete"},
+    },
+}
 EVENTS_BODY: Json = {
     "parameters": [KEY_HEADER],
     "requestBody": {

@@ -11,10 +11,11 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from api import documents
-from api.bodies import answer_once, outcome, parse_json, read_body
+from api.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
 from api.documents import QUERY_SCHEMA, answers, json_body
 from api.parameters import Wait
 from api.service import Service, ServiceDep
+from api.settled import settled
 from session.admission import QueryRequest
 from session.query_record import STATES
 from session.reads import MOST_LISTED
@@ -24,6 +25,8 @@ from sources.errors import BraidError, Gone, MalformedRequest, TooLarge
 router = APIRouter(tags=["queries"])
 FIELDS = ("sql", "name", "sink", "ttl_seconds", "labels")
 POLL_SECONDS = 1.0
+# what is planned on the event loop: it takes less time than to hand it to a thread
+QUICK_BYTES = 2000
 
 
 @router.post(
@@ -49,25 +52,38 @@ POLL_SECONDS = 1.0
 async def create_queries(request: Request, service: ServiceDep, wait: Wait = 0.0) -> Response:
     """Register a query, or with a JSON array many: all or none. With `wait`, answer once they are RUNNING."""
     body = await read_body(request, service.settings.max_body_bytes)
-
-    def create() -> Outcome:
-        value = parse_json(body)
-        if isinstance(value, list):
-            made = service.session.create_queries(requests_of(value, service.settings.max_queries))
-            return outcome(201, made, Location="/queries")
-        made = service.session.create_queries([request_of(value)])
-        return outcome(201, made[0], Location=f"/queries/{made[0]['id']}")
-
-    response = await answer_once(service, request, body, create)
+    if idempotency_key(request) is None and len(body) <= QUICK_BYTES:
+        service.check_running()
+        values = parse_json(body)
+        many = isinstance(values, list)
+        requests = requests_of(values, service.settings.max_queries) if many else [request_of(values)]
+        made = await settled(lambda wake: service.session.begin_create(requests, wake))
+        response = response_of(_created(made, many))
+    else:
+        response = await answer_once(service, request, body, lambda: _create(service, body))
     if wait > 0:
-        made = orjson.loads(response.body)
-        ids = [query["id"] for query in (made if isinstance(made, list) else [made])]
+        answered = orjson.loads(response.body)
+        many = isinstance(answered, list)
+        ids = [query["id"] for query in (answered if many else [answered])]
         with suppress(Gone):  # a repeated POST may be about queries that are long forgotten
             await wait_running(service, ids, wait)
             now = await run_in_threadpool(lambda: [service.session.query(query_id) for query_id in ids])
-            response.body = orjson.dumps(now if isinstance(made, list) else now[0])
+            response.body = orjson.dumps(now if many else now[0])
             response.headers["content-length"] = str(len(response.body))
     return response
+
+
+def _create(service: Service, body: bytes) -> Outcome:
+    values = parse_json(body)
+    many = isinstance(values, list)
+    requests = requests_of(values, service.settings.max_queries) if many else [request_of(values)]
+    return _created(service.session.create_queries(requests), many)
+
+
+def _created(made: list[dict[str, Any]], many: bool) -> Outcome:
+    if many:
+        return outcome(201, made, Location="/queries")
+    return outcome(201, made[0], Location=f"/queries/{made[0]['id']}")
 
 
 async def wait_running(service: Service, ids: list[str], seconds: float) -> None:
@@ -124,9 +140,10 @@ def list_queries(
 
 
 @router.get("/queries/{id}", responses=answers(200, "The query.", documents.QUERY, 404, 410))
-def get_query(id: str, service: ServiceDep) -> dict[str, Any]:
+async def get_query(id: str, service: ServiceDep) -> Response:
     """Look at one query; also when it is RETIRED, until its retention has passed."""
-    return service.session.query(id)
+    query = service.session.query_in_memory(id) or await run_in_threadpool(service.session.query, id)
+    return Response(orjson.dumps(query), media_type="application/json")
 
 
 @router.delete(
@@ -134,16 +151,49 @@ def get_query(id: str, service: ServiceDep) -> dict[str, Any]:
     status_code=202,
     responses=answers(202, "The query retires.", documents.QUERY, 400, 404, 410, 503),
 )
-def delete_query(
+async def delete_query(
     id: str,
     service: ServiceDep,
     drain: Annotated[
         bool, Query(description="Still emit the windows that are complete; `false` stops at once.")
     ] = True,
-) -> dict[str, Any]:
+) -> Response:
     """Retire a query. Repeating it is harmless."""
     service.check_running()
-    return service.session.delete_query(id, drain)
+    queries = await settled(lambda wake: service.session.begin_delete([id], drain, wake))
+    return response_of(outcome(202, queries[0]))
+
+
+@router.post(
+    "/queries/retire",
+    status_code=202,
+    responses=answers(202, "The queries retire.", [documents.QUERY], 400, 404, 410, 413, 422, 503),
+    openapi_extra=json_body(documents.RETIRE_SCHEMA, {"ids": ["q-1", "q-2"]}),
+)
+async def retire_queries(request: Request, service: ServiceDep) -> Response:
+    """Retire many queries: all, or none when one is unknown. Repeating it is harmless."""
+    body = await read_body(request, service.settings.max_body_bytes)
+
+    def retire() -> Outcome:
+        ids, drain = ids_of(parse_json(body), service.settings.max_queries)
+        return outcome(202, service.session.delete_queries(ids, drain))
+
+    return await answer_once(service, request, body, retire)
+
+
+def ids_of(value: Any, most: int) -> tuple[list[str], bool]:
+    """Read which queries are to retire, and whether they drain; MalformedRequest for a body of another shape."""
+    example = 'an object such as {"ids": ["q-1", "q-2"], "drain": true}'
+    if not isinstance(value, dict) or not value.keys() <= {"ids", "drain"}:
+        raise MalformedRequest(f"The body must be {example}; got {str(value)[:80]!r}.")
+    ids, drain = value.get("ids"), value.get("drain", True)
+    if not isinstance(ids, list) or not ids or not all(isinstance(query_id, str) for query_id in ids):
+        raise MalformedRequest(f'"ids" must be a list of ids or names of queries, as in {example}; got {ids!r:.80}.')
+    if not isinstance(drain, bool):
+        raise MalformedRequest(f'"drain" must be true or false, as in {example}; got {drain!r:.80}.')
+    if len(ids) > most:
+        raise TooLarge(f"One request must hold at most {most} queries; got {len(ids)}.")
+    return ids, drain
 
 
 def requests_of(values: list[Any], most: int) -> list[QueryRequest]:

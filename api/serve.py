@@ -24,7 +24,7 @@ from typing import Any
 
 import uvicorn
 
-from api import logs
+from api import interpreter, logs
 from api.app import create_app
 from api.preconditions import CannotStart, check_java, check_python, lock_data_dir
 from api.service import Service
@@ -111,6 +111,7 @@ def running(settings: Settings, storage: Storage, listener: socket.socket) -> It
         stack.callback(stopped.set)
         threading.Thread(target=_trim, args=(service, stopped), name="retention", daemon=True).start()
         threading.Thread(target=_announce, args=(supervisor, url, stopped), name="ready", daemon=True).start()
+        interpreter.tune()
         log.info("listening", extra={"fields": {"url": url, "data_dir": settings.data_dir}})
         yield service
         log.info("stopping")

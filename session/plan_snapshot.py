@@ -68,11 +68,11 @@ def take(state: SessionState) -> Placed:
 
 
 def write(storage: Storage, placed: Placed) -> None:
-    """Write a snapshot in the data plane's form."""
+    """Write a snapshot in the data plane's form, query by query: thousands of them at once would be work for the GC."""
     live = LiveQueries()
     live.epoch, live.capacity, live.streams = placed.epoch, placed.capacity, placed.streams
-    live.by_slot = {query.slot: query for query in (LiveQuery(*fields) for fields in placed.queries)}
-    storage.put(f"{FOLDER}/{live.epoch:012d}.json", orjson.dumps(live.to_json()))
+    queries = [orjson.Fragment(orjson.dumps(LiveQuery(*fields).to_json())) for fields in placed.queries]
+    storage.put(f"{FOLDER}/{live.epoch:012d}.json", orjson.dumps(live.to_json() | {"queries": queries}))
 
 
 def latest_epoch(storage: Storage) -> int:

@@ -113,11 +113,13 @@ class Reads:
 
     def query(self, query_id: str) -> dict[str, Any]:
         """Return a query as GET /queries/{id} shows it."""
+        return self.query_in_memory(query_id) or self._archived(query_id).describe()
+
+    def query_in_memory(self, query_id: str) -> dict[str, Any] | None:
+        """Return a query as :meth:`query` does; None when a file must be read to know it, or it is unknown."""
         with self._lock:
             record = self._state.queries.find(query_id)
-            if record is not None:
-                return record.describe()
-        return self._archived(query_id).describe()
+            return None if record is None else record.describe()
 
     def live_query(self, query_id: str) -> DeployedQuery:
         """Return what a reader of the query's results needs, as of now."""

@@ -99,6 +99,19 @@ def test_deleting_a_query_says_whether_it_drains(service: Playback, braid: Braid
     assert braid.query("q-1")["state"] == "RETIRED"
 
 
+def test_many_queries_are_retired_in_one_request(service: Playback, braid: BraidClient) -> None:
+    for _ in range(3):
+        service.add_query({"sql": SQL})
+    assert [query["id"] for query in braid.retire_queries(["q-1", "q-3"], drain=False)] == ["q-1", "q-3"]
+    assert service.last().json == {"ids": ["q-1", "q-3"], "drain": False}
+    assert [query["id"] for query in braid.queries("RUNNING")] == ["q-2"]
+
+
+def test_changelogs_are_listed_over_all_pages(braid: BraidClient) -> None:
+    assert [changelog["epoch"] for changelog in braid.changelogs()] == [1, 2, 3, 4, 5, 6, 7]
+    assert braid.changelogs(after=7) == []
+
+
 def test_plans_come_as_a_graph_and_as_dot(braid: BraidClient) -> None:
     assert {node["id"] for node in braid.plan("q-1")["nodes"]} >= {"s1", "q-1"}
     assert braid.plan_dot("q-1") == "digraph { s1 -> q-1 }\n"

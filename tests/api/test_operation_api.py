@@ -181,6 +181,7 @@ def test_openapi_describes_every_call(rest: Rest) -> None:
         ("DELETE", "/tables/{name}"),
         ("POST", "/queries"),
         ("POST", "/queries/validate"),
+        ("POST", "/queries/retire"),
         ("GET", "/queries"),
         ("GET", "/queries/{id}"),
         ("DELETE", "/queries/{id}"),

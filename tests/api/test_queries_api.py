@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -176,3 +177,97 @@ def test_tables_are_listed_and_refused(rest: Rest) -> None:
     sql = "CREATE TABLE packs (pack INT) WITH (connector = 'file', path = 'p.csv', format = 'csv')"
     assert rest.post("/tables", {"sql": sql}, 422)["status"] == 422
     assert rest.client.delete("/tables/packs").status_code == 404
+
+
+def test_many_queries_retire_together_or_not_at_all(rest: Rest) -> None:
+    ids = [query["id"] for query in rest.post("/queries", [{"sql": ALL}, {"sql": SUMS, "name": "sums"}, {"sql": ALL}])]
+    rest.run(ids[-1])
+    problem = rest.post("/queries/retire", {"ids": [ids[0], "q-99", "sums"]}, 404)
+    assert "'q-99'" in problem["detail"]
+    assert {query["state"] for query in rest.get("/queries")["queries"]} == {"RUNNING"}
+    retired = rest.post("/queries/retire", {"ids": [ids[0], "sums", ids[0]], "drain": False}, 202)
+    assert [query["id"] for query in retired] == [ids[0], ids[1], ids[0]]
+    assert {query["state"] for query in retired} == {"DRAINING"}
+    wait_until(lambda: rest.service.session.live_query(ids[1]).freed_epoch, 10, "they are freed")
+    rest.commit()
+    assert [query["state"] for query in rest.get("/queries")["queries"]] == ["RETIRED", "RETIRED", "RUNNING"]
+    again = rest.post("/queries/retire", {"ids": ids}, 202)
+    assert [query["state"] for query in again] == ["RETIRED", "RETIRED", "DRAINING"]
+
+
+def test_retiring_many_with_a_key_answers_the_first_outcome_again(rest: Rest) -> None:
+    query = rest.query()
+    headers = {"Idempotency-Key": "k"}
+    first = rest.post("/queries/retire", {"ids": [query["id"]], "drain": False}, 202, headers=headers)
+    wait_until(lambda: rest.service.session.live_query(query["id"]).freed_epoch, 10, "it is freed")
+    rest.commit()
+    assert rest.get(f"/queries/{query['id']}")["state"] == "RETIRED"
+    assert rest.post("/queries/retire", {"ids": [query["id"]], "drain": False}, 202, headers=headers) == first
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "detail"),
+    [
+        ([], 400, "The body must be an object"),
+        ({"ids": ["q-1"], "now": True}, 400, "The body must be an object"),
+        ({}, 400, '"ids" must be a list'),
+        ({"ids": []}, 400, '"ids" must be a list'),
+        ({"ids": ["q-1", 7]}, 400, '"ids" must be a list'),
+        ({"ids": ["q-1"], "drain": "yes"}, 400, '"drain" must be true or false'),
+        ({"ids": ["q-1"] * 30_000}, 413, "at most 20000 queries; got 30000"),
+        ({"ids": ["nothing"]}, 404, "'nothing'"),
+    ],
+)
+def test_what_cannot_be_retired_is_refused(rest: Rest, body: object, status: int, detail: str) -> None:
+    assert detail in rest.post("/queries/retire", body, status)["detail"]
+
+
+def test_clients_at_once_get_their_own_answers(rest: Rest) -> None:
+    url = str(rest.client.base_url)
+
+    def client(number: int) -> list[str]:
+        names = []
+        with httpx.Client(base_url=url, timeout=30) as http:
+            for turn in range(5):
+                made = http.post("/queries", json={"sql": ALL, "name": f"n-{number}-{turn}"}).json()
+                assert http.get(f"/queries/{made['id']}").json()["name"] == made["name"]
+                gone = http.delete(f"/queries/{made['name']}")
+                assert (gone.status_code, gone.json()["id"]) == (202, made["id"])
+                names.append(made["name"])
+        return names
+
+    with ThreadPoolExecutor(8) as pool:
+        named = [name for names in pool.map(client, range(8)) for name in names]
+    listed = rest.get("/queries")["queries"]
+    assert sorted(query["name"] for query in listed) == sorted(named)
+    assert {query["state"] for query in listed} <= {"RETIRED", "DRAINING"}
+
+
+def test_what_cannot_reach_the_disk_is_refused_and_changes_nothing(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = rest.query()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("session.journal._sync", full)
+        for response in (
+            rest.client.post("/queries", json={"sql": ALL}),
+            rest.client.delete(f"/queries/{query['id']}"),
+            rest.client.post("/queries/retire", json={"ids": [query["id"]]}),
+        ):
+            assert "No space left on device" in rest.read(response, 503)["detail"]
+    assert [(q["id"], q["state"]) for q in rest.get("/queries")["queries"]] == [(query["id"], "RUNNING")]
+    assert rest.read(rest.client.delete(f"/queries/{query['id']}"), 202)["state"] == "DRAINING"
+
+
+def test_a_query_that_is_on_disk_only_is_answered_too(rest: Rest) -> None:
+    query = rest.query()
+    rest.retire(query["id"])
+    before = rest.get(f"/queries/{query['id']}")
+    rest.service.session.write_snapshot()
+    assert rest.service.session.query_in_memory(query["id"]) is None
+    assert rest.get(f"/queries/{query['id']}") == before
+    assert rest.read(rest.client.delete(f"/queries/{query['id']}"), 202) == before
+    assert rest.get("/queries?state=RETIRED")["queries"] == [before]
+    assert rest.get(f"/queries/{query['id']}/results")["end"]

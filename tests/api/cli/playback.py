@@ -26,6 +26,7 @@ Braid = Callable[..., Result]
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
 DEADLINE_SECONDS = 20.0
+LAST_EPOCH = 7
 STREAM = {
     "name": "purchases",
     "columns": [{"name": "user_id", "type": "BIGINT"}, {"name": "time", "type": "TIMESTAMP"}],
@@ -210,6 +211,13 @@ def build_app(service: Playback) -> FastAPI:
         page, rest = found[cursor : cursor + limit], found[cursor + limit :]
         return answer({"queries": page, "cursor": str(cursor + limit) if rest else None})
 
+    @app.post("/queries/retire")
+    def retire_many() -> Response:
+        ids = service.asked("POST", "/queries/retire")[-1].json["ids"]
+        for query_id in ids:
+            service.set_state(query_id, "RETIRED")
+        return answer([service.queries[query_id] for query_id in ids], 202)
+
     @app.get("/queries/{query_id}")
     def read(query_id: str) -> Response:
         if query_id not in service.queries:
@@ -264,7 +272,8 @@ def build_app(service: Playback) -> FastAPI:
 
     @app.get("/changelogs")
     def changelogs(after: int = 0) -> Response:
-        return answer({"changelogs": [{"epoch": after + 1, "created": ["q-1"], "deleted": []}]})
+        page = [{"epoch": after + 1, "created": ["q-1"], "deleted": []}] if after < LAST_EPOCH else []
+        return answer({"changelogs": page})
 
     return app
 

@@ -1,0 +1,30 @@
+"""Wait on the event loop until a command of the session is on disk: thousands of clients hold no thread each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from session.commands import Begun, Wake
+
+
+async def settled(begin: Callable[[Wake], Begun]) -> list[dict[str, Any]]:
+    """Begin a command, and return its answer once it is durable and applied."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_set, done)
+
+    begun = begin(wake)
+    if begun.logged is not None:
+        await done
+    return begun.finished()
+
+
+def _set(done: asyncio.Future[None]) -> None:
+    if not done.done():  # the client may have left
+        done.set_result(None)
