@@ -6,7 +6,7 @@ import gc
 import sys
 
 # objects more than were freed, before the youngest are looked at
-YOUNG_OBJECTS = 50_000
+YOUNG_OBJECTS = 10_000
 # how long a thread computes before another one that waits may
 SWITCH_SECONDS = 0.001
 

@@ -85,7 +85,7 @@ class Service:
         self.dead_letters.forget(path)
 
 
-def service_of(request: Request) -> Service:
+async def service_of(request: Request) -> Service:  # not async, it would be run in a thread
     """Return the service that answers a request."""
     service: Service = request.app.state.service
     return service

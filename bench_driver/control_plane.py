@@ -104,16 +104,21 @@ class Changes:
             made = self.client.create_queries(bodies)
         return [query["id"] for query in made]
 
-    def create_one(self, _: int) -> list[str]:
+    def create_one(self) -> list[str]:
         """Create a query."""
         made: dict[str, Any] = {}
         with self.answers[f"POST, singles, {SINGLES_AT_ONCE} at once"].timed(1):
             made = self.client.create_query(self.body()["sql"])
         return [made["id"]] if made else []
 
+    def retire_array(self, ids: list[str]) -> None:
+        """Retire queries with one request."""
+        with self.answers[f"POST /queries/retire, {ARRAY} ids"].timed(len(ids)):
+            self.client.retire_queries(ids)
+
     def delete(self, query_id: str) -> None:
         """Retire a query."""
-        with self.answers[f"DELETE, {SINGLES_AT_ONCE} at once"].timed(1):
+        with self.answers[f"DELETE, singles, {SINGLES_AT_ONCE} at once"].timed(1):
             self.client.delete_query(query_id)
 
 
@@ -142,16 +147,14 @@ def churn(url: str, ids: list[str], per_second: int, seconds: float) -> tuple[li
             act()
             due += ARRAY / per_second
 
-    with ThreadPoolExecutor(SINGLES_AT_ONCE) as pool, ThreadPoolExecutor(2) as both:
+    def retire() -> None:
+        changes.retire_array([alive.popleft() for _ in range(min(ARRAY, len(alive)))])
 
-        def retire() -> None:
-            list(pool.map(changes.delete, [alive.popleft() for _ in range(min(ARRAY, len(alive)))]))
-
-        for future in (
-            both.submit(paced, lambda: alive.extend(changes.create_array())),
-            both.submit(paced, retire),
-        ):
-            future.result()
+    with ThreadPoolExecutor(2) as both:
+        coming = both.submit(paced, lambda: alive.extend(changes.create_array()))
+        going = both.submit(paced, retire)
+        coming.result()
+        going.result()
     _set_elapsed(changes.answers, time.perf_counter() - began)
     return list(alive), dict(changes.answers)
 
@@ -159,16 +162,15 @@ def churn(url: str, ids: list[str], per_second: int, seconds: float) -> tuple[li
 def singles(url: str, ids: list[str], seconds: float) -> tuple[list[str], Report]:
     """Create queries one by one as fast as it goes, then retire as many; return those that are left."""
     changes, alive = Changes(url, seed=3), deque(ids)
-    began = time.perf_counter()
 
-    def work(act: Callable[[], object]) -> None:
-        while time.perf_counter() < began + seconds:
+    def work(act: Callable[[], object], until: float) -> None:
+        while time.perf_counter() < until:
             act()
 
     with ThreadPoolExecutor(SINGLES_AT_ONCE) as pool:
-        for act in (lambda: alive.extend(changes.create_one(0)), lambda: changes.delete(alive.popleft())):
-            began = time.perf_counter()
-            for future in [pool.submit(work, act) for _ in range(SINGLES_AT_ONCE)]:
+        for act in (lambda: alive.extend(changes.create_one()), lambda: changes.delete(alive.popleft())):
+            until = time.perf_counter() + seconds
+            for future in [pool.submit(work, act, until) for _ in range(SINGLES_AT_ONCE)]:
                 future.result()
     _set_elapsed(changes.answers, seconds)
     return list(alive), dict(changes.answers)
@@ -189,10 +191,10 @@ def read(url: str, seconds: float) -> tuple[None, Report]:
                 with answers["GET /queries/{id}"].timed():
                     client.query(page["queries"][-1]["id"])
             with answers["GET /changelogs?after=newest"].timed():
-                changelogs = client.changelogs(newest)
-            newest = changelogs[-1]["epoch"] if changelogs else newest
+                changelogs = http.get(f"{url}/changelogs", params={"after": newest}).raise_for_status().json()
+            newest = max([newest, *(changelog["epoch"] for changelog in changelogs["changelogs"])])
             with answers["GET /changelogs"].timed():
-                client.changelogs()
+                http.get(f"{url}/changelogs").raise_for_status()
             with answers["GET /metrics"].timed():
                 http.get(f"{url}/metrics").raise_for_status()
             time.sleep(READ_PAUSE_SECONDS)
