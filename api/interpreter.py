@@ -15,8 +15,8 @@ def tune() -> None:
     """Keep the pauses short that the garbage collector and other threads cause; once all is loaded.
 
     Looking at all objects takes a tenth of a second with 10 000 queries, and nothing else runs meanwhile. Queries are
-    freed without the collector, so it has little to find: it leaves alone what is there now, and comes a hundred times
-    less often. A request passes between threads several times, and would wait 5 ms each time while one computes.
+    freed without the collector, so it has little to find: it leaves alone what is there now, and comes less
+    often. A request passes between threads several times, and would wait 5 ms each time while one computes.
     """
     gc.collect()
     gc.freeze()

@@ -12,13 +12,14 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from bench_driver.dialects import spark
 from bench_driver.query_spec import QuerySpec
 from bench_driver.queues.datasets import find_dataset
+from bench_driver.systems.churn import ChurnThread
 from bench_driver.systems.peer_process import Line, PeerProcess
 from bench_driver.systems.system import (
     OWN_GENERATOR,
@@ -86,7 +87,7 @@ class SparkSystem:
         self._live: deque[_Live] = deque()  # oldest first
         self._asked = 0
         self._rate: int | None = None
-        self._churn: _ChurnThread | None = None
+        self._churn: ChurnThread | None = None
         self._stopped = False
 
     def start(self, workload: Workload, locations: Mapping[str, str]) -> None:
@@ -152,7 +153,7 @@ class SparkSystem:
             self._peer.send({"do": "stop", "query": oldest.query})
             return query, oldest.query
 
-        self._churn = _ChurnThread(churn, replace_oldest, self._acknowledged)
+        self._churn = ChurnThread(churn, replace_oldest, self._acknowledged)
         self._churn.start()
 
     def end_churn(self) -> Deployment:
@@ -282,48 +283,6 @@ class _Told:
                     self.refused = reason
                 case {"failed": query, "reason": reason}:
                     self.failed = f"number {query}: {reason}"
-
-
-class _ChurnThread(threading.Thread):
-    """Replaces queries every so often; a round is asked for when the one before is acknowledged.
-
-    `asked` is (when it was due, query made, query retired): waiting for the round before is latency, too.
-    """
-
-    def __init__(
-        self, churn: Churn, replace: Callable[[int], tuple[int, int]], acknowledged: Callable[[int, int], bool]
-    ) -> None:
-        super().__init__(name="spark-churn", daemon=True)
-        self._each = churn
-        self._replace = replace
-        self._acknowledged = acknowledged
-        self._ending = threading.Event()
-        self._given_up = threading.Event()
-        self.asked: list[tuple[float, int, int]] = []
-        self.error: Exception | None = None
-        self.began = time.time()
-
-    def run(self) -> None:
-        """Make rounds until told to end, or until one fails."""
-        due = self.began
-        try:
-            while not self._ending.wait(max(0.0, due - time.time())):
-                asked = [(due, *self._replace(len(self.asked) + i)) for i in range(self._each.queries)]
-                self.asked += asked
-                while not all(self._acknowledged(made, retired) for _, made, retired in asked):
-                    if self._given_up.is_set():
-                        return
-                    time.sleep(POLL_SECONDS)
-                due += self._each.every_seconds
-        except (SystemFailedError, UnsupportedError) as error:
-            self.error = error
-
-    def end(self, seconds: float) -> None:
-        """Ask for no more, and wait that long for what was asked for."""
-        self._ending.set()
-        self.join(seconds)
-        self._given_up.set()
-        self.join()
 
 
 def statements(queries: Sequence[QuerySpec], fused: bool, probes: int = PROBES) -> list[Statement]:

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 
@@ -139,11 +140,16 @@ def spark_session(tuples: Tuples) -> Iterator[SparkSession]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.enabled", "false")
+        # it runs few queries once: compiling them for speed costs more than it brings
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        .config("spark.sql.adaptive.enabled", "false")
         .config("spark.sql.shuffle.partitions", "1")
         .getOrCreate()
     )
     for stream, rows in tuples.items():
-        session.createDataFrame([Row(**row) for row in rows]).createOrReplaceTempView(stream)
+        session.createDataFrame(pa.Table.from_pylist(rows)).createOrReplaceTempView(stream)
     yield session
     session.stop()
 

@@ -47,7 +47,7 @@ def run(system: FakeSystem, queues: dict[str, QueueProcess], settings: RunSettin
 
 def test_a_known_service_rate_is_measured_within_five_percent(queues: dict[str, QueueProcess]) -> None:
     told: list[Progress] = []
-    settings = RunSettings(seconds=5.0, most_steps=2, refinements=0, seed=7, ready_seconds=20.0)
+    settings = RunSettings(seconds=3.0, most_steps=2, refinements=0, seed=7, ready_seconds=20.0)
     row = run(FakeSystem(SERVICE), queues, settings, queries=[QUERY] * 3, tell=told.append).row()
     assert row["error"] is None
     assert [step["sustained"] for step in row["steps"]] == [False, True, True], row["steps"]
@@ -64,7 +64,7 @@ def test_a_known_service_rate_is_measured_within_five_percent(queues: dict[str, 
     assert row["deployment_latency_seconds"] == pytest.approx({"p50": 0.2, "p95": 0.3, "p99": 0.3, "max": 0.3})
     assert (row["seed"], row["queries"], row["source"], row["system"]) == (7, 3, "queue", "fake")
     assert row["settings"]["tuples_per_second"] == SERVICE
-    assert row["settings"]["seconds"] == 5.0
+    assert row["settings"]["seconds"] == 3.0
     assert all(row["series"][name] for name in ("queue_length", "latency", "pull_interval", "rate"))
     phases = [progress.phase for progress in told]
     assert list(dict.fromkeys(phases)) == ["start", "deploy", "search", "latency", "stop"]
@@ -147,11 +147,11 @@ def test_a_step_that_its_batches_outlast_is_made_longer(
         return found if len(lengths) > 2 else replace(found, pulled_per_second=0.0, sustained=False)
 
     monkeypatch.setattr(steps, "judge", judged)
-    settings = replace(SHORT, seconds=0.3)
+    settings = replace(SHORT, seconds=0.1)
     row = run(FakeSystem(SERVICE), queues, settings, workload=replace(WORKLOAD, start_rate=50_000)).row()
-    assert lengths[:3] == [0.3, 0.9, 2.7], "the same rate, three times as long"
+    assert lengths[:3] == [0.1, 0.3, 0.9], "the same rate, three times as long"
     assert [step["rate"] for step in row["steps"][:3]] == [50_000] * 3
-    assert row["settings"]["lengthened_to_seconds"] == pytest.approx(2.7)
+    assert row["settings"]["lengthened_to_seconds"] == pytest.approx(0.9)
     assert row["sustainable_tuples_per_second"] > 0
 
 

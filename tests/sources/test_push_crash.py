@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sources import push
 from sources.errors import CorruptData
 from sources.push import PushConnector, PushLog
 from sources.segment import list_segments, scan, segment_path
@@ -31,6 +33,14 @@ def copy_without_acknowledging(storage: Storage, target: Path, acknowledged: int
     return copy
 
 
+@pytest.fixture
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait for the disk: for tests that make up what a crash left."""
+    monkeypatch.setattr(push, "_sync", lambda _: None)
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.mark.usefixtures("unsynced")
 def test_a_frame_torn_at_any_byte_is_cut_off(storage: Storage, tmp_path: Path) -> None:
     log = PushLog(storage, DEFINITION)
     log.append(tuples(0, 1), bad(2), 0, 0)
@@ -53,6 +63,7 @@ def test_a_frame_torn_at_any_byte_is_cut_off(storage: Storage, tmp_path: Path) -
             reopened.close()
 
 
+@pytest.mark.usefixtures("unsynced")
 def test_acknowledged_frames_that_do_not_read_back_are_never_cut_off(storage: Storage, tmp_path: Path) -> None:
     log = PushLog(storage, DEFINITION)
     log.append(tuples(0, 1), bad(2), 0, 0)
