@@ -23,9 +23,11 @@ QUICK_STEPS = 2
 # while queries are deployed tuples come at this share of the start rate, so that the streams' clocks move
 DEPLOYING_SHARE = 0.05
 MOST_WHILE_DEPLOYING = 100_000
-# a step in which a system takes nothing, because its batches last longer, is made so many times longer, twice at most
+# a step in which a system takes nothing, because its batches last longer, is made so many times longer: twice at most,
+# and never longer than this
 LONGER_STEP = 3.0
 MOST_LONGER_STEPS = 2
+LONGEST_STEP_SECONDS = 90.0
 # windows that end during the latency step, but no more than so many times the usual seconds for them
 WINDOWS_IN_STEP = 2.5
 MOST_LONGER = 2.0
@@ -196,9 +198,11 @@ class _Run:
             run = steps.run_step(self._rig, profile, self._settings.warm_up_share, teller)
             result = steps.judge(run, rate)
             self._note(steps=(*self._found.steps, result))
-            if result.pulled_per_second > 0 or self._settings.quick or self._lengthened == MOST_LONGER_STEPS:
+            longer = self._step_seconds * LONGER_STEP
+            most = self._lengthened == MOST_LONGER_STEPS or longer > LONGEST_STEP_SECONDS
+            if result.pulled_per_second > 0 or self._settings.quick or most:
                 return result
-            self._step_seconds *= LONGER_STEP
+            self._step_seconds = longer
             self._lengthened += 1
             self._note(settings={**self._found.settings, "lengthened_to_seconds": self._step_seconds})
 

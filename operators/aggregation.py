@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,13 @@ class SlicedTuples:
     latest: npt.NDArray[np.int64]
     keys: KeyCodes
 
+    @cached_property
+    def column(self) -> npt.NDArray[np.int32]:
+        """Each tuple's place in an array of shape (slices, keys), shape (tuples,); only if that is not too large."""
+        if len(self.slices) == 1:
+            return self.keys.codes
+        return self.slice_of.astype(np.int32) * np.int32(self.keys.count) + self.keys.codes
+
     @classmethod
     def of(
         cls,
@@ -169,11 +177,11 @@ def _cell_by_cell(
     """Add each tuple to the one entry of its slice, cell and key."""
     length, keys = sliced.tuples.length, sliced.keys
     at = np.empty(length, dtype=np.int32)
-    shape = (len(sliced.slices), cells, keys.count)
+    shape = (cells, len(sliced.slices), keys.count)
     if math.prod(shape) > _most_entries(length):
         yield from _sparse_entries(sliced, cell, shape, at, encoded)
         return
-    kernels.place(at, sliced.slice_of, cell, keys.codes, cells, keys.count)
+    kernels.place(at, cell, sliced.column, np.int32(shape[1] * shape[2]))
     totals = accumulate(at, math.prod(shape), encoded)
     yield from _dense_entries(totals, shape, keys.group_starts)
 
@@ -189,7 +197,7 @@ def _alone(
     length, slices, keys = sliced.tuples.length, len(sliced.slices), sliced.keys.count
     if slices * len(query_sets) * keys <= _most_entries(length) or slices * queries * keys > _MOST_ALONE:
         return None
-    bits = kernels.set_bits(query_sets)[cell]
+    bits = kernels.taken(kernels.set_bits(query_sets), cell)
     return bits if bits.sum() <= _MOST_QUERIES_ALONE * length else None
 
 
@@ -203,7 +211,7 @@ def _query_by_query(
 ) -> Iterator[Entries]:
     """Add each tuple to an entry of every query that selects it; the cells are the queries."""
     keys = sliced.keys
-    shape = (len(sliced.slices), queries, keys.count)
+    shape = (queries, len(sliced.slices), keys.count)
     totals = new_totals(math.prod(shape), encoded)
     ends = np.cumsum(bits)
     first = 0
@@ -213,9 +221,7 @@ def _query_by_query(
         at = np.empty(int(ends[last - 1]) - done, dtype=np.int32)
         source = np.empty_like(at)
         part = slice(first, last)
-        kernels.place_each(
-            at, source, sliced.slice_of[part], cell[part], keys.codes[part], query_sets, queries, keys.count
-        )
+        kernels.place_each(at, source, cell[part], sliced.column[part], query_sets, shape[1] * shape[2])
         add_up(totals, at, encoded, source + np.int32(first))
         first = last
     yield from _dense_entries(totals, shape, keys.group_starts)
@@ -265,14 +271,14 @@ def add_up(
     for measure, values in encoded.items():
         counted = components.count_name(measure)
         if values.valid is not None and counted not in done:
-            kernels.add(totals[counted], at, values.valid if source is None else values.valid[source])
+            kernels.add(totals[counted], at, values.valid if source is None else kernels.taken(values.valid, source))
             done.add(counted)
         for component in components.components_of(measure):
             if component.name in done:
                 continue
             done.add(component.name)
             numbers, total = values.numbers[component.name], totals[component.name]
-            numbers = numbers if source is None else numbers[source]
+            numbers = numbers if source is None else kernels.taken(numbers, source)
             if component.merge == "sum" and COUNT_NAME not in done and total.dtype.kind != "c":
                 kernels.count_and_add(totals[COUNT_NAME], total, at, numbers)
                 done.add(COUNT_NAME)
@@ -308,10 +314,10 @@ def _dense_entries(
         if not count:
             continue
         position, cell, key = (np.empty(count, dtype=np.int32) for _ in range(3))
-        starts = np.empty(shape[0] + 1, dtype=np.int64)
+        starts = np.empty(shape[1] + 1, dtype=np.int64)
         first, last = group_starts[group : group + 2].tolist()
         kernels.pick_group(counts, first, last, position, cell, key, starts)
-        yield group, starts, cell, key, {name: numbers[position] for name, numbers in totals.items()}
+        yield group, starts, cell, key, {name: kernels.taken(numbers, position) for name, numbers in totals.items()}
 
 
 def _sparse_entries(
@@ -322,7 +328,7 @@ def _sparse_entries(
     encoded: Mapping[Measure, Encoded],
 ) -> Iterator[Entries]:
     """Do the same for addresses that are far apart: number those that occur, ordered by key group and slice."""
-    slices, cells, keys = shape
+    cells, slices, keys = shape
     group_of_key = np.repeat(np.arange(len(sliced.keys.group_starts) - 1), np.diff(sliced.keys.group_starts))
     address = (group_of_key[sliced.keys.codes] * slices + sliced.slice_of) * cells + cell
     address = address * keys + sliced.keys.codes

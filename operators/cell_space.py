@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators import cells, query_set
+from operators import cells, kernels, query_set
 from operators.cells import LineCells, SetCells
 from operators.dimension import Cells, Dimension
 from operators.live_queries import LiveQuery
@@ -51,7 +51,7 @@ class LineSpace:
         """Return each tuple's cell, shape (length,), ``NO_CELL`` for one that no query selects; and the cells."""
         if self._local is None:
             return np.zeros(length, dtype=np.int32), self.cells
-        return self._local[found[self.dimensions[0]]], self.cells
+        return kernels.taken(self._local, found[self.dimensions[0]]), self.cells
 
 
 class SetSpace:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators import kernels
 from operators.expressions import Expression
 from operators.tuples import Tuples
 
@@ -62,10 +63,9 @@ class Dimension:
     def _cells_of_integers(self, values: npt.NDArray[Any]) -> Cells:
         if self._table is None:
             return np.searchsorted(self._sorted, values, side="right").astype(np.int32)
-        least, greatest = self.boundaries[0] - 1, self.boundaries[-1]
-        if least < np.iinfo(values.dtype).min or greatest > np.iinfo(values.dtype).max:
-            values = values.astype(np.int64)
-        return self._table[np.clip(values, least, greatest) - least]
+        cells = np.empty(len(values), dtype=np.int32)
+        kernels.look_up(cells, self._table, values, self.boundaries[0] - 1)
+        return cells
 
     @cached_property
     def _table(self) -> Cells | None:

@@ -69,6 +69,8 @@ def start_spark(settings: JobSettings, log_config: Path | None = None) -> SparkS
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(settings.lanes),
         "spark.sql.adaptive.enabled": "false",
+        # without the files of checksums that the default writes beside each: every file takes a process to set its mode
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),

@@ -18,10 +18,10 @@ Places = npt.NDArray[np.int32]
 
 
 @njit(cache=True, nogil=True)
-def place(at: Places, slice_of: Array, cell: Places, key: Places, cells: int, keys: int) -> None:
-    """Set `at` to the entry of each tuple in an array of shape (slices, cells, keys); cell -1 is nowhere."""
+def place(at: Places, cell: Places, column: Places, columns: Any) -> None:
+    """Set `at` to the entry of each tuple in an array of shape (cells, columns), int32; cell -1 is nowhere."""
     for i in range(at.size):
-        at[i] = (slice_of[i] * cells + cell[i]) * keys + key[i] if cell[i] >= 0 else -1
+        at[i] = cell[i] * columns + column[i] if cell[i] >= 0 else -1
 
 
 @njit(cache=True, nogil=True)
@@ -89,17 +89,14 @@ def set_bits(query_sets: Array) -> Array:
 
 
 @njit(cache=True, nogil=True)
-def place_each(
-    at: Places, source: Places, slice_of: Array, cell: Places, key: Places, query_sets: Array, queries: int, keys: int
-) -> None:
-    """List where each tuple goes in an array of shape (slices, queries, keys): once for each query in its set.
+def place_each(at: Places, source: Places, cell: Places, column: Places, query_sets: Array, columns: int) -> None:
+    """List where each tuple goes in an array of shape (queries, columns): once for each query in its set.
 
     ``source`` becomes the number of the tuple.
     """
     i = 0
     words = query_sets.shape[1]
     for t in range(cell.size):
-        base = slice_of[t] * queries
         for w in range(words):
             word = query_sets[cell[t], w]
             while word:
@@ -112,7 +109,7 @@ def place_each(
                 while probe > np.uint64(1):
                     probe >>= np.uint64(1)
                     bit += 1
-                at[i] = (base + w * 64 + bit) * keys + key[t]
+                at[i] = (w * 64 + bit) * columns + column[t]
                 source[i] = t
                 i += 1
                 word ^= lowest
@@ -120,18 +117,18 @@ def place_each(
 
 @njit(cache=True, nogil=True)
 def occupied_per_group(counts: Array, group_starts: Array) -> Array:
-    """Return how many entries of ``counts``, shape (slices, cells, keys), are above zero in each group of keys.
+    """Return how many entries of ``counts``, shape (cells, slices, keys), are above zero in each group of keys.
 
     Group g has the keys ``[group_starts[g], group_starts[g + 1])``.
     """
-    slices, cells, _ = counts.shape
+    cells, slices, _ = counts.shape
     groups = group_starts.size - 1
     found = np.zeros(groups, dtype=np.int64)
-    for s in range(slices):
-        for c in range(cells):
+    for c in range(cells):
+        for s in range(slices):
             for g in range(groups):
                 for k in range(group_starts[g], group_starts[g + 1]):
-                    found[g] += counts[s, c, k] > 0
+                    found[g] += counts[c, s, k] > 0
     return found
 
 
@@ -139,18 +136,18 @@ def occupied_per_group(counts: Array, group_starts: Array) -> Array:
 def pick_group(
     counts: Array, first: int, last: int, position: Places, cell: Places, key: Places, starts: Array
 ) -> None:
-    """List the entries above zero of the keys ``[first, last)`` in order: where, which cell, which key of the group.
+    """List the entries above zero of the keys ``[first, last)``, slice by slice: where, which cell, which key.
 
-    ``starts[s]`` becomes the number of the first entry of slice s.
+    Keys are counted from ``first``; ``starts[s]`` becomes the number of the first entry of slice s.
     """
-    slices, cells, keys = counts.shape
+    cells, slices, keys = counts.shape
     i = 0
     for s in range(slices):
         starts[s] = i
         for c in range(cells):
-            base = (s * cells + c) * keys
+            base = (c * slices + s) * keys
             for k in range(first, last):
-                if counts[s, c, k] > 0:
+                if counts[c, s, k] > 0:
                     position[i] = base + k
                     cell[i] = c
                     key[i] = k - first
@@ -167,17 +164,31 @@ def mark(seen: Array, values: Array, least_value: int) -> None:
 
 @njit(cache=True, nogil=True)
 def look_up(out: Places, table: Places, values: Array, least_value: int) -> None:
-    """Set ``out`` to the table's entry for each value."""
+    """Set ``out`` to the table's entry for each value; one beyond the table has the entry at its end."""
+    greatest_value = least_value + table.size - 1
     for i in range(values.size):
-        out[i] = table[values[i] - least_value]
+        out[i] = table[min(max(values[i], least_value), greatest_value) - least_value]
+
+
+@njit(cache=True, nogil=True)
+def _take(out: Array, numbers: Array, at: Array) -> None:
+    for i in range(at.size):
+        out[i] = numbers[at[i]]
+
+
+def taken(numbers: Array, at: Array) -> Array:
+    """Return ``numbers[at]``, which numpy does several times slower for indices of 32 or 16 bits; none is negative."""
+    out = np.empty(len(at), dtype=numbers.dtype)
+    _take(out, numbers, at)
+    return out
 
 
 def warm_up() -> None:
     """Load or compile every kernel for the types that it is used with."""
     at, table = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32)
     numbers = [np.zeros(1, dtype=kind) for kind in (np.int32, np.int64, np.float64)]
-    place(at, np.zeros(1, dtype=np.int64), at, at, 1, 1)
-    short = at.astype(np.int16)
+    place(at, at, at, np.int32(1))
+    short = table.astype(np.int16)
     for cell in (at, short):
         for key in (at, short):
             place_mapped(at, cell, key, table, table, 0, 1)
@@ -190,10 +201,13 @@ def warm_up() -> None:
         greatest(out, at, values)
     query_sets = np.ones((1, 1), dtype=np.uint64)
     set_bits(query_sets)
-    place_each(at, at.copy(), np.zeros(1, dtype=np.int64), table, at.copy(), query_sets, 1, 1)
+    place_each(at, at.copy(), table, at.copy(), query_sets, 1)
     dense, starts = np.zeros((1, 1, 1), dtype=np.int64), np.zeros(2, dtype=np.int64)
     occupied_per_group(dense, starts)
     pick_group(dense, 0, 1, at, at, at, starts)
     for values in numbers[:2]:
         mark(np.zeros(1, dtype=np.uint8), values, 0)
         look_up(at, table, values, 0)
+    for values in (*numbers, np.zeros(1, dtype=np.complex128)):
+        taken(values, table)
+    taken(table, short)

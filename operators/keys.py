@@ -67,7 +67,7 @@ def encode_keys(
         order = np.argsort(share, kind="stable")
         rank = np.empty(len(order), dtype=np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
-        keys, codes = keys.take(pa.array(order)), rank[codes]
+        keys, codes = keys.take(pa.array(order)), kernels.taken(rank, codes)
     return KeyCodes(codes, keys.combine_chunks(), starts)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators import components
+from operators import components, kernels
 from operators.aggregation import empty, merge_into
 from operators.bucket import Bucket
 from operators.cells import CellMap, Cells, LineCells, SetCells, unite_sets
@@ -142,7 +142,8 @@ def _merge_slice(
     spans = [(i, int(buckets[i].starts[j]), int(buckets[i].starts[j + 1])) for i, j in parts]
     address = np.concatenate(
         [
-            maps[i][buckets[i].cell[low:high]].astype(np.int64) * keys + key_maps[i][buckets[i].key[low:high]]
+            kernels.taken(maps[i], buckets[i].cell[low:high]).astype(np.int64) * keys
+            + kernels.taken(key_maps[i], buckets[i].key[low:high])
             for i, low, high in spans
         ]
     )

@@ -47,6 +47,8 @@ def cut_slices(times: Times, windows: Sequence[Window], cuts: Sequence[int]) -> 
     expected = sum((last - first) // slide + 3 for slide, _ in combs)
     if expected <= 4 * len(times) + 1000:
         edges = _edges_between(first, last, combs, cuts)
+        if len(edges) == 2:
+            return edges.reshape(1, 2), np.zeros(len(times), dtype=np.int64)
         index = np.searchsorted(edges, times, side="right") - 1
         present, inverse = _compact(index, len(edges))
         return np.stack([edges[present], edges[present + 1]], axis=1), inverse
@@ -69,6 +71,8 @@ def _edges_between(first: int, last: int, combs: Sequence[tuple[int, int]], cuts
 def _compact(index: npt.NDArray[np.int64], count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the distinct values of ``index``, ascending, and each value's rank among them."""
     present = np.flatnonzero(np.bincount(index, minlength=count))
+    if len(present) == present[-1] - present[0] + 1:
+        return present, index - present[0]
     rank = np.zeros(count, dtype=np.int64)
     rank[present] = np.arange(len(present))
     return present, rank[index]

@@ -31,7 +31,7 @@ class Settings:
     data_dir: str = "braid-data"
     master: str = "local[*]"
     changelog_batch_size: int = 100
-    changelog_timeout_seconds: float = 1.0
+    changelog_timeout_seconds: float = 0.1
     drain_timeout: float = 60.0
     retention_seconds: float = 86400.0
     idempotency_seconds: float = 86400.0

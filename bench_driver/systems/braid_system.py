@@ -26,8 +26,6 @@ from bench_driver.service_process import MakeService, ServiceFailedError, Servic
 from bench_driver.systems.system import QUEUE, Deployment, Output, SystemFailedError, UnsupportedError
 from bench_driver.workload import Churn, Workload
 
-# what the thesis sets for its changelogs (4.4.4)
-THESIS_ENVIRONMENT = {"BRAID_CHANGELOG_BATCH_SIZE": "100", "BRAID_CHANGELOG_TIMEOUT_SECONDS": "1.0"}
 READY_SECONDS = 240.0
 CONSUMER = "bench_driver.query_load.consume"
 CONSUMER_SECONDS = 60.0
@@ -47,7 +45,7 @@ class BraidSystem:
     def __init__(
         self, environment: Mapping[str, str] | None = None, make_service: MakeService = ServiceProcess
     ) -> None:
-        self._environment = {**THESIS_ENVIRONMENT, **(environment or {})}
+        self._environment = dict(environment or {})
         self._make_service = make_service
         self._service: ServiceProcess | None = None
         self._client: BraidClient | None = None
