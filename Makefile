@@ -14,11 +14,11 @@ define step
 	else status=$$?; printf '── %s: FAILED after %d s\n' '$(1)' $$(($$(date +%s) - began)) >&2; exit $$status; fi
 endef
 
-.PHONY: help setup demo test lint types unit test-long bench bench-quick bench-kernels first-mark clean
+.PHONY: help setup demo test lint types unit test-long bench bench-quick bench-kernels bench-control first-mark clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do \
-		printf '  make %-12s %s\n' "$$name" "$$text"; done
+		printf '  make %-14s %s\n' "$$name" "$$text"; done
 
 setup: ## find Python and Java, build .venv, install what is pinned (quick when nothing changed)
 	@bash setup.sh
@@ -56,6 +56,9 @@ bench: setup ## measure beside stock Spark and Flink; ARGUMENTS="WORKLOAD --quer
 
 bench-kernels: setup ## time the kernels of a source task and of a lane
 	@$(PY) -m pytest tests/operators/bench_operators.py --benchmark-columns=median,min,rounds --benchmark-sort=name
+
+bench-control: setup ## what queries cost the control side: created, retired and looked at while 10 000 run
+	@$(PY) -m bench_driver.control_plane $(ARGUMENTS)
 
 first-mark: setup ## measure starts, empty batches and single deployments; ARGUMENTS="--quick" for a short one
 	@$(PY) -m bench_driver.first_mark $(ARGUMENTS)
