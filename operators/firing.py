@@ -46,13 +46,13 @@ class Fired:
     """Rows of due windows. ``table`` has the columns ``_slot``, ``window_start``, ``window_end``, keys and measures.
 
     A slot's rows are next to each other, by end and start of their window. ``slots`` ascend; for each of them there is
-    the number of its rows, and the greatest event time (µs) of the slices that its windows are made of.
+    the number of its rows, and the greatest event time (µs) of the slices that its windows are made of, where known.
     """
 
     table: pa.Table
     slots: list[int]
     counts: list[int]
-    latest_us: list[int]
+    latest_us: Sequence[int | None]
 
 
 @dataclass(frozen=True)

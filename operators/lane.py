@@ -7,6 +7,7 @@ Invariants:
 - The lane in memory is a cache of that. It is brought up to the head before each batch, so it does not matter which
   worker ran the batch before.
 - An entry lives until no window can need any of its slices. When many entries are alive they are merged into one.
+- Entries of what was told early are beside them (:mod:`operators.told_log`); the head names those, too.
 - Files dropped in batch n are deleted in batch n + 2, when batch n cannot be replayed any more.
 """
 
@@ -25,6 +26,7 @@ from operators.aggregation import changelog_times, distinct_arguments, distinct_
 from operators.bucket import Bucket
 from operators.bucket_store import get_payload, put_payload
 from operators.cells import LineCells
+from operators.early_rows import Current, is_changelog, is_early, together, with_changelog_columns
 from operators.firing import Fired, fire
 from operators.live_queries import EARLIEST, LiveQueries, LiveQuery
 from operators.merging import merge_buckets
@@ -32,6 +34,7 @@ from operators.predicate_analysis import Predicate, analyse
 from operators.queries import Window
 from operators.sessions import alive_fragments, fire_sessions, has_sessions, merge_fragments
 from operators.slicing import NeededEdges, needed_until
+from operators.told_log import ToldLog, reach_of
 from sources.schema import StreamDefinition
 from sources.storage import Storage
 
@@ -75,20 +78,22 @@ class _Entry:
 
 @dataclass
 class _Head:
-    """``entries`` are batch numbers; ``garbage`` are (batch that dropped it, path)."""
+    """``entries`` are batch numbers, ``told`` entries by operator; ``garbage`` are (batch that dropped it, path)."""
 
     entries: list[int] = field(default_factory=list)
     garbage: list[tuple[int, str]] = field(default_factory=list)
+    told: dict[str, int] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        return orjson.dumps({"entries": self.entries, "garbage": self.garbage})
+        told = {"told": self.told} if self.told else {}
+        return orjson.dumps({"entries": self.entries, "garbage": self.garbage, **told})
 
     @classmethod
     def from_bytes(cls, data: bytes | None) -> _Head:
         if data is None:
             return cls()
         value = orjson.loads(data)
-        return cls(value["entries"], [(seq, path) for seq, path in value["garbage"]])
+        return cls(value["entries"], [(seq, path) for seq, path in value["garbage"]], value.get("told", {}))
 
 
 class Lane:
@@ -97,10 +102,13 @@ class Lane:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._entries: dict[int, _Entry] = {}
+        self._told = ToldLog(storage)
         self._predicates: dict[str, Predicate] = {}
         self._streams: dict[str, StreamDefinition] = {}
         self.failures: dict[str, str] = {}
         """Queries whose evaluation raised in the last batch, with the message."""
+        self.due_us: int | None = None
+        """When the lane wants to run a batch even if nothing comes, for a delay of EMIT runs out (processing time)."""
 
     def advance(
         self,
@@ -110,11 +118,12 @@ class Lane:
         before: dict[str, int | None],
         after: dict[str, int | None],
         state: LaneState,
+        now_us: int = 0,
     ) -> dict[str, tuple[list[LiveQuery], Fired]]:
         """Run batch ``seq``: keep its buckets, fire, forget what is no longer needed.
 
-        ``before`` and ``after`` are the waterlines of each stream around the batch. Returns, for each operator with due
-        windows, its queries and their rows (:func:`operators.firing.fire`).
+        ``before`` and ``after`` are the waterlines of each stream around the batch, ``now_us`` is its processing time.
+        Returns, for each operator with rows to tell, its queries and their rows (:func:`operators.firing.fire`).
         """
         known = state.head()
         head = _Head.from_bytes(known)
@@ -128,7 +137,8 @@ class Lane:
         running = {q.id for queries in operators.values() for q in queries}
         self._predicates = {query: known for query, known in self._predicates.items() if query in running}
         self.failures = {}
-        fired = self._fire(operators, before, after)
+        fired = self._fire(operators, before, after, self._entries[seq].buckets if payloads else (), now_us)
+        self._settle(seq, head, state)
         for name, queries in list(operators.items()):
             for argument, (_, counting) in distinct_arguments(queries).items():
                 operators[distinct_operator(name, argument)] = counting
@@ -139,14 +149,14 @@ class Lane:
             self._merge(seq, operators, alive, after, head, state)
         self._sweep(seq, head)
         packed = head.to_bytes()
-        if packed != known and (known is not None or head.entries or head.garbage):
+        if packed != known and (known is not None or head.entries or head.garbage or head.told):
             state.set_head(packed)
         return fired
 
     @property
     def bytes(self) -> int:
-        """The size of the buckets in memory."""
-        return sum(bucket.nbytes for entry in self._entries.values() for bucket in entry.buckets)
+        """The size of the buckets in memory, and of what was told early."""
+        return self._told.bytes + sum(bucket.nbytes for entry in self._entries.values() for bucket in entry.buckets)
 
     def _catch_up(self, head: _Head, state: LaneState) -> None:
         alive = set(head.entries)
@@ -154,6 +164,9 @@ class Lane:
         for seq in head.entries:
             if seq not in self._entries:
                 self._entries[seq] = self._read(_unpack(state.entry(seq)))
+        for name, number in self._told.missing(head.told).items():
+            (payload,) = _unpack(state.entry(number))
+            self._told.load(name, number, payload.path, payload.data)
 
     def _read(self, payloads: Iterable[Payload]) -> _Entry:
         kept = tuple(payloads)
@@ -164,25 +177,71 @@ class Lane:
         operators: dict[str, list[LiveQuery]],
         before: dict[str, int | None],
         after: dict[str, int | None],
+        brought: Sequence[Bucket],
+        now_us: int,
     ) -> dict[str, tuple[list[LiveQuery], Fired]]:
+        """Return the rows to tell: those of windows that are final now, and early ones."""
         fired: dict[str, tuple[list[LiveQuery], Fired]] = {}
         buckets = self._by_operator()
         for name, queries in operators.items():
             stream = queries[0].query.streams[0]
-            reached, passed = after.get(stream), before.get(stream)
-            if name not in buckets or reached is None or reached == passed:
-                continue
-            start = EARLIEST if passed is None else passed
-            distinct = {
-                argument: buckets.get(distinct_operator(name, argument), []) for argument in distinct_arguments(queries)
-            }
-            if has_sessions(queries):
-                rows = fire_sessions(buckets[name], queries, self._predicate_of, start, reached, self.failures)
-            else:
-                rows = fire(buckets[name], queries, self._predicate_of, start, reached, self.failures, distinct)
-            if rows is not None:
-                fired[name] = (queries, rows)
+            passed, reached = before.get(stream), after.get(stream)
+            final = [query for query in queries if not is_early(query)]
+            rows = None
+            if final and name in buckets and reached is not None and reached != passed:
+                rows = self._rows(name, buckets, final, EARLIEST if passed is None else passed, reached)
+                if rows is not None and any(is_changelog(query) for query in final):
+                    rows = with_changelog_columns(rows, now_us)
+            early = None
+            if len(final) < len(queries):
+                asking = self._told.counted([query for query in queries if is_early(query)])
+                new = [bucket for bucket in brought if bucket.operator == name]
+                current = self._current(name, buckets, asking, new, passed) if new else None
+                early = self._told.revise(name, current, asking, passed, reached, now_us)
+            elif name in self._told.operators:
+                self._told.revise(name, None, (), passed, reached, now_us)
+            parts = [part for part in (rows, early) if part is not None]
+            if parts:
+                fired[name] = (queries, together(parts))
+        for name in self._told.operators:
+            if name not in operators:
+                self._told.revise(name, None, (), None, None, now_us)
         return fired
+
+    def _rows(
+        self, name: str, buckets: dict[str, list[Bucket]], queries: Sequence[LiveQuery], start: int, reached: int
+    ) -> Fired | None:
+        """Return the rows of queries of one operator for the windows that end in ``(start, reached]``."""
+        if has_sessions(queries):
+            return fire_sessions(buckets[name], queries, self._predicate_of, start, reached, self.failures)
+        distinct = {
+            argument: buckets.get(distinct_operator(name, argument), []) for argument in distinct_arguments(queries)
+        }
+        return fire(buckets[name], queries, self._predicate_of, start, reached, self.failures, distinct)
+
+    def _current(
+        self,
+        name: str,
+        buckets: dict[str, list[Bucket]],
+        queries: Sequence[LiveQuery],
+        brought: Sequence[Bucket],
+        passed: int | None,
+    ) -> Current:
+        """Return what the windows hold that a batch can have changed."""
+        after, upto = reach_of(brought, queries, passed)
+        rows = self._rows(name, buckets, queries, after, upto)
+        return Current(rows, after, upto, frozenset(query.slot for query in queries if query.id in self.failures))
+
+    def _settle(self, seq: int, head: _Head, state: LaneState) -> None:
+        """Make durable what was told early."""
+        change = self._told.settle(seq)
+        self.due_us = self._told.due_us
+        for number in change.dropped:
+            state.drop_entry(number)
+        for number, (path, data) in change.stored.items():
+            state.put_entry(number, _pack([Payload(path, data)]))
+        head.garbage += [(seq, path) for path in change.files]
+        head.told = dict(change.names)
 
     def _predicate_of(self, query: LiveQuery) -> Predicate:
         """Return the query's predicate, analysed once."""

@@ -17,6 +17,7 @@ class Offset:
 
     ``seq`` numbers the batches: the batch that ends at this offset is batch ``seq``. ``begins`` says where it begins to
     read. That is where the batch before ended, except for streams that could not be read then: they begin there again.
+    ``planned_us`` is the processing time of the batch, which never falls.
     """
 
     seq: int = 0
@@ -25,6 +26,7 @@ class Offset:
     begins: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     clocks: Mapping[str, int | None] = field(default_factory=dict)
     waterlines: Mapping[str, int | None] = field(default_factory=dict)
+    planned_us: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that Spark logs."""
@@ -35,6 +37,7 @@ class Offset:
             "begins": {stream: dict(partitions) for stream, partitions in self.begins.items()},
             "clocks": dict(self.clocks),
             "waterlines": dict(self.waterlines),
+            "planned_us": self.planned_us,
         }
 
     @classmethod

@@ -50,7 +50,9 @@ class OperatorStage(StatefulProcessor):
         start, end = Offset.from_json(controls[0]["start"]), Offset.from_json(controls[0]["end"])
         live = plan.at(start, end)
         progress = progress_of(controls, start, end)
-        fired = lane.advance(end.seq, payloads, live, dict(end.waterlines), progress["waterlines"], _SparkState(self))
+        fired = lane.advance(
+            end.seq, payloads, live, dict(end.waterlines), progress["waterlines"], _SparkState(self), end.planned_us
+        )
         output = [(BLOCK, body) for body in blocks]
         for operator, (queries, windows) in fired.items():
             path = put_block(storage, RESULTS, end.seq, windows.table)
@@ -60,7 +62,7 @@ class OperatorStage(StatefulProcessor):
             output.append((PROGRESS, orjson.dumps(progress).decode()))
         busy = int((time.perf_counter() - began) * 1e6)
         state = {"lane": lane_number, "bytes": lane.bytes, "busy_us": busy, "failures": lane.failures}
-        output.append((STATE, orjson.dumps(state).decode()))
+        output.append((STATE, orjson.dumps({**state, "due_us": lane.due_us}).decode()))
         yield pd.DataFrame(output, columns=["kind", "body"])
 
     def close(self) -> None:

@@ -104,7 +104,9 @@ class Planner:
         begins = _begins(reached, available)
         streams = self._bounded(begins, available)
         read = _tuples_between(begins, streams)
-        if not read and self._epoch == start.epoch and not self._warm_ups:
+        due_us = record.get("emit_due_us")  # a delay of EMIT runs out, whether tuples come or not
+        is_due = due_us is not None and due_us <= now_us
+        if not read and self._epoch == start.epoch and not self._warm_ups and not is_due:
             return start
         self._warm_ups = max(0, self._warm_ups - 1)
         self._asked = (start.seq + 1, read, time.monotonic())
@@ -115,6 +117,7 @@ class Planner:
             begins=begins,
             clocks={stream: record["clocks"].get(stream) for stream in streams},
             waterlines={stream: record["waterlines"].get(stream) for stream in streams},
+            planned_us=max(now_us, start.planned_us),
         )
 
     def _learn(self, seq: int, record: Mapping[str, Any]) -> None:

@@ -17,6 +17,8 @@ from sources.schema import BIGINT, DOUBLE, ColumnType
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
 PARTIAL = "_partial"
+# further columns of a changelog: insert or retract, processing time, number of the row among those of its group
+OP, PTIME, VER = "_op", "_ptime", "_ver"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ Results are written once for all queries (thesis 4.3.1.6; the copy per query hap
 is an Arrow IPC file of one batch:
 
 - ``selection``: stream columns and ``_query_set``, little-endian uint64 words, bit ``s`` of word ``s // 64``.
-- ``aggregation``: ``_slot``, ``window_start``, ``window_end``, ``key0``…, measures; sorted by ``_slot``.
+- ``aggregation``: ``_slot``, ``window_start``, ``window_end``, ``key0``…, measures; sorted by ``_slot``. Rows of
+  queries with EMIT STREAM have ``_op``, ``_ptime`` and ``_ver``, too.
 
 Blocks never change, so what is derived from one (the rows of a slot, the order of a batch) is kept in small caches,
 and a page out of the middle of a large block costs a slice.
@@ -25,7 +26,7 @@ import pyarrow.compute as pc
 
 from operators.evaluation import evaluate
 from operators.expressions import columns_of
-from operators.queries import PARTIAL, WINDOW_END, WINDOW_START, Aggregation, Query
+from operators.queries import OP, PARTIAL, PTIME, VER, WINDOW_END, WINDOW_START, Aggregation, Query
 from operators.query_set import COLUMN as QUERY_SET
 from operators.query_set import from_arrow
 from sources.errors import CorruptData, Gone
@@ -37,6 +38,8 @@ ROW_INDEX_BYTES = 64 << 20
 
 Rows = npt.NDArray[np.int64]
 T = TypeVar("T")
+
+CHANGE_FIELDS = (pa.field(OP, pa.string()), pa.field(PTIME, pa.timestamp("us")), pa.field(VER, pa.int64()))
 
 
 class DeployedQuery(Protocol):
@@ -162,11 +165,11 @@ class Materializer:
             first, after = range_of_slot(block, slot)
             _check_count(part, slot, after - first)
             # blocks of one batch differ in the measures of other queries, and in their order
-            names = [*window_order(len(query.keys)), *sorted(_needed(query, block))]
+            names = [*window_order(query), *sorted(_needed(query, block))]
             slices.append(block.slice(first, after - first).select(list(dict.fromkeys(names))))
         together = pa.concat_tables(slices)
         key = ("aggregation", tuple(part.path for part in parts), slot)
-        order = self._rows.get(key, lambda: order_windows(together, len(query.keys)))
+        order = self._rows.get(key, lambda: order_windows(together, query))
         wanted = order[start : start + count]
         rows = together.select(_needed(query, together)).take(wanted)
         return compute_outputs(query, rows, len(wanted), (deployed.active_from or {}).get(query.stream))
@@ -207,22 +210,23 @@ def range_of_slot(block: pa.Table, slot: int) -> tuple[int, int]:
     return first, after
 
 
-def window_order(keys: int) -> list[str]:
-    """Return the columns that order one batch's rows of a query with this number of keys."""
-    return [WINDOW_END, WINDOW_START, *(f"key{i}" for i in range(keys))]
+def window_order(query: Aggregation) -> list[str]:
+    """Return the columns that order one batch's rows of a query."""
+    return [WINDOW_END, WINDOW_START, *(f"key{i}" for i in range(len(query.keys))), *([VER] * query.emit.stream)]
 
 
-def order_windows(rows: pa.Table, keys: int) -> Rows:
-    """Return the order of one batch's rows of a query: by window_end, window_start, then the keys, NULL last."""
-    names = window_order(keys)
+def order_windows(rows: pa.Table, query: Aggregation) -> Rows:
+    """Return the order of one batch's rows: by window_end, window_start, the keys (NULL last), changes as they came."""
+    names = window_order(query)
     by: list[tuple[str, Literal["ascending", "descending"]]] = [(name, "ascending") for name in names]
     order = pc.sort_indices(rows.select(names), sort_keys=by)  # NULL comes last
     return order.to_numpy().astype(np.int64)
 
 
 def compute_outputs(query: Query, rows: pa.Table, length: int, active_from: int | None = None) -> pa.Table:
-    """Evaluate the outputs of ``query`` over rows of a block; a windowed query gets ``_partial`` as last column.
+    """Evaluate the outputs of ``query`` over rows of a block.
 
+    Then come ``_partial`` for a windowed query, and the columns of a change for one with EMIT STREAM.
     ``length`` is the number of rows (a query of constants needs no column, and a table of no columns forgets it);
     ``active_from`` (microseconds) is that of the query's stream: a window that began at or before it is partial.
     """
@@ -234,6 +238,8 @@ def compute_outputs(query: Query, rows: pa.Table, length: int, active_from: int 
         else:
             began = columns[WINDOW_START].cast(pa.int64())
             arrays.append(pc.less_equal(began, pa.scalar(active_from, pa.int64())))
+        if query.emit.stream:
+            arrays += [columns[change.name] for change in CHANGE_FIELDS]
     return pa.Table.from_arrays(arrays, schema=schema_of(query))
 
 
@@ -242,6 +248,7 @@ def schema_of(query: Query) -> pa.Schema:
     fields = [pa.field(output.name, output.expression.type.arrow) for output in query.outputs]
     if isinstance(query, Aggregation):
         fields.append(pa.field(PARTIAL, pa.bool_()))
+        fields += CHANGE_FIELDS if query.emit.stream else ()
     return pa.schema(fields)
 
 
@@ -255,6 +262,7 @@ def _needed(query: Query, rows: pa.Table) -> list[str]:
     names = {name for output in query.outputs for name in columns_of(output.expression)}
     if isinstance(query, Aggregation):
         names.add(WINDOW_START)
+        names |= {change.name for change in CHANGE_FIELDS} if query.emit.stream else set()
     return [name for name in rows.column_names if name in names]
 
 

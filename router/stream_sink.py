@@ -85,6 +85,7 @@ def publish(storage: Storage, rows: Sequence[tuple[str, str]]) -> None:
     for lane in lanes:
         record["failures"].update(lane["failures"])
     record["bytes"] = {"state": sum(lane["bytes"] for lane in lanes)}
+    record["emit_due_us"] = min((lane["due_us"] for lane in lanes if lane.get("due_us") is not None), default=None)
     record["operator_busy_us"] = [lane["busy_us"] for lane in lanes]
     record["committed_us"] = time.time_ns() // 1000
     record["duration_us"] = record["committed_us"] - record["started_us"]

@@ -12,18 +12,9 @@ from session.sql.function_names import shown_aggregate
 from session.sql.statements import Select
 from session.sql.syntax import walk
 
-_AT_THE_END = "This version has EMIT AFTER WATERMARK, which is the default."
-
 # a feature as SQL writes it, and what to do instead
 NOT_RUN_YET: dict[str, str] = {
     "COUNT(DISTINCT …) over sessions": "GROUP BY the value, or count in windows of a fixed size.",
-    # Emit.form
-    "EMIT STREAM": _AT_THE_END,
-    "EMIT STREAM AFTER WATERMARK": _AT_THE_END,
-    "EMIT AFTER DELAY": _AT_THE_END,
-    "EMIT STREAM AFTER DELAY": _AT_THE_END,
-    "EMIT AFTER DELAY AND AFTER WATERMARK": _AT_THE_END,
-    "EMIT STREAM AFTER DELAY AND AFTER WATERMARK": _AT_THE_END,
 }
 
 

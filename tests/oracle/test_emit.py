@@ -1,0 +1,101 @@
+"""EMIT through the service: the listings of One SQL to Rule Them All, and delays while nothing comes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Api
+from tests.kit.waiting import wait_until
+from tests.operators import nexmark
+from tests.operators.nexmark import EIGHT
+
+pytestmark = pytest.mark.service
+
+BIDS = "(price INT, item VARCHAR, bidtime TIMESTAMP LATENESS INTERVAL '6' MINUTE) WITH (connector = 'push')"
+
+
+class Auction:
+    """A stream of bids, and queries 7 over it; each tuple is a batch of its own."""
+
+    def __init__(self, api: Api, *emits: str) -> None:
+        self.api = api
+        self.stream = f"bid_{uuid.uuid4().hex[:12]}"
+        self.pushed = 0
+        api.create_stream(f"CREATE STREAM {self.stream} {BIDS}")
+        source = f"{self.stream} [RANGE 10 MINUTES] WHERE item <> '{nexmark.MARK}'"
+        self.queries = api.create_queries([{"sql": f"SELECT MAX(price) AS price FROM {source} {e}"} for e in emits])
+        self._cursors: list[str | None] = [None] * len(emits)
+
+    def bid(self, minute: int, price: int, item: str) -> None:
+        """Push a bid, and wait until its batch is there."""
+        time = f"2026-03-01T{minute // 60:02}:{minute % 60:02}:00Z"
+        body = json.dumps({"price": price, "item": item, "bidtime": time})
+        self.api.push(self.stream, "application/x-ndjson", body.encode())
+        self.pushed += 1
+        wait_until(
+            lambda: self.api.stream(self.stream)["tuples"] == self.pushed, 60, f"{self.pushed} bids are taken in"
+        )
+
+    def news(self, number: int) -> list[dict[str, Any]]:
+        """Return the rows of a query since they were asked for last."""
+        page = self.api.page(self.queries[number]["id"], after=self._cursors[number])
+        self._cursors[number] = page["cursor"]
+        rows: list[dict[str, Any]] = page["rows"]
+        return rows
+
+
+def minutes(row: dict[str, Any], name: str) -> int:
+    """Return a time of a row in minutes after eight."""
+    time = dt.datetime.fromisoformat(row[name])
+    return time.hour * 60 + time.minute - EIGHT
+
+
+def test_the_listings_of_the_paper(api: Api) -> None:
+    auction = Auction(api, "EMIT STREAM", "EMIT STREAM AFTER WATERMARK", "EMIT AFTER WATERMARK")
+    told: list[list[nexmark.Change]] = [[], []]
+    final: list[tuple[int, int]] = []
+    times = []
+    for now, minute, price, item in nexmark.ENTRIES:
+        auction.bid(minute, price, item)
+        ptimes = set()
+        for number in (0, 1):
+            for row in auction.news(number):
+                assert minutes(row, "window_end") == minutes(row, "window_start") + 10
+                assert list(row)[-4:] == ["_partial", "_op", "_ptime", "_ver"]
+                ptimes.add(row["_ptime"])
+                change = minutes(row, "window_start"), row["price"], row["_op"], now - EIGHT, row["_ver"]
+                told[number].append(change)
+        assert len(ptimes) <= 1, "a batch has one processing time"
+        times += sorted(ptimes)
+        final += [(minutes(row, "window_start"), row["price"]) for row in auction.news(2)]
+        assert all(tuple(final) == rows for at, rows in nexmark.FINAL_ROWS if EIGHT + at == now)
+    assert tuple(told[0]) == nexmark.LISTING_9
+    assert tuple(told[1]) == nexmark.LISTING_13
+    assert times == sorted(set(times)), "processing time goes on with every batch"
+
+
+def test_a_delay_runs_out_while_nothing_comes(api: Api) -> None:
+    delayed = "AFTER DELAY INTERVAL '1' SECOND"
+    auction = Auction(api, f"EMIT STREAM {delayed}", f"EMIT {delayed}", f"EMIT {delayed} AND AFTER WATERMARK")
+    auction.bid(EIGHT + 1, 2, "A")
+    auction.bid(EIGHT + 2, 3, "B")
+    found: list[list[dict[str, Any]]] = [[], [], []]
+
+    def come() -> bool:
+        for number, rows in enumerate(found):
+            rows += auction.news(number)
+        return all(found)
+
+    wait_until(come, 30, "the delay of every query runs out")
+    assert [[row["price"] for row in rows if row.get("_op") != "retract"][-1] for rows in found] == [3, 3, 3]
+    assert "_op" not in found[1][0]
+    said = [len(rows) for rows in found]
+    auction.bid(EIGHT + 30, 100, nexmark.MARK)
+    come()
+    assert [len(rows) - n for rows, n in zip(found, said, strict=True)] == [0, 0, 1], "only the last tells it again"
+    assert found[2][-1] == found[2][-2]
