@@ -99,7 +99,7 @@ class _SparkState:
 def _sort_rows(rows: Iterator[pd.DataFrame], storage: Storage) -> tuple[list[dict[str, Any]], list[Payload], list[str]]:
     """Split a lane's rows by kind; those of streams that some task could not read go, with their files."""
     controls: list[dict[str, Any]] = []
-    buckets: list[tuple[dict[str, str], Payload]] = []
+    buckets: list[tuple[dict[str, Any], Payload]] = []
     blocks: list[tuple[dict[str, Any], str]] = []
     for frame in rows:
         for kind, body, payload in zip(frame["kind"], frame["body"], frame["payload"], strict=True):
@@ -111,6 +111,8 @@ def _sort_rows(rows: Iterator[pd.DataFrame], storage: Storage) -> tuple[list[dic
             else:
                 blocks.append((said, body))
     controls.sort(key=lambda control: control["task"])
+    # doubles are added in one order, so that a batch that runs again tells the same to the last digit
+    buckets.sort(key=lambda bucket: (bucket[0]["stream"], bucket[0]["task"], bucket[0]["number"]))
     unread = {stream for control in controls for stream in control["unread"]}
     for said in (*(said for said, _ in buckets), *(said for said, _ in blocks)):
         if said["stream"] in unread and said["path"]:

@@ -121,7 +121,8 @@ class SourceTasks:
             yield self._block(_selection_entry(self._storage, share.stream.id, seq, output.selected), task)
         for group, bucket in output.buckets:
             path, payload = put_bucket(self._storage, seq, bucket)
-            body = orjson.dumps({"path": path, "stream": share.stream.id}).decode()
+            place = {"task": task, "number": share.next_bucket()}
+            body = orjson.dumps({"path": path, "stream": share.stream.id, **place}).decode()
             yield WireRow(self._lanes[group], BUCKET, body, payload)
 
     def _dead_letters(self, share: _StreamShare, seq: int, task: int) -> Iterator[WireRow]:
@@ -164,6 +165,12 @@ class _StreamShare:
         self.counts: dict[str, Any] = {"tuples": 0, "late": 0, "malformed": 0, "bytes": 0, "latest_us": None}
         self.dead_letters: list[pa.Table] = []
         self.failures: dict[str, str] = {}
+        self._buckets = 0
+
+    def next_bucket(self) -> int:
+        """Return the number of the next bucket; by task and number lanes put them in one order, however they come."""
+        self._buckets += 1
+        return self._buckets
 
     def admit(self, chunk: Chunk) -> pa.RecordBatch:
         """Count a chunk, set late and malformed tuples aside, and return the rest."""

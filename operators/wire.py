@@ -5,7 +5,7 @@ Source tasks send ``WIRE_SCHEMA`` rows to lanes. A lane is one Spark group: one 
 | kind | body (JSON) | payload |
 | --- | --- | --- |
 | ``control`` | what the task read: :func:`operators.source_task.run_source_task` | |
-| ``bucket`` | ``{"path", "stream"}``: no path when the payload is the bucket | bucket or nothing |
+| ``bucket`` | ``{"path", "stream", "task", "number"}``: no path when the payload is the bucket | bucket or nothing |
 | ``block`` | an entry of the batch record: a result or dead-letter block | |
 
 Lanes send ``OUTPUT_SCHEMA`` rows to the router: ``block`` as above, ``progress`` (lane 0 only) and ``state``.

@@ -21,7 +21,21 @@ from operators.lane import Lane, Payload
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.offsets import advance_waterline
 from operators.predicate_analysis import Predicate, analyse
-from operators.queries import COUNT_ALL, Aggregation, Measure, Query, Selection, SessionWindow, Window
+from operators.queries import (
+    COUNT_ALL,
+    EMIT_AFTER_WATERMARK,
+    OP,
+    PTIME,
+    VER,
+    Aggregation,
+    Emit,
+    Measure,
+    Output,
+    Query,
+    Selection,
+    SessionWindow,
+    Window,
+)
 from operators.stream_operators import StreamOperators
 from sources.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
 from sources.storage import Storage
@@ -45,9 +59,16 @@ def aggregation(
     window: Window | None = None,
     measures: Sequence[Measure] = MEASURES,
     having: Expression | None = None,
+    emit: Emit = EMIT_AFTER_WATERMARK,
+    shown: Sequence[Measure] = (),
 ) -> Aggregation:
-    """Return an aggregation of ``STREAM``; tumbling windows of 10 µs when none are given."""
-    return Aggregation(STREAM.id, window or Window(10, 10), where, tuple(keys), tuple(measures), (), having)
+    """Return an aggregation of ``STREAM``; tumbling windows of 10 µs when none are given.
+
+    The rows are compared by all measures, or by those that are ``shown``.
+    """
+    outputs = tuple(Output(measure.name, Column(measure.name, measure.type)) for measure in shown)
+    window = window or Window(10, 10)
+    return Aggregation(STREAM.id, window, where, tuple(keys), tuple(measures), outputs, having, emit)
 
 
 def operator_of(query: Query) -> str:
@@ -153,7 +174,8 @@ class MemoryState:
 class Pipeline:
     """Source operators, two lanes, and the rows that come out.
 
-    ``clock`` and ``waterline`` are those at the start of the next batch, ``rows`` what each query got so far.
+    ``clock`` and ``waterline`` are those at the start of the next batch, ``rows`` what each query got so far. Rows of a
+    changelog end with operation, processing time and version.
     With ``rng``, lanes move to other workers and batches are run twice from the same state, as after a failed attempt.
     """
 
@@ -168,11 +190,13 @@ class Pipeline:
         self.clock: int | None = None
         self.waterline: int | None = None
         self.seq = 0
+        self.now_us = 0
         self.rows: dict[str, list[tuple[Any, ...]]] = {}
 
-    def run(self, tuples: Sequence[Row], changelogs: Sequence[dict[str, Any]] = ()) -> list[Row]:
-        """Run a batch; return the tuples that are not late."""
+    def run(self, tuples: Sequence[Row], changelogs: Sequence[dict[str, Any]] = (), now_us: int = 0) -> list[Row]:
+        """Run a batch at a processing time; return the tuples that are not late."""
         self.seq += 1
+        self.now_us = now_us
         for record in changelogs:
             self.live.apply(record, {self.stream.id: self.clock})
         time = self.stream.schema.event_time
@@ -206,8 +230,9 @@ class Pipeline:
                 self.lanes[lane] = Lane(self.storage)
             if self.rng.random() < 0.2:  # an attempt fails at its end: the state is as before, the cache is not
                 failed = self.states[lane].copy()
-                self.lanes[lane].advance(self.seq, payloads, self.live, *around, failed)
-        for _, fired in self.lanes[lane].advance(self.seq, payloads, self.live, *around, self.states[lane]).values():
+                self.lanes[lane].advance(self.seq, payloads, self.live, *around, failed, self.now_us)
+        state = self.states[lane]
+        for _, fired in self.lanes[lane].advance(self.seq, payloads, self.live, *around, state, self.now_us).values():
             self._take_fired(fired.table)
 
     def _take_selected(self, columns: pa.Table, query_sets: query_set.Words) -> None:
@@ -224,4 +249,8 @@ class Pipeline:
             assert isinstance(live.query, Aggregation)
             times = microseconds(row["window_start"]), microseconds(row["window_end"])
             keys = tuple(row[f"key{i}"] for i in range(len(live.query.keys)))
-            self.rows.setdefault(live.id, []).append((*times, keys, *(row[m.name] for m in live.query.measures)))
+            names = [m.name for m in live.query.outputs or live.query.measures]
+            values = [*times, keys, *(row[name] for name in names)]
+            if live.query.emit.stream:
+                values += [row[OP], microseconds(row[PTIME]), row[VER]]
+            self.rows.setdefault(live.id, []).append(tuple(values))

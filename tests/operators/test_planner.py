@@ -95,6 +95,27 @@ def test_an_epoch_alone_makes_a_batch(folder: Folder) -> None:
     assert (second.seq, second.epoch) == (2, 3), "all epochs that are logged, in one batch"
 
 
+def test_a_delay_that_runs_out_makes_a_batch(folder: Folder) -> None:
+    folder.log()
+    planner = folder.planner()
+    first = planner.latest(Offset(), SECOND)
+    folder.commit(first, emit_due_us=2 * SECOND)
+    assert planner.latest(first, 2 * SECOND - 1) is first
+    second = planner.latest(first, 2 * SECOND)
+    assert (second.seq, second.planned_us) == (2, 2 * SECOND)
+    folder.commit(second, emit_due_us=None)
+    assert folder.planner().latest(second, 9 * SECOND) is second
+
+
+def test_processing_time_never_falls_even_if_the_clock_of_the_machine_does(folder: Folder) -> None:
+    folder.log()
+    first = folder.planner().latest(Offset(), 5 * SECOND)
+    assert first.planned_us == 5 * SECOND
+    folder.commit(first)
+    folder.log()
+    assert folder.planner().latest(first, 3 * SECOND).planned_us == 5 * SECOND
+
+
 def test_clocks_are_those_in_the_record_of_the_batch_before(folder: Folder) -> None:
     folder.log(stream("a"), stream("b"))
     planner = folder.planner()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.expressions import Call, Column
-from operators.queries import COUNT_ALL, Aggregation, Measure, Output, Query, Selection, Window
+from operators.queries import COUNT_ALL, Aggregation, Emit, Measure, Output, Query, Selection, Window
 from router import result_reader
 from router.result_reader import BatchIndex, ResultReader
 from sources.errors import CorruptData, Gone, MalformedRequest
@@ -190,6 +190,38 @@ def window_table(rows: list[Any]) -> pa.Table:
             SUM.name: pa.array([row[4] for row in rows], pa.int64()),
         }
     )
+
+
+def test_changes_come_by_batch_then_window_and_keys_then_version(storage: Storage) -> None:
+    """Rows of one group are in one block; blocks of key groups are in no order."""
+    changelog = replace(AGGREGATION, emit=Emit(stream=True, after_watermark=False))
+    writer, reader = BatchWriter(storage), ResultReader(storage)
+    # slot, window, keys, total, operation, version
+    batches = [
+        [[(2, 1, "b", 1, 5, "insert", 0)], [(0, 1, "a", 1, 7, "insert", 0), (2, 0, "a", None, 1, "insert", 0)]],
+        [[(2, 1, "b", 1, 6, "insert", 2), (2, 1, "b", 1, 5, "retract", 1)], [(2, 1, "a", 1, 8, "insert", 0)]],
+    ]
+    for seq, blocks in enumerate(batches):
+        tables = []
+        for rows in blocks:
+            table = window_table([row[:5] for row in rows])
+            table = table.append_column("_op", pa.array([row[5] for row in rows], pa.string()))
+            table = table.append_column("_ptime", pa.array([seq] * len(rows), pa.int64()).cast(pa.timestamp("us")))
+            tables.append(table.append_column("_ver", pa.array([row[6] for row in rows], pa.int64())))
+        reader.absorb(writer.commit(1, results=[writer.aggregation(STREAM, table) for table in tables]))
+    for limit in (1, 2, 9):
+        found = read_all(reader, Deployed(2, 1, query=changelog), limit)
+        assert [(r["name"], r["total"], r["_op"], r["_ver"]) for r in found] == [
+            ("a", 1, "insert", 0),
+            ("b", 5, "insert", 0),
+            ("a", 8, "insert", 0),
+            ("b", 5, "retract", 1),
+            ("b", 6, "insert", 2),
+        ]
+        assert [r["_ptime"].microsecond for r in found] == [0, 0, 1, 1, 1]
+        assert list(found[0])[-4:] == ["_partial", "_op", "_ptime", "_ver"]
+    empty = reader.read(Deployed(None, None, query=changelog), None, 9).table
+    assert empty.schema == reader.read(Deployed(2, 1, query=changelog), None, 9).table.schema
 
 
 def with_other_measure(rows: list[Any]) -> pa.Table:

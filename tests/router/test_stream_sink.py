@@ -50,6 +50,14 @@ def test_publishing_a_batch_again_changes_nothing(storage: Storage) -> None:
     assert orjson.loads(storage.get("activations/000000000001.json"))["clocks"] == {"s-1": 5}
 
 
+def test_the_record_says_when_the_first_delay_of_any_lane_runs_out(storage: Storage) -> None:
+    for seq, due in enumerate([[None, None], [9, None, 7], [3]], start=1):
+        lanes = [{"lane": i, "bytes": 0, "busy_us": 0, "failures": {}, "due_us": us} for i, us in enumerate(due)]
+        publish(storage, [*rows_of(seq, "results/a", seq), *((STATE, orjson.dumps(lane).decode()) for lane in lanes)])
+    records = RecordLog(storage, "batches")
+    assert [records.read(seq)["emit_due_us"] for seq in (1, 2, 3)] == [None, 7, 3]
+
+
 def test_files_that_no_record_names_are_swept(storage: Storage) -> None:
     kept = ["results/000000000001-old", "results/000000000002-named", "buckets/000000000002-held"]
     staged = [
