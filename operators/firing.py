@@ -91,7 +91,7 @@ def fire(
         mine = [bucket for bucket in buckets if bucket.dimensions == dimensions]
         counts = _DistinctCounts()
         for argument, having in (distinct or {}).items():
-            counting = [each for each in members if _counts_distinct(each.query, argument)]
+            counting = [each for each in members if counts_distinct(each.query, argument)]
             for window in _windows([b for b in having if b.dimensions == dimensions], counting, predicates, False):
                 counts.add(argument, window)
         for window in _windows(mine, members, predicates, True):
@@ -99,7 +99,8 @@ def fire(
     return rows.fired()
 
 
-def _counts_distinct(query: LiveQuery, argument: str) -> bool:
+def counts_distinct(query: LiveQuery, argument: str) -> bool:
+    """Return whether a query counts the distinct values of ``argument``, a text."""
     return any(m.function == COUNT_DISTINCT and str(m.argument) == argument for m in aggregation_of(query).measures)
 
 
@@ -202,13 +203,13 @@ class _DistinctCounts:
         for wide, present in self._present.get((due.query.id, due.start, due.end, argument), ()):
             key_of = self._key_of.get((id(keys), id(wide)))
             if key_of is None:
-                key_of = self._key_of[id(keys), id(wide)] = _keys_of_wide(keys, wide)
+                key_of = self._key_of[id(keys), id(wide)] = keys_of_wide(keys, wide)
             found = key_of[present]
             totals += np.bincount(found[found >= 0], minlength=keys.num_rows)
         return totals
 
 
-def _keys_of_wide(keys: pa.Table, wide: pa.Table) -> npt.NDArray[np.int64]:
+def keys_of_wide(keys: pa.Table, wide: pa.Table) -> npt.NDArray[np.int64]:
     """Return, for each key with a value as last column, the row of the key without it; -1 where the value is NULL."""
     *names, value = key_columns(wide)
     if names:

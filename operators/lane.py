@@ -212,11 +212,11 @@ class Lane:
         self, name: str, buckets: dict[str, list[Bucket]], queries: Sequence[LiveQuery], start: int, reached: int
     ) -> Fired | None:
         """Return the rows of queries of one operator for the windows that end in ``(start, reached]``."""
-        if has_sessions(queries):
-            return fire_sessions(buckets[name], queries, self._predicate_of, start, reached, self.failures)
         distinct = {
             argument: buckets.get(distinct_operator(name, argument), []) for argument in distinct_arguments(queries)
         }
+        if has_sessions(queries):
+            return fire_sessions(buckets[name], queries, self._predicate_of, start, reached, self.failures, distinct)
         return fire(buckets[name], queries, self._predicate_of, start, reached, self.failures, distinct)
 
     def _current(

@@ -11,6 +11,7 @@ The thesis has sessions as windows like any other (section 2.1.3, figure 2.3); i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,16 +33,18 @@ from operators.aggregation import (
 from operators.bucket import Bucket
 from operators.cell_space import CellSpace, assign_cells
 from operators.cells import Cells, LineCells, SetCells, unite_sets
-from operators.components import COUNT_NAME, component_named, names_of
+from operators.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
 from operators.firing import (
     SLOT,
     Fired,
     Predicates,
     apply_having,
     cells_of_queries,
+    counts_distinct,
+    keys_of_wide,
     needed_names,
 )
-from operators.keys import key_columns, unite_keys
+from operators.keys import encode_keys, key_columns, key_names, unite_keys
 from operators.live_queries import LiveQuery
 from operators.merging import common_ranks, component_names, numbers_of
 from operators.queries import WINDOW_END, WINDOW_START, Measure, SessionWindow
@@ -98,6 +101,7 @@ def fragments(
     times: Times,
     space: CellSpace,
     found: Mapping[str, npt.NDArray[np.int32]],
+    measures: Sequence[Measure],
     operator: str,
     epoch: int,
     cuts: Sequence[int],
@@ -114,7 +118,7 @@ def fragments(
     number, count = chain(address, mine, mine, gap, cuts)
     at = np.full(len(cell), -1, dtype=np.int32)
     at[chosen] = number
-    encoded = encode_measures(measures_of(space.queries), sliced.tuples)
+    encoded = encode_measures(measures, sliced.tuples)
     totals = accumulate(at, count, encoded)
     totals |= _ends(number, count, mine, mine)
     where = np.zeros(count, dtype=np.int64)
@@ -177,14 +181,17 @@ def alive_fragments(
     """Return which fragments may still be part of a session that has not ended; ``reached`` is the waterline.
 
     With the longest gap, whatever the cells, fragments form the longest chains; every session is within one of them.
+    Where a value that is counted is one more key, sessions are those of the keys without it.
     """
     if not queries:
         return [np.zeros(bucket.entries, dtype=np.bool_) for bucket in buckets]
     if reached is None or not buckets:
         return [np.ones(bucket.entries, dtype=np.bool_) for bucket in buckets]
     gap = max(gap_of(query) for query in queries)
-    _, key_maps = unite_keys([bucket.keys for bucket in buckets])
-    key = np.concatenate([new[bucket.key] for bucket, new in zip(buckets, key_maps, strict=True)]).astype(np.int64)
+    keys, key_maps = unite_keys([bucket.keys for bucket in buckets])
+    columns = [keys.column(name).combine_chunks() for name in key_names(len(aggregation_of(queries[0]).keys))]
+    narrow = encode_keys(columns, keys.num_rows, 1, "").codes.astype(np.int64)
+    key = np.concatenate([narrow[new[bucket.key]] for bucket, new in zip(buckets, key_maps, strict=True)])
     first, last = (np.concatenate([bucket.component(name) for bucket in buckets]) for name in (FIRST, LAST))
     number, count = chain(key, first, last, gap)
     open_ = (_ends(number, count, first, last)[LAST] + gap > reached)[number]
@@ -260,6 +267,7 @@ def fire_sessions(
     after: int,
     upto: int,
     failures: dict[str, str],
+    distinct: Mapping[str, Sequence[Bucket]] | None = None,
 ) -> Fired | None:
     """Return the rows of all sessions that end in ``(after, upto]``, or None when there are none; as `firing.fire`."""
     by_dimensions: dict[tuple[str, ...], list[LiveQuery]] = {}
@@ -272,8 +280,9 @@ def fire_sessions(
             continue
         wanted, maps = cells_of_queries(mine, members, predicates)
         joined = _Joined(mine, maps, needed_names(mine, measures_of(members)))
+        values = _values_of(distinct or {}, dimensions, members, predicates, joined.keys)
         for query, cells in zip(members, wanted, strict=True):
-            table = _sessions_of(joined, query, cells, after, upto)
+            table = _sessions_of(joined, query, cells, after, upto, values)
             if table is not None:
                 latest = int(pc.max(table.column(WINDOW_END)).value) - gap_of(query)
                 kept = apply_having(table, query, failures)
@@ -287,8 +296,56 @@ def fire_sessions(
     return Fired(pa.concat_tables(rows, promote_options="default"), slots, counts, latest_us)
 
 
+@dataclass(frozen=True)
+class _Values:
+    """Fragments that have a counted value as one more key; ``key_of`` is the key without it, -1 where it is NULL."""
+
+    joined: _Joined
+    key_of: Times
+    cells: Mapping[str, npt.NDArray[np.bool_]]
+
+    def counts(self, query: LiveQuery, key: Times, first: Times) -> Times:
+        """Return how many values there are in each session; ``key`` and ``first`` are in order of both."""
+        stream, wide = query.query.streams[0], self.joined
+        mine = self.cells[query.id][wide.cell] & (wide.cell >= 0) & (wide.first > query.after(stream))
+        chosen = np.flatnonzero(mine & (self.key_of[wide.key] >= 0))
+        sessions = len(key)
+        keys, firsts = np.concatenate([key, self.key_of[wide.key[chosen]]]), np.concatenate([first, wide.first[chosen]])
+        # each fragment lies within a session: the last one that began before it
+        order = np.lexsort((np.arange(len(keys)), firsts, keys))
+        session = np.empty(len(keys), dtype=np.int64)
+        session[order] = np.maximum.accumulate(np.where(order < sessions, order, -1))
+        pairs = np.unique(session[sessions:] * wide.keys.num_rows + wide.key[chosen])
+        return np.bincount(pairs // wide.keys.num_rows, minlength=sessions)
+
+
+def _values_of(
+    distinct: Mapping[str, Sequence[Bucket]],
+    dimensions: tuple[str, ...],
+    queries: Sequence[LiveQuery],
+    predicates: Predicates,
+    keys: pa.Table,
+) -> dict[str, _Values]:
+    """Return the values of each argument that some of the queries of a cell space count."""
+    found = {}
+    for argument, buckets in distinct.items():
+        mine = [bucket for bucket in buckets if bucket.dimensions == dimensions]
+        counting = [query for query in queries if counts_distinct(query, argument)]
+        if mine and counting:
+            wanted, maps = cells_of_queries(mine, counting, predicates)
+            joined = _Joined(mine, maps, needed_names(mine, ()))
+            cells = {query.id: wanted[i] for i, query in enumerate(counting)}
+            found[argument] = _Values(joined, keys_of_wide(keys, joined.keys), cells)
+    return found
+
+
 def _sessions_of(
-    joined: _Joined, query: LiveQuery, cells: npt.NDArray[np.bool_], after: int, upto: int
+    joined: _Joined,
+    query: LiveQuery,
+    cells: npt.NDArray[np.bool_],
+    after: int,
+    upto: int,
+    values: Mapping[str, _Values],
 ) -> pa.Table | None:
     stream, gap = query.query.streams[0], gap_of(query)
     upto = min(upto, query.until(stream))
@@ -308,6 +365,9 @@ def _sessions_of(
     key = np.zeros(count, dtype=np.int64)
     key[number] = joined.key[chosen]
     totals = joined.total(chosen, number, count)
+    for measure in aggregation_of(query).measures:
+        if measure.function == COUNT_DISTINCT:
+            totals[measure.name] = values[str(measure.argument)].counts(query, key, ends[FIRST])
     taken = joined.keys.take(pa.array(key[due]))
     columns: dict[str, pa.Array] = {
         SLOT: pa.array(np.full(len(due), query.slot, dtype=np.int32)),

@@ -176,10 +176,10 @@ class StreamOperators:
             tuples, times, slices, slice_of, operator.keys, operator.distinct, self._groups, operator.salt
         )
         for space in operator.spaces:
-            if sessions:
-                yield from fragments(sliced, times, space, cells, operator.name, self._epoch, operator.cuts)
-                continue
             measures = measures_of(space.queries) if operator.distinct is None else ()
+            if sessions:
+                yield from fragments(sliced, times, space, cells, measures, operator.name, self._epoch, operator.cuts)
+                continue
             yield from aggregate(sliced, space, cells, measures, operator.name, self._epoch)
 
 

@@ -50,12 +50,11 @@ def random_query(rng: random.Random) -> Query:
     if rng.random() < 0.3:
         return Selection(STREAM.id, where, (Output("v", V), Output("t", T)))
     keys = rng.choice([(), (K,), (S, K)])
-    if rng.random() < 0.3:
-        return replace(aggregation(where, keys), window=SessionWindow(rng.randint(1, 20)))
+    distinct = tuple(Measure("count_distinct", column) for column in rng.sample([K, V, S], rng.choice([0, 0, 1, 2])))
     slide = rng.randint(3, 25)
     window = Window(rng.choice([slide, rng.randint(3, 40)]), slide, rng.randint(-5, 5))
-    distinct = tuple(Measure("count_distinct", column) for column in rng.sample([K, V, S], rng.choice([0, 0, 1, 2])))
-    return aggregation(where, keys, window, (*MEASURES, *distinct))
+    query = aggregation(where, keys, window, (*MEASURES, *distinct))
+    return replace(query, window=SessionWindow(rng.randint(1, 20))) if rng.random() < 0.3 else query
 
 
 def random_tuples(rng: random.Random, time: int) -> tuple[list[Row], int]:

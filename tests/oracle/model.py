@@ -193,6 +193,7 @@ class Aggregation:
     group_by: tuple[str, ...] = ()
     where: str | None = None
     selects_window: bool = False  # only the table functions have window columns to select
+    emit: str = ""  # a changelog form of EMIT, or nothing
 
     def __post_init__(self) -> None:
         """Validate that there is something to select."""
@@ -215,7 +216,8 @@ class Aggregation:
             source = self.window.sql(stream, schema.event_time)
         text = f"SELECT {', '.join(chosen)} FROM {source}"
         text += f" WHERE {self.where}" if self.where else ""
-        return text + (f" GROUP BY {', '.join(grouped)}" if grouped else "")
+        text += f" GROUP BY {', '.join(grouped)}" if grouped else ""
+        return text + (f" {self.emit}" if self.emit else "")
 
     def output(self, schema: StreamSchema) -> dict[str, Kind]:
         """Return the result columns and their types, those of the window included."""

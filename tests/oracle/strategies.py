@@ -56,6 +56,13 @@ BASES = (
     dt.datetime(2026, 3, 1, 11, 59, 40),
     dt.datetime(1969, 12, 31, 23, 59, 45),  # windows before 1970 are aligned, too
 )
+# changelogs, which fold to the final rows
+CHANGELOGS = (
+    "EMIT STREAM",
+    "EMIT STREAM AFTER WATERMARK",
+    "EMIT STREAM AFTER DELAY INTERVAL '1' SECOND",
+    "EMIT STREAM AFTER DELAY INTERVAL '0.2' SECOND AND AFTER WATERMARK",
+)
 HOUR = 3600 * SECOND
 MOST_WINDOWS_OF_A_TUPLE = 8
 
@@ -102,11 +109,9 @@ def selections(draw: st.DrawFn, schema: StreamSchema) -> Selection:
 
 
 @st.composite
-def aggregates(draw: st.DrawFn, schema: StreamSchema, name: str, distinct: bool) -> Item:
+def aggregates(draw: st.DrawFn, schema: StreamSchema, name: str) -> Item:
     """Draw one aggregate function over a column or expression."""
-    function = draw(
-        st.sampled_from(("COUNT(*)", "COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV_SAMP", *(["DISTINCT"] * distinct)))
-    )
+    function = draw(st.sampled_from(("COUNT(*)", "COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV_SAMP", "DISTINCT")))
     if function == "COUNT(*)":
         return Item(function, name, Kind.BIGINT)
     if function == "DISTINCT":
@@ -143,10 +148,10 @@ def aggregations(draw: st.DrawFn, schema: StreamSchema) -> Aggregation:
     if draw(st.integers(0, 4)) == 0:
         form = draw(st.sampled_from(("bracket", "function", "named")))
         window = Sessions(draw(st.sampled_from((1, 2, 3, 10))) * SECOND, form)  # type: ignore[arg-type]
-    distinct = isinstance(window, Window)
-    items += [draw(aggregates(schema, f"agg_{number}", distinct)) for number in range(draw(st.integers(1, 3)))]
+    items += [draw(aggregates(schema, f"agg_{number}")) for number in range(draw(st.integers(1, 3)))]
     selects_window = window.form != "bracket" and draw(st.booleans())
-    return Aggregation(tuple(items), window, tuple(group_by), draw(where_clauses(schema)), selects_window)
+    emit = draw(st.sampled_from(("", "", "", *CHANGELOGS)))
+    return Aggregation(tuple(items), window, tuple(group_by), draw(where_clauses(schema)), selects_window, emit)
 
 
 def queries(schema: StreamSchema) -> st.SearchStrategy[Query]:
