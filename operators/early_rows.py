@@ -2,7 +2,8 @@
 
 A *group* is a window of a query with values of its keys. A lane remembers which row of each group of the open windows
 it told last. In each batch it compares that with what the groups hold now: the difference is what changed. A change is
-told at once, or a delay after the first change that was not told; until then it waits, with the newest values.
+told at once, or a delay after the first change that was not told; until then it waits, with the newest values. A
+session that grows is another group, but takes over the delay: what it was and what it is are told together.
 
 Tuples are only ever added to a group, so one whose number of tuples stayed the same has not changed. Whether a group
 did change is a matter of the aggregates that its query's outputs are computed from.
@@ -22,9 +23,10 @@ import pyarrow.compute as pc
 from operators.aggregation import aggregation_of
 from operators.expressions import columns_of
 from operators.firing import SLOT, Fired
-from operators.keys import key_names, unite_keys
+from operators.keys import encode_keys, key_names, unite_keys
 from operators.live_queries import LiveQuery
 from operators.queries import COUNT_ALL, OP, PTIME, VER, WINDOW_END, WINDOW_START
+from operators.sessions import chain, has_sessions
 
 INSERT, RETRACT = "insert", "retract"
 
@@ -188,11 +190,14 @@ def revise(
     compared = np.flatnonzero(changed & there & groups.was_there)
     differs[compared] = groups.differ(asked, at[compared], groups.told_row[compared], row[compared])
 
-    closed = end <= (_NEVER if after is None else after)
-    since = np.where(groups.is_waiting, groups.since, now_us)
+    reached = _NEVER if after is None else after
+    closed = end <= reached
+    since, last = np.where(groups.is_waiting, groups.since, now_us), end
+    if has_sessions(queries):
+        since, last = groups.over_sessions(np.minimum, since), groups.over_sessions(np.maximum, end)
     # a query that was deleted is gone once its windows are final: what is final does not wait
-    due = differs & ((since + asked.delay[at] <= now_us) | (closed & (asked.final | asked.leaves)[at]))
-    at_last = there & closed & (end > (_NEVER if before is None else before)) & (asked.final & ~asked.stream)[at]
+    due = differs & ((since + asked.delay[at] <= now_us) | ((last <= reached) & (asked.final | asked.leaves)[at]))
+    at_last = closed & (end > (_NEVER if before is None else before)) & (asked.final & ~asked.stream)[at]
     retracted = due & groups.was_there & asked.stream[at]
     inserted = there & (due | at_last)
     newest = np.where(changed, _newest(fired, slot), groups.newest)
@@ -296,6 +301,20 @@ class _Groups:
         same[both] = counts[self._now_row[both]] == counts[known_row[both]]
         changed: Bools = covered & ((there != known_there) | (found & ~same))
         return there, np.where(found & ~same, self._now_row, known_row), changed
+
+    def over_sessions(self, function: np.ufunc, numbers: Numbers) -> Numbers:
+        """Reduce numbers over what was one session and what it is now, so that it changes as a whole.
+
+        A session only grows, so the windows that it had lie within the one that it has.
+        """
+        if not len(numbers):
+            return numbers
+        columns = [self.table.column(name).combine_chunks() for name in (SLOT, *self.keys)]
+        of = encode_keys(columns, len(numbers), 1, "").codes.astype(np.int64)
+        number, _ = chain(of, _numbers(self.table, WINDOW_START), _numbers(self.table, WINDOW_END), 0)
+        order = np.argsort(number, kind="stable")
+        found: Numbers = function.reduceat(numbers[order], np.searchsorted(number[order], np.arange(number.max() + 1)))
+        return found[number]
 
     def differ(self, asked: _Asked, at: Numbers, one: Numbers, other: Numbers) -> Bools:
         """Return whether two rows of a group differ in an aggregate that its query shows."""

@@ -137,6 +137,14 @@ class Model:
     versions: dict[tuple[Any, ...], int] = field(default_factory=dict)
     rows: list[tuple[Any, ...]] = field(default_factory=list)
 
+    def family(self, group: tuple[Any, ...], known: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Return the groups that change together: a session and what it was before."""
+        found = [group]
+        if isinstance(self.life.query.window, SessionWindow):  # type: ignore[union-attr]
+            for one in found:
+                found += [g for g in known if g not in found and g[2] == one[2] and g[0] < one[1] and one[0] < g[1]]
+        return found
+
     def is_gone(self, end: int) -> bool:
         """Return whether a window that ends at ``end`` will not be final in the life of the query."""
         return self.life.deleted and (self.life.active_to is None or end > self.life.active_to)
@@ -159,16 +167,17 @@ class Model:
     def step(self, seen: list[tuple[Row, int]], before: int | None, after: int | None, now: int) -> None:
         """Take note of what a batch makes the query tell."""
         emit, now_rows = self.life.query.emit, self.current(seen)  # type: ignore[union-attr]
-        for group in dict.fromkeys([*now_rows, *self.told, *self.since]):
+        known = [g for g in dict.fromkeys([*now_rows, *self.told, *self.since]) if not self.is_gone(g[1])]
+        family = {group: self.family(group, known) for group in known}
+        since = {group: min(self.since.get(other, now) for other in family[group]) for group in known}
+        for group in known:
             row, was = now_rows.get(group), self.told.get(group)
-            if self.is_gone(group[1]):
-                continue
-            closed = after is not None and group[1] <= after
-            closes = closed and (before is None or group[1] > before)
+            closes = after is not None and group[1] <= after and (before is None or group[1] > before)
+            closed = after is not None and max(other[1] for other in family[group]) <= after
             if row == was:
                 self.since.pop(group, None)
             else:
-                self.since.setdefault(group, now)
+                self.since[group] = since[group]
             waited = row != was and now >= self.since[group] + (emit.delay_us or 0)
             if emit.after_watermark and emit.delay_us is None:
                 due = closes
@@ -362,6 +371,16 @@ def test_a_session_that_grows_is_retracted(tmp_path: Path) -> None:
         (5, 15, (), 1, "retract", 2, 1),
         (5, 30, (), 3, "insert", 2, 0),
         (20, 30, (), 1, "retract", 2, 1),
+    ]
+
+
+def test_a_session_that_goes_on_growing_is_told_once_a_delay(tmp_path: Path) -> None:
+    times = [[20 + 2 * number] for number in range(12)]
+    pipeline = run_delayed(tmp_path, *times, emit=Emit(True, True, 5), gap=10)
+    assert pipeline.rows["q"] == [
+        (20, 40, (), 6, "insert", 5, 0),
+        (20, 40, (), 6, "retract", 11, 1),
+        (20, 52, (), 12, "insert", 11, 0),
     ]
 
 

@@ -423,6 +423,13 @@ def test_validate_says_how_a_query_would_run_and_registers_nothing(driver: Drive
         {"name": "revenue", "type": "DOUBLE"},
         {"name": "_partial", "type": "BOOLEAN"},
     ]
+    changes = driver.session.validate(QueryRequest(f"{REVENUE} EMIT STREAM"))
+    assert changes["columns"] == [
+        *answer["columns"],
+        {"name": "_op", "type": "VARCHAR"},
+        {"name": "_ptime", "type": "TIMESTAMP"},
+        {"name": "_ver", "type": "BIGINT"},
+    ]
     assert driver.observed() == before
 
 
