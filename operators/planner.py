@@ -63,6 +63,8 @@ class BatchBudget:
         overhead, per_tuple = self._fit()
         room = max(self._target - overhead, self._target / 2)
         wanted = int(min(room / per_tuple, self._most)) if per_tuple > 0 else self._most
+        if seconds >= overhead + room:  # long enough, whatever batches took when the machine was slower
+            wanted = min(wanted, self.tuples)
         self.tuples = min(max(wanted, self.tuples // 2, self._least), self.tuples * 2)
 
     def _fit(self) -> tuple[float, float]:

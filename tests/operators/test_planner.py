@@ -283,3 +283,12 @@ def test_the_budget_finds_the_size_that_takes_the_target() -> None:
     for _ in range(30):
         budget.learn(budget.tuples, 0.2 + budget.tuples / 2_000_000)
     assert budget.tuples == pytest.approx(1_600_000, rel=0.1)
+
+
+def test_a_batch_that_took_too_long_gives_no_larger_ones_however_slow_small_ones_were() -> None:
+    budget = BatchBudget(1.0)
+    for _ in range(10):
+        budget.learn(100_000, 1.0)
+    before = budget.tuples
+    budget.learn(before, 1.6)
+    assert budget.tuples <= before
