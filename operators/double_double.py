@@ -19,6 +19,7 @@ Doubles = npt.NDArray[np.float64]
 
 _SPLITTER = float(2**27 + 1)
 _ROUNDING = 2.0**-98
+_LEAST = 2.0**-1060  # a few of the smallest steps there are, which squares of tiny values lose each
 
 
 @njit(inline="always")
@@ -79,7 +80,8 @@ def variance(count: npt.NDArray[np.int64], total: Pairs, squares: Pairs) -> Doub
     rest = add_pairs(total, _product(-m, n)).real
     differences = around.real - rest * rest / n
     # what is left of equal values is the rounding of pairs, and its root would look like a deviation
-    return np.where(differences <= _ROUNDING * squares.real, 0.0, differences) / (n - 1.0)
+    rounding = np.maximum(_ROUNDING * squares.real, _LEAST * n)
+    return np.where(differences <= rounding, 0.0, differences) / (n - 1.0)
 
 
 def _product(a: Doubles, b: Doubles) -> Pairs:

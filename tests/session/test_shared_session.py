@@ -92,7 +92,7 @@ def test_a_query_is_pending_then_running_with_a_slot_and_its_active_from(driver:
         "epoch": 2,
         "active_from": {"purchases": "2023-11-14T22:13:30.000000Z"},
         "active_to": {"purchases": None},
-        "deployment_latency_seconds": 1.01,
+        "deployment_latency_seconds": 0.11,
         "rows_out": 0,
         "last_result_at": None,
         "event_time_latency_seconds": None,
