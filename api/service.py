@@ -61,6 +61,7 @@ class Service:
         for listener in (results.absorb, service.metrics.absorb, service.pushes.absorb):
             session.on_batch(listener)
         session.on_batch(lambda _: service.news.publish())
+        session.on_deployment(service.news.publish)
         return service
 
     def start(self) -> None:

@@ -167,6 +167,7 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
         "clocks_at_start": dict(end.clocks),
         "clocks": clocks,
         "waterlines": waterlines,
+        "planned_us": end.planned_us,
         "started_us": min(control["started_us"] for control in controls),
         "source_busy_us": [control["busy_us"] for control in controls],
         "streams": streams,

@@ -7,6 +7,9 @@ applies what is new.
 from __future__ import annotations
 
 import bisect
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
@@ -20,6 +23,7 @@ from sources.storage import Storage
 CHANGELOGS = "changelogs"
 ACTIVATIONS = "activations"
 PLANS = "plans"
+PLANNED = "planned.json"
 
 
 class PlanLog:
@@ -70,3 +74,31 @@ def write_activation(storage: Storage, previous_epoch: int, epoch: int, clocks: 
     if epoch > previous_epoch:
         record = {"previous_epoch": previous_epoch, "epoch": epoch, "clocks": clocks}
         storage.put(f"{ACTIVATIONS}/{epoch:012d}.json", orjson.dumps(record))
+
+
+@dataclass(frozen=True)
+class PlannedBatch:
+    """The newest batch that takes in changelogs: those of the epochs in ``(previous_epoch, epoch]``.
+
+    ``clocks`` are those of the streams at its start, ``planned_us`` its processing time. The planner says so before
+    Spark logs the batch. Should it never come to that, batch ``seq`` is planned again with the same clocks, which the
+    batch before decided, and with the same epochs at least.
+    """
+
+    seq: int
+    previous_epoch: int
+    epoch: int
+    clocks: Mapping[str, int | None]
+    planned_us: int
+
+
+def write_planned(storage: Storage, batch: PlannedBatch) -> None:
+    """Tell the session of a batch that takes in changelogs."""
+    storage.put(PLANNED, orjson.dumps(asdict(batch)), durable=False)
+
+
+def read_planned(storage: Storage) -> PlannedBatch | None:
+    """Return the newest batch that takes in changelogs, None before the first."""
+    with suppress(FileNotFoundError):
+        return PlannedBatch(**orjson.loads(storage.get(PLANNED)))
+    return None

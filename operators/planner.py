@@ -18,7 +18,7 @@ import numpy as np
 import orjson
 
 from operators.offsets import Offset
-from operators.plan_log import CHANGELOGS, PLANS
+from operators.plan_log import CHANGELOGS, PLANS, PlannedBatch, write_planned
 from sources.connector import Connector, Extent
 from sources.connectors import open_connector
 from sources.record_log import RecordLog
@@ -112,7 +112,7 @@ class Planner:
             return start
         self._warm_ups = max(0, self._warm_ups - 1)
         self._asked = (start.seq + 1, read, time.monotonic())
-        return Offset(
+        end = Offset(
             seq=start.seq + 1,
             epoch=self._epoch,
             streams=streams,
@@ -121,6 +121,9 @@ class Planner:
             waterlines={stream: record["waterlines"].get(stream) for stream in streams},
             planned_us=max(now_us, start.planned_us),
         )
+        if end.epoch > start.epoch:
+            write_planned(self._storage, PlannedBatch(end.seq, start.epoch, end.epoch, end.clocks, end.planned_us))
+        return end
 
     def _learn(self, seq: int, record: Mapping[str, Any]) -> None:
         """Take note, once, of how batch ``seq`` went."""

@@ -87,10 +87,13 @@ class QueryRecord:
         """Give it a slot: the changelog ``epoch`` creates it."""
         self.slot, self.epoch = slot, epoch
 
-    def deploy(self, clocks: Times, committed_us: int, seq: int) -> None:
-        """Note the first batch that has its epoch; ``clocks`` are those of its streams at the batch's start."""
+    def deploy(self, clocks: Times, planned_us: int, seq: int) -> None:
+        """Note the first batch that has its epoch; ``clocks`` are those of its streams at the batch's start.
+
+        When the batch is planned, and again when it is over: that is the same, or the first of it that is known.
+        """
         self.active_from = clocks
-        self.deployed_us, self.first_seq = committed_us, seq
+        self.deployed_us, self.first_seq = planned_us, seq
         if self.state == PENDING:
             self.state = RUNNING
 

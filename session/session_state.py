@@ -3,7 +3,8 @@
 Requests say what was asked, changelogs what was decided, batch records what has happened. :meth:`apply_requests`,
 :meth:`apply_changelog` and :meth:`apply_batch` are where the state changes, live and at a replay alike; none of them
 looks at a clock, a disk or a thread. So a restart, which replays the logs from a snapshot, arrives at the same state.
-Besides, :meth:`remove` lets go of what is over, and ids are given ahead of the requests that use them.
+Besides, :meth:`deploy_planned` says early what the record of a batch is going to say, :meth:`remove` lets go of what is
+over, and ids are given ahead of the requests that use them.
 
 Invariants:
 
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from operators.plan_log import PlannedBatch
 from optimizer.plan import Plan
 from session.catalog import Catalog, StreamState
 from session.changelog import Changelog
@@ -218,7 +220,8 @@ class SessionState:
             if stream is not None:
                 stream.add(counted)
         risen = self._move_clocks(record, committed_us)
-        changes = self._activate(epoch, record["clocks_at_start"], committed_us, seq)
+        planned_us = record.get("planned_us") or committed_us  # records of older batches do not say
+        changes = self._activate(epoch, record["clocks_at_start"], planned_us, committed_us, seq)
         holders = self._holders
         for block in record["results"]:
             for slot, rows, latest in zip(block["slots"], block["counts"], block["latest_event_us"], strict=True):
@@ -241,21 +244,35 @@ class SessionState:
                 risen.append(stream_id)
         return risen
 
-    def _activate(self, epoch: int, clocks: Times, committed_us: int, seq: int) -> list[SlotChange]:
+    def deploy_planned(self, batch: PlannedBatch) -> bool:
+        """Note which queries a batch that has begun deploys, and return whether there are any.
+
+        What it does besides follows with its record, which says the same of these queries.
+        """
+        found = False
+        clocks_of = _ClocksOf(batch.clocks)
+        if batch.seq <= self.applied_seq:
+            return found
+        for changed in range(batch.previous_epoch + 1, batch.epoch + 1):
+            for query_id in self.inactive[changed].touched if changed in self.inactive else ():
+                record = self.queries[query_id]
+                if record.epoch == changed and record.deployed_us is None:
+                    self._move(record, record.deploy, clocks_of(record), batch.planned_us, batch.seq)
+                    found = True
+        return found
+
+    def _activate(self, epoch: int, clocks: Times, planned_us: int, committed_us: int, seq: int) -> list[SlotChange]:
         changes: list[SlotChange] = []
-        seen: dict[tuple[str, ...], Times] = {}  # shared by all queries of the same streams
+        clocks_of = _ClocksOf(clocks)
         for changed in range(self.active_epoch + 1, epoch + 1):
             inactive = self.inactive.pop(changed)
             for query_id in sorted(inactive.touched, key=number_of):
                 record = self.queries[query_id]
-                streams = record.query.streams
-                if streams not in seen:
-                    seen[streams] = {stream: clocks.get(stream) for stream in streams}
                 if record.epoch == changed:
-                    self._move(record, record.deploy, seen[streams], committed_us, seq)
+                    self._move(record, record.deploy, clocks_of(record), planned_us, seq)
                     changes.append(self._set_holder(record))
                 if record.deleted_epoch == changed:
-                    record.end(seen[streams], committed_us)
+                    record.end(clocks_of(record), committed_us)
                 if record.freed_epoch == changed:
                     changes.append(self._unset_holder(record))
                     self._retire(record, committed_us, seq)
@@ -384,6 +401,20 @@ class SessionState:
         version = self.plan.version
         self.plan.change([(q.id, q.query) for q in running])
         self.plan.version = version
+
+
+class _ClocksOf:
+    """Returns the clocks of a query's streams, one object for all queries of the same streams."""
+
+    def __init__(self, clocks: Mapping[str, int | None]) -> None:
+        self._clocks = clocks
+        self._known: dict[tuple[str, ...], Times] = {}
+
+    def __call__(self, record: QueryRecord) -> Times:
+        streams = record.query.streams
+        if streams not in self._known:
+            self._known[streams] = {stream: self._clocks.get(stream) for stream in streams}
+        return self._known[streams]
 
 
 def _holder(record: QueryRecord) -> Holder:

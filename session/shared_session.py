@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from operators.plan_log import PlannedBatch, read_planned
 from session import plan_snapshot
 from session.archive import Archive
 from session.changelog import Changelog
@@ -64,6 +65,8 @@ class SharedSession(Commands):
         self._maintenance = Maintenance()
         self._listeners: list[BatchListener] = []
         self._slot_listeners: list[SlotListener] = []
+        self._deployment_listeners: list[Callable[[], None]] = []
+        self._planned: PlannedBatch | None = None
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self.snapshot_seq = 0
@@ -125,6 +128,8 @@ class SharedSession(Commands):
             if not self._batches.has(self._state.applied_seq + 1):
                 break
             self.apply_batch(self._batches.read(self._state.applied_seq + 1))
+        if self._state.inactive:
+            self._hear_of_plan()
         self.tick()
 
     def _now_us(self) -> int:
@@ -137,6 +142,10 @@ class SharedSession(Commands):
     def on_slots(self, callback: SlotListener) -> None:
         """Have ``callback`` called with the slots that changed hands with a batch, before the batch's listeners are."""
         self._slot_listeners.append(callback)
+
+    def on_deployment(self, callback: Callable[[], None]) -> None:
+        """Have ``callback`` called when queries are deployed by a batch that is not over yet."""
+        self._deployment_listeners.append(callback)
 
     # requests and batches
 
@@ -162,6 +171,19 @@ class SharedSession(Commands):
             listener(changes)
         for callback in self._listeners:
             callback(record)
+
+    def _hear_of_plan(self) -> None:
+        """Take note of the queries that a batch deploys which has begun: nothing can change that any more."""
+        planned = read_planned(self._storage)
+        if planned is None or planned == self._planned:
+            return
+        self._planned = planned
+        with self._changed:
+            found = self._state.deploy_planned(planned)
+            self._changed.notify_all()
+        if found:
+            for callback in self._deployment_listeners:
+                callback()
 
     # what is due
 

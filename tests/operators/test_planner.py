@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from operators.live_queries import LiveQueries
 from operators.offsets import Offset
-from operators.plan_log import CHANGELOGS, PLANS
+from operators.plan_log import CHANGELOGS, PLANS, PlannedBatch, read_planned
 from operators.planner import BATCHES, WARM_UP_BATCHES, BatchBudget, Planner, _begins
 from sources.connector import Extent
 from sources.generator import DATASETS
@@ -292,3 +292,15 @@ def test_a_batch_that_took_too_long_gives_no_larger_ones_however_slow_small_ones
     before = budget.tuples
     budget.learn(before, 1.6)
     assert budget.tuples <= before
+
+
+def test_what_a_batch_takes_in_is_told_before_it_runs(folder: Folder) -> None:
+    folder.log(stream("a"))
+    first = folder.planner().latest(Offset(), SECOND)
+    assert read_planned(folder.storage) == PlannedBatch(1, 0, first.epoch, first.clocks, SECOND)
+    folder.commit(first)
+    again = folder.planner().latest(first, 2 * SECOND)
+    assert again.epoch == first.epoch
+    planned = read_planned(folder.storage)
+    assert planned is not None
+    assert planned.seq == 1, "a batch that takes nothing in is not worth telling of"

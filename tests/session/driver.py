@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from operators.plan_log import PlannedBatch, write_planned
 from session.admission import QueryRequest
 from session.archive import Archive
 from session.idempotency import Idempotency
@@ -105,16 +106,27 @@ class Driver:
         self.batch()
         return ids
 
+    def plan(self) -> PlannedBatch:
+        """Plan the next batch, and step."""
+        self.clock.advance(0.01)
+        clocks = {s.definition.id: self.newest.get(s.definition.id) for s in self.state.catalog.states()}
+        state = self.state
+        planned = PlannedBatch(state.applied_seq + 1, state.active_epoch, state.epoch, clocks, self.clock.us)
+        write_planned(self.storage, planned)
+        self.session.step()
+        return planned
+
     def batch(
         self,
         times: Mapping[str, int] | None = None,
         results: Iterable[tuple[int, int, int]] = (),
         failures: Mapping[str, str] | None = None,
         epoch: int | None = None,
+        planned: PlannedBatch | None = None,
     ) -> dict[str, Any]:
         """Commit a batch with one tuple per stream id in ``times`` (seconds after the beginning) and step.
 
-        ``results`` are ``(slot, rows, latest event time in µs)``.
+        ``results`` are ``(slot, rows, latest event time in µs)``; without ``planned`` it is planned when it starts.
         """
         self.clock.advance(0.01)
         at_start = {s.definition.id: self.newest.get(s.definition.id) for s in self.state.catalog.states()}
@@ -129,6 +141,7 @@ class Driver:
             "clocks_at_start": at_start,
             "clocks": clocks,
             "waterlines": {s: None if t is None else t - LATENESS for s, t in clocks.items()},
+            "planned_us": self.clock.us if planned is None else planned.planned_us,
             "started_us": self.clock.us,
             "committed_us": self.clock.us,
             "streams": {

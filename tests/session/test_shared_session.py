@@ -71,6 +71,45 @@ def test_a_stream_in_use_cannot_be_dropped_and_its_name_is_free_afterwards(drive
 # queries
 
 
+def test_a_query_runs_from_when_its_batch_is_planned(driver: Driver) -> None:
+    driver.batch({"s-1": 10})
+    told: list[str] = []
+    driver.session.on_deployment(lambda: told.append("deployed"))
+    (query,) = driver.create(CHEAP)
+    driver.flush()
+    assert driver.session.query(query)["state"] == "PENDING"
+    planned = driver.plan()
+    early = driver.session.query(query)
+    assert early["state"] == "RUNNING"
+    assert early["active_from"] == {"purchases": "2023-11-14T22:13:30.000000Z"}
+    assert told == ["deployed"]
+    (later,) = driver.create(CHEAP)
+    driver.flush()
+    assert driver.session.query(later)["state"] == "PENDING", "the next batch takes it in"
+    driver.crash()
+    driver.session.step()
+    assert driver.session.query(query) == early
+    driver.batch({"s-1": 11}, epoch=planned.epoch, planned=planned)
+    assert driver.session.query(query) == early
+    assert driver.session.query(later)["state"] == "PENDING"
+    driver.batch({"s-1": 12})
+    assert driver.session.query(later)["state"] == "RUNNING"
+    assert driver.session.query(later)["active_from"] == {"purchases": "2023-11-14T22:13:31.000000Z"}
+
+
+def test_a_query_that_is_deleted_while_its_batch_runs_drains(driver: Driver) -> None:
+    driver.batch({"s-1": 10})
+    (query,) = driver.create(CHEAP)
+    driver.flush()
+    planned = driver.plan()
+    driver.session.delete_query(query)
+    driver.batch({"s-1": 11}, epoch=planned.epoch, planned=planned)
+    assert driver.session.query(query)["state"] == "DRAINING"
+    driver.flush()
+    driver.batch({"s-1": 12})
+    assert driver.session.query(query)["active_to"] == {"purchases": "2023-11-14T22:13:31.000000Z"}
+
+
 def test_a_query_is_pending_then_running_with_a_slot_and_its_active_from(driver: Driver) -> None:
     driver.batch({"s-1": 10})
     (accepted,) = driver.session.create_queries(
