@@ -11,6 +11,8 @@ hand, in whatever later epoch, so buckets of different epochs are added up as th
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +34,7 @@ from operators.predicate_analysis import Predicate
 from operators.queries import WINDOW_END, WINDOW_START, Measure, Window
 from operators.query_set import Bools, not_empty
 from operators.range_reduction import RangeReduction
-from operators.slicing import due_windows
+from operators.slicing import due_windows, with_ends_in
 from operators.tuples import Tuples
 
 SLOT = "_slot"
@@ -108,9 +110,9 @@ def _due(queries: Sequence[LiveQuery], slices: npt.NDArray[np.int64], after: int
     by_window: dict[Window, list[LiveQuery]] = {}
     for query in queries:
         by_window.setdefault(sliding_window(query), []).append(query)
-    for window, members in by_window.items():
+    for window in with_ends_in(list(by_window), after, upto):
         windows = due_windows(slices, window, after, upto).tolist()
-        for query in members:
+        for query in by_window[window]:
             seen_after, until = query.after(query.query.streams[0]), query.until(query.query.streams[0])
             for start, end in windows:
                 if until >= end > seen_after + 1:
@@ -151,29 +153,41 @@ def _windows(
     keys, key_maps = unite_keys([bucket.keys for bucket in buckets])
     names = needed_names(buckets, measures_of(queries) if with_measures else ())
     dictionaries, ranks = common_ranks(buckets, names)
-    parts = _parts_by_slice(buckets)
     cells = wanted.shape[1]
     per_pass = max(1, DENSE_ENTRIES // cells)
     place = {query.id: i for i, query in enumerate(queries)}
     ends: dict[int, dict[int, list[_Due]]] = {}
     for each in due:
         ends.setdefault(each.end, {}).setdefault(each.reads_from, []).append(each)
+    starts = sorted({start for by_start in ends.values() for start in by_start})
+    runs = [(i, low, high) for i, bucket in enumerate(buckets) for low, high in _runs(bucket.slices)]
+    # of each run, the first slice from each start on, and the first that does not lie before each end
+    firsts = [(low + np.searchsorted(buckets[i].slices[low:high, 0], starts)).tolist() for i, low, high in runs]
+    afters = [
+        (low + np.searchsorted(buckets[i].slices[low:high, 1], list(ends), side="right")).tolist()
+        for i, low, high in runs
+    ]
     for first_key in range(0, keys.num_rows, per_pass):
         count = min(per_pass, keys.num_rows - first_key)
         addresses = _Addresses(buckets, maps, key_maps, first_key, count)
-        for end, by_start in ends.items():
+        for number, by_start in enumerate(ends.values()):
             totals = {name: empty(component_named(name, dtype), cells * count) for name, dtype in names.items()}
-            behind = [part for part in parts if part[1] <= end]
+            reached = [after[number] for after in afters]
             newest = np.iinfo(np.int64).min
             for start in sorted(by_start, reverse=True):
-                while behind and behind[-1][0] >= start:
-                    _, _, i, j = behind.pop()
-                    newest = max(newest, int(buckets[i].latest[j]))
-                    low, high = int(buckets[i].starts[j]), int(buckets[i].starts[j + 1])
+                at_start = bisect_left(starts, start)
+                for run, (i, _, _) in enumerate(runs):
+                    slice_, after = firsts[run][at_start], reached[run]
+                    if slice_ >= after:
+                        continue
+                    reached[run] = slice_
+                    bucket = buckets[i]
+                    newest = max(newest, int(bucket.latest[slice_:after].max()))
+                    low, high = int(bucket.starts[slice_]), int(bucket.starts[after])
                     at = addresses.of(i, low, high)
                     for name, total in totals.items():
                         component = component_named(name, total.dtype)
-                        numbers = numbers_of(buckets[i], component, low, high, ranks[i])
+                        numbers = numbers_of(bucket, component, low, high, ranks[i])
                         if numbers is not None:
                             merge_into(component, total, at, numbers)
                 reduced = _Reduced({name: total.reshape(cells, count) for name, total in totals.items()})
@@ -259,11 +273,10 @@ def needed_names(buckets: Sequence[Bucket], measures: Sequence[Measure]) -> dict
     return {name: there[name] for name in dict.fromkeys(wanted) if name in there}
 
 
-def _parts_by_slice(buckets: Sequence[Bucket]) -> list[tuple[int, int, int, int]]:
-    """Return start and end of every slice of every bucket, with the bucket's number and the slice's, ascending."""
-    return sorted(
-        (start, end, i, j) for i, bucket in enumerate(buckets) for j, (start, end) in enumerate(bucket.slices.tolist())
-    )
+def _runs(slices: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yield the stretches of a bucket's slices in which none overlaps the next: those of different epochs may."""
+    breaks = np.flatnonzero(slices[1:, 0] < slices[:-1, 1]) + 1
+    return itertools.pairwise([0, *breaks.tolist(), len(slices)])
 
 
 class _Addresses:

@@ -33,7 +33,7 @@ from operators.merging import merge_buckets
 from operators.predicate_analysis import Predicate, analyse
 from operators.queries import Window
 from operators.sessions import alive_fragments, fire_sessions, has_sessions, merge_fragments
-from operators.slicing import NeededEdges, needed_until
+from operators.slicing import NeededEdges, is_needed
 from operators.told_log import ToldLog, reach_of
 from sources.schema import StreamDefinition
 from sources.storage import Storage
@@ -351,10 +351,12 @@ def _alive_slices(
         return [np.zeros(len(bucket.slices), dtype=np.bool_) for bucket in buckets]
     if reached is None:
         return [np.ones(len(bucket.slices), dtype=np.bool_) for bucket in buckets]
-    windows: dict[int, list[Window]] = {}
-    for epoch in {bucket.epoch for bucket in buckets}:  # a later query does not read the bucket
-        windows[epoch] = list({sliding_window(query) for query in queries if query.epoch <= epoch})
-    return [needed_until(bucket.slices, windows[bucket.epoch]) > reached for bucket in buckets]
+    since: dict[Window, int] = {}  # the first epoch with a query that has the window: it reads no earlier bucket
+    for query in queries:
+        window = sliding_window(query)
+        since[window] = min(since.get(window, query.epoch), query.epoch)
+    by_size = sorted(since, key=lambda window: window.size_us, reverse=True)
+    return [is_needed(b.slices, [w for w in by_size if since[w] <= b.epoch], reached) for b in buckets]
 
 
 def _pack(payloads: Sequence[Payload]) -> bytes:

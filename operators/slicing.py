@@ -19,34 +19,67 @@ Times = npt.NDArray[np.int64]
 FIRST_EDGE = -(2**62)
 LAST_EDGE = 2**62
 
-
-def _combs(windows: Iterable[Window]) -> list[tuple[int, int]]:
-    """Return the distinct combs of edges, ``(slide, phase)``: edges at ``phase + k·slide``.
-
-    A comb whose edges another comb has all of is left out.
-    """
-    combs = set()
-    for window in windows:
-        combs.add((window.slide_us, window.offset_us % window.slide_us))
-        combs.add((window.slide_us, (window.offset_us + window.size_us) % window.slide_us))
-    kept: list[tuple[int, int]] = []
-    for slide, phase in sorted(combs):
-        if not any(slide % fine == 0 and phase % fine == fine_phase for fine, fine_phase in kept):
-            kept.append((slide, phase))
-    return kept
+_FEW_COMBS = 256
+# edges are listed if they are no more than so many for each time or slice, and these
+_LISTED_EACH = 4
+_LISTED_ALWAYS = 1000
 
 
-def cut_slices(times: Times, windows: Sequence[Window], cuts: Sequence[int]) -> tuple[Times, npt.NDArray[np.int64]]:
+@dataclass(frozen=True)
+class Combs:
+    """The edges of some windows: at ``phases[i] + k * slides[i]`` for all whole k and every comb i."""
+
+    slides: Times
+    phases: Times
+
+    @classmethod
+    def of(cls, windows: Iterable[Window]) -> Combs:
+        """Return the combs of the starts and the ends of windows; of few, without those that another has all of."""
+        combs = set()
+        for window in windows:
+            combs.add((window.slide_us, window.offset_us % window.slide_us))
+            combs.add((window.slide_us, (window.offset_us + window.size_us) % window.slide_us))
+        kept = sorted(combs)
+        if len(kept) <= _FEW_COMBS:
+            kept = []
+            for slide, phase in sorted(combs):
+                if not any(slide % fine == 0 and phase % fine == fine_phase for fine, fine_phase in kept):
+                    kept.append((slide, phase))
+        slides, phases = np.array(kept, dtype=np.int64).reshape(-1, 2).T
+        return cls(slides, phases)
+
+    def before(self, time: int) -> Times:
+        """Return the last edge of each comb at or before a time, shape (combs,)."""
+        edges: Times = time - (time - self.phases) % self.slides
+        return edges
+
+    def count(self, first: int, last: int) -> float:
+        """Return about how many edges there are from one time to another."""
+        return float(((last - first) / self.slides + 3).sum())
+
+    def between(self, first: int, last: int) -> Times:
+        """Return the edges in ``(first, last]``, in no order; one may be there more than once."""
+        return _edges(np.full(len(self.slides), first + 1), last, self.slides, self.phases)
+
+
+def _edges(first: Times, last: int, slides: Times, phases: Times) -> Times:
+    """Return the edges ``phases[i] + k * slides[i]`` in ``[first[i], last]`` for all i."""
+    start = first + (phases - first) % slides
+    counts = np.maximum(0, (last - start) // slides + 1)
+    number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    edges: Times = np.repeat(start, counts) + number * np.repeat(slides, counts)
+    return edges
+
+
+def cut_slices(times: Times, combs: Combs, cuts: Sequence[int]) -> tuple[Times, npt.NDArray[np.int64]]:
     """Assign each time to its slice.
 
     ``cuts`` are further edges: the changelog times. Returns the edges of the slices that occur, shape (slices, 2),
     ascending, and for each time the index of its slice.
     """
-    combs = _combs(windows)
     first, last = int(times.min()), int(times.max())
-    expected = sum((last - first) // slide + 3 for slide, _ in combs)
-    if expected <= 4 * len(times) + 1000:
-        edges = _edges_between(first, last, combs, cuts)
+    if combs.count(first, last) <= _LISTED_EACH * len(times) + _LISTED_ALWAYS:
+        edges = _edges_around(first, last, combs, cuts)
         if len(edges) == 2:
             return edges.reshape(1, 2), np.zeros(len(times), dtype=np.int64)
         index = np.searchsorted(edges, times, side="right") - 1
@@ -55,17 +88,14 @@ def cut_slices(times: Times, windows: Sequence[Window], cuts: Sequence[int]) -> 
     return _slices_of_scattered(times, combs, cuts)
 
 
-def _edges_between(first: int, last: int, combs: Sequence[tuple[int, int]], cuts: Sequence[int]) -> Times:
+def _edges_around(first: int, last: int, combs: Combs, cuts: Sequence[int]) -> Times:
     """Return all edges around ``[first, last]``, from one at or before ``first`` to one after ``last``."""
-    parts = [np.array([c for c in cuts if first < c <= last], dtype=np.int64)]
     low = max((c for c in cuts if c <= first), default=FIRST_EDGE)
     high = min((c for c in cuts if c > last), default=LAST_EDGE)
-    for slide, phase in combs:
-        start = first - (first - phase) % slide
-        parts.append(np.arange(start + slide, last + 1, slide, dtype=np.int64))
-        low = max(low, start)
-        high = min(high, last - (last - phase) % slide + slide)
-    return np.unique(np.concatenate([*parts, np.array([low, high], dtype=np.int64)]))
+    low = max(low, int(combs.before(first).max(initial=low)))
+    high = min(high, int((combs.before(last) + combs.slides).min(initial=high)))
+    inside = [c for c in cuts if first < c <= last]
+    return np.unique(np.concatenate([combs.between(first, last), np.array([low, *inside, high], dtype=np.int64)]))
 
 
 def _compact(index: npt.NDArray[np.int64], count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -78,13 +108,11 @@ def _compact(index: npt.NDArray[np.int64], count: int) -> tuple[npt.NDArray[np.i
     return present, rank[index]
 
 
-def _slices_of_scattered(
-    times: Times, combs: Sequence[tuple[int, int]], cuts: Sequence[int]
-) -> tuple[Times, npt.NDArray[np.int64]]:
+def _slices_of_scattered(times: Times, combs: Combs, cuts: Sequence[int]) -> tuple[Times, npt.NDArray[np.int64]]:
     """Do the same for few tuples far apart, without listing the edges between them."""
     start = np.full(len(times), FIRST_EDGE, dtype=np.int64)
     end = np.full(len(times), LAST_EDGE, dtype=np.int64)
-    for slide, phase in combs:
+    for slide, phase in zip(combs.slides.tolist(), combs.phases.tolist(), strict=True):
         edge = times - (times - phase) % slide
         np.maximum(start, edge, out=start)
         np.minimum(end, edge + slide, out=end)
@@ -131,13 +159,31 @@ def _union(lowest: Times, highest: Times) -> Times:
     return listed
 
 
-def needed_until(slices: Times, windows: Sequence[Window]) -> Times:
-    """Return, for each slice, the end of the last window that contains it; shape (slices,)."""
-    latest = np.full(len(slices), FIRST_EDGE, dtype=np.int64)
+def with_ends_in(windows: Sequence[Window], after: int, upto: int) -> list[Window]:
+    """Return those windows of which one ends in ``(after, upto]``."""
+    if not windows:
+        return []
+    size, slide, offset = np.array([w.to_json() for w in windows], dtype=np.int64).T
+    some = (after - offset - size) // slide < (upto - offset - size) // slide
+    return [windows[i] for i in np.flatnonzero(some).tolist()]
+
+
+def is_needed(slices: Times, windows: Sequence[Window], reached: int) -> npt.NDArray[np.bool_]:
+    """Return whether each slice lies in a window that ends after ``reached``, shape (slices,).
+
+    ``windows`` come by their size, the longest first.
+    """
+    starts = slices[:, 0]
+    needed = np.zeros(len(slices), dtype=np.bool_)
+    left = np.arange(len(slices))
     for window in windows:
-        last = (slices[:, 0] - window.offset_us) // window.slide_us
-        np.maximum(latest, last * window.slide_us + window.offset_us + window.size_us, out=latest)
-    return latest
+        if not len(left) or int(starts[left].max()) + window.size_us <= reached:
+            break  # no window from here on is as long
+        last = (starts[left] - window.offset_us) // window.slide_us * window.slide_us + window.offset_us
+        found = last + window.size_us > reached
+        needed[left[found]] = True
+        left = left[~found]
+    return needed
 
 
 @dataclass(frozen=True)
@@ -158,15 +204,30 @@ class NeededEdges:
         A changelog time may also lie inside a slice, of an earlier epoch: who begins there reads only the next one.
         """
         low, high = slices[:-1, 1], slices[1:, 0]
-        found = np.zeros(len(low), dtype=np.bool_)
-        for window in self.windows:
-            # the later an edge, the longer it is needed: until the window that begins or ends there has fired
-            for phase, needed_for in ((window.offset_us, window.size_us), (window.offset_us + window.size_us, 0)):
-                edge = high - (high - phase) % window.slide_us
-                found |= (edge >= low) & (edge + needed_for > self.reached)
+        found = self._with_edge(low, high)
         for begin, size in self.begins.items():
             if begin + size > self.reached:
                 found |= (slices[:-1, 0] < begin) & (begin <= high)
+        return found
+
+    def _with_edge(self, low: Times, high: Times) -> npt.NDArray[np.bool_]:
+        """Return whether an edge that is needed lies in each range ``low..high``, both included; ranges ascend.
+
+        An edge is needed until the window that begins or ends there has fired.
+        """
+        found = np.zeros(len(low), dtype=np.bool_)
+        if not len(low) or not self.windows:
+            return found
+        size, slide, offset = np.array([w.to_json() for w in self.windows], dtype=np.int64).T
+        slides, phases = np.concatenate([slide, slide]), np.concatenate([offset, offset + size])
+        needed_for = np.concatenate([size, np.zeros_like(size)])
+        first, last = np.maximum(low[0], self.reached - needed_for + 1), int(high[-1])
+        if float(np.maximum(0.0, (last - first) / slides).sum()) <= _LISTED_EACH * len(low) + _LISTED_ALWAYS:
+            edges = np.sort(_edges(first, last, slides, phases))
+            return np.searchsorted(edges, high, side="right") > np.searchsorted(edges, low)
+        for each_slide, phase, each_first in zip(slides.tolist(), phases.tolist(), first.tolist(), strict=True):
+            edge = high - (high - phase) % each_slide
+            found |= (edge >= low) & (edge >= each_first)
         return found
 
 

@@ -29,10 +29,10 @@ from operators.cell_space import CellSpace, cell_spaces, set_spaces
 from operators.expressions import Expression, columns_of, conjuncts_of
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.predicate_index import PredicateIndex
-from operators.queries import Aggregation, Window
+from operators.queries import Aggregation
 from operators.query_set import Words
 from operators.sessions import fragments, has_sessions
-from operators.slicing import cut_slices
+from operators.slicing import Combs, cut_slices
 from operators.tuples import Tuples
 from operators.visibility import visibility
 from sources.schema import StreamDefinition
@@ -82,8 +82,8 @@ class _Operator:
         return changelog_times(self.queries)
 
     @cached_property
-    def windows(self) -> list[Window]:
-        return list({sliding_window(q) for q in self.queries})
+    def combs(self) -> Combs:
+        return Combs.of({sliding_window(q) for q in self.queries})
 
 
 class StreamOperators:
@@ -171,7 +171,7 @@ class StreamOperators:
         if sessions:  # fragments have no slices
             slices, slice_of = np.zeros((1, 2), dtype=np.int64), np.zeros(len(times), dtype=np.int64)
         else:
-            slices, slice_of = cut_slices(times, operator.windows, operator.cuts)
+            slices, slice_of = cut_slices(times, operator.combs, operator.cuts)
         sliced = SlicedTuples.of(
             tuples, times, slices, slice_of, operator.keys, operator.distinct, self._groups, operator.salt
         )

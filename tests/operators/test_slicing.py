@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from operators import slicing
 from operators.queries import Window
-from operators.slicing import FIRST_EDGE, LAST_EDGE, cut_slices, due_windows, needed_until
+from operators.slicing import FIRST_EDGE, LAST_EDGE, Combs, NeededEdges, due_windows, is_needed, with_ends_in
 
 windows = st.lists(
     st.builds(Window, st.integers(1, 30), st.integers(1, 12), st.integers(-40, 40)), min_size=1, max_size=4
@@ -19,6 +20,11 @@ windows = st.lists(
 times = st.lists(st.integers(-60, 60), min_size=1, max_size=20)
 cuts = st.lists(st.integers(-60, 60), max_size=4, unique=True)
 far = st.lists(st.sampled_from([-(10**16), -7, 0, 3, 10**9, 10**16, 253402300799999999]), min_size=1, max_size=6)
+
+
+def cut_slices(at: Any, specs: list[Window], changes: list[int]) -> Any:
+    """Cut the slices of some windows."""
+    return slicing.cut_slices(at, Combs.of(specs), changes)
 
 
 def is_edge(time: int, specs: list[Window], changes: list[int]) -> bool:
@@ -45,7 +51,7 @@ def test_a_slice_lies_between_neighbouring_edges(at: list[int], specs: list[Wind
 def test_both_ways_of_cutting_agree(at: list[int], specs: list[Window], changes: list[int]) -> None:
     array = np.array(at, dtype=np.int64)
     slices, index = cut_slices(array, specs, changes)
-    scattered, scattered_index = slicing._slices_of_scattered(array, slicing._combs(specs), changes)
+    scattered, scattered_index = slicing._slices_of_scattered(array, Combs.of(specs), changes)
     assert slices.tolist() == scattered.tolist()
     assert index.tolist() == scattered_index.tolist()
 
@@ -68,7 +74,8 @@ def test_few_tuples_far_apart_take_no_memory_for_the_edges_between() -> None:
 
 
 def test_combs_that_another_has_all_edges_of_are_left_out() -> None:
-    assert slicing._combs([Window(10, 10), Window(60, 20), Window(20, 20, 5)]) == [(10, 0), (20, 5)]
+    combs = Combs.of([Window(10, 10), Window(60, 20), Window(20, 20, 5)])
+    assert (combs.slides.tolist(), combs.phases.tolist()) == ([10, 20], [0, 5])
 
 
 @settings(max_examples=200)
@@ -106,22 +113,56 @@ def test_a_long_window_with_a_short_slide_does_not_list_windows_once_per_slice()
     assert due[0].tolist() == [-999_999, 1]
 
 
-@given(times, windows)
-def test_needed_until_is_the_end_of_the_last_window_over_the_slice(at: list[int], specs: list[Window]) -> None:
+@given(times, windows, st.integers(-150, 150))
+def test_a_slice_is_needed_until_the_last_window_over_it_has_ended(
+    at: list[int], specs: list[Window], reached: int
+) -> None:
     slices, _ = cut_slices(np.array(at, dtype=np.int64), specs, [])
-    ends: dict[int, Any] = {}
-    for row, (start, end) in enumerate(slices.tolist()):
+    longest_first = sorted(specs, key=lambda w: w.size_us, reverse=True)
+    for (start, end), needed in zip(slices.tolist(), is_needed(slices, longest_first, reached), strict=True):
         over = [
             k * w.slide_us + w.offset_us + w.size_us
             for w in specs
             for k in range(-250, 250)
             if k * w.slide_us + w.offset_us <= start and end <= k * w.slide_us + w.offset_us + w.size_us
         ]
-        ends[row] = max(over, default=None)
-    for row, latest in enumerate(needed_until(slices, specs).tolist()):
         # in a gap between hopping windows no window needs the slice: any time that has passed will do
-        assert latest == ends[row] if ends[row] is not None else latest <= slices[row, 0]
+        assert needed == (max(over) > reached) if over else not needed or reached < start
 
 
-def test_needed_until_without_windows_is_long_ago() -> None:
-    assert needed_until(np.array([[0, 5]], dtype=np.int64), []).tolist() == [FIRST_EDGE]
+def test_without_windows_no_slice_is_needed() -> None:
+    assert not is_needed(np.array([[0, 5]], dtype=np.int64), [], FIRST_EDGE).any()
+
+
+@given(windows, st.integers(-120, 120), st.integers(0, 40))
+def test_windows_with_ends_in_a_stretch(specs: list[Window], after: int, length: int) -> None:
+    expected = [
+        w
+        for w in specs
+        if any(after < k * w.slide_us + w.offset_us + w.size_us <= after + length for k in range(-350, 350))
+    ]
+    assert with_ends_in(specs, after, after + length) == expected
+
+
+@given(times, windows, cuts, st.integers(-80, 80), st.integers(0, 3))
+def test_slices_are_parted_where_an_edge_is_needed(
+    at: list[int], specs: list[Window], changes: list[int], reached: int, few: int
+) -> None:
+    slices, _ = cut_slices(np.array(at, dtype=np.int64), specs, changes)
+    begins = dict.fromkeys(changes[:few], 7)
+    needed = NeededEdges(specs, begins, reached)
+
+    def is_needed_edge(edge: int) -> bool:
+        starts = any((edge - w.offset_us) % w.slide_us == 0 and edge + w.size_us > reached for w in specs)
+        ends = any((edge - w.offset_us - w.size_us) % w.slide_us == 0 and edge > reached for w in specs)
+        return starts or ends
+
+    expected = [
+        any(is_needed_edge(edge) for edge in range(low, high + 1))
+        or any(start < begin <= high and begin + size > reached for begin, size in begins.items())
+        for (start, low), (high, _) in itertools.pairwise(slices.tolist())
+    ]
+    assert needed.between(slices).tolist() == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slicing, "_LISTED_ALWAYS", -(10**9))
+        assert needed.between(slices).tolist() == expected, "without listing the edges"
