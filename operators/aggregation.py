@@ -8,7 +8,7 @@ occur are numbered first.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -59,6 +59,14 @@ def sliding_window(live: LiveQuery) -> Window:
     window = aggregation_of(live).window
     assert isinstance(window, Window)
     return window
+
+
+def by_window(queries: Iterable[LiveQuery]) -> dict[Window, list[LiveQuery]]:
+    """Return aggregations that are not over sessions by their window."""
+    found: dict[Window, list[LiveQuery]] = {}
+    for query in queries:
+        found.setdefault(sliding_window(query), []).append(query)
+    return found
 
 
 def measures_of(queries: Sequence[LiveQuery]) -> tuple[Measure, ...]:

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators import components, kernels
-from operators.aggregation import aggregation_of, empty, measures_of, merge_into, sliding_window
+from operators.aggregation import aggregation_of, empty, measures_of, merge_into
 from operators.bucket import Bucket
 from operators.cells import CellMap, LineCells, SetCells, unite_bits
 from operators.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
@@ -69,7 +69,7 @@ class _Due:
 
 def fire(
     buckets: Sequence[Bucket],
-    queries: Sequence[LiveQuery],
+    queries: Mapping[Window, Sequence[LiveQuery]],
     predicates: Predicates,
     after: int,
     upto: int,
@@ -78,9 +78,10 @@ def fire(
 ) -> Fired | None:
     """Return the rows of all windows that end in ``(after, upto]``, or None when there are none.
 
-    ``buckets`` and ``queries`` are those of one operator, ``distinct`` the buckets in which an expression, given by its
-    text, is one more key: those of COUNT(DISTINCT expression). Groups without tuples and groups that HAVING excludes
-    are left out. A query whose HAVING raises gets no rows, and ``failures`` its id and the message.
+    ``buckets`` and ``queries``, by their window, are those of one operator, ``distinct`` the buckets in which an
+    expression, given by its text, is one more key: those of COUNT(DISTINCT expression). Groups without tuples and
+    groups that HAVING excludes are left out. A query whose HAVING raises gets no rows, and ``failures`` its id and the
+    message.
     """
     if not buckets:
         return None
@@ -106,13 +107,12 @@ def counts_distinct(query: LiveQuery, argument: str) -> bool:
     return any(m.function == COUNT_DISTINCT and str(m.argument) == argument for m in aggregation_of(query).measures)
 
 
-def _due(queries: Sequence[LiveQuery], slices: npt.NDArray[np.int64], after: int, upto: int) -> Iterator[_Due]:
-    by_window: dict[Window, list[LiveQuery]] = {}
-    for query in queries:
-        by_window.setdefault(sliding_window(query), []).append(query)
-    for window in with_ends_in(list(by_window), after, upto):
+def _due(
+    queries: Mapping[Window, Sequence[LiveQuery]], slices: npt.NDArray[np.int64], after: int, upto: int
+) -> Iterator[_Due]:
+    for window in with_ends_in(list(queries), after, upto):
         windows = due_windows(slices, window, after, upto).tolist()
-        for query in by_window[window]:
+        for query in queries[window]:
             seen_after, until = query.after(query.query.streams[0]), query.until(query.query.streams[0])
             for start, end in windows:
                 if until >= end > seen_after + 1:

@@ -22,20 +22,19 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from operators.aggregation import changelog_times, distinct_arguments, distinct_operator, sliding_window
+from operators.aggregation import changelog_times, distinct_operator
 from operators.bucket import Bucket
 from operators.bucket_store import get_payload, put_payload
 from operators.cells import LineCells
-from operators.early_rows import Current, is_changelog, is_early, together, with_changelog_columns
+from operators.early_rows import Current, together, with_changelog_columns
 from operators.firing import Fired, fire
 from operators.live_queries import EARLIEST, LiveQueries, LiveQuery
 from operators.merging import merge_buckets
+from operators.operator_queries import OperatorQueries, operators_of, with_distinct
 from operators.predicate_analysis import Predicate, analyse
-from operators.queries import Window
-from operators.sessions import alive_fragments, fire_sessions, has_sessions, merge_fragments
+from operators.sessions import alive_fragments, fire_sessions, merge_fragments
 from operators.slicing import NeededEdges, is_needed
 from operators.told_log import ToldLog, reach_of
-from sources.schema import StreamDefinition
 from sources.storage import Storage
 
 MOST_ENTRIES = 64
@@ -104,7 +103,10 @@ class Lane:
         self._entries: dict[int, _Entry] = {}
         self._told = ToldLog(storage)
         self._predicates: dict[str, Predicate] = {}
-        self._streams: dict[str, StreamDefinition] = {}
+        self._live = LiveQueries()
+        self._epoch = (0, -1)
+        self._operators: dict[str, OperatorQueries] = {}
+        self._all_operators: dict[str, OperatorQueries] = {}
         self.failures: dict[str, str] = {}
         """Queries whose evaluation raised in the last batch, with the message."""
         self.due_us: int | None = None
@@ -119,7 +121,7 @@ class Lane:
         after: dict[str, int | None],
         state: LaneState,
         now_us: int = 0,
-    ) -> dict[str, tuple[list[LiveQuery], Fired]]:
+    ) -> dict[str, tuple[Sequence[LiveQuery], Fired]]:
         """Run batch ``seq``: keep its buckets, fire, forget what is no longer needed.
 
         ``before`` and ``after`` are the waterlines of each stream around the batch, ``now_us`` is its processing time.
@@ -132,21 +134,15 @@ class Lane:
             self._entries[seq] = self._read(payloads)
             state.put_entry(seq, _pack(payloads))
             head.entries.append(seq)
-        operators = {name: q for stream in live.streams for name, q in live.aggregations(stream).items()}
-        self._streams = live.streams
-        running = {q.id for queries in operators.values() for q in queries}
-        self._predicates = {query: known for query, known in self._predicates.items() if query in running}
+        self._follow(live)
         self.failures = {}
-        fired = self._fire(operators, before, after, self._entries[seq].buckets if payloads else (), now_us)
+        fired = self._fire(before, after, self._entries[seq].buckets if payloads else (), now_us)
         self._settle(seq, head, state)
-        for name, queries in list(operators.items()):
-            for argument, (_, counting) in distinct_arguments(queries).items():
-                operators[distinct_operator(name, argument)] = counting
-        alive = self._alive(operators, after)
+        alive = self._alive(after)
         for old in self._expired(alive):
             self._drop(old, seq, head, state)
         if len(head.entries) > MOST_ENTRIES:
-            self._merge(seq, operators, alive, after, head, state)
+            self._merge(seq, alive, after, head, state)
         self._sweep(seq, head)
         packed = head.to_bytes()
         if packed != known and (known is not None or head.entries or head.garbage or head.told):
@@ -157,6 +153,17 @@ class Lane:
     def bytes(self) -> int:
         """The size of the buckets in memory, and of what was told early."""
         return self._told.bytes + sum(bucket.nbytes for entry in self._entries.values() for bucket in entry.buckets)
+
+    def _follow(self, live: LiveQueries) -> None:
+        """Take note of the operators and queries of a new epoch."""
+        if self._epoch == (id(live), live.epoch):
+            return
+        self._epoch = id(live), live.epoch
+        self._live = live  # so that nothing else gets its id
+        self._operators = operators_of(live)
+        self._all_operators = with_distinct(self._operators)
+        running = {query.id for operator in self._operators.values() for query in operator.queries}
+        self._predicates = {query: known for query, known in self._predicates.items() if query in running}
 
     def _catch_up(self, head: _Head, state: LaneState) -> None:
         alive = set(head.entries)
@@ -174,27 +181,24 @@ class Lane:
 
     def _fire(
         self,
-        operators: dict[str, list[LiveQuery]],
         before: dict[str, int | None],
         after: dict[str, int | None],
         brought: Sequence[Bucket],
         now_us: int,
-    ) -> dict[str, tuple[list[LiveQuery], Fired]]:
+    ) -> dict[str, tuple[Sequence[LiveQuery], Fired]]:
         """Return the rows to tell: those of windows that are final now, and early ones."""
-        fired: dict[str, tuple[list[LiveQuery], Fired]] = {}
+        fired: dict[str, tuple[Sequence[LiveQuery], Fired]] = {}
         buckets = self._by_operator()
-        for name, queries in operators.items():
-            stream = queries[0].query.streams[0]
-            passed, reached = before.get(stream), after.get(stream)
-            final = [query for query in queries if not is_early(query)]
+        for name, operator in self._operators.items():
+            passed, reached = before.get(operator.stream), after.get(operator.stream)
             rows = None
-            if final and name in buckets and reached is not None and reached != passed:
-                rows = self._rows(name, buckets, final, EARLIEST if passed is None else passed, reached)
-                if rows is not None and any(is_changelog(query) for query in final):
+            if operator.final.queries and name in buckets and reached is not None and reached != passed:
+                rows = self._rows(name, buckets, operator.final, EARLIEST if passed is None else passed, reached)
+                if rows is not None and operator.final.has_changelogs:
                     rows = with_changelog_columns(rows, now_us)
             early = None
-            if len(final) < len(queries):
-                asking = self._told.counted([query for query in queries if is_early(query)])
+            if operator.early:
+                asking = self._told.counted(operator.early)
                 new = [bucket for bucket in brought if bucket.operator == name]
                 current = self._current(name, buckets, asking, new, passed) if new else None
                 early = self._told.revise(name, current, asking, passed, reached, now_us)
@@ -202,22 +206,21 @@ class Lane:
                 self._told.revise(name, None, (), passed, reached, now_us)
             parts = [part for part in (rows, early) if part is not None]
             if parts:
-                fired[name] = (queries, together(parts))
+                fired[name] = (operator.queries, together(parts))
         for name in self._told.operators:
-            if name not in operators:
+            if name not in self._operators:
                 self._told.revise(name, None, (), None, None, now_us)
         return fired
 
     def _rows(
-        self, name: str, buckets: dict[str, list[Bucket]], queries: Sequence[LiveQuery], start: int, reached: int
+        self, name: str, buckets: dict[str, list[Bucket]], operator: OperatorQueries, start: int, reached: int
     ) -> Fired | None:
         """Return the rows of queries of one operator for the windows that end in ``(start, reached]``."""
-        distinct = {
-            argument: buckets.get(distinct_operator(name, argument), []) for argument in distinct_arguments(queries)
-        }
-        if has_sessions(queries):
-            return fire_sessions(buckets[name], queries, self._predicate_of, start, reached, self.failures, distinct)
-        return fire(buckets[name], queries, self._predicate_of, start, reached, self.failures, distinct)
+        distinct = {argument: buckets.get(distinct_operator(name, argument), []) for argument in operator.distinct}
+        mine, predicate_of = buckets[name], self._predicate_of
+        if operator.is_sessions:
+            return fire_sessions(mine, operator.queries, predicate_of, start, reached, self.failures, distinct)
+        return fire(mine, operator.by_window, predicate_of, start, reached, self.failures, distinct)
 
     def _current(
         self,
@@ -229,7 +232,7 @@ class Lane:
     ) -> Current:
         """Return what the windows hold that a batch can have changed."""
         after, upto = reach_of(brought, queries, passed)
-        rows = self._rows(name, buckets, queries, after, upto)
+        rows = self._rows(name, buckets, OperatorQueries(queries), after, upto)
         return Current(rows, after, upto, frozenset(query.slot for query in queries if query.id in self.failures))
 
     def _settle(self, seq: int, head: _Head, state: LaneState) -> None:
@@ -247,7 +250,7 @@ class Lane:
         """Return the query's predicate, analysed once."""
         known = self._predicates.get(query.id)
         if known is None:
-            schema = self._streams[query.query.streams[0]].schema
+            schema = self._live.streams[query.query.streams[0]].schema
             kinds = {field.name: field.type.kind for field in schema.fields}
             known = self._predicates[query.id] = analyse(query.query.where, kinds)
         return known
@@ -259,16 +262,17 @@ class Lane:
                 buckets.setdefault(bucket.operator, []).append(bucket)
         return buckets
 
-    def _alive(self, operators: dict[str, list[LiveQuery]], after: dict[str, int | None]) -> _Alive:
+    def _alive(self, after: dict[str, int | None]) -> _Alive:
         """Return, for each bucket, which of its slices (of its fragments, for sessions) some window can still need."""
         alive: _Alive = {}
-        for operator, buckets in self._by_operator().items():
-            queries = operators.get(operator, [])
-            reached = after.get(queries[0].query.streams[0]) if queries else None
-            if queries and has_sessions(queries):
-                found = alive_fragments(buckets, queries, reached)
+        for name, buckets in self._by_operator().items():
+            operator = self._all_operators.get(name)
+            if operator is None:
+                found = [np.zeros(len(bucket.slices), dtype=np.bool_) for bucket in buckets]
+            elif operator.is_sessions:
+                found = alive_fragments(buckets, operator.queries, after.get(operator.stream))
             else:
-                found = _alive_slices(buckets, queries, reached)
+                found = _alive_slices(buckets, operator, after.get(operator.stream))
             alive.update(zip(map(id, buckets), found, strict=True))
         return alive
 
@@ -288,14 +292,13 @@ class Lane:
     def _merge(
         self,
         seq: int,
-        operators: dict[str, list[LiveQuery]],
         alive: _Alive,
         after: dict[str, int | None],
         head: _Head,
         state: LaneState,
     ) -> None:
         """Replace all entries by one: slices that are no longer needed go, equal groups are added up."""
-        merged = list(self._merged(operators, alive, after))
+        merged = list(self._merged(alive, after))
         payloads = [Payload(*put_payload(self._storage, seq, bucket.serialize())) for bucket in merged]
         for old in list(self._entries):
             self._drop(old, seq, head, state)
@@ -303,28 +306,26 @@ class Lane:
         state.put_entry(seq, _pack(payloads))
         head.entries.append(seq)
 
-    def _merged(
-        self, operators: dict[str, list[LiveQuery]], alive: _Alive, after: dict[str, int | None]
-    ) -> Iterator[Bucket]:
+    def _merged(self, alive: _Alive, after: dict[str, int | None]) -> Iterator[Bucket]:
         """Yield one bucket for all that share operator and space, cut at the boundaries of the queries that run."""
         alike: dict[tuple[str, tuple[str, ...]], list[Bucket]] = {}
         for seq in sorted(self._entries):
             for bucket in self._entries[seq].buckets:
                 alike.setdefault((bucket.operator, bucket.dimensions), []).append(bucket)
-        for (operator, dimensions), members in alike.items():
+        for (name, dimensions), members in alike.items():
             kept = [alive[id(bucket)] for bucket in members]
             if not any(some.any() for some in kept):
                 continue
-            cells, queries = None, operators[operator]
+            cells, operator = None, self._all_operators[name]
             if len(dimensions) <= 1:
-                truths = [self._predicate_of(query).truths for query in queries]
+                truths = [self._predicate_of(query).truths for query in operator.queries]
                 mine = [truth for each in truths if tuple(each) == dimensions for truth in each.values()]
                 cells = LineCells(tuple(sorted({b for truth in mine for b in truth.boundaries})))
-            if has_sessions(queries):
-                yield merge_fragments(members, kept, cells, queries, changelog_times(queries))
+            if operator.is_sessions:
+                yield merge_fragments(members, kept, cells, operator.queries, changelog_times(operator.queries))
             else:
-                reached = after.get(queries[0].query.streams[0])
-                needed = None if reached is None else _needed_edges(queries, reached)
+                reached = after.get(operator.stream)
+                needed = None if reached is None else NeededEdges(list(operator.by_window), operator.begins, reached)
                 yield merge_buckets(members, kept, cells, needed)
 
     def _sweep(self, seq: int, head: _Head) -> None:
@@ -335,28 +336,14 @@ class Lane:
         head.garbage = [(dropped, path) for dropped, path in head.garbage if dropped > seq - 2]
 
 
-def _needed_edges(queries: Sequence[LiveQuery], reached: int) -> NeededEdges:
-    begins: dict[int, int] = {}
-    for query in queries:
-        begin = query.after(query.query.streams[0]) + 1
-        begins[begin] = max(begins.get(begin, 0), sliding_window(query).size_us)
-    return NeededEdges(list({sliding_window(query) for query in queries}), begins, reached)
-
-
 def _alive_slices(
-    buckets: Sequence[Bucket], queries: Sequence[LiveQuery], reached: int | None
+    buckets: Sequence[Bucket], operator: OperatorQueries, reached: int | None
 ) -> list[npt.NDArray[np.bool_]]:
     """Return which slices of each bucket some window can still need, shape (slices,) each."""
-    if not queries:
-        return [np.zeros(len(bucket.slices), dtype=np.bool_) for bucket in buckets]
     if reached is None:
         return [np.ones(len(bucket.slices), dtype=np.bool_) for bucket in buckets]
-    since: dict[Window, int] = {}  # the first epoch with a query that has the window: it reads no earlier bucket
-    for query in queries:
-        window = sliding_window(query)
-        since[window] = min(since.get(window, query.epoch), query.epoch)
-    by_size = sorted(since, key=lambda window: window.size_us, reverse=True)
-    return [is_needed(b.slices, [w for w in by_size if since[w] <= b.epoch], reached) for b in buckets]
+    # a query reads no bucket of an epoch before its own
+    return [is_needed(b.slices, [w for w, epoch in operator.windows if epoch <= b.epoch], reached) for b in buckets]
 
 
 def _pack(payloads: Sequence[Payload]) -> bytes:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from operators.aggregation import by_window
 from operators.bucket import Bucket
 from operators.expressions import Call, Column, Expression, Literal
 from operators.firing import fire
@@ -98,7 +99,7 @@ def test_firing(benchmark: Any, count: int) -> None:
     ((_, members),) = live.aggregations(STREAM.id).items()
     predicates = predicates_of(live)
     known = {query.id: predicates(query) for query in members}
-    fired = benchmark(lambda: fire(buckets, members, lambda q: known[q.id], 105 * SECOND, 106 * SECOND))
+    fired = benchmark(lambda: fire(buckets, by_window(members), lambda q: known[q.id], 105 * SECOND, 106 * SECOND))
     assert fired is not None
     assert sum(fired.counts) > 0
 

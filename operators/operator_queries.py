@@ -1,0 +1,88 @@
+"""The queries of one aggregation operator in one epoch, and what follows from who they are, worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from operators.aggregation import by_window, distinct_arguments, distinct_operator, sliding_window
+from operators.early_rows import is_changelog, is_early
+from operators.expressions import Expression
+from operators.live_queries import LiveQueries, LiveQuery
+from operators.queries import Window
+from operators.sessions import has_sessions
+
+
+@dataclass(frozen=True)
+class OperatorQueries:
+    """Queries that share an operator, by slot."""
+
+    queries: Sequence[LiveQuery]
+
+    @property
+    def stream(self) -> str:
+        """The id of their stream."""
+        return self.queries[0].query.streams[0]
+
+    @cached_property
+    def is_sessions(self) -> bool:
+        """Whether the operator is one of sessions."""
+        return has_sessions(self.queries)
+
+    @cached_property
+    def final(self) -> OperatorQueries:
+        """Those whose rows come when they are final."""
+        return OperatorQueries([query for query in self.queries if not is_early(query)])
+
+    @cached_property
+    def early(self) -> list[LiveQuery]:
+        """Those whose rows come earlier, too."""
+        return [query for query in self.queries if is_early(query)]
+
+    @cached_property
+    def has_changelogs(self) -> bool:
+        """Whether rows of some are changes."""
+        return any(is_changelog(query) for query in self.queries)
+
+    @cached_property
+    def distinct(self) -> Mapping[str, tuple[Expression, list[LiveQuery]]]:
+        """What they count distinct values of, by its text, and who does."""
+        return distinct_arguments(self.queries)
+
+    @cached_property
+    def by_window(self) -> dict[Window, list[LiveQuery]]:
+        """They by their window; not for sessions."""
+        return by_window(self.queries)
+
+    @cached_property
+    def windows(self) -> list[tuple[Window, int]]:
+        """Their windows, the longest first, each with the first epoch of a query that has it."""
+        by_size = sorted(self.by_window, key=lambda window: window.size_us, reverse=True)
+        return [(window, min(query.epoch for query in self.by_window[window])) for window in by_size]
+
+    @cached_property
+    def begins(self) -> dict[int, int]:
+        """Each time from which on some see tuples, with the size of the longest window of those (both µs)."""
+        found: dict[int, int] = {}
+        for query in self.queries:
+            begin = query.after(self.stream) + 1
+            found[begin] = max(found.get(begin, 0), sliding_window(query).size_us)
+        return found
+
+
+def operators_of(live: LiveQueries) -> dict[str, OperatorQueries]:
+    """Return the aggregation operators of all streams, by name."""
+    return {
+        name: OperatorQueries(queries) for stream in live.streams for name, queries in live.aggregations(stream).items()
+    }
+
+
+def with_distinct(operators: Mapping[str, OperatorQueries]) -> dict[str, OperatorQueries]:
+    """Return operators, and those that have a counted expression as one more key."""
+    derived = {
+        distinct_operator(name, argument): OperatorQueries(counting)
+        for name, operator in operators.items()
+        for argument, (_, counting) in operator.distinct.items()
+    }
+    return {**operators, **derived}
