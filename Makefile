@@ -14,7 +14,7 @@ define step
 	else status=$$?; printf '── %s: FAILED after %d s\n' '$(1)' $$(($$(date +%s) - began)) >&2; exit $$status; fi
 endef
 
-.PHONY: help setup demo test lint types unit test-long bench bench-quick bench-kernels bench-control first-mark clean
+.PHONY: help setup demo test lint types unit test-long bench bench-quick bench-kernels bench-control soak first-mark clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do \
@@ -59,6 +59,9 @@ bench-kernels: setup ## time the kernels of a source task and of a lane
 
 bench-control: setup ## what queries cost the control side: created, retired and looked at while 10 000 run
 	@$(PY) -m bench_driver.control_plane $(ARGUMENTS)
+
+soak: setup ## 10 000 queries for 20 minutes: memory and batches; ARGUMENTS="--minutes 2" for less
+	@$(PY) -m bench_driver.soak $(ARGUMENTS)
 
 first-mark: setup ## measure starts, empty batches and single deployments; ARGUMENTS="--quick" for a short one
 	@$(PY) -m bench_driver.first_mark $(ARGUMENTS)

@@ -112,11 +112,11 @@ class ServiceProcess:
             raise self.failure(f"The service ended by itself with exit status {status}")
 
     def memory_bytes(self) -> int:
-        """Return the resident memory of the service's processes together; shared pages count more than once."""
+        """Return the resident memory of the service's processes together; a page that they share counts once."""
         total = 0
         for process in _session_processes(0 if self._process is None else self._process.pid):
             with contextlib.suppress(psutil.Error):
-                total += process.memory_info().rss
+                total += process.memory_full_info().pss
         return total
 
     def failure(self, what: str) -> ServiceFailedError:

@@ -145,16 +145,13 @@ class BraidSystem:
         return list(self._outputs)
 
     def memory_bytes(self) -> int:
-        """Return the resident memory of the service's processes now, or when it was stopped.
-
-        Pages that processes share count for each of them.
-        """
+        """Return the resident memory of the service's processes now, or when it was stopped."""
         if self._service is not None:
             self._memory_bytes = self._service.memory_bytes()
         return self._memory_bytes
 
     def settings(self) -> dict[str, Any]:
-        """Return the service's settings that differ from the defaults or follow the thesis, and its memory."""
+        """Return the service's settings that differ from the defaults, and its memory."""
         inherited = {name: value for name, value in os.environ.items() if name.startswith("BRAID_")}
         return {
             "environment": {**inherited, **self._environment},

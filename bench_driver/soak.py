@@ -1,0 +1,191 @@
+"""Many queries for a long time: does the service keep up, and does its memory stay where it is?
+
+`python -m bench_driver.soak [--queries 10000] [--rate 200000] [--minutes 20] [--output FILE.json]` starts a service of
+its own, gives it the queries of a workload at a constant rate of tuples, and prints a line a minute: memory of all its
+processes, tuples that wait, batches. The first quarter of the time is warm-up; what memory does after it is the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from api.client import BraidClient, BraidError
+from bench_driver.dialects.braid import query_sql, stream_sql
+from bench_driver.machine import machine, versions
+from bench_driver.query_generator import generate_queries
+from bench_driver.queues.datasets import find_dataset
+from bench_driver.queues.process import QueueFailedError, QueueProcess
+from bench_driver.report.text import table
+from bench_driver.scrape import scrape_histogram
+from bench_driver.service_process import ServiceFailedError, ServiceProcess
+from bench_driver.workload import load_workload
+
+ARRAY = 100
+READY_SECONDS = 240.0
+RUNNING_SECONDS = 300.0
+WARM_UP_SHARE = 0.25
+LINE_SECONDS = 60.0
+BATCH_DURATION = "braid_batch_duration_seconds"
+SEED = 1
+
+
+@dataclass(frozen=True)
+class Minute:
+    """What was seen at the end of a minute: memory in bytes, tuples that wait, batches since and their duration."""
+
+    at_seconds: float
+    memory_bytes: int
+    waiting: int
+    batches: int
+    batch_p50: float | None
+    batch_p95: float | None
+
+
+def trend(minutes: Sequence[Minute]) -> float:
+    """Return by how many bytes a minute memory grew after the warm-up, by the line through it."""
+    last = minutes[-1].at_seconds
+    kept = [minute for minute in minutes if minute.at_seconds >= WARM_UP_SHARE * last]
+    if len(kept) < 2:
+        return 0.0
+    slope, _ = np.polyfit([m.at_seconds / 60 for m in kept], [m.memory_bytes for m in kept], 1)
+    return float(slope)
+
+
+def soak(workload_name: str, queries: int, rate: int, minutes: float) -> list[Minute]:
+    """Run the queries of a workload with one stream for so long.
+
+    Raises:
+        ServiceFailedError, QueueFailedError, BraidError, TimeoutError: it could not go on.
+    """
+    workload = load_workload(workload_name)
+    (stream,) = workload.streams
+    made = generate_queries(workload, queries, SEED)
+    found: list[Minute] = []
+    with (
+        QueueProcess(stream.name, stream.dataset, stream.options, SEED) as queue,
+        ServiceProcess("soak", {"BRAID_MAX_QUERIES": str(2 * queries)}) as service,
+        BraidClient(service.url, timeout=60) as client,
+    ):
+        service.wait_ready(READY_SECONDS)
+        columns = find_dataset(stream.dataset).columns
+        client.create_stream(stream_sql(stream.name, columns, queue.location, stream.name))
+        queue.run(time.time_ns() // 1000, [(None, rate)])
+        for first in range(0, queries, ARRAY):
+            client.create_queries([{"sql": query_sql(query, probe=False)} for query in made[first : first + ARRAY]])
+        _wait_running(client)
+        began = time.monotonic()
+        batches = scrape_histogram(service.url, BATCH_DURATION)
+        while time.monotonic() < began + 60 * minutes:
+            time.sleep(max(0.0, min(began + LINE_SECONDS * (len(found) + 1), began + 60 * minutes) - time.monotonic()))
+            service.check_alive()
+            queue.check_alive()
+            now = scrape_histogram(service.url, BATCH_DURATION)
+            took, batches = now.since(batches), now
+            waiting = queue.samples()[-1].length()
+            found.append(
+                Minute(
+                    time.monotonic() - began,
+                    service.memory_bytes(),
+                    waiting,
+                    round(took.count),
+                    took.quantile(0.5),
+                    took.quantile(0.95),
+                )
+            )
+            say(line(found[-1]))
+    return found
+
+
+def _wait_running(client: BraidClient) -> None:
+    deadline = time.monotonic() + RUNNING_SECONDS
+    while next(client.queries(state="PENDING", limit=1), None) is not None:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the queries must be RUNNING within {RUNNING_SECONDS:g} s")
+        time.sleep(0.2)
+
+
+def line(minute: Minute) -> str:
+    """Return a minute in words."""
+    p50, p95 = (_seconds(value) for value in (minute.batch_p50, minute.batch_p95))
+    return (
+        f"{minute.at_seconds / 60:5.1f} min  {minute.memory_bytes / 2**30:5.2f} GiB  "
+        f"{minute.waiting:>9,} tuples wait  {minute.batches:>4} batches, p50 {p50}, p95 {p95}"
+    )
+
+
+def render(minutes: Sequence[Minute]) -> str:
+    """Return the result as text."""
+    rows = [["minute", "memory", "tuples that wait", "batches", "p50", "p95"]]
+    rows += [
+        [
+            f"{m.at_seconds / 60:.1f}",
+            f"{m.memory_bytes / 2**30:.2f} GiB",
+            f"{m.waiting:,}",
+            str(m.batches),
+            _seconds(m.batch_p50),
+            _seconds(m.batch_p95),
+        ]
+        for m in minutes
+    ]
+    most = max(m.memory_bytes for m in minutes) / 2**30
+    grew = trend(minutes) / 2**20
+    return f"{table(rows)}\n\nAt most {most:.2f} GiB; after the warm-up it grew by {grew:+.1f} MiB a minute."
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} s"
+
+
+def say(text: str) -> None:
+    """Tell on standard error how far it is."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Read the command line, soak, print the result, write the JSON; 1 when it could not go on."""
+    parser = argparse.ArgumentParser(prog="python -m bench_driver.soak", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--workload", default="astream-sc1", help="a workload with one stream (astream-sc1)")
+    parser.add_argument("--queries", type=int, default=10_000, help="how many run (10000)")
+    parser.add_argument("--rate", type=int, default=200_000, help="tuples a second (200000)")
+    parser.add_argument("--minutes", type=float, default=20.0, help="how long (20)")
+    parser.add_argument("--output", type=Path, metavar="FILE.json", help="where to write all figures")
+    options = parser.parse_args(arguments)
+    found = machine()
+    try:
+        minutes = soak(options.workload, options.queries, options.rate, options.minutes)
+    except (ServiceFailedError, QueueFailedError, BraidError, httpx.HTTPError, TimeoutError) as error:
+        say(f"failed: {error}")
+        return 1
+    except KeyboardInterrupt:
+        say("interrupted: nothing is reported")
+        return 130
+    print(render(minutes))
+    if options.output is not None:
+        report: dict[str, Any] = {
+            "taken_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "machine": found,
+            "versions": versions(),
+            "workload": options.workload,
+            "queries": options.queries,
+            "tuples_per_second": options.rate,
+            "seed": SEED,
+            "growth_bytes_per_minute": trend(minutes),
+            "minutes": [asdict(minute) for minute in minutes],
+        }
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(json.dumps(report, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+"""What is said of a soak; the soak itself is `make soak`."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench_driver.soak import Minute, render, trend
+
+MIB = 2**20
+
+
+def minutes(memory: list[float]) -> list[Minute]:
+    return [Minute(60.0 * (i + 1), round(m * MIB), 10 * i, 80, 0.5, 0.9) for i, m in enumerate(memory)]
+
+
+def test_growth_is_that_after_the_warm_up() -> None:
+    assert trend(minutes([100, *[1000] * 7])) == pytest.approx(0, abs=1)
+    assert trend(minutes([0, 0, *(1000 + 3 * i for i in range(10))])) == pytest.approx(3 * MIB)
+    assert trend(minutes([100])) == 0.0
+
+
+def test_the_text_has_the_most_and_the_growth() -> None:
+    text = render(minutes([512, *[1024] * 7]))
+    assert "At most 1.00 GiB; after the warm-up it grew by +0.0 MiB a minute." in text
+    assert "70" in text
