@@ -94,6 +94,7 @@ class SharedSession(Commands):
         self._plan_pace = plan_snapshot.Pace(self._storage, state)
         journal = open_journal(self._storage, FOLDER, state.requests)
         self._requests = RequestLog(journal, state.requests, self._now_us, self._apply_requests)
+        self._hear_of_plan()  # who was told to be RUNNING still is
 
     def start(self) -> None:
         """Recover, then follow batches and deadlines on a thread."""
