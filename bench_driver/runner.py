@@ -39,6 +39,8 @@ Tell = Callable[[Progress], None]
 class RunSettings:
     """How long and how exactly to measure: `seconds` a step, the first `warm_up_share` of which does not count.
 
+    A search begins no step after `search_seconds`: a system whose steps had to be made longer would take for ever.
+
     Quick means steps of `QUICK_SECONDS` and a search of `QUICK_STEPS`, the second of which goes down further: enough to
     see that it runs, not to compare.
     """
@@ -49,6 +51,7 @@ class RunSettings:
     refinements: int = 2
     latency_load: float = 0.9
     ready_seconds: float = 60.0
+    search_seconds: float = 480.0
     seed: int = 1
     quick: bool = False
 
@@ -167,7 +170,8 @@ class _Run:
         """Note the sustainable throughput and return it."""
         settings = self._settings
         if self._rig.pulls_from_queues:
-            found = search(self._workload.start_rate, self._probe, settings.plan)
+            until = time.monotonic() + settings.search_seconds
+            found = search(self._workload.start_rate, self._probe, settings.plan, lambda: time.monotonic() >= until)
             best, last = found.best, found.steps[-1]
         else:
             run = steps.run_unlimited(

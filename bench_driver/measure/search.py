@@ -61,16 +61,16 @@ class SearchPlan:
             raise ValueError(f"a search needs 0 < below_taken <= 1 and 0 < down < 1 < up, got {self!r}")
 
 
-def search(start_rate: int, probe: Probe, plan: SearchPlan) -> Search:
+def search(start_rate: int, probe: Probe, plan: SearchPlan, is_late: Callable[[], bool] = lambda: False) -> Search:
     """Return the highest rate found that is sustained.
 
-    A start rate that is sustained was not too high: it is doubled until it is.
+    A start rate that is sustained was not too high: it is doubled until it is. Once `is_late`, no step is added.
     """
     steps: list[StepResult] = []
     best: StepResult | None = None
     ceiling: int | None = None
     rate, refinements = start_rate, plan.refinements
-    while rate >= 1 and len(steps) < plan.most_steps:
+    while rate >= 1 and len(steps) < plan.most_steps and not (steps and is_late()):
         step = probe(rate)
         steps.append(step)
         if step.sustained:

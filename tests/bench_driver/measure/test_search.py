@@ -75,3 +75,16 @@ def test_a_plan_that_leads_nowhere_is_refused(wrong: dict[str, float]) -> None:
         SearchPlan(**wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="negative"):
         StepResult(-1, True, 0, 0)
+
+
+def test_no_step_begins_late() -> None:
+    asked: list[int] = []
+
+    def probe(rate: int) -> StepResult:
+        asked.append(rate)
+        return StepResult(rate, False, 1.0, rate / 2)
+
+    search(1000, probe, SearchPlan(), is_late=lambda: len(asked) == 2)
+    assert len(asked) == 2
+    search(1000, probe, SearchPlan(), is_late=lambda: True)
+    assert len(asked) == 3, "one step in any case"
