@@ -7,6 +7,7 @@ five seconds. A chunk is half a second of a million tuples a second, as a source
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from operators.aggregation import by_window
 from operators.bucket import Bucket
 from operators.expressions import Call, Column, Expression, Literal
 from operators.firing import fire
-from operators.live_queries import LiveQueries
+from operators.live_queries import LiveQueries, LiveQuery
 from operators.queries import Aggregation, Measure, Window
 from operators.stream_operators import StreamOperators
 from sources.schema import BOOLEAN, INT, TIMESTAMP, Field, StreamDefinition, StreamSchema
@@ -99,7 +100,37 @@ def test_firing(benchmark: Any, count: int) -> None:
     ((_, members),) = live.aggregations(STREAM.id).items()
     predicates = predicates_of(live)
     known = {query.id: predicates(query) for query in members}
-    fired = benchmark(lambda: fire(buckets, by_window(members), lambda q: known[q.id], 105 * SECOND, 106 * SECOND))
+    windows = by_window(members)
+    fired = benchmark(lambda: fire(buckets, windows, lambda q: known[q.id], 105 * SECOND, 106 * SECOND))
+    assert fired is not None
+    assert sum(fired.counts) > 0
+
+
+@pytest.mark.parametrize("count", [100, 500])
+def test_firing_windows_that_share_no_edge(benchmark: Any, count: int) -> None:
+    """The same with windows of 1 to 20 s in whole milliseconds, over 20 s of 100 000 tuples and 100 keys each."""
+    rng = random.Random(9)
+
+    def with_random_window(live: LiveQuery) -> Aggregation:
+        assert isinstance(live.query, Aggregation)
+        size = rng.randint(1000, 20_000)
+        slide = round(size / rng.uniform(1, 5))
+        return replace(live.query, window=Window(size * 1000, slide * 1000, rng.randrange(size) * 1000))
+
+    live = live_of(*(with_random_window(query) for query in queries(count).by_slot.values()), stream=STREAM)
+    operators = StreamOperators(live, STREAM, 1)
+    generator = np.random.default_rng(9)
+    buckets = []
+    for second in range(20):
+        times = (100 + second) * SECOND + np.arange(100_000, dtype=np.int64) * 10
+        numbers = [generator.integers(0, limit, len(times), dtype=np.int32) for limit in (100, *[LIMIT] * len(FIELDS))]
+        columns = [*map(pa.array, numbers), pa.array(times, pa.timestamp("us"))]
+        tuples = pa.record_batch(columns, schema=SCHEMA.arrow)
+        buckets += [Bucket.deserialize(b.serialize()) for _, b in operators.process(tuples, None).buckets]
+    ((_, members),) = live.aggregations(STREAM.id).items()
+    predicates = predicates_of(live)
+    known, windows = {query.id: predicates(query) for query in members}, by_window(members)
+    fired = benchmark(lambda: fire(buckets, windows, lambda q: known[q.id], 119 * SECOND, 120 * SECOND))
     assert fired is not None
     assert sum(fired.counts) > 0
 

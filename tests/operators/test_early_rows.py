@@ -20,6 +20,7 @@ from operators.queries import COUNT_ALL, EMIT_AFTER_WATERMARK, Aggregation, Emit
 from operators.stream_operators import StreamOperators
 from sources.schema import INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
 from sources.storage import Storage
+from tests.kit.examples import examples
 from tests.operators import nexmark, test_shared_aggregation
 from tests.operators.pipeline import (
     MEASURES,
@@ -235,7 +236,7 @@ def folded(rows: list[tuple[Any, ...]], shown: int) -> dict[tuple[Any, ...], tup
     return table
 
 
-@settings(max_examples=60, deadline=None, print_blob=True)
+@settings(max_examples=examples(20), deadline=None, print_blob=True)
 @given(seed=st.integers(0, 2**32))
 def test_every_change_is_told_when_it_is_due(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     rng = random.Random(seed)
@@ -279,7 +280,7 @@ def final_rows(query: Aggregation, rows: list[tuple[Any, ...]]) -> dict[Any, Any
     return {row[:3]: row[3:] for row in rows}
 
 
-@settings(max_examples=25, deadline=None, print_blob=True)
+@settings(max_examples=examples(10), deadline=None, print_blob=True)
 @given(seed=st.integers(0, 2**32))
 def test_all_forms_end_with_the_final_rows(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Without HAVING: by plain rows nobody learns that a row is gone."""

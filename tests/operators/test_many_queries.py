@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,13 +12,14 @@ import numpy.typing as npt
 
 from operators.queries import COUNT_ALL, Aggregation, Measure, Query, Window
 from sources.storage import Storage
+from tests.kit.examples import IS_LONG
 from tests.operators.pipeline import K, Pipeline, Row, V, aggregation, changelog, compare
 from tests.operators.test_shared_aggregation import random_query, random_tuples
 
 SECOND = 1_000_000
 MINUTES = 10
 # `make test-long` takes all
-WINDOWS = 2000 if "BRAID_ORACLE_EXAMPLES" in os.environ else 400
+WINDOWS = 2000 if IS_LONG else 200
 
 Numbers = npt.NDArray[np.int64]
 

@@ -20,6 +20,7 @@ from operators.expressions import Call, Column, Expression, Literal
 from operators.queries import Aggregation, Measure, Output, Query, Selection, SessionWindow, Window
 from sources.schema import BOOLEAN
 from sources.storage import Storage
+from tests.kit.examples import examples
 from tests.operators.pipeline import MEASURES, STREAM, K, Pipeline, Row, S, T, V, aggregation, changelog, compare
 
 
@@ -232,7 +233,7 @@ def aggregates(members: list[Row], measures: Sequence[Measure]) -> tuple[Any, ..
     return len(members), total, min(values, default=None), max(texts, default=None), len(texts), *distinct
 
 
-@settings(max_examples=50, deadline=None, print_blob=True)
+@settings(max_examples=examples(25), deadline=None, print_blob=True)
 @given(seed=st.integers(0, 2**32))
 def test_every_query_gets_its_rows(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     rng = random.Random(seed)

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.evaluation import evaluate
+from tests.kit.examples import examples
 from tests.session.sql.catalog import CATALOG, selection
 
 Pair = tuple[str, str]
@@ -185,7 +186,7 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @given(pairs=st.lists(ANY, min_size=1, max_size=4), rows=st.lists(ROWS, min_size=1, max_size=6))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_expressions_mean_what_they_mean_in_duckdb(
     duck: duckdb.DuckDBPyConnection, pairs: list[Pair], rows: list[dict[str, Any]]
 ) -> None:

@@ -13,6 +13,7 @@ from session.sql.parser import parse_statement
 from session.sql.select import plan_select
 from session.sql.statements import CreateQuery, Explain, Select
 from sources.errors import BraidError
+from tests.kit.examples import examples
 from tests.session.sql.catalog import CATALOG
 from tests.session.sql.test_plan_select import EVERY
 from tests.session.sql.test_sql_statements import CONTRACT
@@ -64,13 +65,13 @@ def test_any_text(text: str) -> None:
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join))
-@settings(max_examples=1000)
+@settings(max_examples=examples(300))
 def test_any_sequence_of_words(text: str) -> None:
     check(text)
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=25).map(" ".join))
-@settings(max_examples=1000)
+@settings(max_examples=examples(300))
 def test_any_words_where_an_expression_is_expected(text: str) -> None:
     check(f"SELECT {text} FROM purchases")
     check(f"SELECT COUNT(*) FROM purchases [RANGE 8 SECONDS] GROUP BY {text}")
@@ -89,7 +90,7 @@ def mutated(draw: st.DrawFn) -> str:
 
 
 @given(mutated())
-@settings(max_examples=2000)
+@settings(max_examples=examples(500))
 def test_mutated_statements(text: str) -> None:
     check(text)
 
@@ -131,7 +132,7 @@ EXPRESSIONS = st.recursive(
 
 
 @given(EXPRESSIONS, EXPRESSIONS)
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_any_expression_has_a_type_or_is_refused(value: str, condition: str) -> None:
     check(f"SELECT {value} AS v FROM purchases WHERE {condition} IS NOT NULL")
     check(f"SELECT {value} AS v FROM purchases [RANGE 8 SECONDS] GROUP BY {condition} HAVING {value} IS NULL")

@@ -29,6 +29,7 @@ from sources.schema import (
     Field,
     StreamSchema,
 )
+from tests.kit.examples import examples
 
 ARROW = "application/vnd.apache.arrow.stream"
 SCHEMA = StreamSchema(
@@ -270,7 +271,7 @@ def test_a_body_cut_off_anywhere_is_refused_or_read(body: bytes) -> None:
         decode(b"", ARROW, SCHEMA)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     st.sampled_from([GOOD, PACKED, WIDE]),
     st.lists(

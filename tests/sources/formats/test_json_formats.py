@@ -27,6 +27,7 @@ from sources.schema import (
     Field,
     StreamSchema,
 )
+from tests.kit.examples import examples
 
 PURCHASES = StreamSchema(
     (Field("user_id", BIGINT), Field("gem_pack", INT), Field("price", DOUBLE), Field("time", TIMESTAMP)),
@@ -232,7 +233,7 @@ def bodies(draw: st.DrawFn) -> bytes:
     ).encode()
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(bodies())
 @example(b'{"Time":"2024-01-01T00:00:00Z","d":-0}')
 @example(b'{"Time":"2024-01-01T00:00:00Z","d":-0.0}')
@@ -247,7 +248,7 @@ def test_the_fast_way_gives_what_the_careful_way_gives(body: bytes) -> None:
         assert repr(fast.column("d").to_pylist()) == repr(careful.tuples.column("d").to_pylist())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.binary() | bodies(),
     st.sampled_from([EVERYTHING, MONEY]),
