@@ -71,8 +71,9 @@ class BatchBudget:
         """Return the overhead (seconds) and the seconds per tuple of the recent batches."""
         counts, seconds = np.array(self._recent, dtype=np.float64).T
         spread = counts - counts.mean()
-        if not spread.any():
-            return 0.0, float(seconds.mean() / max(counts.mean(), 1.0))
+        if not spread.any():  # nothing tells them apart; larger batches will, so most is taken for overhead
+            mean = float(seconds.mean())
+            return 0.8 * mean, 0.2 * mean / max(float(counts.mean()), 1.0)
         per_tuple = max(0.0, float(spread @ seconds / (spread @ spread)))
         return max(0.0, float(seconds.mean() - per_tuple * counts.mean())), per_tuple
 

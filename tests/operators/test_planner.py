@@ -304,3 +304,10 @@ def test_what_a_batch_takes_in_is_told_before_it_runs(folder: Folder) -> None:
     planned = read_planned(folder.storage)
     assert planned is not None
     assert planned.seq == 1, "a batch that takes nothing in is not worth telling of"
+
+
+def test_the_budget_grows_where_batches_are_slow_whatever_they_read() -> None:
+    budget = BatchBudget(1.0)
+    for _ in range(40):
+        budget.learn(budget.tuples, 1.1 + budget.tuples / 2_000_000)
+    assert budget.tuples > 500_000, "an overhead above the target must not hold tuples up"
