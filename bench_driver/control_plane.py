@@ -8,9 +8,7 @@ the service and Spark share the machine's cores; the processor time of the servi
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import multiprocessing
 import random
 import sys
@@ -20,24 +18,22 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 
-from api.client import BraidClient, BraidError, BraidRefused
+from api.client import BraidClient, BraidRefused
 from bench_driver import statistics
-from bench_driver.machine import machine, versions
-from bench_driver.report.text import BUSY, count, table
+from bench_driver.report.text import count, table
 from bench_driver.scrape import scrape_histogram
-from bench_driver.service_process import ServiceFailedError, ServiceProcess
+from bench_driver.service_process import ServiceProcess
+from bench_driver.standalone import BATCH_DURATION, command, report_on, say, wait_running
 
 ARRAY = 100
 SINGLES_AT_ONCE = 16
 READ_PAUSE_SECONDS = 0.02
 RUNNING_SECONDS = 120.0
-BATCH_DURATION = "braid_batch_duration_seconds"
 STREAM = (
     "CREATE STREAM purchases (user_id BIGINT, gem_pack INT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
     " WITH ({})"
@@ -269,19 +265,6 @@ class Observer:
         return float(used.user + used.system)
 
 
-def wait_running(client: BraidClient, queries: int) -> None:
-    """Return once no query is PENDING.
-
-    Raises:
-        TimeoutError: they did not get RUNNING in time.
-    """
-    deadline = time.monotonic() + RUNNING_SECONDS
-    while next(client.queries(state="PENDING", limit=1), None) is not None:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{queries} queries must be RUNNING within {RUNNING_SECONDS:g} s")
-        time.sleep(0.1)
-
-
 def measure(queries: int, per_second: int, seconds: float, tuples: int) -> dict[str, Any]:
     """Run all phases on a service of their own and return the figures."""
     phases: list[Phase] = []
@@ -308,7 +291,7 @@ def measure(queries: int, per_second: int, seconds: float, tuples: int) -> dict[
             return found[0][0]
 
         ids = run(f"create {queries}", fill, queries)
-        wait_running(client, queries)
+        wait_running(client, RUNNING_SECONDS)
         per_query = (observer.rss() - before) / queries
         run(f"{queries} run", read, seconds / 3)
         churned = f"{queries} run, {per_second} created and {per_second} retired a second"
@@ -319,11 +302,6 @@ def measure(queries: int, per_second: int, seconds: float, tuples: int) -> dict[
 
 def render(report: dict[str, Any]) -> str:
     """Return the figures of `main` as text."""
-    found = report["machine"]
-    load = ", ".join(f"{value:g}" for value in found["load_before"])
-    lines = [f"Machine: {found['processor']}, {found['cores']} cores; load before {load}"]
-    if found["load_before"][0] > BUSY * found["cores"]:
-        lines.append("The machine was busy with something else before this began: the figures are too high.")
     rows = [["", "requests", "queries/s", "p50", "p95", "max", "refused"]]
     for phase in report["phases"]:
         rows.append([f"{phase['name']}:", *[""] * 6])
@@ -341,7 +319,7 @@ def render(report: dict[str, Any]) -> str:
                     count(answer["refused"]),
                 ]
             )
-    lines.append(table(rows))
+    lines = [table(rows)]
     rows = [["", "service's process", "its memory", "batches", "p50", "mean", "p95"]]
     for phase in report["phases"]:
         rows.append(
@@ -364,42 +342,17 @@ def _ms(seconds: float | None) -> str:
     return "-" if seconds is None else f"{1000 * seconds:.1f} ms"
 
 
-def say(text: str) -> None:
-    """Tell on standard error how far it is."""
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Read the command line, measure, print the figures, write the JSON; 1 when the service failed."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench_driver.control_plane", description="Measure what queries cost the control side."
-    )
+    parser = command("bench_driver.control_plane", __doc__)
     parser.add_argument("--queries", type=int, default=10_000, help="how many run (10000)")
     parser.add_argument("--per-second", type=int, default=1000, help="how many come and go a second (1000)")
     parser.add_argument("--seconds", type=float, default=24.0, help="how long they come and go (24)")
     parser.add_argument("--tuples", type=int, default=1000, help="tuples a second (1000); 0 for none")
-    parser.add_argument("--output", type=Path, metavar="FILE.json", help="where to write all figures")
     options = parser.parse_args(arguments)
-    found = machine()
-    try:
-        measured = measure(options.queries, options.per_second, options.seconds, options.tuples)
-    except (ServiceFailedError, BraidError, httpx.HTTPError, TimeoutError) as error:
-        say(f"failed: {error}")
-        return 1
-    except KeyboardInterrupt:
-        say("interrupted: nothing is reported")
-        return 130
-    report = {
-        "taken_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "machine": found,
-        "versions": versions(),
-        **measured,
-    }
-    print(render(report))
-    if options.output is not None:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(json.dumps(report, indent=2) + "\n")
-    return 0
+    return report_on(
+        lambda: measure(options.queries, options.per_second, options.seconds, options.tuples), render, options.output
+    )
 
 
 if __name__ == "__main__":

@@ -7,25 +7,19 @@ the driver and the service share the machine's cores. Throughput and latency und
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-import httpx
-
-from api.client import BraidClient, BraidError
+from api.client import BraidClient
 from bench_driver import statistics
-from bench_driver.machine import machine, versions
-from bench_driver.report.text import BUSY, table, two_decimals
+from bench_driver.report.text import table, two_decimals
 from bench_driver.scrape import scrape_histogram
-from bench_driver.service_process import ServiceFailedError, ServiceProcess
+from bench_driver.service_process import ServiceProcess
+from bench_driver.standalone import BATCH_DURATION, command, report_on, say
 
-BATCH_DURATION = "braid_batch_duration_seconds"
 DEPLOY_SECONDS = 60.0
 QUIET_STREAM = (
     "CREATE STREAM quiet (user_id BIGINT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
@@ -99,21 +93,14 @@ def measure_deployments(posts: int) -> Deployments:
 
 def render(report: Mapping[str, Any]) -> str:
     """Return the figures of `main` as text."""
-    found, start, deployed = report["machine"], report["start"], report["deployment"]
-    load = ", ".join(f"{value:g}" for value in found["load_before"])
-    lines = [
-        f"Machine: {found['processor']}, {found['cores']} cores, {found['memory_gib']} GiB, {found['system']};"
-        f" load before {load}",
-    ]
-    if found["load_before"][0] > BUSY * found["cores"]:
-        lines.append("The machine was busy with something else before this began: the figures are too high.")
+    start, deployed = report["start"], report["deployment"]
     each = ", ".join(f"{value:.1f}" for value in start["seconds"])
     rows = [
         ["Queries posted one by one, no tuples", "p50", "p95"],
         ["POST until RUNNING", two_decimals(deployed["posted_p50"]), two_decimals(deployed["posted_p95"])],
         ["as the service reports it", two_decimals(deployed["reported_p50"]), two_decimals(deployed["reported_p95"])],
     ]
-    lines += [
+    lines = [
         f"Start to ready: median {two_decimals(start['median_seconds'])} of {each}",
         table(rows),
         f"{deployed['posts']} posts; {deployed['batches']} batches without tuples in that time:"
@@ -122,38 +109,19 @@ def render(report: Mapping[str, Any]) -> str:
     return "\n\n".join(lines)
 
 
-def say(text: str) -> None:
-    """Tell on standard error how far it is."""
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Read the command line, measure, print the figures, write the JSON; 1 when the service failed."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench_driver.first_mark", description="Measure starts, empty batches and single deployments."
-    )
+    parser = command("bench_driver.first_mark", __doc__)
     parser.add_argument("--quick", action="store_true", help="fewer starts and posts, for a first impression")
-    parser.add_argument("--output", type=Path, metavar="FILE.json", help="where to write all figures")
     options = parser.parse_args(arguments)
-    try:
-        report = {
-            "taken_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "machine": machine(),
-            "versions": versions(),
+
+    def measure() -> dict[str, Any]:
+        return {
             "start": asdict(measure_starts(1 if options.quick else 3)),
             "deployment": asdict(measure_deployments(10 if options.quick else 50)),
         }
-    except (ServiceFailedError, BraidError, httpx.HTTPError) as error:
-        say(f"failed: {error}")
-        return 1
-    except KeyboardInterrupt:
-        say("interrupted: nothing is reported")
-        return 130
-    print(render(report))
-    if options.output is not None:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(json.dumps(report, indent=2) + "\n")
-    return 0
+
+    return report_on(measure, render, options.output)
 
 
 if __name__ == "__main__":

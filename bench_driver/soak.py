@@ -7,27 +7,23 @@ processes, tuples that wait, batches. The first quarter of the time is warm-up; 
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 
-from api.client import BraidClient, BraidError
+from api.client import BraidClient
 from bench_driver.dialects.braid import query_sql, stream_sql
-from bench_driver.machine import machine, versions
 from bench_driver.query_generator import generate_queries
 from bench_driver.queues.datasets import find_dataset
-from bench_driver.queues.process import QueueFailedError, QueueProcess
+from bench_driver.queues.process import QueueProcess
 from bench_driver.report.text import table
 from bench_driver.scrape import scrape_histogram
-from bench_driver.service_process import ServiceFailedError, ServiceProcess
+from bench_driver.service_process import ServiceProcess
+from bench_driver.standalone import BATCH_DURATION, command, report_on, say, wait_running
 from bench_driver.workload import load_workload
 
 ARRAY = 100
@@ -35,7 +31,6 @@ READY_SECONDS = 240.0
 RUNNING_SECONDS = 300.0
 WARM_UP_SHARE = 0.25
 LINE_SECONDS = 60.0
-BATCH_DURATION = "braid_batch_duration_seconds"
 SEED = 1
 
 
@@ -82,7 +77,7 @@ def soak(workload_name: str, queries: int, rate: int, minutes: float) -> list[Mi
         queue.run(time.time_ns() // 1000, [(None, rate)])
         for first in range(0, queries, ARRAY):
             client.create_queries([{"sql": query_sql(query, probe=False)} for query in made[first : first + ARRAY]])
-        _wait_running(client)
+        wait_running(client, RUNNING_SECONDS)
         began = time.monotonic()
         batches = scrape_histogram(service.url, BATCH_DURATION)
         while time.monotonic() < began + 60 * minutes:
@@ -104,14 +99,6 @@ def soak(workload_name: str, queries: int, rate: int, minutes: float) -> list[Mi
             )
             say(line(found[-1]))
     return found
-
-
-def _wait_running(client: BraidClient) -> None:
-    deadline = time.monotonic() + RUNNING_SECONDS
-    while next(client.queries(state="PENDING", limit=1), None) is not None:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the queries must be RUNNING within {RUNNING_SECONDS:g} s")
-        time.sleep(0.2)
 
 
 def line(minute: Minute) -> str:
@@ -146,35 +133,18 @@ def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f} s"
 
 
-def say(text: str) -> None:
-    """Tell on standard error how far it is."""
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Read the command line, soak, print the result, write the JSON; 1 when it could not go on."""
-    parser = argparse.ArgumentParser(prog="python -m bench_driver.soak", description=(__doc__ or "").splitlines()[0])
+    parser = command("bench_driver.soak", __doc__)
     parser.add_argument("--workload", default="astream-sc1", help="a workload with one stream (astream-sc1)")
     parser.add_argument("--queries", type=int, default=10_000, help="how many run (10000)")
     parser.add_argument("--rate", type=int, default=200_000, help="tuples a second (200000)")
     parser.add_argument("--minutes", type=float, default=20.0, help="how long (20)")
-    parser.add_argument("--output", type=Path, metavar="FILE.json", help="where to write all figures")
     options = parser.parse_args(arguments)
-    found = machine()
-    try:
+
+    def measure() -> dict[str, Any]:
         minutes = soak(options.workload, options.queries, options.rate, options.minutes)
-    except (ServiceFailedError, QueueFailedError, BraidError, httpx.HTTPError, TimeoutError) as error:
-        say(f"failed: {error}")
-        return 1
-    except KeyboardInterrupt:
-        say("interrupted: nothing is reported")
-        return 130
-    print(render(minutes))
-    if options.output is not None:
-        report: dict[str, Any] = {
-            "taken_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "machine": found,
-            "versions": versions(),
+        return {
             "workload": options.workload,
             "queries": options.queries,
             "tuples_per_second": options.rate,
@@ -182,9 +152,8 @@ def main(arguments: list[str] | None = None) -> int:
             "growth_bytes_per_minute": trend(minutes),
             "minutes": [asdict(minute) for minute in minutes],
         }
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(json.dumps(report, indent=2) + "\n")
-    return 0
+
+    return report_on(measure, lambda report: render([Minute(**each) for each in report["minutes"]]), options.output)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The first marks as text: what was measured is shown, what is not known is a dash, a busy machine is pointed out."""
+"""The first marks as text: what was measured is shown, what is not known is a dash."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from bench_driver import first_mark
 from bench_driver.first_mark import Deployments, Starts, main, render
-from bench_driver.machine import machine, versions
 from bench_driver.service_process import ServiceFailedError
 
 
@@ -26,8 +25,6 @@ def report() -> dict[str, Any]:
         reported_p95=1.57,
     )
     return {
-        "machine": machine() | {"cores": 4, "load_before": [0.1, 0.25, 0.1]},
-        "versions": versions(),
         "start": asdict(Starts([12.0, 14.04, 13.0], 13.0)),
         "deployment": asdict(deployments),
     }
@@ -35,9 +32,6 @@ def report() -> dict[str, Any]:
 
 def test_starts_batches_and_deployments_are_shown(report: dict[str, Any]) -> None:
     text = render(report)
-    assert text.startswith("Machine: ")
-    assert "4 cores" in text
-    assert "load before 0.1, 0.25, 0.1" in text
     assert "Start to ready: median 13.00 s of 12.0, 14.0, 13.0" in text
     assert "50 posts; 90 batches without tuples in that time: median 0.40 s, mean 0.42 s" in text
     rows = [line.split() for line in text.splitlines()]
@@ -52,12 +46,6 @@ def test_what_is_not_known_is_a_dash(report: dict[str, Any]) -> None:
     assert "median - of" in text
     assert "0 posts; 0 batches without tuples in that time: median -, mean -" in text
     assert ["POST", "until", "RUNNING", "-", "-"] in [line.split() for line in text.splitlines()]
-
-
-@pytest.mark.parametrize(("load", "busy"), [(1.0, False), (1.1, True)])
-def test_a_busy_machine_is_pointed_out(report: dict[str, Any], load: float, busy: bool) -> None:
-    report["machine"]["load_before"] = [load, 0.0, 0.0]
-    assert ("The machine was busy" in render(report)) == busy
 
 
 def test_a_failure_is_told_and_reports_nothing(

@@ -1,0 +1,89 @@
+"""What measurements beside the benchmark have in common: a command that measures, prints figures and writes them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from api.client import BraidClient, BraidError
+from bench_driver.machine import machine, versions
+from bench_driver.queues.process import QueueFailedError
+from bench_driver.report.text import BUSY
+from bench_driver.service_process import ServiceFailedError
+
+BATCH_DURATION = "braid_batch_duration_seconds"
+"""The service's histogram of micro-batches."""
+
+_POLL_SECONDS = 0.1
+
+Report = dict[str, Any]
+
+
+def say(text: str) -> None:
+    """Tell on standard error how far it is."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def command(module: str, documentation: str | None) -> argparse.ArgumentParser:
+    """Return a parser for `python -m module`, described by the first line of its documentation, with `--output`."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=(documentation or "").splitlines()[0])
+    parser.add_argument("--output", type=Path, metavar="FILE.json", help="where to write all figures")
+    return parser
+
+
+def report_on(measure: Callable[[], Report], render: Callable[[Report], str], output: Path | None) -> int:
+    """Measure, print what `render` makes of the figures, write them as JSON; return the exit status.
+
+    The figures get the machine as it was before, versions and time. The status is 1 when a part under test failed, 130
+    when someone interrupted.
+    """
+    before = {
+        "taken_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": machine(),
+        "versions": versions(),
+    }
+    try:
+        report = {**before, **measure()}
+    except (ServiceFailedError, QueueFailedError, BraidError, httpx.HTTPError, TimeoutError) as error:
+        say(f"failed: {error}")
+        return 1
+    except KeyboardInterrupt:
+        say("interrupted: nothing is reported")
+        return 130
+    print(f"{describe(report['machine'])}\n\n{render(report)}")
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps(report, indent=2) + "\n")
+    return 0
+
+
+def describe(found: Mapping[str, Any]) -> str:
+    """Return what :func:`bench_driver.machine.machine` found as text, with a warning when it was busy."""
+    load = ", ".join(f"{value:g}" for value in found["load_before"])
+    text = (
+        f"Machine: {found['processor']}, {found['cores']} cores, {found['memory_gib']} GiB, {found['system']};"
+        f" load before {load}"
+    )
+    if found["load_before"][0] > BUSY * found["cores"]:
+        text += "\nThe machine was busy with something else before this began: the figures are too high."
+    return text
+
+
+def wait_running(client: BraidClient, seconds: float) -> None:
+    """Return once no query is PENDING.
+
+    Raises:
+        TimeoutError: some still were after so long.
+    """
+    deadline = time.monotonic() + seconds
+    while next(client.queries(state="PENDING", limit=1), None) is not None:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"all queries must be RUNNING within {seconds:g} s")
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,58 @@
+"""What all measurements beside the benchmark do: describe the machine, report, and end with a status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench_driver.machine import machine
+from bench_driver.standalone import command, describe, report_on
+
+
+@pytest.mark.parametrize(("load", "busy"), [(1.0, False), (1.1, True)])
+def test_a_busy_machine_is_pointed_out(load: float, busy: bool) -> None:
+    text = describe(machine() | {"cores": 4, "load_before": [load, 0.25, 0.1]})
+    assert text.startswith("Machine: ")
+    assert "4 cores" in text
+    assert f"load before {load:g}, 0.25, 0.1" in text
+    assert ("The machine was busy" in text) == busy
+
+
+def test_figures_are_printed_and_written_with_where_they_were_taken(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    output = tmp_path / "new" / "figures.json"
+    assert report_on(lambda: {"found": 7}, lambda report: f"found {report['found']}", output) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("Machine: ")
+    assert said.out.endswith("\n\nfound 7\n")
+    written = json.loads(output.read_text())
+    assert set(written) == {"taken_at", "machine", "versions", "found"}
+    assert written["found"] == 7
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "told"),
+    [(TimeoutError("took too long"), 1, "failed: took too long"), (KeyboardInterrupt(), 130, "interrupted")],
+)
+def test_what_did_not_end_reports_nothing(
+    raised: BaseException, status: int, told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def measure() -> dict[str, Any]:
+        raise raised
+
+    assert report_on(measure, str, tmp_path / "figures.json") == status
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert told in said.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_command_is_described_by_the_first_line() -> None:
+    text = command("bench_driver.some", "What it measures.\n\nMore.").format_help()
+    assert text.startswith("usage: python -m bench_driver.some")
+    assert "What it measures." in text
+    assert "More." not in text
