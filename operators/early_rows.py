@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from operators.aggregation import aggregation_of
 from operators.expressions import columns_of
-from operators.firing import SLOT, Fired
+from operators.fired_rows import SLOT, Fired
 from operators.keys import encode_keys, key_names, unite_keys
 from operators.live_queries import LiveQuery
 from operators.queries import COUNT_ALL, OP, PTIME, VER, WINDOW_END, WINDOW_START

@@ -27,7 +27,8 @@ from operators.bucket import Bucket
 from operators.bucket_store import get_payload, put_payload
 from operators.cells import LineCells
 from operators.early_rows import Current, together, with_changelog_columns
-from operators.firing import Fired, fire
+from operators.fired_rows import Fired
+from operators.firing import fire
 from operators.live_queries import EARLIEST, LiveQueries, LiveQuery
 from operators.merging import merge_buckets
 from operators.operator_queries import OperatorQueries, operators_of, with_distinct

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators import components, kernels
-from operators.aggregation import empty, merge_into
 from operators.bucket import Bucket
 from operators.cells import CellMap, Cells, LineCells, SetCells, unite_sets
 from operators.components import COUNT_NAME, Component, component_named
+from operators.entries import empty, merge_into
 from operators.keys import unite_keys
 from operators.slicing import NeededEdges, coalesce
 

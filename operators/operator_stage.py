@@ -11,7 +11,7 @@ import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from operators.bucket_store import RESULTS, put_block
-from operators.firing import Fired
+from operators.fired_rows import Fired
 from operators.lane import Lane, Payload
 from operators.offsets import Offset, advance_waterline
 from operators.plan_log import PlanLog

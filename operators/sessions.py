@@ -21,29 +21,14 @@ import pyarrow.compute as pc
 from numba import njit
 
 from operators import components
-from operators.aggregation import (
-    SlicedTuples,
-    accumulate,
-    aggregation_of,
-    empty,
-    encode_measures,
-    measures_of,
-    merge_into,
-)
+from operators.aggregation import aggregation_of, measures_of
 from operators.bucket import Bucket
 from operators.cell_space import CellSpace, assign_cells
 from operators.cells import Cells, LineCells, SetCells, unite_sets
 from operators.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
-from operators.firing import (
-    SLOT,
-    Fired,
-    Predicates,
-    apply_having,
-    cells_of_queries,
-    counts_distinct,
-    keys_of_wide,
-    needed_names,
-)
+from operators.entries import SlicedTuples, accumulate, empty, encode_measures, merge_into
+from operators.fired_rows import SLOT, Fired, apply_having, counts_distinct, keys_of_wide
+from operators.firing import Predicates, cells_of_queries, needed_names
 from operators.keys import encode_keys, key_columns, key_names, unite_keys
 from operators.live_queries import LiveQuery
 from operators.merging import common_ranks, component_names, numbers_of
@@ -278,11 +263,11 @@ def fire_sessions(
         mine = [bucket for bucket in buckets if bucket.dimensions == dimensions]
         if not mine:
             continue
-        wanted, maps = cells_of_queries(mine, members, predicates)
+        runs, cells, maps = cells_of_queries(mine, members, predicates)
         joined = _Joined(mine, maps, needed_names(mine, measures_of(members)))
         values = _values_of(distinct or {}, dimensions, members, predicates, joined.keys)
-        for query, cells in zip(members, wanted, strict=True):
-            table = _sessions_of(joined, query, cells, after, upto, values)
+        for query, mask in zip(members, runs.masks(cells), strict=True):
+            table = _sessions_of(joined, query, mask, after, upto, values)
             if table is not None:
                 latest = int(pc.max(table.column(WINDOW_END)).value) - gap_of(query)
                 kept = apply_having(table, query, failures)
@@ -332,10 +317,10 @@ def _values_of(
         mine = [bucket for bucket in buckets if bucket.dimensions == dimensions]
         counting = [query for query in queries if counts_distinct(query, argument)]
         if mine and counting:
-            wanted, maps = cells_of_queries(mine, counting, predicates)
+            runs, cells, maps = cells_of_queries(mine, counting, predicates)
             joined = _Joined(mine, maps, needed_names(mine, ()))
-            cells = {query.id: wanted[i] for i, query in enumerate(counting)}
-            found[argument] = _Values(joined, keys_of_wide(keys, joined.keys), cells)
+            masks = dict(zip((query.id for query in counting), runs.masks(cells), strict=True))
+            found[argument] = _Values(joined, keys_of_wide(keys, joined.keys), masks)
     return found
 
 

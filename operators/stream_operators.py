@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from operators import query_set
 from operators.aggregation import (
-    SlicedTuples,
     aggregate,
     aggregation_of,
     changelog_times,
@@ -26,6 +25,7 @@ from operators.aggregation import (
 )
 from operators.bucket import Bucket
 from operators.cell_space import CellSpace, cell_spaces, set_spaces
+from operators.entries import SlicedTuples
 from operators.expressions import Expression, columns_of, conjuncts_of
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.predicate_index import PredicateIndex

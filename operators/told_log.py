@@ -16,7 +16,7 @@ from operators.aggregation import aggregation_of, sliding_window
 from operators.bucket import Bucket
 from operators.bucket_store import get_payload, put_payload
 from operators.early_rows import Current, Revision, Told, revise
-from operators.firing import Fired
+from operators.fired_rows import Fired
 from operators.live_queries import EARLIEST, LATEST, LiveQuery
 from operators.queries import COUNT_ALL, SessionWindow
 from sources.storage import Storage

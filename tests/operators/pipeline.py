@@ -16,7 +16,7 @@ import pyarrow as pa
 from operators import query_set
 from operators.bucket_store import put_bucket
 from operators.expressions import Call, Column, Expression, Literal
-from operators.firing import SLOT
+from operators.fired_rows import SLOT
 from operators.lane import Lane, Payload
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.offsets import advance_waterline

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators import aggregation as aggregation_module
+from operators import entries
 from operators.bucket import Bucket
 from operators.bucket_store import INLINE_BYTES, get_payload, put_bucket
 from operators.cells import LineCells, SetCells
@@ -111,11 +111,46 @@ def test_far_apart_entries_are_those_that_lie_together(seed: int, length: int, b
     rows = random_rows(random.Random(seed), length, 1000)
     dense = buckets_of(live, rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(aggregation_module, "_ALWAYS_DENSE", 0)
-        patch.setattr(aggregation_module, "_DENSE_PER_TUPLE", 0)
-        patch.setattr(aggregation_module, "_MOST_ALONE", 0)
+        patch.setattr(entries, "_ALWAYS_DENSE", 0)
+        patch.setattr(entries, "_DENSE_PER_TUPLE", 0)
+        patch.setattr(entries, "_LEAST_GROUP", 0)
+        patch.setattr(entries, "_MOST_ALONE", 0)
         sparse = buckets_of(live, rows)
     assert [contents(bucket) for bucket in sparse] == [contents(bucket) for bucket in dense]
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60), st.booleans())
+def test_a_list_of_tuples_adds_up_to_their_groups(seed: int, length: int, both: bool) -> None:
+    live = queries(both)
+    rows = random_rows(random.Random(seed), length, 1000)
+    grouped = buckets_of(live, rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(entries, "_ALWAYS_DENSE", 0)
+        patch.setattr(entries, "_LEAST_GROUP", np.inf)
+        patch.setattr(entries, "_MOST_ALONE", 0)
+        listed = buckets_of(live, rows)
+    assert len(listed) == len(grouped)
+    for one_by_one, group in zip(listed, grouped, strict=True):
+        assert one_by_one.entries == int(group.component("count(*)").sum())
+        assert (np.diff(one_by_one.starts) > 0).all()
+        cells = group.cells if isinstance(group.cells, LineCells) else None
+        everything = np.ones(len(one_by_one.slices), dtype=np.bool_)
+        back = Bucket.deserialize(one_by_one.serialize())
+        assert contents(merge_buckets([back], [everything], cells)) == contents(group)
+
+
+@pytest.mark.parametrize(("alike", "listed"), [(0.0, True), (0.9, False)])
+def test_tuples_are_listed_where_hardly_two_are_alike(alike: float, listed: bool) -> None:
+    rng = random.Random(3)
+    same = {"k": 7, "v": 7, "s": None, "t": 1}
+    rows = [
+        same if rng.random() < alike else same | {"k": rng.randrange(1000), "v": rng.randrange(1, 1000)}
+        for _ in range(20_000)
+    ]
+    live = live_of(*(aggregation(compare(V, ">", c), (K,), measures=(COUNT_ALL,)) for c in range(999)))
+    (bucket,) = buckets_of(live, rows)
+    assert int(bucket.component("count(*)").sum()) == len(rows)
+    assert (bucket.entries == len(rows)) == listed
 
 
 @given(st.integers(0, 2**32), st.integers(1, 60), st.integers(1, 50))
@@ -124,9 +159,9 @@ def test_queries_added_up_alone_have_the_same_tuples(seed: int, length: int, at_
     rows = random_rows(random.Random(seed), length, 1000)
     together = buckets_of(live, rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(aggregation_module, "_ALWAYS_DENSE", 0)
-        patch.setattr(aggregation_module, "_DENSE_PER_TUPLE", 0)
-        patch.setattr(aggregation_module, "_PLACES_AT_ONCE", at_once)
+        patch.setattr(entries, "_ALWAYS_DENSE", 0)
+        patch.setattr(entries, "_DENSE_PER_TUPLE", 0)
+        patch.setattr(entries, "_PLACES_AT_ONCE", at_once)
         alone = buckets_of(live, rows)
 
     def by_query(buckets: list[Bucket]) -> Counter[Any]:

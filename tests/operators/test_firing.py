@@ -20,7 +20,8 @@ from operators.aggregation import by_window
 from operators.bucket import Bucket
 from operators.evaluation import evaluate
 from operators.expressions import Call, Column, Expression, Literal
-from operators.firing import SLOT, fire
+from operators.fired_rows import SLOT
+from operators.firing import fire
 from operators.functions import call
 from operators.live_queries import EARLIEST, LiveQueries
 from operators.queries import COUNT_ALL, Aggregation, Measure, Window

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.components import neutral
-from operators.range_reduction import UFUNCS, RangeReduction
+from operators.range_reduction import UFUNCS, CellRuns, RangeReduction
 
 FUNCTIONS = ["sum", "min", "max"]
 sizes = {
@@ -29,13 +29,13 @@ def selection(rng: np.random.Generator, cells: int, change: float) -> np.ndarray
 def test_integers_are_exact_and_wrap(cells: int, keys: int, runs: float, seed: int, function: str) -> None:
     rng = np.random.default_rng(seed)
     values = rng.integers(-(2**63), 2**63 - 1, (cells, keys), dtype=np.int64, endpoint=True)
-    reduction = RangeReduction(values, function)
-    for _ in range(4):
-        mask = selection(rng, cells, runs)
+    masks = np.array([selection(rng, cells, runs) for _ in range(4)])
+    found = RangeReduction(values, function).over(CellRuns.of_masks(masks))
+    for mask, reduced in zip(masks, found, strict=True):
         expected = [neutral(function, values.dtype)] * keys
         if mask.any():
             expected = UFUNCS[function].reduce(values[mask], axis=0).tolist()
-        assert reduction.over(mask).tolist() == expected
+        assert reduced.tolist() == expected
 
 
 @given(**sizes)
@@ -43,10 +43,11 @@ def test_doubles_outside_do_not_leak_in(cells: int, keys: int, runs: float, seed
     rng = np.random.default_rng(seed)
     mask = selection(rng, cells, runs)
     values = rng.integers(-1000, 1000, (cells, keys)).astype(np.float64)
-    expected = RangeReduction(values, function).over(mask)
+    chosen = CellRuns.of_masks(mask[None])
+    expected = RangeReduction(values, function).over(chosen)[0]
     spoiled = values.copy()
     spoiled[~mask] = rng.choice([np.inf, -np.inf, np.nan, 1e308], (int((~mask).sum()), keys))
-    np.testing.assert_array_equal(RangeReduction(spoiled, function).over(mask), expected)
+    np.testing.assert_array_equal(RangeReduction(spoiled, function).over(chosen)[0], expected)
     if mask.any():
         assert expected.tolist() == UFUNCS[function].reduce(values[mask], axis=0).tolist()
 
@@ -56,13 +57,13 @@ def test_the_given_cells_stay_as_they_are(cells: int, keys: int, runs: float, se
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 9, (cells, keys))
     before = values.copy()
-    RangeReduction(values, function).over(selection(rng, cells, runs))
+    RangeReduction(values, function).over(CellRuns.of_masks(selection(rng, cells, runs)[None]))
     assert (values == before).all()
 
 
 def test_python_integers_add_up_exactly() -> None:
     values = np.array([[10**37], [9 * 10**37], [1]], dtype=object)
-    assert RangeReduction(values, "sum").over(np.array([True, True, True]))[0] == 10**38 + 1
+    assert RangeReduction(values, "sum").over(CellRuns.of([[(0, 3)]])).tolist() == [[10**38 + 1]]
 
 
 @pytest.mark.parametrize(("function", "dtype"), [(f, d) for f in FUNCTIONS for d in (np.int64, np.int32, np.float64)])
@@ -70,3 +71,16 @@ def test_the_identity_changes_nothing(function: str, dtype: type) -> None:
     identity: np.ndarray = np.array([neutral(function, np.dtype(dtype))], dtype=dtype)
     for value in (-5, 0, 7):
         assert UFUNCS[function](identity, np.array([value], dtype=dtype))[0] == value
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=9, max_size=9), min_size=1, max_size=5), st.data())
+def test_runs_say_what_masks_say(masks: list[list[bool]], data: st.DataObject) -> None:
+    given_masks = np.array(masks)
+    runs = CellRuns.of_masks(given_masks)
+    assert runs.masks(9).tolist() == masks
+    assert runs.somebody(9).tolist() == given_masks.any(axis=0).tolist()
+    some = data.draw(st.lists(st.integers(0, len(masks) - 1), max_size=4))
+    assert runs.taken(some).masks(9).tolist() == [masks[query] for query in some]
+    bounds = list(zip(runs.query.tolist(), runs.low.tolist(), runs.high.tolist(), strict=True))
+    listed = [[(low, high) for owner, low, high in bounds if owner == query] for query in range(len(masks))]
+    assert CellRuns.of(listed).masks(9).tolist() == masks

@@ -6,6 +6,7 @@ firing. Each query's rows must be those of a loop over the tuples that CONTRACT 
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import lane
+from operators import entries, lane
 from operators.expressions import Call, Column, Expression, Literal
 from operators.queries import Aggregation, Measure, Output, Query, Selection, SessionWindow, Window
 from sources.schema import BOOLEAN
@@ -240,6 +241,9 @@ def test_every_query_gets_its_rows(seed: int, tmp_path_factory: pytest.TempPathF
     pipeline = Pipeline(Storage(str(tmp_path_factory.mktemp("data"))), rng=rng)
     monkeypatch = pytest.MonkeyPatch()
     monkeypatch.setattr(lane, "MOST_ENTRIES", rng.choice([0, 2, 64]))
+    if rng.random() < 0.3:  # a list of the tuples, however few addresses there are
+        monkeypatch.setattr(entries, "_ALWAYS_DENSE", 0)
+        monkeypatch.setattr(entries, "_LEAST_GROUP", math.inf)
     session = Session(rng, pipeline)
     seen: list[tuple[Row, int]] = []
     time = 0

@@ -1,0 +1,331 @@
+"""Entries: what buckets hold of tuples, per slice, cell and key, in the form that costs least.
+
+Entries are addressed by number: slice, cell and key of a tuple make its address.
+
+- *dense*: the addresses are an array, where that is not much larger than the tuples are many;
+- *sparse*: the addresses that occur are numbered first;
+- *list*: each tuple is an entry of its own, where hardly two have the same address (thesis 4.3.1.4, where a list takes
+  the place of groups of equal query-sets as these get small);
+- *alone*: queries with predicates on several columns are added up query by query, where hardly two tuples have the same
+  query-set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators import components, double_double, kernels
+from operators.components import COUNT_NAME, Component, Encoded
+from operators.expressions import Expression
+from operators.keys import KeyCodes, encode_keys
+from operators.queries import Measure
+from operators.query_set import Words
+from operators.tuples import Tuples
+
+Numbers = npt.NDArray[Any]
+# of one key group: its number, where its slices start, and the cell, the key and the components of each entry
+Entries = tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32], dict[str, Numbers]]
+
+# so many entries are addressed directly however few the tuples are, else at most so many for each tuple
+_ALWAYS_DENSE = 1 << 16
+_DENSE_PER_TUPLE = 4
+# tuples are added up where on average so many have the same address, which a sample of them tells
+_LEAST_GROUP = 2.0
+_SAMPLE = 4096
+# queries are added up alone in so many entries at most, and with so many queries a tuple at most
+_MOST_ALONE = 1 << 24
+_MOST_QUERIES_ALONE = 200
+_PLACES_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True)
+class SlicedTuples:
+    """Tuples of one operator with their slices and keys; ``latest`` is the greatest event time of each slice (µs)."""
+
+    tuples: Tuples
+    slices: npt.NDArray[np.int64]
+    slice_of: npt.NDArray[np.int64]
+    latest: npt.NDArray[np.int64]
+    keys: KeyCodes
+
+    @cached_property
+    def column(self) -> npt.NDArray[np.int32]:
+        """Each tuple's place in an array of shape (slices, keys), shape (tuples,); only if that is not too large."""
+        if len(self.slices) == 1:
+            return self.keys.codes
+        return self.slice_of.astype(np.int32) * np.int32(self.keys.count) + self.keys.codes
+
+    @cached_property
+    def by_group(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """The tuples ordered by key group and slice, and where those of each (group, slice) begin; one end more."""
+        groups, slices = len(self.keys.group_starts) - 1, len(self.slices)
+        group_of_key = np.repeat(np.arange(groups, dtype=np.int32), np.diff(self.keys.group_starts))
+        place = kernels.taken(group_of_key, self.keys.codes) * np.int32(slices) + self.slice_of.astype(np.int32)
+        few = groups * slices <= np.iinfo(np.uint16).max
+        order = np.argsort(place.astype(np.uint16) if few else place, kind="stable")  # of 16 bits: a radix sort
+        starts = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=groups * slices))])
+        return order.astype(np.int32), starts
+
+    @classmethod
+    def of(
+        cls,
+        tuples: Tuples,
+        times: npt.NDArray[np.int64],
+        slices: npt.NDArray[np.int64],
+        slice_of: npt.NDArray[np.int64],
+        keys: Sequence[Expression],
+        distinct: Expression | None,
+        groups: int,
+        salt: str,
+    ) -> SlicedTuples:
+        """Number the keys of tuples whose slices are known; ``distinct`` is one more key, but for the key group."""
+        latest = np.full(len(slices), np.iinfo(np.int64).min)
+        if len(slices) == 1:
+            latest[0] = times.max()
+        else:
+            kernels.greatest(latest, slice_of.astype(np.int32), times)
+        columns = [tuples.value(key) for key in (*keys, *([] if distinct is None else [distinct]))]
+        codes = encode_keys(columns, tuples.length, groups, salt, len(keys))
+        return cls(tuples, slices, slice_of, latest, codes)
+
+
+def cell_by_cell(
+    sliced: SlicedTuples, cell: npt.NDArray[np.int32], cells: int, encoded: Mapping[Measure, Encoded]
+) -> Iterator[Entries]:
+    """Yield the entries of tuples of which each belongs to one cell, -1 for none."""
+    length, keys = sliced.tuples.length, sliced.keys
+    shape = (cells, len(sliced.slices), keys.count)
+    entries = math.prod(shape)
+    if entries > _ALWAYS_DENSE and _group_size(sliced, cell) < _LEAST_GROUP:
+        yield from _list_entries(sliced, cell, encoded)
+        return
+    at = np.empty(length, dtype=np.int32)
+    if entries > _most_entries(length):
+        yield from _sparse_entries(sliced, cell, shape, at, encoded)
+        return
+    kernels.place(at, cell, sliced.column, np.int32(shape[1] * shape[2]))
+    totals = accumulate(at, entries, encoded)
+    yield from _dense_entries(totals, shape, keys.group_starts)
+
+
+def _group_size(sliced: SlicedTuples, cell: npt.NDArray[np.int32]) -> float:
+    """Return about how many tuples have the same address on average.
+
+    Of so many equally likely addresses as there would be for that many equal pairs in a sample.
+    """
+    length = len(cell)
+    sample = np.unique(np.random.default_rng(0).integers(0, length, _SAMPLE)) if length > _SAMPLE else np.arange(length)
+    sample = sample[cell[sample] >= 0]
+    if len(sample) < 2:
+        return 0.0
+    address = cell[sample].astype(np.int64) * len(sliced.slices) + sliced.slice_of[sample]
+    _, alike = np.unique(address * sliced.keys.count + sliced.keys.codes[sample], return_counts=True)
+    pairs = max(float((alike * (alike - 1)).sum()) / 2, 0.5)
+    addresses = len(sample) * (len(sample) - 1) / 2 / pairs
+    wanted = length * len(sample) / min(length, _SAMPLE)
+    return wanted / (addresses * -math.expm1(-wanted / addresses))
+
+
+def tuples_alone(
+    sliced: SlicedTuples, cell: npt.NDArray[np.int32], query_sets: Words, queries: int
+) -> npt.NDArray[np.int64] | None:
+    """Return how many queries each tuple goes to if queries had better be added up alone; None if not.
+
+    Grouping tuples by query-set pays as long as groups are large (thesis 4.3.1.4, where a list takes their place). With
+    about a tuple per group it shares nothing and makes more entries than the queries have.
+    """
+    length, slices, keys = sliced.tuples.length, len(sliced.slices), sliced.keys.count
+    if slices * len(query_sets) * keys <= _most_entries(length) or slices * queries * keys > _MOST_ALONE:
+        return None
+    bits = kernels.taken(kernels.set_bits(query_sets), cell)
+    return bits if bits.sum() <= _MOST_QUERIES_ALONE * length else None
+
+
+def query_by_query(
+    sliced: SlicedTuples,
+    cell: npt.NDArray[np.int32],
+    query_sets: Words,
+    queries: int,
+    encoded: Mapping[Measure, Encoded],
+    bits: npt.NDArray[np.int64],
+) -> Iterator[Entries]:
+    """Add each tuple to an entry of every query that selects it; the cells are the queries."""
+    keys = sliced.keys
+    shape = (queries, len(sliced.slices), keys.count)
+    totals = new_totals(math.prod(shape), encoded)
+    ends = np.cumsum(bits)
+    first = 0
+    while first < len(cell):
+        done = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, done + _PLACES_AT_ONCE, side="right")))
+        at = np.empty(int(ends[last - 1]) - done, dtype=np.int32)
+        source = np.empty_like(at)
+        part = slice(first, last)
+        kernels.place_each(at, source, cell[part], sliced.column[part], query_sets, shape[1] * shape[2])
+        add_up(totals, at, encoded, source + np.int32(first))
+        first = last
+    yield from _dense_entries(totals, shape, keys.group_starts)
+
+
+def _most_entries(length: int) -> int:
+    """Return how many entries are addressed directly for so many tuples."""
+    return max(_ALWAYS_DENSE, _DENSE_PER_TUPLE * length)
+
+
+def argument_of(measure: Measure) -> Expression:
+    """Return what a measure is of; not for COUNT(*)."""
+    assert measure.argument is not None
+    return measure.argument
+
+
+def encode_measures(measures: Sequence[Measure], tuples: Tuples) -> dict[Measure, Encoded]:
+    """Return the numbers that tuples add to each measure."""
+    return {measure: components.encode(measure, tuples.value(argument_of(measure))) for measure in measures}
+
+
+def accumulate(at: npt.NDArray[np.int32], size: int, encoded: Mapping[Measure, Encoded]) -> dict[str, Numbers]:
+    """Return the components of ``size`` entries; counts that equal that of all tuples are left out."""
+    totals = new_totals(size, encoded)
+    add_up(totals, at, encoded)
+    return totals
+
+
+def new_totals(size: int, encoded: Mapping[Measure, Encoded]) -> dict[str, Numbers]:
+    """Return the components of ``size`` entries without tuples."""
+    totals = {COUNT_NAME: np.zeros(size, dtype=np.int64)}
+    for measure, values in encoded.items():
+        if values.valid is not None:
+            totals[components.count_name(measure)] = np.zeros(size, dtype=np.int64)
+        for component in components.components_of(measure):
+            totals[component.name] = empty(component, size)
+    return totals
+
+
+def add_up(
+    totals: dict[str, Numbers],
+    at: npt.NDArray[np.int32],
+    encoded: Mapping[Measure, Encoded],
+    source: npt.NDArray[np.int32] | None = None,
+) -> None:
+    """Add tuples to the entries ``at`` which they belong; ``source`` are their numbers when not all are in order."""
+    done: set[str] = set()
+    for measure, values in encoded.items():
+        counted = components.count_name(measure)
+        if values.valid is not None and counted not in done:
+            kernels.add(totals[counted], at, values.valid if source is None else kernels.taken(values.valid, source))
+            done.add(counted)
+        for component in components.components_of(measure):
+            if component.name in done:
+                continue
+            done.add(component.name)
+            numbers, total = values.numbers[component.name], totals[component.name]
+            numbers = numbers if source is None else kernels.taken(numbers, source)
+            if component.merge == "sum" and COUNT_NAME not in done and total.dtype.kind != "c":
+                kernels.count_and_add(totals[COUNT_NAME], total, at, numbers)
+                done.add(COUNT_NAME)
+            else:
+                merge_into(component, total, at, numbers)
+    if COUNT_NAME not in done:
+        kernels.count(totals[COUNT_NAME], at)
+
+
+def empty(component: Component, size: int) -> Numbers:
+    """Return so many neutral values."""
+    if component.neutral == 0:
+        return np.zeros(size, dtype=component.dtype)
+    return np.full(size, component.neutral, dtype=component.dtype)
+
+
+def merge_into(component: Component, total: Numbers, at: npt.NDArray[np.int32], numbers: Numbers) -> None:
+    """Merge numbers into the entries at which they belong."""
+    if total.dtype.kind == "c":
+        double_double.add_at(total, at, numbers)
+        return
+    kernel = {"sum": kernels.add, "min": kernels.least, "max": kernels.greatest}[component.merge]
+    kernel(total, at, numbers)
+
+
+def _dense_entries(
+    totals: dict[str, Numbers], shape: tuple[int, int, int], group_starts: npt.NDArray[np.int64]
+) -> Iterator[Entries]:
+    """Yield, for each key group, where its slices start, and the cell, key and numbers of its entries."""
+    counts = totals[COUNT_NAME].reshape(shape)
+    found = kernels.occupied_per_group(counts, group_starts)
+    for group, count in enumerate(found.tolist()):
+        if not count:
+            continue
+        position, cell, key = (np.empty(count, dtype=np.int32) for _ in range(3))
+        starts = np.empty(shape[1] + 1, dtype=np.int64)
+        first, last = group_starts[group : group + 2].tolist()
+        kernels.pick_group(counts, first, last, position, cell, key, starts)
+        yield group, starts, cell, key, {name: kernels.taken(numbers, position) for name, numbers in totals.items()}
+
+
+def _sparse_entries(
+    sliced: SlicedTuples,
+    cell: npt.NDArray[np.int32],
+    shape: tuple[int, int, int],
+    at: npt.NDArray[np.int32],
+    encoded: Mapping[Measure, Encoded],
+) -> Iterator[Entries]:
+    """Do the same for addresses that are far apart: number those that occur, ordered by key group and slice."""
+    cells, slices, keys = shape
+    group_of_key = np.repeat(np.arange(len(sliced.keys.group_starts) - 1), np.diff(sliced.keys.group_starts))
+    address = (group_of_key[sliced.keys.codes] * slices + sliced.slice_of) * cells + cell
+    address = address * keys + sliced.keys.codes
+    address[cell < 0] = -1
+    found = pa.array(address).dictionary_encode()
+    distinct = np.asarray(found.dictionary)
+    order = np.argsort(distinct)
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    distinct = distinct[order]
+    unwanted = int(np.searchsorted(distinct, 0))  # the address -1, if it occurs, is the first
+    np.subtract(rank[np.asarray(found.indices)], unwanted, out=at)
+    distinct = distinct[unwanted:]
+    totals = accumulate(at, len(distinct), encoded)
+    rest, key = np.divmod(distinct, keys)
+    rest, in_cell = np.divmod(rest, cells)
+    bounds = np.searchsorted(rest, np.arange(slices * (len(sliced.keys.group_starts) - 1) + 1))
+    for group, first_key in enumerate(sliced.keys.group_starts[:-1].tolist()):
+        starts = bounds[group * slices : (group + 1) * slices + 1]
+        low, high = int(starts[0]), int(starts[-1])
+        if low < high:
+            numbers = {name: total[low:high] for name, total in totals.items()}
+            mine = in_cell[low:high].astype(np.int32), (key[low:high] - first_key).astype(np.int32)
+            yield group, starts - low, *mine, numbers
+
+
+def _list_entries(
+    sliced: SlicedTuples, cell: npt.NDArray[np.int32], encoded: Mapping[Measure, Encoded]
+) -> Iterator[Entries]:
+    """Make each tuple an entry, ordered by key group and slice."""
+    order, bounds = sliced.by_group
+    in_cell = kernels.taken(cell, order)
+    wanted = in_cell >= 0
+    if not wanted.all():
+        bounds = np.concatenate([[0], np.cumsum(wanted)])[bounds]
+        order, in_cell = order[wanted], in_cell[wanted]
+    key = kernels.taken(sliced.keys.codes, order)
+    numbers: dict[str, Numbers] = {COUNT_NAME: np.ones(len(order), dtype=np.int32)}
+    for measure, values in encoded.items():
+        if values.valid is not None:
+            numbers[components.count_name(measure)] = kernels.taken(values.valid, order)
+        for component in components.components_of(measure):
+            if component.name not in numbers:
+                numbers[component.name] = kernels.taken(values.numbers[component.name], order)
+    slices = len(sliced.slices)
+    for group, first_key in enumerate(sliced.keys.group_starts[:-1].tolist()):
+        starts = bounds[group * slices : (group + 1) * slices + 1]
+        low, high = int(starts[0]), int(starts[-1])
+        if low < high:
+            mine = {name: each[low:high] for name, each in numbers.items()}
+            yield group, starts - low, in_cell[low:high], key[low:high] - np.int32(first_key), mine

@@ -1,0 +1,309 @@
+"""From what due windows hold to the rows of their queries: the keys that have tuples, measures as values, HAVING."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators import components
+from operators.aggregation import aggregation_of
+from operators.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
+from operators.entries import empty
+from operators.keys import key_columns, unite_keys
+from operators.live_queries import LiveQuery
+from operators.queries import WINDOW_END, WINDOW_START, Measure
+from operators.query_set import Bools
+from operators.range_reduction import CellRuns, RangeReduction
+from operators.tuples import Tuples
+
+SLOT = "_slot"
+
+Numbers = npt.NDArray[Any]
+Places = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Fired:
+    """Rows of due windows. ``table`` has the columns ``_slot``, ``window_start``, ``window_end``, keys and measures.
+
+    A slot's rows are next to each other, by end and start of their window. ``slots`` ascend; for each of them there is
+    the number of its rows, and the greatest event time (µs) of the slices that its windows are made of, where known.
+    """
+
+    table: pa.Table
+    slots: list[int]
+    counts: list[int]
+    latest_us: Sequence[int | None]
+
+
+@dataclass(frozen=True)
+class Due:
+    """A query's window that is due; ``reads_from`` is the start of the first slice that it may read."""
+
+    query: LiveQuery
+    start: int
+    end: int
+    reads_from: int
+
+
+@dataclass(frozen=True)
+class Held:
+    """What windows of several queries hold that read the same slices, for some of the keys.
+
+    ``runs`` are the cells of each query. The components in ``totals``, shape (cells, keys), are of the keys from
+    ``first_key`` on; ``newest`` is the greatest event time in the slices.
+    """
+
+    due: Sequence[Due]
+    runs: CellRuns
+    totals: Mapping[str, RangeReduction]
+    keys: pa.Table
+    first_key: int
+    newest: int
+    dictionaries: Mapping[str, pa.Array]
+
+    def over(self, name: str, runs: CellRuns) -> Numbers | None:
+        """Return a component over some cells, shape (queries, keys); None when no bucket has it."""
+        reduction = self.totals.get(name)
+        return None if reduction is None else reduction.over(runs)
+
+    def counts(self, runs: CellRuns) -> Numbers:
+        """Return the number of tuples in some cells, shape (queries, keys)."""
+        return self.totals[COUNT_NAME].over(runs)
+
+
+class DistinctCounts:
+    """How many distinct values there are in each window of each query, by key."""
+
+    def __init__(self) -> None:
+        self._present: dict[tuple[str, int, int, str], list[tuple[pa.Table, Places]]] = {}
+        self._key_of: dict[tuple[int, int], Places] = {}
+
+    def add(self, argument: str, held: Held) -> None:
+        """Note which keys and values windows have."""
+        for due, counts in zip(held.due, held.counts(held.runs), strict=True):
+            present = np.flatnonzero(counts) + held.first_key
+            self._present.setdefault((due.query.id, due.start, due.end, argument), []).append((held.keys, present))
+
+    def of(self, argument: str, due: Due, keys: pa.Table) -> Places:
+        """Return the number of distinct values that are not NULL, for each of the keys."""
+        totals = np.zeros(keys.num_rows, dtype=np.int64)
+        for wide, present in self._present.get((due.query.id, due.start, due.end, argument), ()):
+            key_of = self._key_of.get((id(keys), id(wide)))
+            if key_of is None:
+                key_of = self._key_of[id(keys), id(wide)] = keys_of_wide(keys, wide)
+            found = key_of[present]
+            totals += np.bincount(found[found >= 0], minlength=keys.num_rows)
+        return totals
+
+
+def counts_distinct(query: LiveQuery, argument: str) -> bool:
+    """Return whether a query counts the distinct values of ``argument``, a text."""
+    return any(m.function == COUNT_DISTINCT and str(m.argument) == argument for m in aggregation_of(query).measures)
+
+
+def keys_of_wide(keys: pa.Table, wide: pa.Table) -> npt.NDArray[np.int64]:
+    """Return, for each key with a value as last column, the row of the key without it; -1 where the value is NULL."""
+    *names, value = key_columns(wide)
+    if names:
+        united, (mine, theirs) = unite_keys([keys, wide.select(names)])
+        row = np.full(united.num_rows, -1, dtype=np.int64)
+        row[mine] = np.arange(keys.num_rows)
+        found = row[theirs]
+    else:
+        found = np.zeros(wide.num_rows, dtype=np.int64)
+    found[np.asarray(wide.column(value).combine_chunks().is_null())] = -1
+    return found
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows of several windows with the same measures: ``lengths`` rows each, of the keys in ``picked``, one by one."""
+
+    due: Sequence[Due]
+    lengths: Places
+    keys: pa.Table
+    picked: Places
+    numbers: Mapping[str, Numbers]
+    dictionaries: Mapping[str, pa.Array]
+    newest: int
+
+
+@dataclass
+class _Alike:
+    """The rows of all queries with the same measures."""
+
+    measures: tuple[Measure, ...]
+    parts: list[_Part] = field(default_factory=list)
+
+
+class FiredRows:
+    """Collects the rows of all queries of one operator; ``failures`` gets the messages of HAVING clauses that raise."""
+
+    def __init__(self, failures: dict[str, str]) -> None:
+        self._failures = failures
+        self._alike: dict[tuple[str, ...], _Alike] = {}
+
+    def add(self, held: Held, distinct: DistinctCounts) -> None:
+        """Take the rows of windows: one for each key that has tuples."""
+        counts = held.counts(held.runs)
+        measures = [aggregation_of(due.query).measures for due in held.due]
+        by_measures: dict[tuple[str, ...], list[int]] = {}
+        for number, mine in enumerate(measures):
+            by_measures.setdefault(tuple(measure.name for measure in mine), []).append(number)
+        for names, numbers in by_measures.items():
+            whole = len(numbers) == len(held.due)
+            part = _part(
+                held,
+                [held.due[number] for number in numbers],
+                held.runs if whole else held.runs.taken(numbers),
+                counts if whole else counts[numbers],
+                measures[numbers[0]],
+                distinct,
+            )
+            if len(part.picked):
+                self._alike.setdefault(names, _Alike(measures[numbers[0]])).parts.append(part)
+
+    def fired(self) -> Fired | None:
+        """Return everything that was taken."""
+        tables: list[pa.Table] = []
+        found: dict[int, tuple[int, int]] = {}
+        for alike in self._alike.values():
+            table = _table(alike, found, self._failures)
+            if table.num_rows:
+                tables.append(table)
+        if not tables:
+            return None
+        slots = sorted(found)
+        counts, latest = [found[slot][0] for slot in slots], [found[slot][1] for slot in slots]
+        return Fired(pa.concat_tables(tables, promote_options="default"), slots, counts, latest)
+
+
+def _part(
+    held: Held,
+    due: Sequence[Due],
+    runs: CellRuns,
+    counts: Numbers,
+    measures: tuple[Measure, ...],
+    distinct: DistinctCounts,
+) -> _Part:
+    """Return the rows of some of the windows, whose queries have the same measures; ``counts`` has their tuples."""
+    at = np.flatnonzero(counts)
+    query, key = np.divmod(at, counts.shape[1])
+    numbers = {COUNT_NAME: counts.reshape(-1)[at]}
+    for measure in measures:
+        if measure.function == COUNT_DISTINCT:
+            found = np.array([distinct.of(str(measure.argument), each, held.keys) for each in due])
+            numbers[measure.name] = found[query, key + held.first_key]
+            continue
+        for name in names_of(measure):
+            if name not in numbers:
+                component = held.over(name, runs)
+                if component is not None:
+                    numbers[name] = component.reshape(-1)[at]
+                elif name.startswith("count("):  # left out where it is that of all tuples
+                    numbers[name] = numbers[COUNT_NAME]
+                else:
+                    numbers[name] = empty(component_named(name, np.dtype(np.int64)), len(at))
+    lengths = np.bincount(query, minlength=len(due))
+    return _Part(due, lengths, held.keys, key + held.first_key, numbers, held.dictionaries, held.newest)
+
+
+def _table(alike: _Alike, found: dict[int, tuple[int, int]], failures: dict[str, str]) -> pa.Table:
+    """Return rows by slot, end and start of their window; ``found`` gets each slot's number and newest event time."""
+    parts = alike.parts
+    due = [each for part in parts for each in part.due]
+    slots, ends, starts = (
+        np.array(column, dtype=np.int64) for column in zip(*((d.query.slot, d.end, d.start) for d in due), strict=True)
+    )
+    lengths = np.concatenate([part.lengths for part in parts])
+    newest = np.repeat([part.newest for part in parts], [len(part.due) for part in parts])
+    order = np.lexsort((starts, ends, slots))
+    rows = _stretches((np.cumsum(lengths) - lengths)[order], lengths[order])
+    slots, lengths, newest = slots[order], lengths[order], newest[order]
+    columns: dict[str, pa.Array] = {
+        SLOT: pa.array(np.repeat(slots.astype(np.int32), lengths)),
+        WINDOW_START: pa.array(np.repeat(starts[order], lengths)).view(pa.timestamp("us")),
+        WINDOW_END: pa.array(np.repeat(ends[order], lengths)).view(pa.timestamp("us")),
+        **_key_columns(parts, rows),
+    }
+    for measure in alike.measures:
+        columns[measure.name] = _measure_column(measure, parts, rows)
+    table, kept = _having(pa.table(columns), [due[number] for number in order.tolist()], lengths, failures)
+    some = kept > 0
+    distinct, which = np.unique(slots[some], return_inverse=True)
+    counts, latest = np.zeros(len(distinct), dtype=np.int64), np.full(len(distinct), np.iinfo(np.int64).min)
+    np.add.at(counts, which, kept[some])
+    np.maximum.at(latest, which, newest[some])
+    found.update(zip(distinct.tolist(), zip(counts.tolist(), latest.tolist(), strict=True), strict=True))
+    return table
+
+
+def _stretches(starts: Places, lengths: Places) -> Places:
+    """Return the numbers ``starts[0], starts[0] + 1, …``, as many as ``lengths`` says, then those of the next."""
+    return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))
+
+
+def _having(table: pa.Table, due: Sequence[Due], lengths: Places, failures: dict[str, str]) -> tuple[pa.Table, Places]:
+    """Keep the rows that satisfy their query's HAVING; also return how many are left of each window."""
+    having = [number for number, each in enumerate(due) if aggregation_of(each.query).having is not None]
+    if not having:
+        return table, lengths
+    bounds, kept = np.concatenate([[0], np.cumsum(lengths)]).tolist(), lengths.copy()
+    keep = np.ones(table.num_rows, dtype=np.bool_)
+    for number in having:
+        low, high = bounds[number], bounds[number + 1]
+        keep[low:high] = _satisfies_having(table.slice(low, high - low), due[number].query, failures)
+        kept[number] = keep[low:high].sum()
+    return table.filter(pa.array(keep)), kept
+
+
+def apply_having(rows: pa.Table, query: LiveQuery, failures: dict[str, str]) -> pa.Table:
+    """Return the rows of a query that satisfy its HAVING."""
+    if aggregation_of(query).having is None:
+        return rows
+    return rows.filter(pa.array(_satisfies_having(rows, query, failures)))
+
+
+def _satisfies_having(rows: pa.Table, query: LiveQuery, failures: dict[str, str]) -> Bools:
+    having = aggregation_of(query).having
+    assert having is not None
+    tuples = Tuples({name: rows.column(name).combine_chunks() for name in rows.column_names}, rows.num_rows)
+    satisfied: Bools = np.asarray(pc.fill_null(tuples.value(having), False))
+    if tuples.failures:
+        failures[query.id] = "; ".join(tuples.failures.values())
+    return satisfied
+
+
+def _key_columns(parts: Sequence[_Part], rows: Places) -> dict[str, pa.Array]:
+    """Return the key columns of all rows."""
+    names = key_columns(parts[0].keys)
+    if not names:
+        return {}
+    distinct: dict[int, pa.Table] = {id(part.keys): part.keys for part in parts}
+    starts, total = {}, 0
+    for identity, keys in distinct.items():
+        starts[identity], total = total, total + keys.num_rows
+    together = pa.concat_tables(list(distinct.values())).combine_chunks()
+    picked = np.concatenate([part.picked + starts[id(part.keys)] for part in parts])
+    taken = together.take(pa.array(picked[rows]))
+    return {name: taken.column(name).combine_chunks() for name in names}
+
+
+def _measure_column(measure: Measure, parts: Sequence[_Part], rows: Places) -> pa.Array:
+    """Return the values of a measure; a ranked one part by part, since each space has a dictionary of its own."""
+    names = names_of(measure)
+    if not components.is_ranked(measure):
+        numbers = {name: np.concatenate([part.numbers[name] for part in parts])[rows] for name in names}
+        return components.decode(measure, numbers, None)
+    decoded = [
+        components.decode(measure, {name: part.numbers[name] for name in names}, part.dictionaries.get(measure.name))
+        for part in parts
+    ]
+    return pa.concat_arrays(decoded).take(pa.array(rows))
