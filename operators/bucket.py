@@ -78,7 +78,11 @@ class Bucket:
                 "latest": self.latest,
             }
         ).replace_schema_metadata({b"bucket": orjson.dumps(header)})
-        numbers = {name: _to_arrow(_narrow(name, numbers)) for name, numbers in self.components.items()}
+        numbers = {
+            name: _to_arrow(_narrow(name, numbers))
+            for name, numbers in self.components.items()
+            if name != COUNT_NAME or not _is_list(numbers)
+        }
         cell, key = _short(self.cell, self.cells.count), _short(self.key, self.keys.num_rows)
         entries = pa.table({"cell": cell, "key": key, **numbers})
         dictionaries = [pa.table({"value": values}) for values in self.dictionaries.values()]
@@ -102,6 +106,7 @@ class Bucket:
         dictionaries = {name: table().column(0).combine_chunks() for name in header["dictionaries"]}
         entries = table()
         columns = {name: _flat(entries.column(name)) for name in entries.column_names}
+        columns.setdefault(COUNT_NAME, np.ones(entries.num_rows, dtype=np.int32))
         return cls(
             operator=header["operator"],
             dimensions=tuple(header["dimensions"]),
@@ -116,6 +121,11 @@ class Bucket:
             components=columns,
             dictionaries=dictionaries,
         )
+
+
+def _is_list(counts: Numbers) -> bool:
+    """Return whether every entry is one tuple; then counts do not travel."""
+    return len(counts) > 0 and int(counts.max()) == 1
 
 
 def _short(numbers: Numbers, count: int) -> Numbers:

@@ -74,6 +74,25 @@ class SlicedTuples:
         starts = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=groups * slices))])
         return order.astype(np.int32), starts
 
+    def ordered(self, name: str, numbers: Numbers) -> Numbers:
+        """Return the numbers of the tuples in the order of `by_group`; equal names must stand for equal numbers."""
+        if name not in self._ordered:
+            self._ordered[name] = kernels.taken(numbers, self.by_group[0])
+        return self._ordered[name]
+
+    @cached_property
+    def _ordered(self) -> dict[str, Numbers]:
+        return {}
+
+    @cached_property
+    def sample(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Some tuples, and the place of each in an array of shape (slices, keys): one of each of so many stretches."""
+        length = self.tuples.length
+        starts = np.arange(min(length, _SAMPLE)) * length // min(length, _SAMPLE)
+        widths = np.diff(starts, append=length)
+        positions = starts + np.random.default_rng(0).integers(0, widths)
+        return positions, self.slice_of[positions] * self.keys.count + self.keys.codes[positions]
+
     @classmethod
     def of(
         cls,
@@ -104,7 +123,7 @@ def cell_by_cell(
     length, keys = sliced.tuples.length, sliced.keys
     shape = (cells, len(sliced.slices), keys.count)
     entries = math.prod(shape)
-    if entries > _ALWAYS_DENSE and _group_size(sliced, cell) < _LEAST_GROUP:
+    if entries > _ALWAYS_DENSE and _is_list(sliced, cell, entries):
         yield from _list_entries(sliced, cell, encoded)
         return
     at = np.empty(length, dtype=np.int32)
@@ -116,22 +135,31 @@ def cell_by_cell(
     yield from _dense_entries(totals, shape, keys.group_starts)
 
 
-def _group_size(sliced: SlicedTuples, cell: npt.NDArray[np.int32]) -> float:
-    """Return about how many tuples have the same address on average.
+def _is_list(sliced: SlicedTuples, cell: npt.NDArray[np.int32], entries: int) -> bool:
+    """Return whether hardly two tuples have the same address.
 
-    Of so many equally likely addresses as there would be for that many equal pairs in a sample.
+    They are spread over the addresses as evenly as can be, or less; how much less a sample tells by its equal pairs.
     """
-    length = len(cell)
-    sample = np.unique(np.random.default_rng(0).integers(0, length, _SAMPLE)) if length > _SAMPLE else np.arange(length)
-    sample = sample[cell[sample] >= 0]
+    length = sliced.tuples.length
+    if _group_size(length, entries) >= _LEAST_GROUP:
+        return False
+    positions, column = sliced.sample
+    wanted = cell[positions] >= 0
+    sample = np.sort(
+        cell[positions[wanted]].astype(np.int64) * (len(sliced.slices) * sliced.keys.count) + column[wanted]
+    )
     if len(sample) < 2:
-        return 0.0
-    address = cell[sample].astype(np.int64) * len(sliced.slices) + sliced.slice_of[sample]
-    _, alike = np.unique(address * sliced.keys.count + sliced.keys.codes[sample], return_counts=True)
+        return True
+    changes = np.flatnonzero(np.concatenate([[True], sample[1:] != sample[:-1], [True]]))
+    alike = np.diff(changes)
     pairs = max(float((alike * (alike - 1)).sum()) / 2, 0.5)
     addresses = len(sample) * (len(sample) - 1) / 2 / pairs
-    wanted = length * len(sample) / min(length, _SAMPLE)
-    return wanted / (addresses * -math.expm1(-wanted / addresses))
+    return _group_size(length * len(sample) / len(positions), addresses) < _LEAST_GROUP
+
+
+def _group_size(length: float, addresses: float) -> float:
+    """Return how many of so many tuples have the same address on average, if all addresses are equally likely."""
+    return length / (addresses * -math.expm1(-length / addresses))
 
 
 def tuples_alone(
@@ -309,19 +337,19 @@ def _list_entries(
 ) -> Iterator[Entries]:
     """Make each tuple an entry, ordered by key group and slice."""
     order, bounds = sliced.by_group
-    in_cell = kernels.taken(cell, order)
+    in_cell, key = kernels.taken(cell, order), sliced.ordered("", sliced.keys.codes)
+    numbers: dict[str, Numbers] = {COUNT_NAME: np.ones(len(order), dtype=np.int32)}
+    for measure, values in encoded.items():
+        counted = components.count_name(measure)
+        if values.valid is not None:
+            numbers[counted] = sliced.ordered(counted, values.valid)
+        for component in components.components_of(measure):
+            numbers[component.name] = sliced.ordered(component.name, values.numbers[component.name])
     wanted = in_cell >= 0
     if not wanted.all():
         bounds = np.concatenate([[0], np.cumsum(wanted)])[bounds]
-        order, in_cell = order[wanted], in_cell[wanted]
-    key = kernels.taken(sliced.keys.codes, order)
-    numbers: dict[str, Numbers] = {COUNT_NAME: np.ones(len(order), dtype=np.int32)}
-    for measure, values in encoded.items():
-        if values.valid is not None:
-            numbers[components.count_name(measure)] = kernels.taken(values.valid, order)
-        for component in components.components_of(measure):
-            if component.name not in numbers:
-                numbers[component.name] = kernels.taken(values.numbers[component.name], order)
+        in_cell, key = in_cell[wanted], key[wanted]
+        numbers = {name: each[wanted] for name, each in numbers.items()}
     slices = len(sliced.slices)
     for group, first_key in enumerate(sliced.keys.group_starts[:-1].tolist()):
         starts = bounds[group * slices : (group + 1) * slices + 1]

@@ -29,7 +29,7 @@ from operators.entries import SlicedTuples
 from operators.expressions import Expression, columns_of, conjuncts_of
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.predicate_index import PredicateIndex
-from operators.queries import Aggregation
+from operators.queries import Aggregation, Measure
 from operators.query_set import Words
 from operators.sessions import fragments, has_sessions
 from operators.slicing import Combs, cut_slices
@@ -60,7 +60,7 @@ class StreamOutput:
 
 @dataclass(frozen=True)
 class _Operator:
-    """An aggregation operator: its queries and their cell spaces.
+    """An aggregation operator: its queries, and their cell spaces with the measures that they need.
 
     ``distinct`` is what it has as one more key, for queries that count distinct values; ``salt`` is the name of the
     operator without it.
@@ -68,7 +68,7 @@ class _Operator:
 
     name: str
     queries: tuple[LiveQuery, ...]
-    spaces: tuple[CellSpace, ...]
+    spaces: tuple[tuple[CellSpace, tuple[Measure, ...]], ...]
     salt: str
     distinct: Expression | None = None
 
@@ -116,7 +116,10 @@ class StreamOperators:
     def _operator(
         self, name: str, queries: list[LiveQuery], salt: str | None = None, distinct: Expression | None = None
     ) -> _Operator:
-        spaces = tuple(cell_spaces(queries, self._index, self._words))
+        spaces = tuple(
+            (space, measures_of(space.queries) if distinct is None else ())
+            for space in cell_spaces(queries, self._index, self._words)
+        )
         return _Operator(name, tuple(queries), spaces, name if salt is None else salt, distinct)
 
     def process(self, batch: pa.RecordBatch, waterline: int | None) -> StreamOutput:
@@ -175,8 +178,7 @@ class StreamOperators:
         sliced = SlicedTuples.of(
             tuples, times, slices, slice_of, operator.keys, operator.distinct, self._groups, operator.salt
         )
-        for space in operator.spaces:
-            measures = measures_of(space.queries) if operator.distinct is None else ()
+        for space, measures in operator.spaces:
             if sessions:
                 yield from fragments(sliced, times, space, cells, measures, operator.name, self._epoch, operator.cuts)
                 continue
