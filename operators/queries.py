@@ -181,6 +181,10 @@ def _where_json(where: Expression | None) -> list[Any] | None:
     return None if where is None else expressions.to_json(where)
 
 
+def _where_from_json(value: list[Any] | None) -> Expression | None:
+    return None if value is None else expressions.from_json(value)
+
+
 @dataclass(frozen=True)
 class Selection:
     """Tuples of one stream that satisfy ``where``; ``outputs`` are over the stream's columns.
@@ -245,12 +249,108 @@ class Aggregation:
         }
 
 
-Query = Selection | Aggregation
+@dataclass(frozen=True)
+class JoinInput:
+    """One input of a join: the tuples of a stream that satisfy ``where``, an expression over its columns.
+
+    ``keys`` are over its columns, too, one for each attribute that the join compares, the same in all inputs; None for
+    one that this input is not compared by. ``outer_of`` are the inputs that the ON of a LEFT JOIN compares this one
+    with: where they have no partner in it, its columns are NULL. It is empty for an inner join.
+    """
+
+    stream: str
+    alias: str
+    where: Expression | None
+    keys: tuple[Expression | None, ...]
+    outer_of: tuple[int, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form for the changelog."""
+        return {
+            "stream": self.stream,
+            "alias": self.alias,
+            "where": _where_json(self.where),
+            "keys": [_where_json(key) for key in self.keys],
+            "outer_of": list(self.outer_of),
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> JoinInput:
+        """Read what :meth:`to_json` wrote."""
+        keys = tuple(_where_from_json(key) for key in value["keys"])
+        return cls(value["stream"], value["alias"], _where_from_json(value["where"]), keys, tuple(value["outer_of"]))
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """GROUP BY over joined rows: ``keys``, the measures of each group, and HAVING over both."""
+
+    keys: tuple[Expression, ...]
+    measures: tuple[Measure, ...]
+    having: Expression | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form for the changelog."""
+        return {
+            "keys": [expressions.to_json(key) for key in self.keys],
+            "measures": [measure.to_json() for measure in self.measures],
+            "having": _where_json(self.having),
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Grouping:
+        """Read what :meth:`to_json` wrote."""
+        return cls(
+            tuple(expressions.from_json(key) for key in value["keys"]),
+            tuple(Measure.from_json(measure) for measure in value["measures"]),
+            _where_from_json(value["having"]),
+        )
+
+
+@dataclass(frozen=True)
+class Join:
+    """A windowed equi-join of two or more inputs, grouped or not.
+
+    Its rows are combinations of a tuple of each input that lie in the same window and have equal keys; one with a NULL
+    key has no partner. Expressions over them call column ``c`` of the input with alias ``a`` ``a.c``. Each key and
+    measure of ``grouping`` is over one input. ``outputs`` are over such columns, or, grouped, over ``key{i}`` and
+    ``Measure.name``; in both cases they include ``window_start`` and ``window_end``.
+    """
+
+    inputs: tuple[JoinInput, ...]
+    window: Window
+    outputs: tuple[Output, ...]
+    grouping: Grouping | None = None
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The ids of all input streams, each once."""
+        return tuple(dict.fromkeys(each.stream for each in self.inputs))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form for the changelog."""
+        return {
+            "kind": "join",
+            "inputs": [each.to_json() for each in self.inputs],
+            "window": self.window.to_json(),
+            "outputs": [o.to_json() for o in self.outputs],
+            "grouping": None if self.grouping is None else self.grouping.to_json(),
+        }
+
+
+Query = Selection | Aggregation | Join
 
 
 def query_from_json(value: dict[str, Any]) -> Query:
     """Read what ``to_json`` of a query wrote."""
-    where = None if value["where"] is None else expressions.from_json(value["where"])
+    if value["kind"] == "join":
+        return Join(
+            tuple(JoinInput.from_json(each) for each in value["inputs"]),
+            Window(*value["window"]),
+            tuple(Output.from_json(o) for o in value["outputs"]),
+            None if value["grouping"] is None else Grouping.from_json(value["grouping"]),
+        )
+    where = _where_from_json(value["where"])
     outputs = tuple(Output.from_json(o) for o in value["outputs"])
     if value["kind"] == "selection":
         return Selection(value["stream"], where, outputs)
@@ -261,6 +361,6 @@ def query_from_json(value: dict[str, Any]) -> Query:
         keys=tuple(expressions.from_json(k) for k in value["keys"]),
         measures=tuple(Measure.from_json(m) for m in value["measures"]),
         outputs=outputs,
-        having=None if value["having"] is None else expressions.from_json(value["having"]),
+        having=_where_from_json(value["having"]),
         emit=Emit(*value["emit"]) if "emit" in value else EMIT_AFTER_WATERMARK,
     )

@@ -9,7 +9,7 @@ from operators.functions_coercion import describe
 from operators.queries import COUNT_ALL, Measure
 from session.sql.expressions import Binder
 from session.sql.function_names import shown_aggregate
-from session.sql.scope import WINDOW_COLUMNS, Scope
+from session.sql.scope import WINDOW_COLUMNS, Names
 from session.sql.syntax import Node
 from sources.schema import BOOLEAN, DATE, DOUBLE, TIMESTAMP, VARCHAR
 
@@ -26,7 +26,7 @@ class AggregateBinder(Binder):
     ``keys`` are the GROUP BY expressions: where one occurs, the column ``key{i}`` takes its place.
     """
 
-    def __init__(self, scope: Scope, clause: str, keys: tuple[Expression, ...], measures: dict[Measure, None]) -> None:
+    def __init__(self, scope: Names, clause: str, keys: tuple[Expression, ...], measures: dict[Measure, None]) -> None:
         super().__init__(scope, clause)
         self._keys = keys
         self._measures = measures

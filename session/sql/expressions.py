@@ -10,7 +10,7 @@ from operators.functions_coercion import coerce, describe
 from operators.functions_comparison import MIRRORED
 from session.sql.function_names import shown_aggregate
 from session.sql.limits import Limits
-from session.sql.scope import WINDOW_COLUMNS, Scope
+from session.sql.scope import WINDOW_COLUMNS, Names
 from session.sql.syntax import Node
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, BOOLEAN, NULL, VARCHAR
@@ -21,7 +21,7 @@ _COMPARING = (*MIRRORED, "between", "in", "is_distinct_from", "is_not_distinct_f
 class Binder:
     """Binds the expressions of one SELECT over single tuples; ``clause`` is for messages."""
 
-    def __init__(self, scope: Scope, clause: str) -> None:
+    def __init__(self, scope: Names, clause: str) -> None:
         self.scope = scope
         self.sql = scope.sql
         self.clause = clause

@@ -1,9 +1,10 @@
-"""What names mean in a SELECT: the columns of its stream, and the bounds of its window."""
+"""What names mean in a SELECT: the columns of its streams, and the bounds of its window."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from operators.expressions import Column
 from operators.queries import WINDOW_END, WINDOW_START
@@ -33,8 +34,39 @@ def find_stream(sql: SqlText, source: WindowedSource, catalog: Mapping[str, Stre
     raise sql.not_allowed(f"Stream {source.stream!r} does not exist; {there}.{hint}", source.at)
 
 
+def check_descriptor(sql: SqlText, source: WindowedSource, definition: StreamDefinition) -> None:
+    """Raise SqlNotAllowed when a window function names another column than the event time."""
+    named, event_time = source.descriptor, definition.schema.event_time
+    if named is not None and named.lower() != event_time.lower():
+        raise sql.not_allowed(
+            f"DESCRIPTOR must name the event time column of {definition.name}, {event_time!r}; got {named!r}.",
+            source.descriptor_at,
+        )
+
+
+class Names(Protocol):
+    """What names mean in one SELECT; case does not count."""
+
+    @property
+    def sql(self) -> SqlText:
+        """The text of the statement."""
+
+    @property
+    def windowed(self) -> bool:
+        """Whether FROM has a window, and with it the names of its bounds."""
+
+    def find(self, parts: tuple[str, ...]) -> Column | None:
+        """Return the column that an unqualified name means, if any."""
+
+    def resolve(self, parts: tuple[str, ...], at: int) -> Column:
+        """Return the column that a name means; SqlNotAllowed lists those that exist."""
+
+    def shown_name(self, parts: tuple[str, ...], at: int) -> str:
+        """Return what a column is called in results when it has no alias."""
+
+
 class Scope:
-    """The columns that the names in one SELECT may mean; case does not count."""
+    """The columns of one stream, and the bounds of its window."""
 
     def __init__(self, sql: SqlText, source: WindowedSource, definition: StreamDefinition) -> None:
         self.sql = sql
@@ -60,6 +92,10 @@ class Scope:
     def find(self, parts: tuple[str, ...]) -> Column | None:
         """Return the column that an unqualified name means, if any."""
         return self._columns.get(parts[0].lower()) if len(parts) == 1 else None
+
+    def shown_name(self, parts: tuple[str, ...], at: int) -> str:
+        """Return what a column is called in results when it has no alias: its name as declared."""
+        return self.resolve(parts, at).name
 
     def resolve(self, parts: tuple[str, ...], at: int) -> Column:
         """Return the column that a name means; SqlNotAllowed lists those that exist."""

@@ -10,13 +10,18 @@ from sqlglot.expressions import Expr
 
 from session.sql.emit import parse_emit
 from session.sql.expression_parser import ExpressionParser
-from session.sql.statements import Select, SelectItem, WindowedSource
+from session.sql.statements import JoinedSource, Select, SelectItem, WindowedSource
 from session.sql.tokenizer import RESERVED
 from session.sql.tree import TreeReader
 from session.sql.windows import WINDOW_FUNCTIONS, parse_range, parse_window_function
 
-_JOINS = "Joins of streams and of static tables are not supported yet in this version; register one query per stream."
-_JOIN_WORDS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "OUTER", ",")
+_REFUSED_JOINS = {
+    "RIGHT": "RIGHT JOIN is not supported; swap the streams and write LEFT JOIN.",
+    "FULL": "FULL JOIN is not supported yet; write LEFT JOIN or JOIN.",
+    "CROSS": "CROSS JOIN is not supported: a join of streams needs equal columns. Write JOIN … ON a.x = b.x.",
+    "NATURAL": "NATURAL JOIN is not supported; write JOIN … USING (column).",
+    "OUTER": "Write LEFT OUTER JOIN; there is no other outer join.",
+}
 _REFUSED_CLAUSES = {
     "ORDER": "ORDER BY is not supported: a stream has no end to sort at. Rows come in order of time already.",
     "LIMIT": "LIMIT is not supported: a continuous query has no last row. Read with ?limit= instead.",
@@ -56,6 +61,10 @@ class BraidParser(ExpressionParser):
             () if group is None else tuple(map(reader.read, group.expressions)),
             None if having is None else reader.read(having.this),
             tree.meta.get("emit"),
+            tuple(
+                replace(joined, on=None if condition is None else reader.read(condition))
+                for joined, condition in tree.meta["joins"]
+            ),
         )
 
     @staticmethod
@@ -158,8 +167,7 @@ class BraidParser(ExpressionParser):
     # what follows FROM
 
     def _parse_query_modifiers(self, this: Any) -> Any:
-        if self.at(*_JOIN_WORDS):
-            raise self.not_allowed(_JOINS)
+        this.meta["joins"] = list(iter(self._parse_joined, None))
         this.set("where", self._parse_where())
         this.set("group", self._parse_group())
         this.set("having", self._parse_having())
@@ -168,6 +176,38 @@ class BraidParser(ExpressionParser):
         if self.word in _REFUSED_CLAUSES:
             raise self.not_allowed(_REFUSED_CLAUSES[self.word])
         return this
+
+    def _parse_joined(self) -> tuple[JoinedSource, Expr | None] | None:
+        """Read a further input of FROM with the condition of its ON, if one comes."""
+        if self.accept(","):
+            return JoinedSource(self._parse_table().meta["source"]), None
+        if self.word in _REFUSED_JOINS:
+            raise self.not_allowed(_REFUSED_JOINS[self.word])
+        left = self.accept("LEFT")
+        if left:
+            self.accept("OUTER")
+        if not left and not self.at("INNER", "JOIN"):
+            return None
+        if not left:
+            self.accept("INNER")
+        self.expect("JOIN")
+        joined = JoinedSource(self._parse_table().meta["source"], left)
+        if self.accept("ON"):
+            return joined, self._parse_condition()
+        if not self.accept("USING"):
+            raise self.unexpected("ON and a condition, or USING and columns")
+        self.expect("(")
+        columns = [(self.start, self.name("a column"))]
+        while self.accept(","):
+            columns.append((self.start, self.name("a column")))
+        self.expect(")")
+        return replace(joined, using=tuple((name, at) for at, name in columns)), None
+
+    def _parse_condition(self) -> Expr:
+        condition = self._parse_disjunction()
+        if condition is None:
+            raise self.unexpected("a condition")
+        return condition
 
     def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:  # noqa: ARG002
         if not self.accept("GROUP"):

@@ -92,6 +92,19 @@ class WindowedSource:
 
 
 @dataclass(frozen=True)
+class JoinedSource:
+    """A further input in FROM: after a comma, JOIN or LEFT JOIN, with its ON or the columns of its USING.
+
+    ``using`` has the name and the offset of each column.
+    """
+
+    source: WindowedSource
+    left: bool = False
+    on: Node | None = None
+    using: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
 class EmitClause:
     """``EMIT …``, where it stands and where its AFTER DELAY stands, if any."""
 
@@ -113,6 +126,7 @@ class Select:
     group_by: tuple[Node, ...] = ()
     having: Node | None = None
     emit: EmitClause | None = None
+    joins: tuple[JoinedSource, ...] = ()
 
     @property
     def text(self) -> str:

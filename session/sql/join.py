@@ -1,0 +1,395 @@
+"""Plan a SELECT over several inputs: a windowed equi-join.
+
+ON and WHERE are taken apart: conditions on one input go to it, equalities between two make them joined. All that are
+equal to each other by inner conditions are one *attribute*. A LEFT JOIN stays one unless a condition after it, such as
+``WHERE b.x > 5``, lets no row without a partner through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from operators.evaluation import fold
+from operators.expressions import Call, Column, Expression, Literal, columns_of, conjuncts_of
+from operators.functions import call
+from operators.functions_coercion import common_type
+from operators.queries import EMIT_AFTER_WATERMARK, Grouping, Join, JoinInput, Measure, Output, SessionWindow, Window
+from session.sql.aggregates import AggregateBinder, has_aggregate
+from session.sql.expressions import Binder
+from session.sql.join_scope import JoinScope
+from session.sql.scope import WINDOW_COLUMNS, Scope, check_descriptor, find_stream
+from session.sql.select_list import group_keys, output_name, windowed_outputs, with_bounds
+from session.sql.statements import JoinedSource, Select, WindowedSource
+from session.sql.syntax import Node
+from sources.schema import BOOLEAN, StreamDefinition
+
+MAX_INPUTS = 10
+_EQUALITIES = "A join of streams compares its inputs by equal columns only, as in a.user_id = b.user_id"
+
+
+def plan_join(select: Select, catalog: Mapping[str, StreamDefinition]) -> Join:
+    """Return the join that a SELECT with several inputs asks for; SqlNotAllowed says what it may not do."""
+    sources = (select.source, *(joined.source for joined in select.joins))
+    if len(sources) > MAX_INPUTS:
+        raise select.sql.not_allowed(f"A join must have at most {MAX_INPUTS} inputs.", sources[MAX_INPUTS].at)
+    scopes = []
+    for source in sources:
+        definition = find_stream(select.sql, source, catalog)
+        check_descriptor(select.sql, source, definition)
+        scopes.append(Scope(select.sql, source, definition))
+    scope = JoinScope(select.sql, scopes, [source.at for source in sources])
+    window = _common_window(select, sources)
+    if select.emit is not None and select.emit.emit != EMIT_AFTER_WATERMARK:
+        raise select.sql.not_allowed(
+            "The rows of a join come once, when they are final; leave EMIT out or write EMIT AFTER WATERMARK.",
+            select.emit.at,
+        )
+    inputs = _Conditions(select, scope).inputs()
+    having = () if select.having is None else (select.having,)
+    aggregate = has_aggregate((*(item.node for item in select.items), *having))
+    if aggregate is None and not select.group_by and select.having is None:
+        return Join(inputs, window, _row_outputs(select, scope))
+    grouping, outputs = _grouping(select, scope)
+    return Join(inputs, window, outputs, grouping)
+
+
+def _common_window(select: Select, sources: tuple[WindowedSource, ...]) -> Window:
+    example = "such as [RANGE 8 SECONDS], after each stream"
+    windows = [source.window for source in sources]
+    for source, window in zip(sources, windows, strict=True):
+        if window is None:
+            raise select.sql.not_allowed(
+                f"All inputs of a join need the same window; {source.stream} has none. Write one, {example}.", source.at
+            )
+        if isinstance(window, SessionWindow) or source.partition_by:
+            raise select.sql.not_allowed(
+                "Joins over session windows are not supported; write a window with a size.", source.window_at
+            )
+        if window != windows[0]:
+            raise select.sql.not_allowed(
+                "All inputs of a join must have the same window; this one differs from the first.", source.window_at
+            )
+    assert isinstance(windows[0], Window)
+    return windows[0]
+
+
+def _row_outputs(select: Select, scope: JoinScope) -> tuple[Output, ...]:
+    binder = _RowBinder(scope, "SELECT")
+    planned: list[tuple[str, Expression, int]] = []
+    for item in select.items:
+        if item.node.kind == "star":
+            columns = scope.columns_of(item.node.value, item.node.at)
+            planned += [(name, column, item.node.at) for name, column in columns]
+        else:
+            planned.append((output_name(item, scope), binder.value(item.node), item.node.at))
+    return with_bounds(select, planned)
+
+
+class _RowBinder(Binder):
+    """Binds outputs over joined rows, which have the bounds of the window, too."""
+
+    def column(self, node: Node) -> Expression:
+        return self.scope.resolve(node.value, node.at)
+
+
+def _grouping(select: Select, scope: JoinScope) -> tuple[Grouping, tuple[Output, ...]]:
+    keys = group_keys(select, scope)
+    for key in keys:
+        _one_input(select, scope, key, select.group_by[0].at, "A GROUP BY key")
+    measures: dict[Measure, None] = {}
+    outputs = windowed_outputs(select, scope, AggregateBinder(scope, "SELECT", keys, measures).group_value)
+    having = AggregateBinder(scope, "HAVING", keys, measures).group_condition(select.having)
+    for measure in measures:
+        if measure.argument is not None:
+            _one_input(select, scope, measure.argument, select.start, f"What {measure.name} is of")
+    return Grouping(keys, tuple(measures), having), outputs
+
+
+def _one_input(select: Select, scope: JoinScope, expression: Expression, at: int, what: str) -> None:
+    if len(_inputs_of(scope, expression)) > 1:
+        raise select.sql.not_allowed(
+            f"{what} must be over the columns of one input of the join; {expression} is over several.", at
+        )
+
+
+def _inputs_of(scope: JoinScope, expression: Expression) -> set[int]:
+    found = {scope.input_of(name) for name in columns_of(expression)}
+    return {number for number in found if number is not None}
+
+
+@dataclass(frozen=True)
+class _Equality:
+    """``left`` = ``right``, each over one input, given by their numbers."""
+
+    left: int
+    left_key: Expression
+    right: int
+    right_key: Expression
+
+
+@dataclass
+class _Split:
+    """Conditions: those on one input, with its number, and equalities between two; ``nodes`` are where they stand."""
+
+    filters: list[tuple[int, Expression, int]] = field(default_factory=list)
+    equalities: list[_Equality] = field(default_factory=list)
+
+
+class _Conditions:
+    """ON and WHERE of one SELECT, on their way to its inputs."""
+
+    def __init__(self, select: Select, scope: JoinScope) -> None:
+        self._select = select
+        self._scope = scope
+        self._inner = _Split()
+        self._outer: dict[int, _Split] = {}
+        self._names: list[str] = [each.name for each in scope.inputs]
+        for number, joined in enumerate(select.joins, start=1):
+            split = self._outer.setdefault(number, _Split()) if joined.left else self._inner
+            self._take_on(joined, number, split)
+        if select.where is not None:
+            self._take(select.where, self._inner, "WHERE", len(self._names))
+        self._make_inner()
+
+    def inputs(self) -> tuple[JoinInput, ...]:
+        """Return the inputs with their filters and keys."""
+        attributes = _Attributes(len(self._names))
+        where: list[list[Expression]] = [[] for _ in self._names]
+        for number, condition, _ in self._inner.filters:
+            where[number].append(condition)
+        for equality in self._inner.equalities:
+            attributes.unite(equality)
+        outer_of: list[tuple[int, ...]] = [() for _ in self._names]
+        for number, split in self._outer.items():
+            where[number] += [condition for _, condition, _ in split.filters]
+            outer_of[number] = tuple(sorted({equality.left for equality in split.equalities}))
+        keys, also = attributes.keys([(n, e) for n, split in self._outer.items() for e in split.equalities])
+        for number, condition in also:
+            where[number].append(condition)
+        self._check_connected(keys)
+        return tuple(
+            JoinInput(
+                self._scope.inputs[number].definition.id,
+                name,
+                _all_of([_without_alias(condition, name) for condition in where[number]]),
+                tuple(None if key is None else _without_alias(key, name) for key in keys[number]),
+                outer_of[number],
+            )
+            for number, name in enumerate(self._names)
+        )
+
+    # taking conditions apart
+
+    def _take_on(self, joined: JoinedSource, number: int, split: _Split) -> None:
+        if joined.on is not None:
+            self._take(joined.on, split, "ON", number + 1)
+        for name, at in joined.using:
+            right = self._scope.resolve((self._names[number], name), at)
+            earlier = [scope.name for scope in self._scope.inputs[:number] if scope.find((name,)) is not None]
+            if len(earlier) != 1:
+                raise self._select.sql.not_allowed(
+                    f"USING needs a column that one of the inputs before has; {name!r} is in"
+                    f" {' and '.join(earlier) or 'none of them'}. Write ON.",
+                    at,
+                )
+            left = self._scope.resolve((earlier[0], name), at)
+            self._add(call("=", left, right), split, at)
+
+    def _take(self, node: Node, split: _Split, clause: str, inputs: int) -> None:
+        """Sort the parts of a condition that may name the first ``inputs`` inputs."""
+        binder = Binder(self._scope, clause)
+        for part in _conjuncts(node):
+            if self._is_same_window(part):
+                continue
+            condition = binder.condition(part)
+            for each in conjuncts_of(condition):
+                beyond = [number for number in _inputs_of(self._scope, each) if number >= inputs]
+                if beyond:
+                    raise self._select.sql.not_allowed(
+                        f"ON must not name {self._names[beyond[0]]!r}, which comes after it in FROM.", part.at
+                    )
+                self._add(each, split, part.at)
+
+    def _is_same_window(self, node: Node) -> bool:
+        """Return whether a condition says that the bounds of two inputs' windows are equal, which they are."""
+        if node.kind != "call" or node.value != "=" or any(child.kind != "name" for child in node.children):
+            return False
+        left, right = (self._scope.resolve(child.value, child.at) for child in node.children)
+        return left == right and left.name in WINDOW_COLUMNS
+
+    def _add(self, condition: Expression, split: _Split, at: int) -> None:
+        inputs = _inputs_of(self._scope, condition)
+        if len(inputs) <= 1:
+            split.filters.append((next(iter(inputs), self._first_of(split)), condition, at))
+            return
+        if isinstance(condition, Call) and condition.function == "=":
+            sides = [_inputs_of(self._scope, argument) for argument in condition.arguments]
+            if all(len(side) == 1 for side in sides):
+                ((left,), (right,)) = sides
+                first, second = condition.arguments
+                if left > right:
+                    left, first, right, second = right, second, left, first
+                split.equalities.append(_Equality(left, first, right, second))
+                return
+        raise self._select.sql.not_allowed(f"{_EQUALITIES}; this condition is over several: {condition}.", at)
+
+    def _first_of(self, split: _Split) -> int:
+        """Return the input that a condition without columns goes to."""
+        return next((number for number, other in self._outer.items() if other is split), 0)
+
+    # LEFT JOIN
+
+    def _make_inner(self) -> None:
+        """Turn a LEFT JOIN into an inner one where later conditions let no row without a partner through."""
+        while (number := self._not_outer()) is not None:
+            split = self._outer.pop(number)
+            self._inner.filters += split.filters
+            self._inner.equalities += split.equalities
+        for number, split in self._outer.items():
+            for other, condition, at in split.filters:
+                if other != number:
+                    raise self._select.sql.not_allowed(
+                        f"ON of a LEFT JOIN may test the columns of {self._names[number]!r} alone and compare them with"
+                        f" others; {condition} tests {self._names[other]!r}. Write it in WHERE if rows should go.",
+                        at,
+                    )
+            for equality in split.equalities:
+                if equality.right != number:
+                    raise self._select.sql.not_allowed(
+                        f"ON of a LEFT JOIN must compare the columns of {self._names[number]!r} with others.",
+                        self._select.joins[number - 1].source.at,
+                    )
+
+    def _not_outer(self) -> int | None:
+        for equality in self._inner.equalities:
+            for number in (equality.left, equality.right):
+                if number in self._outer:
+                    return number
+        for number, condition, at in self._inner.filters:
+            if number in self._outer:
+                if _lets_nulls_through(condition):
+                    raise self._select.sql.not_allowed(
+                        f"A condition in WHERE on {self._names[number]!r}, the right side of a LEFT JOIN, must not hold"
+                        f" for NULL; {condition} does. Write it in ON if it says which tuples are joined.",
+                        at,
+                    )
+                return number
+        return None
+
+    def _check_connected(self, keys: list[list[Expression | None]]) -> None:
+        """Raise SqlNotAllowed when an input is not compared with those before it, directly or through others."""
+        reached = {0}
+        while True:
+            attributes = {a for number in reached for a, key in enumerate(keys[number]) if key is not None}
+            more = {n for n, mine in enumerate(keys) if any(mine[a] is not None for a in attributes)} - reached
+            if not more:
+                break
+            reached |= more
+        for number, name in enumerate(self._names):
+            if number not in reached:
+                raise self._select.sql.not_allowed(
+                    f"{_EQUALITIES}; {name!r} is not compared with the others.",
+                    self._select.joins[number - 1].source.at,
+                )
+
+
+class _Attributes:
+    """What is equal to what: attributes, and the key of each input in each of them."""
+
+    def __init__(self, inputs: int) -> None:
+        self._inputs = inputs
+        self._members: list[list[tuple[int, Expression]]] = []
+
+    def unite(self, equality: _Equality) -> None:
+        """Put both sides of an inner equality into one attribute."""
+        left, right = (equality.left, equality.left_key), (equality.right, equality.right_key)
+        touched = [members for members in self._members if left in members or right in members]
+        joined = list(dict.fromkeys([*(member for members in touched for member in members), left, right]))
+        self._members = [members for members in self._members if members not in touched] + [joined]
+
+    def keys(
+        self, outer: list[tuple[int, _Equality]]
+    ) -> tuple[list[list[Expression | None]], list[tuple[int, Expression]]]:
+        """Return the key of each input in each attribute, and conditions where an input has two in one.
+
+        The equalities of LEFT JOINs extend attributes by their right side only: they say nothing of the left ones.
+        """
+        attributes: list[dict[int, Expression]] = []
+        also: list[tuple[int, Expression]] = []
+        of: dict[tuple[int, Expression], int] = {}
+        for number, members in enumerate(self._members):
+            chosen: dict[int, Expression] = {}
+            for member, key in members:
+                of[member, key] = number
+                if member in chosen:
+                    also.append((member, call("=", chosen[member], key)))
+                else:
+                    chosen[member] = key
+            attributes.append(chosen)
+        for number, equality in outer:
+            left = equality.left, equality.left_key
+            if left not in of:
+                of[left] = len(attributes)
+                attributes.append(dict([left]))
+            attribute = of[left]
+            known = attributes[attribute].setdefault(number, equality.right_key)
+            of.setdefault((number, equality.right_key), attribute)
+            if known != equality.right_key:
+                also.append((number, call("=", known, equality.right_key)))
+        keys: list[list[Expression | None]] = [[] for _ in range(self._inputs)]
+        for chosen in attributes:
+            unified = _unified(chosen)
+            for number, mine in enumerate(keys):
+                mine.append(unified.get(number))
+        return keys, also
+
+
+def _unified(keys: Mapping[int, Expression]) -> dict[int, Expression]:
+    """Return keys that are compared with each other in one type."""
+    given = tuple(keys.values())
+    kinds = {key.type for key in given}
+    if len(kinds) > 1:
+        target = common_type(given)
+        assert target is not None  # else the comparison would not have been bound
+        given = tuple(key if key.type == target else Call("cast", (key,), target) for key in given)
+    return dict(zip(keys, given, strict=True))
+
+
+def _conjuncts(node: Node) -> Iterator[Node]:
+    if node.kind == "call" and node.value == "and":
+        for child in node.children:
+            yield from _conjuncts(child)
+    else:
+        yield node
+
+
+def _all_of(conditions: list[Expression]) -> Expression | None:
+    distinct = tuple(dict.fromkeys(conditions))
+    if len(distinct) <= 1:
+        return distinct[0] if distinct else None
+    return Call("and", distinct, BOOLEAN)
+
+
+def _lets_nulls_through(condition: Expression) -> bool:
+    """Return whether a condition over one input holds when all its columns are NULL."""
+    value = fold(_with_nulls(condition))
+    return not isinstance(value, Literal) or value.value is True
+
+
+def _with_nulls(expression: Expression) -> Expression:
+    if isinstance(expression, Column):
+        return Literal(None, expression.type)
+    if isinstance(expression, Call):
+        return fold(Call(expression.function, tuple(map(_with_nulls, expression.arguments)), expression.type))
+    return expression
+
+
+def _without_alias(expression: Expression, alias: str) -> Expression:
+    """Return an expression over joined rows as one over the stream with that alias."""
+    if isinstance(expression, Column):
+        return Column(expression.name[len(alias) + 1 :], expression.type)
+    if isinstance(expression, Call):
+        arguments = tuple(_without_alias(argument, alias) for argument in expression.arguments)
+        return Call(expression.function, arguments, expression.type)
+    return expression

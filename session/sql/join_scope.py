@@ -1,0 +1,93 @@
+"""What names mean in a SELECT over several inputs: the columns of each, told apart by its alias."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from operators.expressions import Column
+from session.sql.scope import WINDOW_COLUMNS, Scope, did_you_mean
+from session.sql.tokens import SqlText
+from sources.schema import TIMESTAMP
+
+
+class JoinScope:
+    """The inputs of a join. Column ``c`` of the input with alias ``a`` is the column ``a.c`` of its rows."""
+
+    windowed = True
+
+    def __init__(self, sql: SqlText, inputs: Sequence[Scope], offsets: Sequence[int]) -> None:
+        """Take the scope of each input and where it stands; SqlNotAllowed when two have one name."""
+        self.sql = sql
+        self.inputs = tuple(inputs)
+        seen: set[str] = set()
+        for scope, at in zip(inputs, offsets, strict=True):
+            if scope.name.lower() in seen:
+                raise sql.not_allowed(
+                    f"Two inputs of the join are called {scope.name!r}; write AS and another alias.", at
+                )
+            seen.add(scope.name.lower())
+        self._input_of = {
+            self._full(scope, column): number
+            for number, scope in enumerate(self.inputs)
+            for column in scope.stream_columns
+        }
+
+    def input_of(self, column: str) -> int | None:
+        """Return the number of the input that a column of the join's rows is of; None for bounds of the window."""
+        return self._input_of.get(column)
+
+    def find(self, parts: tuple[str, ...]) -> Column | None:
+        """Return the column that an unqualified name means, if it is that of one input."""
+        found = list(self._columns(parts[0])) if len(parts) == 1 else []
+        return found[0] if len(found) == 1 else None
+
+    def resolve(self, parts: tuple[str, ...], at: int) -> Column:
+        """Return the column that a name means; SqlNotAllowed lists those that exist."""
+        name = parts[-1]
+        if len(parts) >= 2:
+            scope = self._input(parts[0], at)
+            found = scope.resolve((scope.name, *parts[1:]), at)
+            return found if name.lower() in WINDOW_COLUMNS else Column(self._full(scope, found), found.type)
+        columns = list(self._columns(name))
+        if len(columns) == 1:
+            return columns[0]
+        if columns:
+            shown = " and ".join(column.name for column in columns)
+            raise self.sql.not_allowed(f"Column {name!r} is in several inputs; write which: {shown}.", at)
+        known = [column.name for scope in self.inputs for column in scope.stream_columns]
+        shown = ", ".join(f"{scope.name} has {', '.join(scope.definition.schema.names[:50])}" for scope in self.inputs)
+        raise self.sql.not_allowed(f"Column {name!r} does not exist; {shown}.{did_you_mean(name, known)}", at)
+
+    def shown_name(self, parts: tuple[str, ...], at: int) -> str:
+        """Return what a column is called in results when it has no alias: its name as declared, without the input."""
+        column = self.resolve(parts, at)
+        number = self.input_of(column.name)
+        return column.name if number is None else column.name[len(self.inputs[number].name) + 1 :]
+
+    def columns_of(self, qualifier: str | None, at: int) -> Iterator[tuple[str, Column]]:
+        """Yield the columns that ``*`` or ``qualifier.*`` means, with what they are called in results."""
+        for scope in self.inputs if qualifier is None else (self._input(qualifier, at),):
+            for column in scope.stream_columns:
+                yield column.name, Column(self._full(scope, column), column.type)
+
+    def _input(self, qualifier: str, at: int) -> Scope:
+        for scope in self.inputs:
+            if scope.name.lower() == qualifier.lower():
+                return scope
+        names = ", ".join(repr(scope.name) for scope in self.inputs)
+        raise self.sql.not_allowed(
+            f"{qualifier!r} is not in FROM; its inputs are called {names} in this statement.", at
+        )
+
+    def _columns(self, name: str) -> Iterator[Column]:
+        if name.lower() in WINDOW_COLUMNS:
+            yield Column(name.lower(), TIMESTAMP)
+            return
+        for scope in self.inputs:
+            column = scope.find((name,))
+            if column is not None:
+                yield Column(self._full(scope, column), column.type)
+
+    @staticmethod
+    def _full(scope: Scope, column: Column) -> str:
+        return f"{scope.name}.{column.name}"

@@ -1,0 +1,111 @@
+"""The select list and GROUP BY of a SELECT: names of output columns, and what grouping entries stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from operators.expressions import Column, Expression, Literal
+from operators.queries import WINDOW_END, WINDOW_START, Output
+from session.sql.expressions import Binder
+from session.sql.scope import WINDOW_COLUMNS, Names
+from session.sql.statements import Select, SelectItem
+from session.sql.syntax import Node
+from sources.schema import TIMESTAMP
+
+MAX_OUTPUTS = 1000
+
+
+def group_keys(select: Select, scope: Names) -> tuple[Expression, ...]:
+    """Return the GROUP BY expressions besides the window's bounds, each once."""
+    binder = Binder(scope, "GROUP BY")
+    keys: dict[Expression, None] = {}
+    for entry in select.group_by:
+        node = _grouped_node(select, scope, entry)
+        if node.kind == "name":
+            column = scope.resolve(node.value, entry.at)
+            if column.name in WINDOW_COLUMNS:
+                continue
+        keys.setdefault(binder.value(node))
+    return tuple(keys)
+
+
+def _grouped_node(select: Select, scope: Names, node: Node) -> Node:
+    """Return what an entry of GROUP BY stands for: an ordinal or an alias means an entry of the select list."""
+    if node.kind == "literal" and isinstance(node.value, Literal) and node.value.type.is_integer:
+        ordinal = node.value.value
+        if not isinstance(ordinal, int) or not 1 <= ordinal <= len(select.items):
+            raise select.sql.not_allowed(
+                f"GROUP BY {ordinal} must count an entry of the select list, 1 to {len(select.items)}.",
+                node.at,
+            )
+        return select.items[ordinal - 1].node
+    if node.kind == "name" and scope.find(node.value) is None and len(node.value) == 1:
+        wanted = node.value[0].lower()
+        for item in select.items:
+            if item.alias is not None and item.alias.lower() == wanted:
+                return item.node
+    return node
+
+
+def output_name(item: SelectItem, scope: Names) -> str:
+    """Return the alias, the column's name as declared, or the text with its function in lower case."""
+    if item.alias is not None:
+        return item.alias
+    node = item.node
+    if node.kind == "name":
+        return scope.shown_name(node.value, node.at)
+    function, parenthesis, rest = item.text.partition("(")
+    return function.lower() + parenthesis + rest if parenthesis and function.isidentifier() else item.text
+
+
+class Outputs:
+    """The columns of a result; their names differ and are not reserved."""
+
+    def __init__(self, select: Select) -> None:
+        self._sql = select.sql
+        self._outputs: list[Output] = []
+        self._names: set[str] = set()
+
+    def add(self, name: str, expression: Expression, at: int) -> None:
+        """Append a column; SqlNotAllowed when its name is taken or reserved."""
+        if name.startswith("_"):
+            raise self._sql.not_allowed(f"Names starting with '_' are reserved; give {name!r} another alias.", at)
+        if name.lower() in self._names:
+            own = name.lower() in (WINDOW_START, WINDOW_END)
+            why = "every result of a window has it" if own else "two columns have it"
+            raise self._sql.not_allowed(f"The output name {name!r} is taken: {why}; write AS and another alias.", at)
+        if len(self._outputs) >= MAX_OUTPUTS:
+            raise self._sql.not_allowed(f"A query must have at most {MAX_OUTPUTS} output columns.", at)
+        self._names.add(name.lower())
+        self._outputs.append(Output(name, expression))
+
+    def all(self) -> tuple[Output, ...]:
+        """Return the columns in order."""
+        return tuple(self._outputs)
+
+
+def windowed_outputs(select: Select, scope: Names, bind: Callable[[Node], Expression]) -> tuple[Output, ...]:
+    """Return the outputs of a windowed SELECT: the bounds of the window unless they are named, and what is named."""
+    planned = []
+    for item in select.items:
+        if item.node.kind == "star":
+            raise select.sql.not_allowed(
+                "A windowed SELECT cannot have *; name columns of GROUP BY and aggregates.", item.node.at
+            )
+        planned.append((output_name(item, scope), bind(item.node), item.node.at))
+    return with_bounds(select, planned)
+
+
+def with_bounds(select: Select, planned: Sequence[tuple[str, Expression, int]]) -> tuple[Output, ...]:
+    """Return outputs, given as name, expression and offset, after the bounds of the window that are not among them."""
+    outputs = Outputs(select)
+    for bound in WINDOW_COLUMNS:
+        if not any(name == bound and _is_bound(expression, bound) for name, expression, _ in planned):
+            outputs.add(bound, Column(bound, TIMESTAMP), select.start)
+    for name, expression, at in planned:
+        outputs.add(name, expression, at)
+    return outputs.all()
+
+
+def _is_bound(expression: Expression, bound: str) -> bool:
+    return isinstance(expression, Column) and expression.name == bound
