@@ -10,6 +10,7 @@ import uuid
 import pyarrow as pa
 
 from operators.bucket import Bucket
+from operators.tuple_bucket import TupleBucket
 from sources.storage import Storage
 
 BUCKETS = "buckets"
@@ -18,7 +19,7 @@ DEAD_LETTERS = "dead-letters"
 INLINE_BYTES = 1 << 16
 
 
-def put_bucket(storage: Storage, seq: int, bucket: Bucket) -> tuple[str, bytes]:
+def put_bucket(storage: Storage, seq: int, bucket: Bucket | TupleBucket) -> tuple[str, bytes]:
     """Store a bucket made in batch ``seq``; return its path and no bytes, or no path and its bytes when small."""
     return put_payload(storage, seq, bucket.serialize())
 
@@ -45,9 +46,14 @@ def put_block(storage: Storage, folder: str, seq: int, table: pa.Table) -> str:
 
     Readers find it once the batch record names it; a replayed batch writes new files, and the old ones are swept.
     """
-    path = f"{folder}/{seq:012d}-{uuid.uuid4().hex}.arrow"
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
-    storage.put(path, sink.getvalue(), durable=False)
+    return put_block_bytes(storage, folder, seq, sink.getvalue())
+
+
+def put_block_bytes(storage: Storage, folder: str, seq: int, data: pa.Buffer) -> str:
+    """Write a block of batch ``seq`` that is serialized already; return its path."""
+    path = f"{folder}/{seq:012d}-{uuid.uuid4().hex}.arrow"
+    storage.put(path, data, durable=False)
     return path

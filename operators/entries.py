@@ -101,18 +101,17 @@ class SlicedTuples:
         slices: npt.NDArray[np.int64],
         slice_of: npt.NDArray[np.int64],
         keys: Sequence[Expression],
-        distinct: Expression | None,
         groups: int,
         salt: str,
+        hashed: int,
     ) -> SlicedTuples:
-        """Number the keys of tuples whose slices are known; ``distinct`` is one more key, but for the key group."""
+        """Number the keys of tuples whose slices are known; the first ``hashed`` decide about the key group."""
         latest = np.full(len(slices), np.iinfo(np.int64).min)
         if len(slices) == 1:
             latest[0] = times.max()
         else:
             kernels.greatest(latest, slice_of.astype(np.int32), times)
-        columns = [tuples.value(key) for key in (*keys, *([] if distinct is None else [distinct]))]
-        codes = encode_keys(columns, tuples.length, groups, salt, len(keys))
+        codes = encode_keys([tuples.value(key) for key in keys], tuples.length, groups, salt, hashed)
         return cls(tuples, slices, slice_of, latest, codes)
 
 

@@ -67,13 +67,18 @@ class Call:
 Expression = Column | Literal | Call
 
 
-def columns_of(expression: Expression) -> Iterator[str]:
-    """Yield the names of all columns in the expression, repeated as they occur."""
+def typed_columns_of(expression: Expression) -> Iterator[Column]:
+    """Yield all columns in the expression, repeated as they occur."""
     if isinstance(expression, Column):
-        yield expression.name
+        yield expression
     elif isinstance(expression, Call):
         for argument in expression.arguments:
-            yield from columns_of(argument)
+            yield from typed_columns_of(argument)
+
+
+def columns_of(expression: Expression) -> Iterator[str]:
+    """Yield the names of all columns in the expression, repeated as they occur."""
+    return (column.name for column in typed_columns_of(expression))
 
 
 def conjuncts_of(expression: Expression | None) -> tuple[Expression, ...]:

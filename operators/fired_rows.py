@@ -15,9 +15,10 @@ from operators import components
 from operators.aggregation import aggregation_of
 from operators.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
 from operators.entries import empty
+from operators.expressions import Expression
 from operators.keys import key_columns, unite_keys
 from operators.live_queries import LiveQuery
-from operators.queries import WINDOW_END, WINDOW_START, Measure
+from operators.queries import WINDOW_END, WINDOW_START, Aggregation, Join, Measure, Query
 from operators.query_set import Bools
 from operators.range_reduction import CellRuns, RangeReduction
 from operators.tuples import Tuples
@@ -252,7 +253,7 @@ def _stretches(starts: Places, lengths: Places) -> Places:
 
 def _having(table: pa.Table, due: Sequence[Due], lengths: Places, failures: dict[str, str]) -> tuple[pa.Table, Places]:
     """Keep the rows that satisfy their query's HAVING; also return how many are left of each window."""
-    having = [number for number, each in enumerate(due) if aggregation_of(each.query).having is not None]
+    having = [number for number, each in enumerate(due) if having_of(each.query.query) is not None]
     if not having:
         return table, lengths
     bounds, kept = np.concatenate([[0], np.cumsum(lengths)]).tolist(), lengths.copy()
@@ -264,15 +265,22 @@ def _having(table: pa.Table, due: Sequence[Due], lengths: Places, failures: dict
     return table.filter(pa.array(keep)), kept
 
 
+def having_of(query: Query) -> Expression | None:
+    """Return the HAVING of a query, None for one without."""
+    if isinstance(query, Aggregation):
+        return query.having
+    return query.grouping.having if isinstance(query, Join) and query.grouping is not None else None
+
+
 def apply_having(rows: pa.Table, query: LiveQuery, failures: dict[str, str]) -> pa.Table:
     """Return the rows of a query that satisfy its HAVING."""
-    if aggregation_of(query).having is None:
+    if having_of(query.query) is None:
         return rows
     return rows.filter(pa.array(_satisfies_having(rows, query, failures)))
 
 
 def _satisfies_having(rows: pa.Table, query: LiveQuery, failures: dict[str, str]) -> Bools:
-    having = aggregation_of(query).having
+    having = having_of(query.query)
     assert having is not None
     tuples = Tuples({name: rows.column(name).combine_chunks() for name in rows.column_names}, rows.num_rows)
     satisfied: Bools = np.asarray(pc.fill_null(tuples.value(having), False))

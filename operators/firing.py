@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,9 +59,7 @@ def fire(
     if not buckets:
         return None
     slices = np.unique(np.concatenate([b.slices for b in buckets]), axis=0)
-    due: dict[tuple[str, ...], list[Due]] = {}
-    for each in _due(queries, slices, after, upto):
-        due.setdefault(tuple(sorted(predicates(each.query).truths)), []).append(each)
+    due = _by_dimensions(_due(queries, slices, after, upto), predicates)
     rows = FiredRows({} if failures is None else failures)
     for dimensions, members in due.items():
         mine = [bucket for bucket in buckets if bucket.dimensions == dimensions]
@@ -73,6 +71,20 @@ def fire(
         for held in _windows(mine, members, predicates, True):
             rows.add(held, counts)
     return rows.fired()
+
+
+def held_windows(buckets: Sequence[Bucket], due: Sequence[Due], predicates: Predicates) -> Iterator[Held]:
+    """Yield what due windows of queries of one operator hold; it is to be used before the next is asked for."""
+    for dimensions, members in _by_dimensions(due, predicates).items():
+        yield from _windows([b for b in buckets if b.dimensions == dimensions], members, predicates, True)
+
+
+def _by_dimensions(due: Iterable[Due], predicates: Predicates) -> dict[tuple[str, ...], list[Due]]:
+    """Split windows by what their queries test, which is how buckets are split."""
+    found: dict[tuple[str, ...], list[Due]] = {}
+    for each in due:
+        found.setdefault(tuple(sorted(predicates(each.query).truths)), []).append(each)
+    return found
 
 
 def _due(

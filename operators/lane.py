@@ -13,7 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -29,6 +29,9 @@ from operators.cells import LineCells
 from operators.early_rows import Current, together, with_changelog_columns
 from operators.fired_rows import Fired
 from operators.firing import fire
+from operators.join_block import JoinedRows, joined_rows
+from operators.join_firing import JoinOperator, join_operators, join_windows
+from operators.join_groups import fire_groups
 from operators.live_queries import EARLIEST, LiveQueries, LiveQuery
 from operators.merging import merge_buckets
 from operators.operator_queries import OperatorQueries, operators_of, with_distinct
@@ -36,9 +39,11 @@ from operators.predicate_analysis import Predicate, analyse
 from operators.sessions import alive_fragments, fire_sessions, merge_fragments
 from operators.slicing import NeededEdges, is_needed
 from operators.told_log import ToldLog, reach_of
+from operators.tuple_bucket import TupleBucket, is_tuple_bucket
 from sources.storage import Storage
 
 MOST_ENTRIES = 64
+MOST_JOINED_ROWS = 1_000_000
 
 _Alive = dict[int, npt.NDArray[np.bool_]]
 
@@ -72,8 +77,14 @@ class Payload:
 
 @dataclass(frozen=True)
 class _Entry:
-    payloads: tuple[Payload, ...]
-    buckets: tuple[Bucket, ...]
+    """What a batch brought: buckets, and tuples of inputs of joins, each with the payload that it was read from."""
+
+    buckets: tuple[tuple[Payload, Bucket], ...]
+    tuples: tuple[tuple[Payload, TupleBucket], ...]
+
+    @property
+    def payloads(self) -> list[Payload]:
+        return [payload for payload, _ in (*self.buckets, *self.tuples)]
 
 
 @dataclass
@@ -108,8 +119,12 @@ class Lane:
         self._epoch = (0, -1)
         self._operators: dict[str, OperatorQueries] = {}
         self._all_operators: dict[str, OperatorQueries] = {}
+        self._joins: dict[str, JoinOperator] = {}
+        self._joins_of: dict[str, list[JoinOperator]] = {}
         self.failures: dict[str, str] = {}
         """Queries whose evaluation raised in the last batch, with the message."""
+        self.joined: dict[str, JoinedRows] = {}
+        """The rows of the last batch that joins have, by operator, not formed yet."""
         self.due_us: int | None = None
         """When the lane wants to run a batch even if nothing comes, for a delay of EMIT runs out (processing time)."""
 
@@ -137,7 +152,9 @@ class Lane:
             head.entries.append(seq)
         self._follow(live)
         self.failures = {}
-        fired = self._fire(before, after, self._entries[seq].buckets if payloads else (), now_us)
+        brought = [bucket for _, bucket in self._entries[seq].buckets] if payloads else []
+        fired = self._fire(before, after, brought, now_us)
+        fired |= self._fire_joins(before, after)
         self._settle(seq, head, state)
         alive = self._alive(after)
         for old in self._expired(alive):
@@ -153,7 +170,9 @@ class Lane:
     @property
     def bytes(self) -> int:
         """The size of the buckets in memory, and of what was told early."""
-        return self._told.bytes + sum(bucket.nbytes for entry in self._entries.values() for bucket in entry.buckets)
+        entries = self._entries.values()
+        buckets = sum(bucket.nbytes for entry in entries for _, bucket in entry.buckets)
+        return self._told.bytes + buckets + sum(tuples.nbytes for entry in entries for _, tuples in entry.tuples)
 
     def _follow(self, live: LiveQueries) -> None:
         """Take note of the operators and queries of a new epoch."""
@@ -162,8 +181,15 @@ class Lane:
         self._epoch = id(live), live.epoch
         self._live = live  # so that nothing else gets its id
         self._operators = operators_of(live)
+        self._joins = join_operators(live.joins)
+        self._joins_of, parts = {}, {}
+        for joins in self._joins.values():
+            for number, part in enumerate(joins.joins[0]):
+                self._joins_of.setdefault(part.operator, []).append(joins)
+                parts.setdefault(part.operator, []).extend(each[number].query for each in joins.joins)
         self._all_operators = with_distinct(self._operators)
-        running = {query.id for operator in self._operators.values() for query in operator.queries}
+        self._all_operators |= {name: OperatorQueries(queries) for name, queries in parts.items()}
+        running = {query.id for operator in self._all_operators.values() for query in operator.queries}
         self._predicates = {query: known for query, known in self._predicates.items() if query in running}
 
     def _catch_up(self, head: _Head, state: LaneState) -> None:
@@ -177,8 +203,15 @@ class Lane:
             self._told.load(name, number, payload.path, payload.data)
 
     def _read(self, payloads: Iterable[Payload]) -> _Entry:
-        kept = tuple(payloads)
-        return _Entry(kept, tuple(Bucket.deserialize(get_payload(self._storage, p.path, p.data)) for p in kept))
+        buckets: list[tuple[Payload, Bucket]] = []
+        tuples: list[tuple[Payload, TupleBucket]] = []
+        for payload in payloads:
+            data = get_payload(self._storage, payload.path, payload.data)
+            if is_tuple_bucket(data):
+                tuples.append((payload, TupleBucket.deserialize(data)))
+            else:
+                buckets.append((payload, Bucket.deserialize(data)))
+        return _Entry(tuple(buckets), tuple(tuples))
 
     def _fire(
         self,
@@ -212,6 +245,45 @@ class Lane:
             if name not in self._operators:
                 self._told.revise(name, None, (), None, None, now_us)
         return fired
+
+    def _fire_joins(
+        self, before: dict[str, int | None], after: dict[str, int | None]
+    ) -> dict[str, tuple[Sequence[LiveQuery], Fired]]:
+        """Return the groups of joins that are final now; ``joined`` gets their rows where they are not grouped."""
+        self.joined = {}
+        fired: dict[str, tuple[Sequence[LiveQuery], Fired]] = {}
+        buckets = self._by_operator() if self._joins else {}
+        for name, operator in self._joins.items():
+            passed, reached = operator.reached(before), operator.reached(after)
+            if reached is None or reached == passed:
+                continue
+            start = EARLIEST if passed is None else passed
+            windows = list(join_windows(operator, buckets, self._predicate_of, start, reached))
+            groups = fire_groups((window for window in windows if window.is_grouped), self.failures)
+            if groups is not None:
+                fired[name] = [parts[0].live for parts in operator.joins], groups
+            rows = [window for window in windows if not window.is_grouped]
+            if rows:
+                tuples = self._tuples_of({part.operator for part in operator.joins[0]})
+                self.joined[name] = joined_rows(rows, tuples, MOST_JOINED_ROWS)
+                self.failures |= self.joined[name].beyond
+        return fired
+
+    def _tuples_of(self, operators: set[str]) -> dict[str, list[TupleBucket]]:
+        found: dict[str, list[TupleBucket]] = {}
+        for seq in sorted(self._entries):
+            for _, tuples in self._entries[seq].tuples:
+                if tuples.operator in operators:
+                    found.setdefault(tuples.operator, []).append(tuples)
+        return found
+
+    def _reached(self, operator: str, after: dict[str, int | None]) -> int | None:
+        """Return up to where all windows of an operator have been fired: for an input of joins the least of theirs."""
+        joins = self._joins_of.get(operator)
+        if joins is None:
+            return after.get(self._all_operators[operator].stream)
+        reached = [each.reached(after) for each in joins]
+        return None if None in reached else min(each for each in reached if each is not None)
 
     def _rows(
         self, name: str, buckets: dict[str, list[Bucket]], operator: OperatorQueries, start: int, reached: int
@@ -259,7 +331,7 @@ class Lane:
     def _by_operator(self) -> dict[str, list[Bucket]]:
         buckets: dict[str, list[Bucket]] = {}
         for seq in sorted(self._entries):
-            for bucket in self._entries[seq].buckets:
+            for _, bucket in self._entries[seq].buckets:
                 buckets.setdefault(bucket.operator, []).append(bucket)
         return buckets
 
@@ -273,19 +345,35 @@ class Lane:
             elif operator.is_sessions:
                 found = alive_fragments(buckets, operator.queries, after.get(operator.stream))
             else:
-                found = _alive_slices(buckets, operator, after.get(operator.stream))
+                found = _alive_slices(buckets, operator, self._reached(name, after))
             alive.update(zip(map(id, buckets), found, strict=True))
+        for entry in self._entries.values():
+            for _, tuples in entry.tuples:
+                alive[id(tuples)] = np.array([self._is_needed(tuples, after)])
         return alive
+
+    def _is_needed(self, tuples: TupleBucket, after: dict[str, int | None]) -> bool:
+        """Return whether some join can still make rows of tuples."""
+        operator = self._all_operators.get(tuples.operator)
+        if operator is None:
+            return False
+        reached = self._reached(tuples.operator, after)
+        windows = [window for window, _ in operator.windows]
+        last = tuples.span[1]
+        return reached is None or bool(is_needed(np.array([[last - 1, last]]), windows, reached).any())
 
     def _expired(self, alive: _Alive) -> list[int]:
         """Return the entries of which no query needs anything again."""
         return [
-            seq for seq, entry in self._entries.items() if not any(alive[id(bucket)].any() for bucket in entry.buckets)
+            seq
+            for seq, entry in self._entries.items()
+            if not any(alive[id(bucket)].any() for _, bucket in (*entry.buckets, *entry.tuples))
         ]
 
-    def _drop(self, old: int, seq: int, head: _Head, state: LaneState) -> None:
+    def _drop(self, old: int, seq: int, head: _Head, state: LaneState, kept: Container[str] = ()) -> None:
+        """Forget an entry, and its files but those that are kept."""
         for payload in self._entries.pop(old).payloads:
-            if payload.path:
+            if payload.path and payload.path not in kept:
                 head.garbage.append((seq, payload.path))
         head.entries.remove(old)
         state.drop_entry(old)
@@ -298,20 +386,29 @@ class Lane:
         head: _Head,
         state: LaneState,
     ) -> None:
-        """Replace all entries by one: slices that are no longer needed go, equal groups are added up."""
-        merged = list(self._merged(alive, after))
-        payloads = [Payload(*put_payload(self._storage, seq, bucket.serialize())) for bucket in merged]
+        """Replace all entries by one: slices that are no longer needed go, equal groups are added up.
+
+        Tuples stay as they are as long as some are needed.
+        """
+        merged = [
+            (Payload(*put_payload(self._storage, seq, bucket.serialize())), bucket)
+            for bucket in self._merged(alive, after)
+        ]
+        tuples = [
+            each for old in sorted(self._entries) for each in self._entries[old].tuples if alive[id(each[1])].any()
+        ]
+        kept = {payload.path for payload, _ in tuples}
         for old in list(self._entries):
-            self._drop(old, seq, head, state)
-        self._entries[seq] = _Entry(tuple(payloads), tuple(merged))
-        state.put_entry(seq, _pack(payloads))
+            self._drop(old, seq, head, state, kept)
+        self._entries[seq] = _Entry(tuple(merged), tuple(tuples))
+        state.put_entry(seq, _pack(self._entries[seq].payloads))
         head.entries.append(seq)
 
     def _merged(self, alive: _Alive, after: dict[str, int | None]) -> Iterator[Bucket]:
         """Yield one bucket for all that share operator and space, cut at the boundaries of the queries that run."""
         alike: dict[tuple[str, tuple[str, ...]], list[Bucket]] = {}
         for seq in sorted(self._entries):
-            for bucket in self._entries[seq].buckets:
+            for _, bucket in self._entries[seq].buckets:
                 alike.setdefault((bucket.operator, bucket.dimensions), []).append(bucket)
         for (name, dimensions), members in alike.items():
             kept = [alive[id(bucket)] for bucket in members]
@@ -325,7 +422,7 @@ class Lane:
             if operator.is_sessions:
                 yield merge_fragments(members, kept, cells, operator.queries, changelog_times(operator.queries))
             else:
-                reached = after.get(operator.stream)
+                reached = self._reached(name, after)
                 needed = None if reached is None else NeededEdges(list(operator.by_window), operator.begins, reached)
                 yield merge_buckets(members, kept, cells, needed)
 

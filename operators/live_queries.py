@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from operators.queries import Aggregation, Query, Selection, query_from_json
+from operators.queries import Aggregation, Join, Query, Selection, query_from_json
 from operators.query_set import Words, pack, words_for
 from sources.schema import StreamDefinition
 
@@ -131,6 +131,11 @@ class LiveQueries:
             if isinstance(live.query, Aggregation) and live.query.stream == stream:
                 operators.setdefault(live.operator, []).append(live)
         return operators
+
+    @property
+    def joins(self) -> list[LiveQuery]:
+        """The joins, by slot."""
+        return [live for _, live in sorted(self.by_slot.items()) if isinstance(live.query, Join)]
 
     def changelog_set_since(self, epoch: int) -> Words:
         """Return the changelog-set between ``epoch`` and now, shape (1, words): thesis eq. 4.1 and 4.2.

@@ -10,8 +10,9 @@ import orjson
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from operators.bucket_store import RESULTS, put_block
+from operators.bucket_store import RESULTS, put_block, put_block_bytes
 from operators.fired_rows import Fired
+from operators.join_block import JoinedRows
 from operators.lane import Lane, Payload
 from operators.offsets import Offset, advance_waterline
 from operators.plan_log import PlanLog
@@ -56,8 +57,12 @@ class OperatorStage(StatefulProcessor):
         output = [(BLOCK, body) for body in blocks]
         for operator, (queries, windows) in fired.items():
             path = put_block(storage, RESULTS, end.seq, windows.table)
-            entry = _aggregation_entry(operator, queries[0].query.streams[0], windows, path)
+            entry = _block_entry("aggregation", operator, queries[0].query.streams, windows, path)
             output.append((BLOCK, orjson.dumps(entry).decode()))
+        for operator, rows in lane.joined.items():
+            path = put_block_bytes(storage, RESULTS, end.seq, rows.block.serialize())
+            streams = live.by_slot[rows.slots[0]].query.streams
+            output.append((BLOCK, orjson.dumps(_block_entry("join", operator, streams, rows, path)).decode()))
         if lane_number == self._first_lane:
             output.append((PROGRESS, orjson.dumps(progress).decode()))
         busy = int((time.perf_counter() - began) * 1e6)
@@ -175,13 +180,15 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
     }
 
 
-def _aggregation_entry(operator: str, stream: str, fired: Fired, path: str) -> dict[str, Any]:
+def _block_entry(
+    kind: str, operator: str, streams: tuple[str, ...], fired: Fired | JoinedRows, path: str
+) -> dict[str, Any]:
     """Describe a block of fired windows for the batch record."""
     return {
         "path": path,
-        "kind": "aggregation",
+        "kind": kind,
         "operator": operator,
-        "stream": stream,
+        "stream": streams[0],
         "slots": fired.slots,
         "counts": fired.counts,
         "latest_event_us": fired.latest_us,

@@ -119,7 +119,7 @@ class SourceTasks:
         share.failures.update(output.failures)
         if output.selected is not None:
             yield self._block(_selection_entry(self._storage, share.stream.id, seq, output.selected), task)
-        for group, bucket in output.buckets:
+        for group, bucket in (*output.buckets, *output.tuples):
             path, payload = put_bucket(self._storage, seq, bucket)
             place = {"task": task, "number": share.next_bucket()}
             body = orjson.dumps({"path": path, "stream": share.stream.id, **place}).decode()

@@ -24,15 +24,17 @@ from operators.aggregation import (
     sliding_window,
 )
 from operators.bucket import Bucket
-from operators.cell_space import CellSpace, cell_spaces, set_spaces
+from operators.cell_space import CellSpace, assign_cells, cell_spaces, set_spaces
 from operators.entries import SlicedTuples
 from operators.expressions import Expression, columns_of, conjuncts_of
+from operators.join_parts import Part, columns_for_rows, join_of, parts_over
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.predicate_index import PredicateIndex
 from operators.queries import Aggregation, Measure
 from operators.query_set import Words
 from operators.sessions import fragments, has_sessions
 from operators.slicing import Combs, cut_slices
+from operators.tuple_bucket import TupleBucket, tuple_buckets
 from operators.tuples import Tuples
 from operators.visibility import visibility
 from sources.schema import StreamDefinition
@@ -51,10 +53,14 @@ class Selected:
 
 @dataclass
 class StreamOutput:
-    """What the tuples of one stream gave: selected tuples, and buckets with their key groups."""
+    """What the tuples of one stream gave: selected tuples, and buckets with their key groups.
+
+    ``tuples`` are for joins whose rows are made by readers.
+    """
 
     selected: Selected | None = None
     buckets: list[tuple[int, Bucket]] = field(default_factory=list)
+    tuples: list[tuple[int, TupleBucket]] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
 
 
@@ -62,19 +68,17 @@ class StreamOutput:
 class _Operator:
     """An aggregation operator: its queries, and their cell spaces with the measures that they need.
 
-    ``distinct`` is what it has as one more key, for queries that count distinct values; ``salt`` is the name of the
-    operator without it.
+    ``keys`` are those of its queries, and for COUNT(DISTINCT …) the expression one more; the first ``hashed`` decide,
+    with ``salt``, about the lane. ``columns`` are what rows of joins are made of, None when it is no part of such joins.
     """
 
     name: str
     queries: tuple[LiveQuery, ...]
     spaces: tuple[tuple[CellSpace, tuple[Measure, ...]], ...]
+    keys: tuple[Expression, ...]
     salt: str
-    distinct: Expression | None = None
-
-    @property
-    def keys(self) -> tuple[Expression, ...]:
-        return aggregation_of(self.queries[0]).keys
+    hashed: int
+    columns: tuple[str, ...] | None = None
 
     @cached_property
     def cuts(self) -> list[int]:
@@ -99,28 +103,54 @@ class StreamOperators:
         self._epoch = live.epoch
         self._selections = live.selections(stream.id)
         operators = live.aggregations(stream.id)
-        queries = [*self._selections, *(q for members in operators.values() for q in members)]
+        parts = parts_over(live.joins, stream.id)
+        queries = [
+            *self._selections,
+            *(query for members in operators.values() for query in members),
+            *(part.query for members in parts.values() for part in members),
+        ]
         kinds = {f.name: f.type.kind for f in stream.schema.fields}
         self._index: PredicateIndex = PredicateIndex(kinds) if before is None else before._index
         self._index.update({q.id: q.query.where for q in queries})
         self._selection_spaces = set_spaces(self._selections, self._index, self._words)
-        self._operators = [self._operator(name, members) for name, members in operators.items()]
-        for name, members in operators.items():
-            for text, (argument, counting) in distinct_arguments(members).items():
-                self._operators.append(self._operator(distinct_operator(name, text), counting, name, argument))
+        self._operators = [
+            operator for name, members in operators.items() for operator in self._aggregations(name, members)
+        ]
+        self._operators += [self._part(name, members) for name, members in parts.items()]
         self._needed = sorted(
             {name for q in self._selections for output in q.query.outputs for name in columns_of(output.expression)}
         )
         self._expressions = {q.id: _expressions_of(q) for q in queries}
 
-    def _operator(
-        self, name: str, queries: list[LiveQuery], salt: str | None = None, distinct: Expression | None = None
-    ) -> _Operator:
-        spaces = tuple(
-            (space, measures_of(space.queries) if distinct is None else ())
-            for space in cell_spaces(queries, self._index, self._words)
+    def _aggregations(self, name: str, queries: list[LiveQuery]) -> Iterator[_Operator]:
+        """Yield an operator, and one for each expression of which its queries count distinct values."""
+        keys = aggregation_of(queries[0]).keys
+        yield _Operator(name, tuple(queries), self._spaces(queries), keys, name, len(keys))
+        for text, (argument, counting) in distinct_arguments(queries).items():
+            wide = distinct_operator(name, text)
+            spaces = self._spaces(counting, only_counts=True)
+            yield _Operator(wide, tuple(counting), spaces, (*keys, argument), name, len(keys))
+
+    def _part(self, name: str, parts: list[Part]) -> _Operator:
+        """Return the operator of an input of joins."""
+        queries = [part.query for part in parts]
+        rows = [part for part in parts if join_of(part.live).grouping is None]
+        columns = {name for part in rows for name in columns_for_rows(join_of(part.live), part.number)}
+        return _Operator(
+            name,
+            tuple(queries),
+            self._spaces(queries),
+            aggregation_of(queries[0]).keys,
+            parts[0].salt,
+            parts[0].hashed,
+            columns=tuple(sorted(columns)) if rows else None,
         )
-        return _Operator(name, tuple(queries), spaces, name if salt is None else salt, distinct)
+
+    def _spaces(
+        self, queries: list[LiveQuery], only_counts: bool = False
+    ) -> tuple[tuple[CellSpace, tuple[Measure, ...]], ...]:
+        spaces = cell_spaces(queries, self._index, self._words)
+        return tuple((space, () if only_counts else measures_of(space.queries)) for space in spaces)
 
     def process(self, batch: pa.RecordBatch, waterline: int | None) -> StreamOutput:
         """Run all shared operators over tuples none of which is below ``waterline`` (µs)."""
@@ -133,10 +163,10 @@ class StreamOperators:
         if self._selections:
             output.selected = self._select(tuples, times, cells, waterline)
         for operator in self._operators:
-            output.buckets.extend(self._aggregate(operator, tuples, times, cells))
+            self._aggregate(operator, tuples, times, cells, output)
         if tuples.failures:
             output.failures = {
-                query: tuples.failures[text]
+                query.partition("#")[0]: tuples.failures[text]
                 for query, texts in self._expressions.items()
                 for text in texts
                 if text in tuples.failures
@@ -168,7 +198,8 @@ class StreamOperators:
         tuples: Tuples,
         times: np.ndarray,
         cells: dict[str, np.ndarray],
-    ) -> Iterator[tuple[int, Bucket]]:
+        output: StreamOutput,
+    ) -> None:
         """Shared aggregation (4.3.1.5): slice, number the keys, add each tuple to one cell per space."""
         sessions = has_sessions(operator.queries)
         if sessions:  # fragments have no slices
@@ -176,13 +207,20 @@ class StreamOperators:
         else:
             slices, slice_of = cut_slices(times, operator.combs, operator.cuts)
         sliced = SlicedTuples.of(
-            tuples, times, slices, slice_of, operator.keys, operator.distinct, self._groups, operator.salt
+            tuples, times, slices, slice_of, operator.keys, self._groups, operator.salt, operator.hashed
         )
         for space, measures in operator.spaces:
             if sessions:
-                yield from fragments(sliced, times, space, cells, measures, operator.name, self._epoch, operator.cuts)
+                output.buckets += fragments(
+                    sliced, times, space, cells, measures, operator.name, self._epoch, operator.cuts
+                )
                 continue
-            yield from aggregate(sliced, space, cells, measures, operator.name, self._epoch)
+            output.buckets += aggregate(sliced, space, cells, measures, operator.name, self._epoch)
+        if operator.columns is not None:
+            wanted = np.zeros(tuples.length, dtype=np.bool_)
+            for space, _ in operator.spaces:
+                wanted |= assign_cells(space, cells, tuples.length)[0] >= 0
+            output.tuples += tuple_buckets(sliced, times, wanted, operator.columns, operator.name)
 
 
 def _expressions_of(live: LiveQuery) -> Sequence[str]:

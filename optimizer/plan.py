@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from operators.expressions import columns_of, conjuncts_of
-from operators.queries import Aggregation, Query, Selection, SessionWindow, Window
+from operators.queries import Aggregation, Join, Query, Selection, SessionWindow, Window
 from optimizer.graph import to_dot
 from optimizer.optimizer import operator_of
 from sources.errors import BraidError
@@ -20,14 +20,14 @@ ROUTER = "router"
 
 @dataclass
 class Operator:
-    """A shared operator: all its queries read ``stream`` and partition it by the same attributes.
+    """A shared operator: all its queries read the same ``streams`` and partition them by the same attributes.
 
     ``queries`` has their ids in the order in which they came; ``used`` counts how many of them have each window.
     """
 
     id: str
     kind: str
-    stream: str
+    streams: tuple[str, ...]
     partitioning: tuple[str, ...]
     queries: dict[str, None] = field(default_factory=dict)
     used: Counter[Window | SessionWindow] = field(default_factory=Counter)
@@ -40,13 +40,13 @@ class Operator:
     def add(self, query_id: str, query: Query) -> None:
         """Let a query run in it."""
         self.queries[query_id] = None
-        if isinstance(query, Aggregation):
+        if not isinstance(query, Selection):
             self.used[query.window] += 1
 
     def remove(self, query_id: str, query: Query) -> None:
         """Take a query of it out."""
         del self.queries[query_id]
-        if isinstance(query, Aggregation):
+        if not isinstance(query, Selection):
             self.used[query.window] -= 1
             if not self.used[query.window]:
                 del self.used[query.window]
@@ -60,7 +60,7 @@ class Operator:
         return {
             "id": self.id,
             "kind": self.kind,
-            "stream": streams.get(self.stream, self.stream),
+            "streams": [streams.get(stream, stream) for stream in self.streams],
             "partitioned_by": list(self.partitioning),
             "queries": len(self.queries),
             "windows": [window_json(w) for w in self.windows],
@@ -134,7 +134,7 @@ class Plan:
         edges = []
         for _, operator in sorted(self.operators.items()):
             nodes.append(operator.to_json(self.streams))
-            edges.append({"source": f"stream:{operator.stream}", "target": operator.id})
+            edges += [{"source": f"stream:{stream}", "target": operator.id} for stream in operator.streams]
             edges.append({"source": operator.id, "target": ROUTER})
         if self.operators:
             nodes.append({"id": ROUTER, "kind": "router"})
@@ -152,13 +152,13 @@ class Plan:
         operator_id = operator_of(query)
         others, some = self.sharing(query, query_id)
         operator = self.operators.get(operator_id, _empty(operator_id, query))
-        stream = streams[query.stream]
+        names = [streams[stream] for stream in query.streams]
         sink = query_id or "query"
-        window = window_json(query.window) if isinstance(query, Aggregation) else None
+        window = None if isinstance(query, Selection) else window_json(query.window)
         return {
             "kind": operator.kind,
             "operator": operator_id,
-            "streams": [stream],
+            "streams": names,
             "partitioned_by": list(operator.partitioning),
             "window": window,
             "emit": query.emit.form if isinstance(query, Aggregation) else None,
@@ -166,15 +166,18 @@ class Plan:
             "evaluation": evaluation(query),
             "shares_with": {"count": others, "ids": some},
             "plan_version": self.version,
-            "why": _why(operator, stream, others),
+            "why": _why(operator, " and ".join(names), others),
             "nodes": [
-                {"id": f"stream:{query.stream}", "kind": "stream", "name": stream},
+                *(
+                    {"id": f"stream:{stream}", "kind": "stream", "name": name}
+                    for stream, name in zip(query.streams, names, strict=True)
+                ),
                 operator.summary(streams),
                 {"id": ROUTER, "kind": "router"},
                 {"id": sink, "kind": "query"},
             ],
             "edges": [
-                {"source": f"stream:{query.stream}", "target": operator_id},
+                *({"source": f"stream:{stream}", "target": operator_id} for stream in query.streams),
                 {"source": operator_id, "target": ROUTER},
                 {"source": ROUTER, "target": sink},
             ],
@@ -183,6 +186,9 @@ class Plan:
 
 def predicate_columns(query: Query) -> list[str]:
     """Return the columns that the query's predicates read, sorted."""
+    if isinstance(query, Join):
+        inputs = [(each.alias, each.where) for each in query.inputs if each.where is not None]
+        return sorted({f"{alias}.{name}" for alias, where in inputs for name in columns_of(where)})
     return [] if query.where is None else sorted(set(columns_of(query.where)))
 
 
@@ -191,6 +197,11 @@ def evaluation(query: Query) -> dict[str, str]:
 
     Conjuncts over one column are tested together; any other conjunct is evaluated by itself.
     """
+    if isinstance(query, Join):
+        what = (
+            "rows are" if query.grouping is None else "groups are computed from what is counted by key, and no row is"
+        )
+        return {"form": "factorised", "why": f"tuples are counted by key, input by input; {what} formed when read"}
     tested = set()
     for conjunct in conjuncts_of(query.where):
         columns = set(columns_of(conjunct))
@@ -227,13 +238,18 @@ def window_json(window: Window | SessionWindow) -> dict[str, Any]:
 
 def _empty(operator: str, query: Query) -> Operator:
     if isinstance(query, Selection):
-        return Operator(operator, "selection", query.stream, ())
-    return Operator(operator, "aggregation", query.stream, tuple(str(key) for key in query.keys))
+        return Operator(operator, "selection", query.streams, ())
+    if isinstance(query, Join):
+        by = (f"{each.alias}.{key}" for each in query.inputs for key in each.keys if key is not None)
+        return Operator(operator, "join", query.streams, tuple(by))
+    return Operator(operator, "aggregation", query.streams, tuple(str(key) for key in query.keys))
 
 
 def _why(operator: Operator, stream: str, others: int) -> str:
     shared = "no other query yet" if not others else f"{others} other quer{'y' if others == 1 else 'ies'}"
-    if operator.kind == "selection":
+    if operator.kind == "join":
+        rule = f"all joins of {stream} by the same attributes share one operator, whatever their windows and predicates"
+    elif operator.kind == "selection":
         rule = f"all selections over {stream} share one operator"
     else:
         by = ", ".join(operator.partitioning) or "nothing (one group)"

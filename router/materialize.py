@@ -6,6 +6,7 @@ is an Arrow IPC file of one batch:
 - ``selection``: stream columns and ``_query_set``, little-endian uint64 words, bit ``s`` of word ``s // 64``.
 - ``aggregation``: ``_slot``, ``window_start``, ``window_end``, ``key0``…, measures; sorted by ``_slot``. Rows of
   queries with EMIT STREAM have ``_op``, ``_ptime`` and ``_ver``, too.
+- ``join`` is a :class:`operators.join_block.JoinBlock` instead; :mod:`router.join_rows` forms its rows.
 
 Blocks never change, so what is derived from one (the rows of a slot, the order of a batch) is kept in small caches,
 and a page out of the middle of a large block costs a slice.
@@ -26,9 +27,11 @@ import pyarrow.compute as pc
 
 from operators.evaluation import evaluate
 from operators.expressions import columns_of
-from operators.queries import OP, PARTIAL, PTIME, VER, WINDOW_END, WINDOW_START, Aggregation, Query
+from operators.join_block import JoinBlock
+from operators.queries import OP, PARTIAL, PTIME, VER, WINDOW_END, WINDOW_START, Aggregation, Join, Query, Selection
 from operators.query_set import COLUMN as QUERY_SET
 from operators.query_set import from_arrow
+from router.join_rows import JoinIndex, form_rows, index_window, overlapping, windows_of_slot
 from sources.errors import CorruptData, Gone
 from sources.storage import Storage
 
@@ -115,7 +118,9 @@ class Materializer:
     ) -> None:
         self._storage = storage
         self._blocks: LeastRecentlyUsed[pa.Table] = LeastRecentlyUsed(open_blocks, lambda _: 1)
+        self._joins: LeastRecentlyUsed[JoinBlock] = LeastRecentlyUsed(open_blocks, lambda _: 1)
         self._rows: LeastRecentlyUsed[Rows] = LeastRecentlyUsed(row_index_bytes, lambda rows: rows.nbytes)
+        self._indexes: LeastRecentlyUsed[JoinIndex] = LeastRecentlyUsed(row_index_bytes, lambda index: index.nbytes)
 
     def rows(self, deployed: DeployedQuery, slot: int, parts: Sequence[BlockPart], start: int, count: int) -> pa.Table:
         """Return rows ``[start, start + count)`` of the query in ``slot`` in one batch.
@@ -123,8 +128,10 @@ class Materializer:
         ``parts`` are the batch's blocks that hold rows of the query, in the order of the batch record. Raises Gone when
         a block is no longer there, CorruptData when one does not hold what its batch record says.
         """
-        if isinstance(deployed.query, Aggregation):
-            return self._window_rows(deployed, slot, parts, start, count)
+        if isinstance(deployed.query, Join) and deployed.query.grouping is None:
+            return self._joined_rows(deployed, deployed.query, slot, parts, start, count)
+        if not isinstance(deployed.query, Selection):
+            return self._window_rows(deployed, deployed.query, slot, parts, start, count)
         pieces = []
         for part in parts:
             if start < part.count and count > 0:
@@ -139,6 +146,7 @@ class Materializer:
     def forget(self, path: str) -> None:
         """Close the block at ``path``, whose file is being removed."""
         self._blocks.discard(path)
+        self._joins.discard(path)
 
     def _open(self, path: str) -> pa.Table:
         return self._blocks.get(path, lambda: read_block(self._storage, path))
@@ -155,10 +163,14 @@ class Materializer:
         return compute_outputs(query, span, len(wanted))
 
     def _window_rows(
-        self, deployed: DeployedQuery, slot: int, parts: Sequence[BlockPart], start: int, count: int
+        self,
+        deployed: DeployedQuery,
+        query: Aggregation | Join,
+        slot: int,
+        parts: Sequence[BlockPart],
+        start: int,
+        count: int,
     ) -> pa.Table:
-        query = deployed.query
-        assert isinstance(query, Aggregation)
         slices = []
         for part in parts:
             block = self._open(part.path)
@@ -172,7 +184,53 @@ class Materializer:
         order = self._rows.get(key, lambda: order_windows(together, query))
         wanted = order[start : start + count]
         rows = together.select(_needed(query, together)).take(wanted)
-        return compute_outputs(query, rows, len(wanted), (deployed.active_from or {}).get(query.stream))
+        return compute_outputs(query, rows, len(wanted), _active_from(deployed))
+
+    def _joined_rows(
+        self, deployed: DeployedQuery, query: Join, slot: int, parts: Sequence[BlockPart], start: int, count: int
+    ) -> pa.Table:
+        paths = [part.path for part in parts]
+        blocks = [self._joins.get(path, lambda path=path: read_join_block(self._storage, path)) for path in paths]
+        windows = windows_of_slot(blocks, slot)
+        for number, part in enumerate(parts):
+            _check_count(part, slot, sum(window.count for window in windows if window.block == number))
+        pieces = []
+        for window, first, taken in overlapping(windows, start, count):
+            block = blocks[window.block]
+            index = self._indexes.get(
+                (paths[window.block], slot, window.start, window.end),
+                lambda block=block, window=window: index_window(
+                    query, block, window.start, window.end, deployed.active_from or {}
+                ),
+            )
+            rows = form_rows(query, block, index, window, first, taken)
+            if len(rows) != taken:
+                raise CorruptData(
+                    f"Block {paths[window.block]!r} must hold {window.count} rows of a window of {deployed.id};"
+                    " it holds fewer."
+                )
+            pieces.append(compute_outputs(query, rows, taken, _active_from(deployed)))
+        return pa.concat_tables(pieces) if pieces else empty_rows(query)
+
+
+def _active_from(deployed: DeployedQuery) -> int | None:
+    """Return the event time (µs) at or before which a window of a query began that is partial."""
+    return max((time for time in (deployed.active_from or {}).values() if time is not None), default=None)
+
+
+def read_join_block(storage: Storage, path: str) -> JoinBlock:
+    """Open the join block at ``path``; its columns stay in the mapped file."""
+    try:
+        with storage.open(path) as source:
+            return JoinBlock.deserialize(source.read_buffer())
+    except FileNotFoundError:
+        raise _gone(path) from None
+    except pa.ArrowInvalid as error:
+        raise CorruptData(f"The join block {path!r} must be Arrow streams: {error}.") from error
+
+
+def _gone(path: str) -> Gone:
+    return Gone(f"The rows in {path!r} have passed their retention. Leave the cursor out to read the oldest rows kept.")
 
 
 def read_block(storage: Storage, path: str) -> pa.Table:
@@ -180,9 +238,7 @@ def read_block(storage: Storage, path: str) -> pa.Table:
     try:
         return pa.ipc.open_file(storage.open(path)).read_all()
     except FileNotFoundError:
-        raise Gone(
-            f"The rows in {path!r} have passed their retention. Leave the cursor out to read the oldest rows kept."
-        ) from None
+        raise _gone(path) from None
     except pa.ArrowInvalid as error:
         raise CorruptData(f"The result block {path!r} must be an Arrow IPC file: {error}.") from error
 
@@ -210,12 +266,17 @@ def range_of_slot(block: pa.Table, slot: int) -> tuple[int, int]:
     return first, after
 
 
-def window_order(query: Aggregation) -> list[str]:
-    """Return the columns that order one batch's rows of a query."""
-    return [WINDOW_END, WINDOW_START, *(f"key{i}" for i in range(len(query.keys))), *([VER] * query.emit.stream)]
+def window_order(query: Aggregation | Join) -> list[str]:
+    """Return the columns that order one batch's rows of a query with groups."""
+    keys = query.keys if isinstance(query, Aggregation) else query.grouping.keys if query.grouping is not None else ()
+    return [WINDOW_END, WINDOW_START, *(f"key{i}" for i in range(len(keys))), *([VER] * _is_changelog(query))]
 
 
-def order_windows(rows: pa.Table, query: Aggregation) -> Rows:
+def _is_changelog(query: Query) -> bool:
+    return isinstance(query, Aggregation) and query.emit.stream
+
+
+def order_windows(rows: pa.Table, query: Aggregation | Join) -> Rows:
     """Return the order of one batch's rows: by window_end, window_start, the keys (NULL last), changes as they came."""
     names = window_order(query)
     by: list[tuple[str, Literal["ascending", "descending"]]] = [(name, "ascending") for name in names]
@@ -228,17 +289,18 @@ def compute_outputs(query: Query, rows: pa.Table, length: int, active_from: int 
 
     Then come ``_partial`` for a windowed query, and the columns of a change for one with EMIT STREAM.
     ``length`` is the number of rows (a query of constants needs no column, and a table of no columns forgets it);
-    ``active_from`` (microseconds) is that of the query's stream: a window that began at or before it is partial.
+    ``active_from`` (microseconds) is the greatest of the query's streams: a window that began at or before it is
+    partial.
     """
     columns = {name: _flat(rows.column(name)) for name in _needed(query, rows)}
     arrays = [evaluate(output.expression, columns, length) for output in query.outputs]
-    if isinstance(query, Aggregation):
+    if not isinstance(query, Selection):
         if active_from is None:
             arrays.append(pa.array(np.zeros(length, bool)))
         else:
             began = columns[WINDOW_START].cast(pa.int64())
             arrays.append(pc.less_equal(began, pa.scalar(active_from, pa.int64())))
-        if query.emit.stream:
+        if _is_changelog(query):
             arrays += [columns[change.name] for change in CHANGE_FIELDS]
     return pa.Table.from_arrays(arrays, schema=schema_of(query))
 
@@ -246,9 +308,9 @@ def compute_outputs(query: Query, rows: pa.Table, length: int, active_from: int 
 def schema_of(query: Query) -> pa.Schema:
     """Return the Arrow schema of the rows of ``query``."""
     fields = [pa.field(output.name, output.expression.type.arrow) for output in query.outputs]
-    if isinstance(query, Aggregation):
+    if not isinstance(query, Selection):
         fields.append(pa.field(PARTIAL, pa.bool_()))
-        fields += CHANGE_FIELDS if query.emit.stream else ()
+        fields += CHANGE_FIELDS if _is_changelog(query) else ()
     return pa.schema(fields)
 
 
@@ -260,9 +322,9 @@ def empty_rows(query: Query) -> pa.Table:
 def _needed(query: Query, rows: pa.Table) -> list[str]:
     # outputs are few beside the columns of a block that serves thousands of queries
     names = {name for output in query.outputs for name in columns_of(output.expression)}
-    if isinstance(query, Aggregation):
+    if not isinstance(query, Selection):
         names.add(WINDOW_START)
-        names |= {change.name for change in CHANGE_FIELDS} if query.emit.stream else set()
+        names |= {change.name for change in CHANGE_FIELDS} if _is_changelog(query) else set()
     return [name for name in rows.column_names if name in names]
 
 

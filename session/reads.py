@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from operators.queries import OP, PTIME, VER, Aggregation, Query
+from operators.queries import OP, PTIME, VER, Aggregation, Query, Selection
 from session.archive import Archive
 from session.changelog_history import ChangelogHistory
 from session.query_record import PENDING, STATES, QueryRecord, Times
@@ -253,9 +253,9 @@ LONGEST_SHOWN = 200
 def result_columns(query: Query) -> list[dict[str, str]]:
     """Return the columns of a query's result with their types."""
     columns = [{"name": o.name, "type": str(o.expression.type)} for o in query.outputs]
-    if isinstance(query, Aggregation):
+    if not isinstance(query, Selection):
         columns.append({"name": "_partial", "type": "BOOLEAN"})
-        if query.emit.stream:
+        if isinstance(query, Aggregation) and query.emit.stream:
             columns += [{"name": OP, "type": "VARCHAR"}, {"name": PTIME, "type": "TIMESTAMP"}]
             columns.append({"name": VER, "type": "BIGINT"})
     return columns

@@ -6,7 +6,7 @@ was shared before stays shared.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from operators.queries import Query
@@ -40,7 +40,7 @@ def shared(query: Q) -> Q:
     parts = {f.name: getattr(query, f.name) for f in fields(query) if f.name != "where"}
     # equal is not the same: 0.0 == -0.0, and a text tells them apart
     kept = _rest((type(query), repr(parts)), parts)
-    return type(query)(**kept, where=query.where)
+    return replace(query, **kept)
 
 
 def shared_dict(items: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from operators.queries import Query, Selection, SessionWindow
+from operators.join_parts import operators_of
+from operators.queries import Join, Query, Selection, SessionWindow
 
 
 def share(query: Query) -> str:
@@ -10,9 +11,12 @@ def share(query: Query) -> str:
 
     AStream's assumption: operators can be shared as long as queries have the same streams and the same partitioning
     attributes. Windows, predicates and aggregates may differ; they are shared slice by slice, and sessions with
-    sessions.
+    sessions. Joins with the same inputs in the same order share an operator; each input is shared with all joins that
+    compare it by the same attributes.
     """
     if isinstance(query, Selection):
         return f"selection:{query.stream}"
+    if isinstance(query, Join):
+        return f"join:{' '.join(operators_of(query))}"
     kind = "sessions" if isinstance(query.window, SessionWindow) else "aggregation"
     return f"{kind}:{query.stream}:{','.join(str(key) for key in query.keys)}"

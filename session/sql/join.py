@@ -14,6 +14,7 @@ from operators.evaluation import fold
 from operators.expressions import Call, Column, Expression, Literal, columns_of, conjuncts_of
 from operators.functions import call
 from operators.functions_coercion import common_type
+from operators.join_parts import without_alias
 from operators.queries import EMIT_AFTER_WATERMARK, Grouping, Join, JoinInput, Measure, Output, SessionWindow, Window
 from session.sql.aggregates import AggregateBinder, has_aggregate
 from session.sql.expressions import Binder
@@ -25,6 +26,7 @@ from session.sql.syntax import Node
 from sources.schema import BOOLEAN, StreamDefinition
 
 MAX_INPUTS = 10
+_KEY = "A GROUP BY key"
 _EQUALITIES = "A join of streams compares its inputs by equal columns only, as in a.user_id = b.user_id"
 
 
@@ -96,7 +98,7 @@ class _RowBinder(Binder):
 def _grouping(select: Select, scope: JoinScope) -> tuple[Grouping, tuple[Output, ...]]:
     keys = group_keys(select, scope)
     for key in keys:
-        _one_input(select, scope, key, select.group_by[0].at, "A GROUP BY key")
+        _one_input(select, scope, key, select.group_by[0].at, _KEY)
     measures: dict[Measure, None] = {}
     outputs = windowed_outputs(select, scope, AggregateBinder(scope, "SELECT", keys, measures).group_value)
     having = AggregateBinder(scope, "HAVING", keys, measures).group_condition(select.having)
@@ -107,9 +109,10 @@ def _grouping(select: Select, scope: JoinScope) -> tuple[Grouping, tuple[Output,
 
 
 def _one_input(select: Select, scope: JoinScope, expression: Expression, at: int, what: str) -> None:
-    if len(_inputs_of(scope, expression)) > 1:
+    inputs = len(_inputs_of(scope, expression))
+    if inputs > 1 or (what == _KEY and not inputs):
         raise select.sql.not_allowed(
-            f"{what} must be over the columns of one input of the join; {expression} is over several.", at
+            f"{what} must be over the columns of one input of the join; {expression} is over {inputs or 'none'}.", at
         )
 
 
@@ -172,8 +175,8 @@ class _Conditions:
             JoinInput(
                 self._scope.inputs[number].definition.id,
                 name,
-                _all_of([_without_alias(condition, name) for condition in where[number]]),
-                tuple(None if key is None else _without_alias(key, name) for key in keys[number]),
+                _all_of([without_alias(condition, name) for condition in where[number]]),
+                tuple(None if key is None else without_alias(key, name) for key in keys[number]),
                 outer_of[number],
             )
             for number, name in enumerate(self._names)
@@ -338,7 +341,8 @@ class _Attributes:
             if known != equality.right_key:
                 also.append((number, call("=", known, equality.right_key)))
         keys: list[list[Expression | None]] = [[] for _ in range(self._inputs)]
-        for chosen in attributes:
+        # in one order whatever that of the conditions, so that more queries are alike
+        for chosen in sorted(attributes, key=lambda each: min((number, str(key)) for number, key in each.items())):
             unified = _unified(chosen)
             for number, mine in enumerate(keys):
                 mine.append(unified.get(number))
@@ -382,14 +386,4 @@ def _with_nulls(expression: Expression) -> Expression:
         return Literal(None, expression.type)
     if isinstance(expression, Call):
         return fold(Call(expression.function, tuple(map(_with_nulls, expression.arguments)), expression.type))
-    return expression
-
-
-def _without_alias(expression: Expression, alias: str) -> Expression:
-    """Return an expression over joined rows as one over the stream with that alias."""
-    if isinstance(expression, Column):
-        return Column(expression.name[len(alias) + 1 :], expression.type)
-    if isinstance(expression, Call):
-        arguments = tuple(_without_alias(argument, alias) for argument in expression.arguments)
-        return Call(expression.function, arguments, expression.type)
     return expression

@@ -62,7 +62,7 @@ def test_the_graph_leads_from_streams_over_operators_to_the_router() -> None:
         "router",
     ]
     node = graph["nodes"][1]
-    assert (node["stream"], node["partitioned_by"], node["queries"]) == ('pur"chases', ["gem_pack"], 2)
+    assert (node["streams"], node["partitioned_by"], node["queries"]) == (['pur"chases'], ["gem_pack"], 2)
     assert [window["kind"] for window in node["windows"]] == ["tumbling", "hopping"]
     known = {node["id"] for node in graph["nodes"]}
     assert all({edge["source"], edge["target"]} <= known for edge in graph["edges"])

@@ -1,0 +1,152 @@
+"""Join blocks: the rows of joins in the result log, not formed yet (late materialization, thesis 5.3.2).
+
+A block has the tuples of each input that take part in some row, once for all queries and windows, and says how many
+rows each window of each query has. Whoever reads a query's rows forms them: the tuples that satisfy its predicates and
+lie in the window, joined by the codes of their attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators import kernels
+from operators.attribute_codes import AttributeCodes
+from operators.join_firing import JoinedWindow
+from operators.join_parts import columns_for_rows, join_of
+from operators.keys import unite_keys
+from operators.relations import NO_ROW
+from operators.tuple_bucket import TupleBucket
+
+TIME = "_time"
+SLOT, START, END, COUNT = "slot", "start", "end", "rows"
+
+
+def code_column(attribute: int) -> str:
+    """Return the name of the column with the codes of an attribute."""
+    return f"_code{attribute}"
+
+
+@dataclass(frozen=True)
+class JoinBlock:
+    """The windows of queries, and a table of tuples for each input of theirs.
+
+    ``windows`` has slot, start, end (µs) and number of rows, by slot, end and start. ``inputs`` have the columns of
+    their streams that some query needs, ``_time`` (µs) and the codes of the attributes, -1 for NULL.
+    """
+
+    windows: pa.Table
+    inputs: Sequence[pa.Table]
+
+    def serialize(self) -> pa.Buffer:
+        """Return the block as Arrow IPC streams after each other."""
+        sink = pa.BufferOutputStream()
+        for table in (self.windows, *self.inputs):
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+        return sink.getvalue()
+
+    @classmethod
+    def deserialize(cls, data: bytes | pa.Buffer) -> JoinBlock:
+        """Read what :meth:`serialize` wrote; numbers are not copied."""
+        source = pa.BufferReader(data)
+        tables = []
+        while source.tell() < source.size():
+            tables.append(pa.ipc.open_stream(source).read_all())
+        return cls(tables[0], tables[1:])
+
+
+@dataclass(frozen=True)
+class JoinedRows:
+    """A block, with what the batch record says of it.
+
+    ``slots`` ascend; for each of them there is the number of its rows, and the greatest event time (µs) of the slices
+    that its windows are made of. ``beyond`` are messages for queries, by their id, that had more rows than are kept.
+    """
+
+    block: JoinBlock
+    slots: list[int]
+    counts: list[int]
+    latest_us: list[int]
+    beyond: Mapping[str, str]
+
+
+def joined_rows(
+    windows: Sequence[JoinedWindow], tuples: Mapping[str, Sequence[TupleBucket]], most_rows: int
+) -> JoinedRows:
+    """Return the rows of windows of one join operator, at most ``most_rows`` of each.
+
+    ``tuples`` are the tuple buckets of each part's operator.
+    """
+    listed, beyond = [], {}
+    counts: dict[int, int] = {}
+    latest: dict[int, int] = {}
+    for window in windows:
+        live, total = window.parts[0].live, window.total()
+        if total > most_rows:
+            beyond[live.id] = (
+                f"A window has {total} rows in one lane, of which the first {most_rows} are kept"
+                " (setting join_row_limit). Join by more columns, or aggregate."
+            )
+        rows = min(total, most_rows)
+        listed.append((live.slot, window.end, window.start, rows))
+        counts[live.slot] = counts.get(live.slot, 0) + rows
+        latest[live.slot] = max(latest.get(live.slot, window.newest), window.newest)
+    columns = zip(*sorted(listed), strict=True)
+    table = pa.table({n: pa.array(c, pa.int64()) for n, c in zip((SLOT, END, START, COUNT), columns, strict=True)})
+    codes = AttributeCodes()
+    block = JoinBlock(table, [_input(windows, n, tuples, codes) for n in range(len(windows[0].parts))])
+    slots = sorted(counts)
+    return JoinedRows(block, slots, [counts[slot] for slot in slots], [latest[slot] for slot in slots], beyond)
+
+
+def _input(
+    windows: Sequence[JoinedWindow], number: int, tuples: Mapping[str, Sequence[TupleBucket]], codes: AttributeCodes
+) -> pa.Table:
+    """Return the tuples of one input that take part in some window."""
+    part = windows[0].parts[number]
+    columns = sorted({name for w in windows for name in columns_for_rows(join_of(w.parts[number].live), number)})
+    first, last = min(window.start for window in windows), max(window.end for window in windows)
+    buckets = [b for b in tuples.get(part.operator, ()) if b.span[0] < last and b.span[1] > first]
+    wanted = _wanted_keys(windows, number)
+    if not buckets or not wanted.num_rows:
+        return _with_places(np.empty(0, np.int64), {a: np.empty(0, np.int64) for a in part.attributes})
+    keys, (chosen, *numbers) = unite_keys([wanted, *(bucket.keys for bucket in buckets)])
+    is_wanted = np.zeros(keys.num_rows, dtype=np.bool_)
+    is_wanted[chosen] = True
+    code = codes.of(keys, part.attributes)
+    kept = []
+    for bucket, number_of in zip(buckets, numbers, strict=True):
+        united = kernels.taken(number_of, bucket.key)
+        rows = np.flatnonzero(is_wanted[united] & (bucket.times >= first) & (bucket.times < last))
+        # a bucket may be older than a query that needs a column; no tuple of it is seen by that query
+        there = [name for name in columns if name in bucket.columns.column_names]
+        found = _with_places(bucket.times[rows], {a: each[united[rows]] for a, each in code.items()})
+        for name in there:
+            found = found.append_column(name, bucket.columns.column(name).take(pa.array(rows)))
+        kept.append(found)
+    return pa.concat_tables(kept, promote_options="default").combine_chunks()
+
+
+def _wanted_keys(windows: Sequence[JoinedWindow], number: int) -> pa.Table:
+    """Return the keys of one input that take part in some combination."""
+    masks: dict[int, tuple[pa.Table, npt.NDArray[np.bool_]]] = {}
+    for window in windows:
+        held, at = window.held[number], window.combinations[number]
+        if not len(held.rows):
+            continue
+        _, mask = masks.setdefault(id(held.keys), (held.keys, np.zeros(held.keys.num_rows, dtype=np.bool_)))
+        mask[held.rows[at[at != NO_ROW]]] = True
+    if not masks:
+        return pa.table({})
+    return pa.concat_tables([keys.filter(pa.array(mask)) for keys, mask in masks.values()])
+
+
+def _with_places(times: npt.NDArray[np.int64], codes: Mapping[int, npt.NDArray[np.int64]]) -> pa.Table:
+    return pa.table(
+        {TIME: pa.array(times)} | {code_column(a): pa.array(code.astype(np.int32)) for a, code in codes.items()}
+    )

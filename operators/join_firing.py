@@ -1,0 +1,236 @@
+"""Firing windows of joins: from what each input holds by key to the number of joined rows, or to their groups.
+
+The rows of a window are, for each combination of equal keys, all combinations of the tuples that have them. They are
+counted and aggregated in this factorised form, key by key, and no pair is formed: a window costs as many steps as it
+has keys, however many rows come out (what the thesis's late materialization, 5.3.2, does to rows, done to aggregates,
+too). What an input holds is added up slice by slice, once for all joins that read it, so two slices are never joined
+with each other and there is no history of joined pairs to keep (4.3.1.4, figures 4.5 and 5.11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators.attribute_codes import AttributeCodes
+from operators.bucket import Bucket
+from operators.components import COUNT_NAME
+from operators.fired_rows import Due, Held
+from operators.firing import Predicates, held_windows
+from operators.join_parts import Part, join_of, parts_of
+from operators.live_queries import LiveQuery
+from operators.queries import Window
+from operators.relations import Relation, Rows, combine, picked
+from operators.slicing import due_windows, with_ends_in
+
+Numbers = npt.NDArray[Any]
+# a query's window: the query's id, the window's start and end (µs)
+Place = tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class JoinOperator:
+    """Live joins whose parts run in the same operators, and those parts, by slot."""
+
+    name: str
+    joins: Sequence[tuple[Part, ...]]
+
+    @cached_property
+    def streams(self) -> tuple[str, ...]:
+        """The streams of their inputs."""
+        return join_of(self.joins[0][0].live).streams
+
+    @cached_property
+    def by_window(self) -> dict[Window, list[tuple[Part, ...]]]:
+        """They by their window."""
+        found: dict[Window, list[tuple[Part, ...]]] = {}
+        for parts in self.joins:
+            found.setdefault(join_of(parts[0].live).window, []).append(parts)
+        return found
+
+    def reached(self, waterlines: Mapping[str, int | None]) -> int | None:
+        """Return the waterline of their windows: the least of their streams, None when one has none."""
+        found = [waterlines.get(stream) for stream in self.streams]
+        return None if None in found else min(each for each in found if each is not None)
+
+
+@dataclass(frozen=True)
+class PartHeld:
+    """What a part holds of a window: rows of ``keys``, and for each of them the numbers of its tuples.
+
+    ``newest`` is the greatest event time in its slices (µs), None for a part without tuples.
+    """
+
+    keys: pa.Table
+    rows: Rows
+    numbers: Mapping[str, Numbers]
+    newest: int | None = None
+
+
+@dataclass(frozen=True)
+class JoinedWindow:
+    """A window of a join: of each part the rows of its keys that take part in each combination, ``NO_ROW`` for none.
+
+    ``held`` are what the parts hold; ``combinations[i]`` are numbers into ``held[i].rows``.
+    """
+
+    parts: tuple[Part, ...]
+    start: int
+    end: int
+    held: Sequence[PartHeld]
+    combinations: Sequence[Rows]
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether its rows are groups."""
+        return join_of(self.parts[0].live).grouping is not None
+
+    @cached_property
+    def multiplicities(self) -> list[Numbers]:
+        """How many tuples each part has in each combination; 1 where an outer one has none."""
+        found = []
+        for held, at in zip(self.held, self.combinations, strict=True):
+            counts = held.numbers[COUNT_NAME]
+            found.append(picked(counts, at, 1))
+        return found
+
+    def rows(self) -> Numbers:
+        """Return the number of joined rows of each combination."""
+        return product(self.multiplicities, len(self.combinations[0]))
+
+    def total(self) -> int:
+        """Return the number of joined rows, about it where that is beyond 64 bits."""
+        about = product((each.astype(np.float64) for each in self.multiplicities), len(self.combinations[0])).sum()
+        return int(self.rows().sum()) if about < 2**62 else int(about)
+
+    @property
+    def newest(self) -> int:
+        """The greatest event time in the slices that it was made of (µs)."""
+        return max(held.newest for held in self.held if held.newest is not None)
+
+
+def join_operators(joins: Iterable[LiveQuery]) -> dict[str, JoinOperator]:
+    """Return the operators of live joins, by name."""
+    found: dict[str, list[tuple[Part, ...]]] = {}
+    for live in joins:
+        found.setdefault(live.operator, []).append(parts_of(live))
+    return {name: JoinOperator(name, members) for name, members in found.items()}
+
+
+def join_windows(
+    operator: JoinOperator, buckets: Mapping[str, Sequence[Bucket]], predicates: Predicates, after: int, upto: int
+) -> Iterator[JoinedWindow]:
+    """Yield the windows with joined rows that end in ``(after, upto]``; ``buckets`` are by operator of the parts."""
+    held: dict[Place, dict[int, list[PartHeld]]] = {}
+    places = dict(_due(operator, buckets, after, upto))
+    for number in range(len(operator.joins[0])):
+        mine = [due[number] for due in places.values() if number in due]
+        name = operator.joins[0][number].operator
+        for some in held_windows(buckets.get(name, ()), mine, predicates):
+            for due, found in _by_due(some):
+                place = due.query.id.rpartition("#")[0], due.start, due.end
+                held.setdefault(place, {}).setdefault(number, []).append(found)
+    codes = AttributeCodes()
+    by_id = {parts[0].live.id: parts for parts in operator.joins}
+    for (query, start, end), inputs in held.items():
+        parts = by_id[query]
+        together = [_together(inputs.get(part.number)) for part in parts]
+        relations = [
+            Relation(len(each.rows), _codes(codes, part, each), join_of(part.live).inputs[part.number].outer_of)
+            for part, each in zip(parts, together, strict=True)
+        ]
+        combinations = combine(relations)
+        if len(combinations[0]):
+            yield JoinedWindow(parts, start, end, together, combinations)
+
+
+def _due(
+    operator: JoinOperator, buckets: Mapping[str, Sequence[Bucket]], after: int, upto: int
+) -> Iterator[tuple[Place, dict[int, Due]]]:
+    """Yield the windows that are due, and by the number of each input that may have tuples in it what that reads.
+
+    The first input is never an outer one, so there are no rows without it.
+    """
+    first = buckets.get(operator.joins[0][0].operator, ())
+    if not first:
+        return
+    slices = np.unique(np.concatenate([bucket.slices for bucket in first]), axis=0)
+    for window in with_ends_in(list(operator.by_window), after, upto):
+        bounds = due_windows(slices, window, after, upto).tolist()
+        for parts in operator.by_window[window]:
+            begins = [part.query.after(part.query.query.streams[0]) + 1 for part in parts]
+            until = min(part.query.until(part.query.query.streams[0]) for part in parts)
+            for start, end in bounds:
+                if end > until or end <= begins[0]:
+                    continue
+                yield (
+                    (parts[0].live.id, start, end),
+                    {
+                        part.number: Due(part.query, start, end, max(start, begin))
+                        for part, begin in zip(parts, begins, strict=True)
+                        if end > begin
+                    },
+                )
+
+
+def _by_due(held: Held) -> Iterator[tuple[Due, PartHeld]]:
+    """Yield what each of several windows holds."""
+    counts = held.counts(held.runs)
+    names = [name for name in held.totals if name != COUNT_NAME]
+    totals = {name: held.over(name, held.runs) for name in names}
+    for number, due in enumerate(held.due):
+        present = np.flatnonzero(counts[number])
+        numbers = {COUNT_NAME: counts[number][present]}
+        for name, total in totals.items():
+            assert total is not None
+            numbers[name] = total[number][present]
+        ranks = {name: dictionary for name, dictionary in held.dictionaries.items() if name in numbers}
+        values = _values_of_ranks(numbers, ranks)
+        yield due, PartHeld(held.keys, present + held.first_key, {**numbers, **values}, held.newest)
+
+
+def _values_of_ranks(numbers: Mapping[str, Numbers], dictionaries: Mapping[str, pa.Array]) -> dict[str, Numbers]:
+    """Return what stands behind ranks; it is ordered as they are, and comparable beyond one dictionary."""
+    found: dict[str, Numbers] = {}
+    for name, dictionary in dictionaries.items():
+        ranks = numbers[name]
+        known = (ranks >= 0) & (ranks < len(dictionary))
+        values = np.full(len(ranks), None, dtype=object)
+        values[known] = np.array([*dictionary.to_pylist(), None], dtype=object)[ranks[known]]
+        found[name] = values
+    return found
+
+
+_NOTHING = PartHeld(pa.table({}), np.empty(0, dtype=np.int64), {COUNT_NAME: np.empty(0, dtype=np.int64)})
+
+
+def _together(parts: Sequence[PartHeld] | None) -> PartHeld:
+    """Bring together what one window holds for several ranges of keys."""
+    if not parts:
+        return _NOTHING
+    if len(parts) == 1:
+        return parts[0]
+    names = parts[0].numbers
+    numbers = {name: np.concatenate([part.numbers[name] for part in parts]) for name in names}
+    return PartHeld(parts[0].keys, np.concatenate([part.rows for part in parts]), numbers, parts[0].newest)
+
+
+def _codes(codes: AttributeCodes, part: Part, held: PartHeld) -> dict[int, Rows]:
+    """Return the codes of the attributes of a part, shape (rows held,)."""
+    if not len(held.rows):
+        return {attribute: np.empty(0, dtype=np.int64) for attribute in part.attributes}
+    return {attribute: code[held.rows] for attribute, code in codes.of(held.keys, part.attributes).items()}
+
+
+def product(factors: Iterable[Numbers], length: int) -> Numbers:
+    """Return the products of numbers, of so many rows; 1 for no factors."""
+    found: Numbers = np.ones(length, dtype=np.int64)
+    for each in factors:
+        found = found * each
+    return found

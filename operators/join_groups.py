@@ -1,0 +1,140 @@
+"""GROUP BY over joins, from the factorised form: each combination of keys counts as often as it has joined rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators import components
+from operators.components import COUNT, COUNT_NAME, Component
+from operators.entries import empty, merge_into
+from operators.fired_rows import SLOT, Fired, apply_having
+from operators.join_firing import JoinedWindow, product
+from operators.join_parts import input_of, join_of, measure_of_input
+from operators.keys import encode_keys, key_columns
+from operators.queries import WINDOW_END, WINDOW_START, Measure
+from operators.relations import NO_ROW, Rows, picked
+
+Numbers = npt.NDArray[Any]
+Places = npt.NDArray[np.int32]
+
+_LIMBS, _LIMB_BITS = 4, 32
+
+
+def fire_groups(windows: Iterable[JoinedWindow], failures: dict[str, str]) -> Fired | None:
+    """Return the rows of grouped joins, None for no rows; ``failures`` as in :func:`operators.firing.fire`."""
+    found: dict[int, list[tuple[int, int, pa.Table, int]]] = {}
+    for window in windows:
+        live = window.parts[0].live
+        table = apply_having(_groups(window), live, failures)
+        if table.num_rows:
+            found.setdefault(live.slot, []).append((window.end, window.start, table, window.newest))
+    if not found:
+        return None
+    slots = sorted(found)
+    ordered = [sorted(found[slot], key=lambda each: each[:2]) for slot in slots]
+    return Fired(
+        pa.concat_tables([each[2] for mine in ordered for each in mine], promote_options="default"),
+        slots,
+        [sum(each[2].num_rows for each in mine) for mine in ordered],
+        [max(each[3] for each in mine) for mine in ordered],
+    )
+
+
+def _groups(window: JoinedWindow) -> pa.Table:
+    """Return a row for each group of a window."""
+    live = window.parts[0].live
+    grouping = join_of(live).grouping
+    assert grouping is not None
+    length = len(window.combinations[0])
+    columns = [_key_column(window, number) for number in range(len(grouping.keys))]
+    coded = encode_keys(columns, length, 1, "")
+    count = coded.count
+    numbers: dict[str, pa.Array] = {
+        SLOT: pa.array(np.full(count, live.slot, dtype=np.int32)),
+        WINDOW_START: pa.array(np.full(count, window.start)).view(pa.timestamp("us")),
+        WINDOW_END: pa.array(np.full(count, window.end)).view(pa.timestamp("us")),
+        **{name: coded.keys.column(name).combine_chunks() for name in key_columns(coded.keys)},
+    }
+    for measure in grouping.measures:
+        numbers[measure.name] = _measure(window, measure, coded.codes, count)
+    return pa.table(numbers)
+
+
+def _key_column(window: JoinedWindow, key: int) -> pa.Array:
+    """Return the values of a GROUP BY key for each combination; NULL where an outer input has no tuple."""
+    join = join_of(window.parts[0].live)
+    assert join.grouping is not None
+    number = input_of(join, join.grouping.keys[key])
+    assert number is not None
+    part, held, at = window.parts[number], window.held[number], window.combinations[number]
+    kind = join.grouping.keys[key].type.arrow
+    if not len(held.rows):
+        return pa.nulls(len(at), kind)
+    column = held.keys.column(len(part.attributes) + part.grouped.index(key)).combine_chunks()
+    rows = picked(held.rows, at, 0)
+    return column.take(pa.array(rows, mask=at == NO_ROW)).cast(kind)
+
+
+def _measure(window: JoinedWindow, measure: Measure, at: Places, count: int) -> pa.Array:
+    """Return a measure of each group; ``at`` is the group of each combination."""
+    of_input = measure_of_input(join_of(window.parts[0].live), measure)
+    if of_input is None:
+        return pa.array(_sums(window.rows(), at, count))
+    number, mine = of_input
+    held, rows = window.held[number], window.combinations[number]
+
+    def numbers_of(component: Component) -> Numbers:
+        there = held.numbers.get(component.name)
+        if there is None:  # an input without tuples
+            return np.full(len(rows), component.neutral, component.dtype)
+        return picked(there, rows, component.neutral)
+
+    times = product((m for other, m in enumerate(window.multiplicities) if other != number), len(rows))
+    name, parts = components.count_name(mine), components.components_of(mine)
+    counted = picked(held.numbers.get(name, held.numbers[COUNT_NAME]), rows, 0)
+    numbers = {name: _sums(counted * times, at, count)}
+    dictionary = None
+    if components.is_ranked(mine):
+        encoded = components.encode(mine, _values(mine, held.numbers.get(parts[0].name), rows))
+        dictionary = encoded.dictionary
+        numbers[parts[0].name] = _merged(parts[0], encoded.numbers[parts[0].name].astype(np.int64), at, count)
+    elif len(parts) == _LIMBS:
+        limbs = _decimal_sums([numbers_of(part) for part in parts], times, at, count)
+        numbers |= {part.name: limb for part, limb in zip(parts, limbs, strict=True)}
+    else:
+        for part in parts:
+            found = numbers_of(part)
+            numbers[part.name] = _merged(part, found * times if part.merge == "sum" else found, at, count)
+    return components.decode(mine, numbers, dictionary)
+
+
+def _values(measure: Measure, values: Numbers | None, rows: Rows) -> pa.Array:
+    """Return the values of a minimum or maximum that are no numbers."""
+    assert measure.argument is not None
+    found = [None] * len(rows) if values is None else picked(values, rows, None).tolist()
+    return pa.array(found, measure.argument.type.arrow)
+
+
+def _sums(numbers: Numbers, at: Places, count: int) -> Numbers:
+    return _merged(COUNT, numbers, at, count)
+
+
+def _merged(component: Component, numbers: Numbers, at: Places, count: int) -> Numbers:
+    total = empty(component, count)
+    merge_into(component, total, at, numbers)
+    return total
+
+
+def _decimal_sums(limbs: list[Numbers], times: Numbers, at: Places, count: int) -> list[Numbers]:
+    """Return the limbs of sums of decimals, each so many times; as Python integers: exact, and rare enough."""
+    totals = [0] * count
+    for group, weight, *parts in zip(at.tolist(), times.tolist(), *(limb.tolist() for limb in limbs), strict=True):
+        totals[group] += weight * sum(part << (_LIMB_BITS * place) for place, part in enumerate(parts))
+    mask = 2**_LIMB_BITS - 1
+    lower = [[total >> (_LIMB_BITS * place) & mask for total in totals] for place in range(_LIMBS - 1)]
+    return [np.array(limb, dtype=np.int64) for limb in (*lower, [t >> (_LIMB_BITS * (_LIMBS - 1)) for t in totals])]

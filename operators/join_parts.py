@@ -1,0 +1,159 @@
+"""What a join asks of each of its inputs: to be sliced, tested and counted by key, as an aggregation is.
+
+The *part* of a join at one input is an aggregation of that stream by the attributes that it is joined by. Parts share
+their operators with those of all joins that compare the stream by the same attributes, whatever is on the other sides.
+
+Equal keys of all inputs meet in one lane. Where they cannot all be hashed alike, because inputs are compared by
+different attributes or GROUP BY brings keys together again, all keys of the join go to one lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from operators.expressions import Call, Column, Expression, columns_of
+from operators.live_queries import LiveQuery
+from operators.queries import Aggregation, Join, Measure
+
+_SALT = "join"
+
+
+def join_of(live: LiveQuery) -> Join:
+    """Return the query of a live join."""
+    assert isinstance(live.query, Join)
+    return live.query
+
+
+@dataclass(frozen=True)
+class Part:
+    """A join at one input.
+
+    ``query`` is the live aggregation that stands for it, in ``operator``; its first ``attributes`` keys are those that
+    it is joined by, the others what GROUP BY needs of this input. ``salt`` and ``hashed`` say which lane a key goes to:
+    that of its first ``hashed`` columns.
+    """
+
+    live: LiveQuery
+    number: int
+    query: LiveQuery
+    attributes: tuple[int, ...]
+    grouped: tuple[int, ...]
+    salt: str
+    hashed: int
+
+    @property
+    def operator(self) -> str:
+        """The name of the operator of this and all like parts."""
+        return self.query.operator
+
+
+def parts_of(live: LiveQuery) -> tuple[Part, ...]:
+    """Return the parts of a live join, one for each input."""
+    join = join_of(live)
+    whole = "" if is_spread(join) else "+".join(sorted(join.streams))
+    found = []
+    for number, name in enumerate(operators_of(join)):
+        each = join.inputs[number]
+        attributes = tuple(a for a, key in enumerate(each.keys) if key is not None)
+        grouping = () if join.grouping is None else tuple(enumerate(join.grouping.keys))
+        grouped = tuple(i for i, key in grouping if input_of(join, key) == number)
+        query = replace(
+            live,
+            id=f"{live.id}#{number}",
+            operator=name,
+            query=Aggregation(each.stream, join.window, each.where, _keys(join, number), _measures(join, number), ()),
+        )
+        hashed = 0 if whole else len(attributes)
+        found.append(Part(live, number, query, attributes, grouped, f"{_SALT} {whole}".strip(), hashed))
+    return tuple(found)
+
+
+def operators_of(join: Join) -> tuple[str, ...]:
+    """Return the name of the operator of each input.
+
+    A stream that is joined with itself has an operator for each time it occurs: a query has one bit in each.
+    """
+    whole = "" if is_spread(join) else f" whole {'+'.join(sorted(join.streams))}"
+    names: list[str] = []
+    for number, each in enumerate(join.inputs):
+        name = f"input:{each.stream}:{','.join(map(str, _keys(join, number)))}{whole}"
+        occurs = sum(earlier.stream == each.stream for earlier in join.inputs[:number])
+        names.append(f"{name} #{occurs + 1}" if occurs else name)
+    return tuple(names)
+
+
+def is_spread(join: Join) -> bool:
+    """Return whether the keys of a join can be spread over lanes: all inputs have them, and groups do not span them."""
+    if any(key is None for each in join.inputs for key in each.keys):
+        return False
+    if join.grouping is None:
+        return True
+    inner = [(n, each) for n, each in enumerate(join.inputs) if not each.outer_of]
+    by = {
+        (number, without_alias(key, join.inputs[number].alias))
+        for key in join.grouping.keys
+        if (number := input_of(join, key)) is not None
+    }
+    return all(any((n, each.keys[a]) in by for n, each in inner) for a in range(len(join.inputs[0].keys)))
+
+
+def input_of(join: Join, expression: Expression) -> int | None:
+    """Return the one input that an expression over joined rows is over; None when it has no columns."""
+    for name in columns_of(expression):
+        for number, each in enumerate(join.inputs):
+            if name.startswith(f"{each.alias}."):
+                return number
+    return None
+
+
+def without_alias(expression: Expression, alias: str) -> Expression:
+    """Return an expression over joined rows as one over the stream with that alias."""
+    if isinstance(expression, Column):
+        return Column(expression.name[len(alias) + 1 :], expression.type)
+    if isinstance(expression, Call):
+        arguments = tuple(without_alias(argument, alias) for argument in expression.arguments)
+        return Call(expression.function, arguments, expression.type)
+    return expression
+
+
+def measure_of_input(join: Join, measure: Measure) -> tuple[int, Measure] | None:
+    """Return the input that a measure is of, and the measure over its stream; None for COUNT(*)."""
+    if measure.argument is None:
+        return None
+    number = input_of(join, measure.argument) or 0
+    return number, Measure(measure.function, without_alias(measure.argument, join.inputs[number].alias))
+
+
+def columns_for_rows(join: Join, number: int) -> set[str]:
+    """Return the columns of an input that making rows of a join takes: for its outputs and its predicate."""
+    each = join.inputs[number]
+    prefix = f"{each.alias}."
+    names = {name for output in join.outputs for name in columns_of(output.expression) if name.startswith(prefix)}
+    tested = () if each.where is None else columns_of(each.where)
+    return {name[len(prefix) :] for name in names} | set(tested)
+
+
+def parts_over(joins: Iterable[LiveQuery], stream: str) -> dict[str, list[Part]]:
+    """Return the parts of live joins at one stream, by their operator."""
+    found: dict[str, list[Part]] = {}
+    for live in joins:
+        if stream in join_of(live).streams:
+            for part in parts_of(live):
+                if part.query.query.streams == (stream,):
+                    found.setdefault(part.operator, []).append(part)
+    return found
+
+
+def _keys(join: Join, number: int) -> tuple[Expression, ...]:
+    """Return what the part at an input is grouped by: its attributes, then its share of GROUP BY."""
+    each = join.inputs[number]
+    keys = [key for key in each.keys if key is not None]
+    grouping: Sequence[Expression] = () if join.grouping is None else join.grouping.keys
+    return (*keys, *(without_alias(key, each.alias) for key in grouping if input_of(join, key) == number))
+
+
+def _measures(join: Join, number: int) -> tuple[Measure, ...]:
+    measures = () if join.grouping is None else join.grouping.measures
+    found = [measure_of_input(join, measure) for measure in measures]
+    return tuple(dict.fromkeys(each[1] for each in found if each is not None and each[0] == number))

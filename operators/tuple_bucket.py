@@ -1,0 +1,97 @@
+"""Tuple buckets: read-only tuples of one input of joins, one chunk and one key group (thesis 5.3.1.1).
+
+They hold what making rows takes, once for all joins that compare the stream by the same attributes; how many rows there
+are is known without them. Only tuples that some join wants are in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+
+from operators import kernels
+from operators.entries import SlicedTuples
+from operators.query_set import Bools
+
+_HEADER = b"tuples"
+
+
+@dataclass(frozen=True)
+class TupleBucket:
+    """``columns`` of the tuples in order of their arrival, with their event ``times`` (µs).
+
+    ``key`` numbers the rows of ``keys``: the attributes that they are joined by.
+    """
+
+    operator: str
+    times: npt.NDArray[np.int64]
+    key: npt.NDArray[np.int32]
+    keys: pa.Table
+    columns: pa.Table
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The stretch of event time that they lie in: from the least to just above the greatest (µs)."""
+        return int(self.times.min()), int(self.times.max()) + 1
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the data in memory."""
+        return int(self.times.nbytes + self.key.nbytes + self.keys.nbytes + self.columns.nbytes)
+
+    def serialize(self) -> bytes:
+        """Return the bucket as Arrow IPC streams after each other: times and keys, the distinct keys, columns."""
+        places = pa.table({"time": pa.array(self.times), "key": pa.array(self.key)})
+        header = orjson.dumps({"operator": self.operator})
+        sink = pa.BufferOutputStream()
+        for table in (places.replace_schema_metadata({_HEADER: header}), self.keys, self.columns):
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+        return sink.getvalue().to_pybytes()
+
+    @classmethod
+    def deserialize(cls, data: bytes | pa.Buffer) -> TupleBucket:
+        """Read what :meth:`serialize` wrote; numbers are not copied."""
+        source = pa.BufferReader(data)
+        places, keys, columns = (pa.ipc.open_stream(source).read_all() for _ in range(3))
+        header = orjson.loads(places.schema.metadata[_HEADER])
+        times, key = (np.asarray(places.column(name).combine_chunks()) for name in ("time", "key"))
+        return cls(header["operator"], times, key, keys, columns)
+
+
+def is_tuple_bucket(data: bytes | pa.Buffer) -> bool:
+    """Return whether bytes are those of a tuple bucket."""
+    metadata = pa.ipc.open_stream(pa.BufferReader(data)).schema.metadata
+    return metadata is not None and _HEADER in metadata
+
+
+def tuple_buckets(
+    sliced: SlicedTuples,
+    times: npt.NDArray[np.int64],
+    wanted: Bools,
+    columns: Sequence[str],
+    operator: str,
+) -> Iterator[tuple[int, TupleBucket]]:
+    """Yield the wanted tuples of each key group that has any, with its number; ``wanted`` has shape (tuples,)."""
+    groups = sliced.keys.group_starts
+    chosen = np.flatnonzero(wanted)
+    codes = kernels.taken(sliced.keys.codes, chosen)
+    group = np.searchsorted(groups, codes, side="right") - 1
+    for number in np.unique(group).tolist():
+        mine = group == number
+        rows, key = chosen[mine], codes[mine] - np.int32(groups[number])
+        yield (
+            number,
+            TupleBucket(operator, times[rows], key, sliced.keys.of_group(number), _taken(sliced, columns, rows)),
+        )
+
+
+def _taken(sliced: SlicedTuples, columns: Sequence[str], rows: npt.NDArray[np.int64]) -> pa.Table:
+    at = pa.array(rows)
+    taken: Mapping[str, pa.Array] = {name: sliced.tuples.columns[name].take(at) for name in columns}
+    return pa.table(taken) if taken else pa.table({"_": pa.nulls(len(rows))})

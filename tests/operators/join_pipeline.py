@@ -1,0 +1,146 @@
+"""Several streams through source operators, lanes, firing and the reader in one process, without Spark."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from operators.bucket_store import RESULTS, put_block, put_block_bytes, put_bucket
+from operators.lane import Lane, Payload
+from operators.live_queries import LiveQueries, LiveQuery
+from operators.offsets import advance_waterline
+from operators.queries import Query
+from operators.stream_operators import StreamOperators
+from optimizer.optimizer import operator_of
+from router.materialize import BlockPart, Materializer
+from sources.schema import StreamDefinition
+from sources.storage import Storage
+from tests.operators.pipeline import MemoryState, Row, batch_of
+
+LANES = 2
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """A query as the reader wants to know it."""
+
+    live: LiveQuery
+
+    id = property(lambda self: self.live.id)
+    slot = property(lambda self: self.live.slot)
+    epoch = property(lambda self: self.live.epoch)
+    query = property(lambda self: self.live.query)
+    active_from = property(lambda self: self.live.active_from)
+    freed_epoch = None
+
+
+def changelog(
+    epoch: int, created: Sequence[tuple[str, int, Query]], deleted: Sequence[tuple[str, int]] = ()
+) -> dict[str, Any]:
+    """Return the record of a changelog; queries are (id, slot, query), others (id, slot)."""
+    return {
+        "epoch": epoch,
+        "created": [
+            {"id": name, "slot": slot, "operator": operator_of(query), "query": query.to_json()}
+            for name, slot, query in created
+        ],
+        "deleted": [{"id": name, "slot": slot, "drain": True} for name, slot in deleted],
+        "freed": [],
+        "streams_created": [],
+        "streams_dropped": [],
+        "capacity": 64,
+    }
+
+
+@dataclass
+class JoinPipeline:
+    """``clocks`` and ``waterlines`` are those at the start of the next batch, ``rows`` what each query got so far.
+
+    With ``rng`` lanes move to other workers, batches are run twice from the same state, and pages are of any length.
+    """
+
+    storage: Storage
+    streams: Sequence[StreamDefinition]
+    rng: random.Random
+    live: LiveQueries = field(default_factory=LiveQueries)
+    clocks: dict[str, int | None] = field(default_factory=dict)
+    waterlines: dict[str, int | None] = field(default_factory=dict)
+    rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    seq: int = 0
+
+    def __post_init__(self) -> None:
+        self.live.streams.update({stream.id: stream for stream in self.streams})
+        self.lanes = [Lane(self.storage) for _ in range(LANES)]
+        self.states = [MemoryState() for _ in range(LANES)]
+        self.reader = Materializer(self.storage)
+
+    def run(
+        self, tuples: Mapping[str, Sequence[Row]], changelogs: Sequence[dict[str, Any]] = ()
+    ) -> dict[str, list[Row]]:
+        """Run a batch of tuples by the id of their stream; return those that are not late."""
+        self.seq += 1
+        for record in changelogs:
+            self.live.apply(record, self.clocks)
+        seen: dict[str, list[Row]] = {}
+        payloads: list[list[Payload]] = [[] for _ in range(LANES)]
+        before = dict(self.waterlines)
+        for stream in self.streams:
+            time = stream.schema.event_time
+            waterline, mine = self.waterlines.get(stream.id), tuples.get(stream.id, ())
+            seen[stream.id] = [row for row in mine if waterline is None or row[time] >= waterline]
+            half = len(seen[stream.id]) // 2
+            for part in (seen[stream.id][:half], seen[stream.id][half:]):
+                output = StreamOperators(self.live, stream, LANES).process(batch_of(part, stream.schema), waterline)
+                assert not output.failures
+                for group, bucket in (*output.buckets, *output.tuples):
+                    payloads[group].append(Payload(*put_bucket(self.storage, self.seq, bucket)))
+            clock = max(
+                [row[time] for row in mine] + [t for t in [self.clocks.get(stream.id)] if t is not None], default=None
+            )
+            self.clocks[stream.id] = clock
+            self.waterlines[stream.id] = advance_waterline(waterline, clock, stream.schema.lateness_us)
+        blocks: dict[int, list[BlockPart]] = {}
+        for lane in range(LANES):
+            self._advance(lane, payloads[lane], before, blocks)
+        for slot, parts in blocks.items():
+            self._read(self.live.by_slot[slot], parts)
+        return seen
+
+    def _advance(
+        self, number: int, payloads: list[Payload], before: dict[str, int | None], blocks: dict[int, list[BlockPart]]
+    ) -> None:
+        if self.rng.random() < 0.2:  # another worker takes over: its cache is empty
+            self.lanes[number] = Lane(self.storage)
+        if self.rng.random() < 0.2:  # an attempt fails at its end: the state is as before, the cache is not
+            failed = self.states[number].copy()
+            self.lanes[number].advance(self.seq, payloads, self.live, before, dict(self.waterlines), failed)
+        lane = self.lanes[number]
+        fired = lane.advance(self.seq, payloads, self.live, before, dict(self.waterlines), self.states[number])
+        self.failures |= lane.failures
+        for _, rows in fired.values():
+            path = put_block(self.storage, RESULTS, self.seq, rows.table)
+            self._add(blocks, path, rows.slots, rows.counts)
+        for joined in lane.joined.values():
+            path = put_block_bytes(self.storage, RESULTS, self.seq, joined.block.serialize())
+            self._add(blocks, path, joined.slots, joined.counts)
+
+    @staticmethod
+    def _add(blocks: dict[int, list[BlockPart]], path: str, slots: Sequence[int], counts: Sequence[int]) -> None:
+        for slot, count in zip(slots, counts, strict=True):
+            blocks.setdefault(slot, []).append(BlockPart(path, count))
+
+    def _read(self, live: LiveQuery, parts: list[BlockPart]) -> None:
+        total, start, pages = sum(part.count for part in parts), 0, []
+        while start < total:
+            count = min(total - start, self.rng.choice([1, 2, 7, 1000]))
+            page = self.reader.rows(Deployed(live), live.slot, parts, start, count)
+            assert len(page) == count
+            pages.append(page)
+            start += count
+        rows: pa.Table = pa.concat_tables(pages)
+        self.rows.setdefault(live.id, []).extend(rows.to_pylist())
