@@ -10,8 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators import components
-from operators.components import COUNT, COUNT_NAME, Component
+from operators.components import COUNT, COUNT_DISTINCT, COUNT_NAME, Component
 from operators.entries import empty, merge_into
+from operators.expressions import Expression
 from operators.fired_rows import SLOT, Fired, apply_having
 from operators.join_firing import JoinedWindow, product
 from operators.join_parts import input_of, join_of, measure_of_input
@@ -51,7 +52,7 @@ def _groups(window: JoinedWindow) -> pa.Table:
     grouping = join_of(live).grouping
     assert grouping is not None
     length = len(window.combinations[0])
-    columns = [_key_column(window, number) for number in range(len(grouping.keys))]
+    columns = [_column(window, key) for key in grouping.keys]
     coded = encode_keys(columns, length, 1, "")
     count = coded.count
     numbers: dict[str, pa.Array] = {
@@ -65,17 +66,14 @@ def _groups(window: JoinedWindow) -> pa.Table:
     return pa.table(numbers)
 
 
-def _key_column(window: JoinedWindow, key: int) -> pa.Array:
-    """Return the values of a GROUP BY key for each combination; NULL where an outer input has no tuple."""
-    join = join_of(window.parts[0].live)
-    assert join.grouping is not None
-    number = input_of(join, join.grouping.keys[key])
-    assert number is not None
+def _column(window: JoinedWindow, extra: Expression) -> pa.Array:
+    """Return the values of an extra key for each combination; NULL where an outer input has no tuple."""
+    number = input_of(join_of(window.parts[0].live), extra) or 0
     part, held, at = window.parts[number], window.held[number], window.combinations[number]
-    kind = join.grouping.keys[key].type.arrow
+    kind = extra.type.arrow
     if not len(held.rows):
         return pa.nulls(len(at), kind)
-    column = held.keys.column(len(part.attributes) + part.grouped.index(key)).combine_chunks()
+    column = held.keys.column(len(part.attributes) + part.extras.index(extra)).combine_chunks()
     rows = picked(held.rows, at, 0)
     return column.take(pa.array(rows, mask=at == NO_ROW)).cast(kind)
 
@@ -85,6 +83,9 @@ def _measure(window: JoinedWindow, measure: Measure, at: Places, count: int) -> 
     of_input = measure_of_input(join_of(window.parts[0].live), measure)
     if of_input is None:
         return pa.array(_sums(window.rows(), at, count))
+    if measure.function == COUNT_DISTINCT:
+        assert measure.argument is not None
+        return pa.array(_distinct(_column(window, measure.argument), at, count))
     number, mine = of_input
     held, rows = window.held[number], window.combinations[number]
 
@@ -111,6 +112,15 @@ def _measure(window: JoinedWindow, measure: Measure, at: Places, count: int) -> 
             found = numbers_of(part)
             numbers[part.name] = _merged(part, found * times if part.merge == "sum" else found, at, count)
     return components.decode(mine, numbers, dictionary)
+
+
+def _distinct(values: pa.Array, at: Places, count: int) -> Numbers:
+    """Return how many different values there are in each group; NULL is none."""
+    encoded = values.dictionary_encode()
+    there = np.asarray(encoded.indices.is_valid())
+    codes = np.asarray(encoded.indices.fill_null(0)).astype(np.int64)[there]
+    pairs = np.unique(at[there].astype(np.int64) * max(1, len(encoded.dictionary)) + codes)
+    return np.bincount(pairs // max(1, len(encoded.dictionary)), minlength=count)
 
 
 def _values(measure: Measure, values: Numbers | None, rows: Rows) -> pa.Array:

@@ -9,9 +9,10 @@ different attributes or GROUP BY brings keys together again, all keys of the joi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from operators.components import COUNT_DISTINCT
 from operators.expressions import Call, Column, Expression, columns_of
 from operators.live_queries import LiveQuery
 from operators.queries import Aggregation, Join, Measure
@@ -29,16 +30,16 @@ def join_of(live: LiveQuery) -> Join:
 class Part:
     """A join at one input.
 
-    ``query`` is the live aggregation that stands for it, in ``operator``; its first ``attributes`` keys are those that
-    it is joined by, the others what GROUP BY needs of this input. ``salt`` and ``hashed`` say which lane a key goes to:
-    that of its first ``hashed`` columns.
+    ``query`` is the live aggregation that stands for it, in ``operator``; its first keys are the ``attributes`` that it
+    is joined by, then come the ``extras`` that groups need of this input, given as expressions over joined rows.
+    ``salt`` and ``hashed`` say which lane a key goes to: that of its first ``hashed`` columns.
     """
 
     live: LiveQuery
     number: int
     query: LiveQuery
     attributes: tuple[int, ...]
-    grouped: tuple[int, ...]
+    extras: tuple[Expression, ...]
     salt: str
     hashed: int
 
@@ -56,8 +57,6 @@ def parts_of(live: LiveQuery) -> tuple[Part, ...]:
     for number, name in enumerate(operators_of(join)):
         each = join.inputs[number]
         attributes = tuple(a for a, key in enumerate(each.keys) if key is not None)
-        grouping = () if join.grouping is None else tuple(enumerate(join.grouping.keys))
-        grouped = tuple(i for i, key in grouping if input_of(join, key) == number)
         query = replace(
             live,
             id=f"{live.id}#{number}",
@@ -65,7 +64,7 @@ def parts_of(live: LiveQuery) -> tuple[Part, ...]:
             query=Aggregation(each.stream, join.window, each.where, _keys(join, number), _measures(join, number), ()),
         )
         hashed = 0 if whole else len(attributes)
-        found.append(Part(live, number, query, attributes, grouped, f"{_SALT} {whole}".strip(), hashed))
+        found.append(Part(live, number, query, attributes, _extras(join, number), f"{_SALT} {whole}".strip(), hashed))
     return tuple(found)
 
 
@@ -146,11 +145,19 @@ def parts_over(joins: Iterable[LiveQuery], stream: str) -> dict[str, list[Part]]
 
 
 def _keys(join: Join, number: int) -> tuple[Expression, ...]:
-    """Return what the part at an input is grouped by: its attributes, then its share of GROUP BY."""
+    """Return what the part at an input is grouped by."""
     each = join.inputs[number]
     keys = [key for key in each.keys if key is not None]
-    grouping: Sequence[Expression] = () if join.grouping is None else join.grouping.keys
-    return (*keys, *(without_alias(key, each.alias) for key in grouping if input_of(join, key) == number))
+    return (*keys, *(without_alias(extra, each.alias) for extra in _extras(join, number)))
+
+
+def _extras(join: Join, number: int) -> tuple[Expression, ...]:
+    """Return what groups need of an input besides measures: its share of GROUP BY, and what distinct values are of."""
+    if join.grouping is None:
+        return ()
+    counted = (m.argument for m in join.grouping.measures if m.function == COUNT_DISTINCT and m.argument is not None)
+    extras = dict.fromkeys((*join.grouping.keys, *counted))
+    return tuple(extra for extra in extras if (input_of(join, extra) or 0) == number)
 
 
 def _measures(join: Join, number: int) -> tuple[Measure, ...]:

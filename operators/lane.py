@@ -182,7 +182,8 @@ class Lane:
         self._live = live  # so that nothing else gets its id
         self._operators = operators_of(live)
         self._joins = join_operators(live.joins)
-        self._joins_of, parts = {}, {}
+        self._joins_of = {}
+        parts: dict[str, list[LiveQuery]] = {}
         for joins in self._joins.values():
             for number, part in enumerate(joins.joins[0]):
                 self._joins_of.setdefault(part.operator, []).append(joins)
@@ -325,7 +326,7 @@ class Lane:
         if known is None:
             schema = self._live.streams[query.query.streams[0]].schema
             kinds = {field.name: field.type.kind for field in schema.fields}
-            known = self._predicates[query.id] = analyse(query.query.where, kinds)
+            known = self._predicates[query.id] = analyse(query.where, kinds)
         return known
 
     def _by_operator(self) -> dict[str, list[Bucket]]:

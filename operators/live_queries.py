@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from operators.expressions import Expression
 from operators.queries import Aggregation, Join, Query, Selection, query_from_json
 from operators.query_set import Words, pack, words_for
 from sources.schema import StreamDefinition
@@ -39,6 +40,12 @@ class LiveQuery:
     query: Query
     active_from: Clocks
     active_to: Clocks | None = None
+
+    @property
+    def where(self) -> Expression | None:
+        """The predicate of a query over one stream."""
+        assert not isinstance(self.query, Join)
+        return self.query.where
 
     def after(self, stream: str) -> int:
         """Return the time after which this query sees tuples of ``stream``."""

@@ -59,10 +59,10 @@ class OperatorStage(StatefulProcessor):
             path = put_block(storage, RESULTS, end.seq, windows.table)
             entry = _block_entry("aggregation", operator, queries[0].query.streams, windows, path)
             output.append((BLOCK, orjson.dumps(entry).decode()))
-        for operator, rows in lane.joined.items():
-            path = put_block_bytes(storage, RESULTS, end.seq, rows.block.serialize())
-            streams = live.by_slot[rows.slots[0]].query.streams
-            output.append((BLOCK, orjson.dumps(_block_entry("join", operator, streams, rows, path)).decode()))
+        for operator, joined in lane.joined.items():
+            path = put_block_bytes(storage, RESULTS, end.seq, joined.block.serialize())
+            streams = live.by_slot[joined.slots[0]].query.streams
+            output.append((BLOCK, orjson.dumps(_block_entry("join", operator, streams, joined, path)).decode()))
         if lane_number == self._first_lane:
             output.append((PROGRESS, orjson.dumps(progress).decode()))
         busy = int((time.perf_counter() - began) * 1e6)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators import kernels
+from operators.bucket import Bucket
 from operators.bucket_store import DEAD_LETTERS, RESULTS, put_block, put_bucket
 from operators.live_queries import LiveQueries
 from operators.offsets import Offset, Span
@@ -19,6 +20,7 @@ from operators.plan_log import PlanLog
 from operators.planner import BATCHES
 from operators.query_set import count_per_slot
 from operators.stream_operators import Selected, StreamOperators, selected_block
+from operators.tuple_bucket import TupleBucket
 from operators.wire import BLOCK, BUCKET, CONTROL, WireRow
 from sources.connector import Chunk, Connector
 from sources.connectors import open_connector
@@ -119,7 +121,8 @@ class SourceTasks:
         share.failures.update(output.failures)
         if output.selected is not None:
             yield self._block(_selection_entry(self._storage, share.stream.id, seq, output.selected), task)
-        for group, bucket in (*output.buckets, *output.tuples):
+        made: list[tuple[int, Bucket | TupleBucket]] = [*output.buckets, *output.tuples]
+        for group, bucket in made:
             path, payload = put_bucket(self._storage, seq, bucket)
             place = {"task": task, "number": share.next_bucket()}
             body = orjson.dumps({"path": path, "stream": share.stream.id, **place}).decode()

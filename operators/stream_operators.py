@@ -111,7 +111,7 @@ class StreamOperators:
         ]
         kinds = {f.name: f.type.kind for f in stream.schema.fields}
         self._index: PredicateIndex = PredicateIndex(kinds) if before is None else before._index
-        self._index.update({q.id: q.query.where for q in queries})
+        self._index.update({q.id: q.where for q in queries})
         self._selection_spaces = set_spaces(self._selections, self._index, self._words)
         self._operators = [
             operator for name, members in operators.items() for operator in self._aggregations(name, members)
@@ -225,7 +225,7 @@ class StreamOperators:
 
 def _expressions_of(live: LiveQuery) -> Sequence[str]:
     """Return the texts of all expressions that a source task evaluates for the query."""
-    wanted: list[Expression] = list(conjuncts_of(live.query.where))
+    wanted: list[Expression] = list(conjuncts_of(live.where))
     if isinstance(live.query, Aggregation):
         wanted += [*live.query.keys, *(m.argument for m in live.query.measures if m.argument is not None)]
     return [str(expression) for expression in wanted]

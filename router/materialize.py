@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import Generic, Literal, Protocol, TypeVar, cast
 
@@ -190,7 +191,7 @@ class Materializer:
         self, deployed: DeployedQuery, query: Join, slot: int, parts: Sequence[BlockPart], start: int, count: int
     ) -> pa.Table:
         paths = [part.path for part in parts]
-        blocks = [self._joins.get(path, lambda path=path: read_join_block(self._storage, path)) for path in paths]
+        blocks = [self._joins.get(path, partial(read_join_block, self._storage, path)) for path in paths]
         windows = windows_of_slot(blocks, slot)
         for number, part in enumerate(parts):
             _check_count(part, slot, sum(window.count for window in windows if window.block == number))
@@ -199,9 +200,7 @@ class Materializer:
             block = blocks[window.block]
             index = self._indexes.get(
                 (paths[window.block], slot, window.start, window.end),
-                lambda block=block, window=window: index_window(
-                    query, block, window.start, window.end, deployed.active_from or {}
-                ),
+                partial(index_window, query, block, window.start, window.end, deployed.active_from or {}),
             )
             rows = form_rows(query, block, index, window, first, taken)
             if len(rows) != taken:

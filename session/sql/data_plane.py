@@ -13,9 +13,7 @@ from session.sql.statements import Select
 from session.sql.syntax import walk
 
 # a feature as SQL writes it, and what to do instead
-NOT_RUN_YET: dict[str, str] = {
-    "COUNT(DISTINCT …) over joins": "Count distinct values over one stream, or join on the column and count groups.",
-}
+NOT_RUN_YET: dict[str, str] = {}
 
 
 def check_runs(select: Select, query: Query, not_run_yet: Mapping[str, str]) -> None:
@@ -29,8 +27,6 @@ def features(select: Select, query: Query) -> Iterator[tuple[str, int]]:
     """Yield what a query asks of the data plane and where it stands: aggregates, kinds of windows, forms of EMIT."""
     if isinstance(query, Join):
         yield "JOIN", select.joins[0].source.at
-        if query.grouping is not None and any(m.function == "count_distinct" for m in query.grouping.measures):
-            yield "COUNT(DISTINCT …) over joins", select.start
     if not isinstance(query, Aggregation):
         return
     having = () if select.having is None else (select.having,)

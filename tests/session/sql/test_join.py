@@ -1,0 +1,196 @@
+"""Joins in SQL: what ON and WHERE become, when a LEFT JOIN stays one, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from operators.queries import Join, Window, query_from_json
+from session.sql.select import plan_select
+from sources.errors import SqlNotAllowed, SqlSyntaxError
+from sources.schema import BIGINT, DOUBLE, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
+
+W = "[RANGE 8 SECONDS SLIDE 4 SECONDS]"
+_FIELDS = (Field("user_id", BIGINT), Field("pack", INT), Field("price", DOUBLE), Field("name", VARCHAR))
+CATALOG = {
+    name: StreamDefinition(
+        f"s-{name}",
+        name,
+        StreamSchema((*_FIELDS, Field(name[0], INT), Field("time", TIMESTAMP)), "time", 0),
+        "push",
+        "json",
+    )
+    for name in ("purchases", "ads", "clicks")
+}
+
+
+def plan(sql: str) -> Join:
+    query = plan_select(sql.replace("~", W), CATALOG)
+    assert isinstance(query, Join)
+    assert query_from_json(query.to_json()) == query
+    return query
+
+
+def inputs(sql: str) -> list[tuple[str, str | None, list[str | None], tuple[int, ...]]]:
+    """Return the inputs of SELECT p.price FROM … as texts: alias, predicate, keys, outer_of."""
+    return [
+        (
+            each.alias,
+            None if each.where is None else str(each.where),
+            [None if key is None else str(key) for key in each.keys],
+            each.outer_of,
+        )
+        for each in plan(f"SELECT p.price FROM {sql}").inputs
+    ]
+
+
+def test_the_thesis_join() -> None:
+    query = plan(
+        "SELECT p.user_id, p.pack, p.price FROM purchases ~ AS p, ads ~ AS a"
+        " WHERE p.user_id = a.user_id AND p.pack = a.pack AND a.pack > 3"
+    )
+    assert query.window == Window(8_000_000, 4_000_000)
+    assert query.streams == ("s-purchases", "s-ads")
+    assert [(each.alias, str(each.where), list(map(str, each.keys))) for each in query.inputs] == [
+        ("p", "None", ["pack", "user_id"]),
+        ("a", ">(pack, 3)", ["pack", "user_id"]),
+    ]
+    names = ["window_start", "window_end", "user_id", "pack", "price"]
+    assert [output.name for output in query.outputs] == names
+    assert [str(output.expression) for output in query.outputs] == [*names[:2], "p.user_id", "p.pack", "p.price"]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "purchases ~ p, ads ~ a WHERE p.user_id = a.user_id AND a.price > 2.0",
+        "purchases ~ p JOIN ads ~ a ON a.user_id = p.user_id WHERE a.price > 2",
+        "purchases ~ p INNER JOIN ads ~ a ON p.user_id = a.user_id AND a.price > 2",
+        "purchases ~ AS p JOIN ads ~ AS a USING (user_id) WHERE 2 < a.price",
+        "purchases ~ p LEFT JOIN ads ~ a ON p.user_id = a.user_id WHERE a.price > 2",
+        "purchases ~ p LEFT OUTER JOIN ads ~ a USING (user_id) WHERE a.price > 2",
+        "HOP(TABLE purchases, DESCRIPTOR(time), INTERVAL '4' SECOND, INTERVAL '8' SECOND) p JOIN"
+        " HOP(TABLE ads, DESCRIPTOR(time), INTERVAL '4' SECOND, INTERVAL '8' SECOND) a"
+        " ON p.user_id = a.user_id AND p.window_start = a.window_start AND p.window_end = a.window_end"
+        " WHERE a.price > 2",
+    ],
+)
+def test_ways_to_write_one_join(sql: str) -> None:
+    assert inputs(sql) == [("p", None, ["user_id"], ()), ("a", ">(price, 2.0)", ["user_id"], ())]
+
+
+def test_equal_attributes_are_one_and_others_are_of_some_inputs() -> None:
+    assert inputs("purchases ~ p, ads ~ a, clicks ~ c WHERE p.user_id = a.user_id AND a.user_id = c.user_id") == [
+        ("p", None, ["user_id"], ()),
+        ("a", None, ["user_id"], ()),
+        ("c", None, ["user_id"], ()),
+    ]
+    assert inputs("purchases ~ p, ads ~ a, clicks ~ c WHERE p.user_id = a.user_id AND a.pack = c.pack") == [
+        ("p", None, ["user_id", None], ()),
+        ("a", None, ["user_id", "pack"], ()),
+        ("c", None, [None, "pack"], ()),
+    ]
+
+
+def test_keys_are_compared_in_one_type_and_twice_in_one_attribute_is_a_condition() -> None:
+    assert inputs("purchases ~ p, ads ~ a WHERE p.user_id = a.pack") == [
+        ("p", None, ["user_id"], ()),
+        ("a", None, ["cast(pack as BIGINT)"], ()),
+    ]
+    assert inputs("purchases ~ p, ads ~ a WHERE p.user_id = a.user_id AND p.user_id = a.pack + 1") == [
+        ("p", None, ["user_id"], ()),
+        ("a", "=(user_id, +(pack, 1))", ["user_id"], ()),
+    ]
+
+
+def test_left_joins() -> None:
+    assert inputs("purchases ~ p LEFT JOIN ads ~ a ON p.user_id = a.user_id AND a.pack > 3 WHERE p.price > 1") == [
+        ("p", ">(price, 1.0)", ["user_id"], ()),
+        ("a", ">(pack, 3)", ["user_id"], (0,)),
+    ]
+    chain = "purchases ~ p LEFT JOIN ads ~ a ON p.user_id = a.user_id LEFT JOIN clicks ~ c ON c.pack = a.pack"
+    assert [each[3] for each in inputs(chain)] == [(), (0,), (1,)]
+    # rows without a partner in clicks go, and with them those without one in ads
+    assert [each[3] for each in inputs(f"{chain} WHERE c.price = 1")] == [(), (), ()]
+    assert [each[3] for each in inputs(f"{chain} WHERE a.price = 1")] == [(), (), (1,)]
+
+
+def test_a_stream_joined_with_itself() -> None:
+    assert inputs("purchases ~ p, purchases ~ q WHERE p.user_id = q.user_id AND q.price > 1") == [
+        ("p", None, ["user_id"], ()),
+        ("q", ">(price, 1.0)", ["user_id"], ()),
+    ]
+
+
+def test_groups() -> None:
+    query = plan(
+        "SELECT p.pack, COUNT(*) AS n, AVG(a.price) AS mean FROM purchases ~ p JOIN ads ~ a USING (user_id)"
+        " GROUP BY p.pack HAVING COUNT(*) > 2"
+    )
+    assert query.grouping is not None
+    assert list(map(str, query.grouping.keys)) == ["p.pack"]
+    assert [m.name for m in query.grouping.measures] == ["count(*)", "sum(a.price)", "count(a.price)"]
+    assert str(query.grouping.having) == ">(count(*), 2)"
+    assert [output.name for output in query.outputs] == ["window_start", "window_end", "pack", "n", "mean"]
+
+
+def test_stars_and_names_that_one_input_has() -> None:
+    query = plan("SELECT p.*, a FROM purchases ~ p JOIN ads ~ a USING (user_id)")
+    assert [str(output.expression) for output in query.outputs[2:]] == [
+        "p.user_id", "p.pack", "p.price", "p.name", "p.p", "p.time", "a.a",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("marked", "message"),
+    [
+        ("^purchases p, ads ~ a WHERE p.user_id = a.user_id", "the same window; purchases has none"),
+        ("purchases ~ p, ads ^[RANGE 2 SECONDS] a WHERE p.user_id = a.user_id", "must have the same window"),
+        ("purchases ^[SESSION 2 SECONDS] p, ads [SESSION 2 SECONDS] a WHERE p.user_id = a.user_id", "session windows"),
+        ("purchases ~ p, ^ads ~ a", "'a' is not compared with the others"),
+        ("purchases ~ p, ads ~ a WHERE p.user_id ^> a.user_id", "equal columns only"),
+        ("purchases ~ p, ads ~ p WHERE p.user_id = 1", "Two inputs of the join are called 'p'"),
+        ("purchases ~ p, ads ~ a WHERE p.user_id = a.user_id AND ^name = 'x'", "write which: p.name and a.name"),
+        ("purchases ~ p, ads ~ a WHERE p.user_id = ^b.user_id", "its inputs are called 'p', 'a'"),
+        ("purchases ~ p, ads ~ a WHERE p.user_id = ^nobody", "'nobody' does not exist; p has"),
+        ("purchases ~ p JOIN ads ~ a ON p.user_id ^= c.user_id JOIN clicks ~ c ON c.pack = p.pack", "comes after it"),
+        ("purchases ~ p LEFT JOIN ads ~ a USING (user_id) WHERE a.price ^IS NULL", "must not hold for NULL"),
+        ("purchases ~ p LEFT JOIN ads ~ a ON p.user_id = a.user_id AND p.price ^> 1", "alone and compare them"),
+        ("purchases ~ p JOIN ads ~ a USING (^nothing)", "'nothing'"),
+        ("purchases ~ p ^RIGHT JOIN ads ~ a USING (user_id)", "swap the streams"),
+        ("purchases ~ p ^FULL JOIN ads ~ a USING (user_id)", "FULL JOIN"),
+        ("purchases ~ p ^CROSS JOIN ads ~ a", "CROSS JOIN"),
+        ("purchases ~ p ^NATURAL JOIN ads ~ a", "USING"),
+        ("purchases ~ p, ads ~ a WHERE p.user_id = a.user_id ^EMIT STREAM", "EMIT AFTER WATERMARK"),
+        ("purchases ~ p JOIN ^nobody ~ a USING (user_id)", "Stream 'nobody' does not exist"),
+    ],
+)
+def test_refusals_say_what_and_where(marked: str, message: str) -> None:
+    before, _, after = f"SELECT p.price FROM {marked}".replace("~", W).partition("^")
+    with pytest.raises(SqlNotAllowed) as refused:
+        plan_select(before + after, CATALOG)
+    assert message in refused.value.detail
+    if after:
+        assert refused.value.position is not None
+        assert refused.value.position.column == len(before) + 1
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        ("SUM(p.price * a.price)", "must be over the columns of one input"),
+        ("p.pack + a.pack AS k, COUNT(*)", "must be over the columns of one input"),
+        ("p.price, COUNT(*)", "Column 'p.price' must stand in GROUP BY"),
+        ("price", "write which: p.price and a.price"),
+        ("p.price, a.price", "write AS and another alias"),
+    ],
+)
+def test_outputs_that_are_refused(items: str, message: str) -> None:
+    group = " GROUP BY k" if " AS k" in items else ""
+    with pytest.raises(SqlNotAllowed) as refused:
+        plan(f"SELECT {items} FROM purchases ~ p JOIN ads ~ a USING (user_id){group}")
+    assert message in refused.value.detail
+
+
+def test_a_join_needs_on_or_using() -> None:
+    with pytest.raises(SqlSyntaxError, match="Expected ON and a condition, or USING and columns"):
+        plan("SELECT p.price FROM purchases ~ p JOIN ads ~ a WHERE p.user_id = a.user_id")
