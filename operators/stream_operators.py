@@ -69,7 +69,7 @@ class _Operator:
     """An aggregation operator: its queries, and their cell spaces with the measures that they need.
 
     ``keys`` are those of its queries, and for COUNT(DISTINCT …) the expression one more; the first ``hashed`` decide,
-    with ``salt``, about the lane. ``columns`` are what rows of joins are made of, None when it is no part of such joins.
+    with ``salt``, about the lane. ``columns`` are what rows of joins are made of, None when it has no part in them.
     """
 
     name: str

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.aggregation import empty, merge_into
 from operators.components import (
     COUNT_NAME,
     Component,
@@ -26,6 +25,7 @@ from operators.components import (
     renumber_ranks,
     unite,
 )
+from operators.entries import empty, merge_into
 from operators.expressions import Column
 from operators.queries import COUNT_ALL, Measure
 from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
