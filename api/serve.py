@@ -127,6 +127,7 @@ def supervise(settings: Settings, storage: Storage) -> JobSupervisor:
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [project, os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "session.job_main", "--data-dir", data_dir, "--master", settings.master]
     command += ["--batch-target-seconds", str(settings.batch_target_seconds)]
+    command += ["--join-row-limit", str(settings.join_row_limit)]
     return JobSupervisor(command, storage, folder / "logs" / "job.log", environment=environment)
 
 

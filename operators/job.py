@@ -34,6 +34,7 @@ class JobSettings:
     master: str
     lanes: int
     target_seconds: float
+    join_row_limit: int
     driver_memory: str = "2g"
 
 
@@ -108,7 +109,10 @@ def start_job(spark: SparkSession, settings: JobSettings, sink: type[DataSource]
         .load()
     )
     output = source.groupBy("lane").transformWithStateInPandas(
-        OperatorStage(settings.uri, lanes[0]), OUTPUT_SCHEMA, outputMode="Append", timeMode="None"
+        OperatorStage(settings.uri, lanes[0], settings.join_row_limit),
+        OUTPUT_SCHEMA,
+        outputMode="Append",
+        timeMode="None",
     )
     return (
         output.writeStream.format(sink.name())

@@ -43,7 +43,6 @@ from operators.tuple_bucket import TupleBucket, is_tuple_bucket
 from sources.storage import Storage
 
 MOST_ENTRIES = 64
-MOST_JOINED_ROWS = 1_000_000
 
 _Alive = dict[int, npt.NDArray[np.bool_]]
 
@@ -108,10 +107,14 @@ class _Head:
 
 
 class Lane:
-    """Takes in the buckets of each batch and fires the windows that are due."""
+    """Takes in the buckets of each batch and fires the windows that are due.
 
-    def __init__(self, storage: Storage) -> None:
+    Of a window of a join it keeps ``join_row_limit`` rows.
+    """
+
+    def __init__(self, storage: Storage, join_row_limit: int = 1_000_000) -> None:
         self._storage = storage
+        self._join_row_limit = join_row_limit
         self._entries: dict[int, _Entry] = {}
         self._told = ToldLog(storage)
         self._predicates: dict[str, Predicate] = {}
@@ -266,7 +269,7 @@ class Lane:
             rows = [window for window in windows if not window.is_grouped]
             if rows:
                 tuples = self._tuples_of({part.operator for part in operator.joins[0]})
-                self.joined[name] = joined_rows(rows, tuples, MOST_JOINED_ROWS)
+                self.joined[name] = joined_rows(rows, tuples, self._join_row_limit)
                 self.failures |= self.joined[name].beyond
         return fired
 

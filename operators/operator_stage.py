@@ -26,8 +26,9 @@ _SHARED: dict[str, tuple[PlanLog, dict[int, Lane]]] = {}
 class OperatorStage(StatefulProcessor):
     """Runs one lane per call; what a worker keeps between calls is a cache."""
 
-    def __init__(self, uri: str, first_lane: int) -> None:
+    def __init__(self, uri: str, first_lane: int, join_row_limit: int) -> None:
         self._uri = uri
+        self._join_row_limit = join_row_limit
         self._first_lane = first_lane
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -46,7 +47,7 @@ class OperatorStage(StatefulProcessor):
         storage = Storage(self._uri)
         plan, lanes = _SHARED.setdefault(self._uri, (PlanLog(storage), {}))
         lane_number = int(key[0])
-        lane = lanes.setdefault(lane_number, Lane(storage))
+        lane = lanes.setdefault(lane_number, Lane(storage, self._join_row_limit))
         controls, payloads, blocks = _sort_rows(rows, storage)
         start, end = Offset.from_json(controls[0]["start"]), Offset.from_json(controls[0]["end"])
         live = plan.at(start, end)

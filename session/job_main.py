@@ -122,6 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--data-dir", required=True)
     parser.add_argument("--master", default="local[*]")
     parser.add_argument("--batch-target-seconds", type=float, default=1.0)
+    parser.add_argument("--join-row-limit", type=int, default=1_000_000)
     options = parser.parse_args(arguments)
     storage = Storage(options.data_dir)
     job = Job(
@@ -131,6 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
             master=options.master,
             lanes=settled_lanes(storage, _local_cores(options.master)),
             target_seconds=options.batch_target_seconds,
+            join_row_limit=options.join_row_limit,
         ),
     )
     signal.signal(signal.SIGTERM, job.stop_soon)

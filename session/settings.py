@@ -23,7 +23,8 @@ class Settings:
 
     ``port`` 0 takes a free one. ``retention_seconds`` is how long a RETIRED or FAILED query is still known,
     ``idempotency_seconds`` how long the outcome of an Idempotency-Key is. Result rows are kept for
-    ``result_retention_seconds``, and at most ``result_retention_bytes`` of them.
+    ``result_retention_seconds``, and at most ``result_retention_bytes`` of them. Of a window of a join each lane keeps
+    ``join_row_limit`` rows.
     """
 
     host: str = "127.0.0.1"
@@ -42,6 +43,7 @@ class Settings:
     max_queries: int = 20000
     metrics_labelled_queries: int = 1000
     batch_target_seconds: float = 1.0
+    join_row_limit: int = 1_000_000
     log_level: str = "info"
 
     def __post_init__(self) -> None:

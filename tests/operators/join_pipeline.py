@@ -66,6 +66,7 @@ class JoinPipeline:
     storage: Storage
     streams: Sequence[StreamDefinition]
     rng: random.Random
+    join_row_limit: int = 1_000_000
     live: LiveQueries = field(default_factory=LiveQueries)
     clocks: dict[str, int | None] = field(default_factory=dict)
     waterlines: dict[str, int | None] = field(default_factory=dict)
@@ -75,7 +76,7 @@ class JoinPipeline:
 
     def __post_init__(self) -> None:
         self.live.streams.update({stream.id: stream for stream in self.streams})
-        self.lanes = [Lane(self.storage) for _ in range(LANES)]
+        self.lanes = [Lane(self.storage, self.join_row_limit) for _ in range(LANES)]
         self.states = [MemoryState() for _ in range(LANES)]
         self.reader = Materializer(self.storage)
 
@@ -115,7 +116,7 @@ class JoinPipeline:
         self, number: int, payloads: list[Payload], before: dict[str, int | None], blocks: dict[int, list[BlockPart]]
     ) -> None:
         if self.rng.random() < 0.2:  # another worker takes over: its cache is empty
-            self.lanes[number] = Lane(self.storage)
+            self.lanes[number] = Lane(self.storage, self.join_row_limit)
         if self.rng.random() < 0.2:  # an attempt fails at its end: the state is as before, the cache is not
             failed = self.states[number].copy()
             self.lanes[number].advance(self.seq, payloads, self.live, before, dict(self.waterlines), failed)

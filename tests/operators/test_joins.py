@@ -88,9 +88,8 @@ def test_joins_give_the_rows_that_duckdb_gives(seed: int, tmp_path_factory: pyte
     monkeypatch.undo()
 
 
-def test_a_window_has_no_more_rows_than_the_limit(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane, "MOST_JOINED_ROWS", 100)
-    pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(1))
+def test_a_window_has_no_more_rows_than_the_limit(tmp_path: Any) -> None:
+    pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(1), join_row_limit=100)
     window = "[RANGE 4 SECONDS]"
     many = plan_select(f"SELECT x.v FROM a {window} AS x JOIN b {window} AS y ON x.k = y.k", CATALOG)
     few = plan_select(f"SELECT x.v FROM a {window} AS x JOIN b {window} AS y ON x.k = y.k WHERE y.v = 3", CATALOG)
