@@ -60,7 +60,7 @@ class Bucket:
     def nbytes(self) -> int:
         """The size of the data in memory."""
         arrays: list[Numbers] = [self.slices, self.starts, self.latest, self.cell, self.key, *self.components.values()]
-        return sum(a.nbytes for a in arrays) + int(self.keys.nbytes + self.cells.to_arrow().nbytes)
+        return sum(a.nbytes for a in arrays) + int(self.keys.nbytes + self.cells.nbytes)
 
     def serialize(self) -> bytes:
         """Return the bucket as Arrow IPC streams after each other: slices, cells, keys, dictionaries, entries."""

@@ -46,14 +46,18 @@ def put_block(storage: Storage, folder: str, seq: int, table: pa.Table) -> str:
 
     Readers find it once the batch record names it; a replayed batch writes new files, and the old ones are swept.
     """
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
+    path = _block_path(folder, seq)
+    with storage.writing(path) as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
-    return put_block_bytes(storage, folder, seq, sink.getvalue())
+    return path
 
 
 def put_block_bytes(storage: Storage, folder: str, seq: int, data: pa.Buffer) -> str:
     """Write a block of batch ``seq`` that is serialized already; return its path."""
-    path = f"{folder}/{seq:012d}-{uuid.uuid4().hex}.arrow"
+    path = _block_path(folder, seq)
     storage.put(path, data, durable=False)
     return path
+
+
+def _block_path(folder: str, seq: int) -> str:
+    return f"{folder}/{seq:012d}-{uuid.uuid4().hex}.arrow"

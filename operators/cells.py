@@ -37,6 +37,11 @@ class LineCells:
         """How many cells there are."""
         return len(self.boundaries) + 2
 
+    @property
+    def nbytes(self) -> int:
+        """The size in memory, about."""
+        return 16 * len(self.boundaries)
+
     def map_to(self, other: LineCells) -> CellMap:
         """Return, for each cell, the cell of ``other`` that holds its least value; NULL goes to NULL."""
         if self.boundaries == other.boundaries:
@@ -63,6 +68,11 @@ class SetCells:
     def count(self) -> int:
         """How many cells there are."""
         return len(self.query_sets)
+
+    @property
+    def nbytes(self) -> int:
+        """The size in memory."""
+        return self.query_sets.nbytes
 
     def to_arrow(self) -> pa.Table:
         """Return the query-sets as a table of one column."""

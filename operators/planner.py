@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import orjson
 
 from operators.offsets import Offset
@@ -27,6 +25,9 @@ from sources.storage import Storage
 
 BATCHES = "batches"
 WARM_UP_BATCHES = 2
+# a batch may be so many times as long as the target where tuples pile up
+LONGEST_BATCH = 4.0
+_LOOKED_AT = 3
 # how long a stream rests that could not be read: at first, and at most, doubling in between
 FIRST_REST_SECONDS = 1.0
 LONGEST_REST_SECONDS = 30.0
@@ -39,11 +40,10 @@ log = logging.getLogger("braid.planner")
 
 
 class BatchBudget:
-    """How many tuples a batch may read, learnt from how long batches took.
+    """How many tuples a batch may read, learnt from how long batches took and whether tuples piled up.
 
-    A batch takes an overhead, whatever it reads, and a time per tuple; a line through the recent batches tells them
-    apart. Tuples get what the overhead leaves of the target, and at least half of it: small batches would not make a
-    large overhead smaller.
+    Batches that read all they may take about the target. Where tuples pile up nevertheless batches get longer, up to
+    `LONGEST_BATCH` times the target: what a batch costs before it reads a tuple then serves more of them.
     """
 
     def __init__(
@@ -52,30 +52,33 @@ class BatchBudget:
         self._target = target_seconds
         self._least = least
         self._most = most
-        self._recent: deque[tuple[int, float]] = deque(maxlen=20)
+        self._recent: list[tuple[float, int]] = []
         self.tuples = first
 
-    def learn(self, tuples: int, seconds: float) -> None:
-        """Take note of a batch; only one that used most of the budget changes it."""
-        self._recent.append((tuples, seconds))
-        if tuples < self.tuples // 2:
-            return
-        overhead, per_tuple = self._fit()
-        room = max(self._target - overhead, self._target / 2)
-        wanted = int(min(room / per_tuple, self._most)) if per_tuple > 0 else self._most
-        if seconds >= overhead + room:  # long enough, whatever batches took when the machine was slower
-            wanted = min(wanted, self.tuples)
-        self.tuples = min(max(wanted, self.tuples // 2, self._least), self.tuples * 2)
+    def learn(self, tuples: int, seconds: float, waiting: int) -> None:
+        """Take note of a batch, and of the tuples that waited when it was planned and were not for it.
 
-    def _fit(self) -> tuple[float, float]:
-        """Return the overhead (seconds) and the seconds per tuple of the recent batches."""
-        counts, seconds = np.array(self._recent, dtype=np.float64).T
-        spread = counts - counts.mean()
-        if not spread.any():  # nothing tells them apart; larger batches will, so most is taken for overhead
-            mean = float(seconds.mean())
-            return 0.8 * mean, 0.2 * mean / max(float(counts.mean()), 1.0)
-        per_tuple = max(0.0, float(spread @ seconds / (spread @ spread)))
-        return max(0.0, float(seconds.mean() - per_tuple * counts.mean())), per_tuple
+        Only batches that used most of the budget change it; windows end in some of them, so several are looked at.
+        """
+        if tuples < self.tuples // 2:
+            self._recent = []
+            return
+        self._recent.append((seconds, waiting))
+        mean = sum(took for took, _ in self._recent) / len(self._recent)
+        longest = LONGEST_BATCH * self._target
+        if mean < self._target / 2:
+            self._change(2.0)
+        elif mean > 2 * longest:
+            self._change(0.5)
+        elif len(self._recent) == _LOOKED_AT:
+            if waiting > self._recent[0][1]:
+                self._change(min(1.5, longest / mean))
+            else:
+                self._change(min(2.0, max(0.8, self._target / mean)))
+
+    def _change(self, factor: float) -> None:
+        self.tuples = min(max(int(self.tuples * factor), self._least), self._most)
+        self._recent = []
 
 
 class Planner:
@@ -90,7 +93,7 @@ class Planner:
         self._connectors: dict[str, Connector] = {}
         self._budget = BatchBudget(target_seconds)
         self._warm_ups = WARM_UP_BATCHES
-        self._asked: tuple[int, int, float] | None = None
+        self._asked: _Asked | None = None
         self._rests: dict[str, _Rest] = {}
 
     def latest(self, start: Offset, now_us: int) -> Offset:
@@ -112,7 +115,8 @@ class Planner:
         if not read and self._epoch == start.epoch and not self._warm_ups and not is_due:
             return start
         self._warm_ups = max(0, self._warm_ups - 1)
-        self._asked = (start.seq + 1, read, time.monotonic())
+        left = _tuples_between(begins, _ends(begins, available)) - read
+        self._asked = _Asked(start.seq + 1, read, left, time.monotonic())
         end = Offset(
             seq=start.seq + 1,
             epoch=self._epoch,
@@ -128,13 +132,13 @@ class Planner:
 
     def _learn(self, seq: int, record: Mapping[str, Any]) -> None:
         """Take note, once, of how batch ``seq`` went."""
-        if self._asked is None or self._asked[0] != seq:
+        asked, self._asked = self._asked, None
+        if asked is None or asked.seq != seq:
+            self._asked = asked
             return
-        _, tuples, at = self._asked
-        self._asked = None
         unread = {stream for stream, counted in record["streams"].items() if counted["unread"] is not None}
         if not unread:  # else the batch took as long as somebody's patience
-            self._budget.learn(tuples, time.monotonic() - at)
+            self._budget.learn(asked.read, time.monotonic() - asked.at, asked.left)
         for stream, counted in record["streams"].items():
             if stream in unread:
                 self._let_rest(stream)
@@ -183,10 +187,7 @@ class Planner:
 
     def _bounded(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:
         """Return the end offsets: everything available, or fair shares of the budget when that is too much."""
-        ends = {
-            stream: {p: max(first, available[stream].get(p, NOTHING).end) for p, first in partitions.items()}
-            for stream, partitions in begins.items()
-        }
+        ends = _ends(begins, available)
         backlog = _tuples_between(begins, ends)
         if backlog <= self._budget.tuples:
             return ends
@@ -195,6 +196,16 @@ class Planner:
             stream: {p: first - int(-(ends[stream][p] - first) * share // 1) for p, first in partitions.items()}
             for stream, partitions in begins.items()
         }
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A batch that was planned: how many tuples it reads, how many it leaves, and when (monotonic clock)."""
+
+    seq: int
+    read: int
+    left: int
+    at: float
 
 
 @dataclass(frozen=True)
@@ -217,6 +228,14 @@ def _begins(reached: Positions, available: Mapping[str, Mapping[str, Extent]]) -
     return {
         stream: {**{p: extent.start for p, extent in extents.items()}, **reached.get(stream, {})}
         for stream, extents in available.items()
+    }
+
+
+def _ends(begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:
+    """Return where what is available ends."""
+    return {
+        stream: {p: max(first, available[stream].get(p, NOTHING).end) for p, first in partitions.items()}
+        for stream, partitions in begins.items()
     }
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -71,6 +73,24 @@ class Storage:
         temporary.replace(target)
         if durable:
             sync_folder(target.parent)
+
+    @contextmanager
+    def writing(self, path: str) -> Iterator[pa.NativeFile]:
+        """Write a file piece by piece; it is there once the context ends without an error, not flushed to disk."""
+        if self.local_root is None:
+            self._make_parent(path)
+            with self._fs.open_output_stream(self._full(path)) as out:
+                yield out
+            return
+        target = self.local_root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        try:
+            with pa.OSFile(str(temporary), "wb") as out:
+                yield out
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def get(self, path: str) -> bytes:
         """Return the bytes of ``path``; FileNotFoundError when there are none."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from operators.live_queries import LiveQueries
 from operators.offsets import Offset
 from operators.plan_log import CHANGELOGS, PLANS, PlannedBatch, read_planned
-from operators.planner import BATCHES, WARM_UP_BATCHES, BatchBudget, Planner, _begins
+from operators.planner import BATCHES, LONGEST_BATCH, WARM_UP_BATCHES, BatchBudget, Planner, _begins
 from sources.connector import Extent
 from sources.generator import DATASETS
 from sources.record_log import RecordLog
@@ -267,31 +267,52 @@ def test_bounds_lie_between_start_and_end(
     assert read <= budget + 9
 
 
-@given(st.lists(st.tuples(st.integers(0, 10**7), st.floats(0.0, 60.0)), max_size=40))
-@example([(100_000, 2.2250738585072014e-308)])
-def test_the_budget_changes_by_two_at_most_and_keeps_its_limits(batches: list[tuple[int, float]]) -> None:
+@given(st.lists(st.tuples(st.integers(0, 10**7), st.floats(0.0, 60.0), st.integers(0, 10**8)), max_size=40))
+@example([(100_000, 2.2250738585072014e-308, 0)])
+def test_the_budget_changes_by_two_at_most_and_keeps_its_limits(batches: list[tuple[int, float, int]]) -> None:
     budget = BatchBudget(1.0)
-    for tuples, seconds in batches:
+    for tuples, seconds, waiting in batches:
         before = budget.tuples
-        budget.learn(tuples, seconds)
+        budget.learn(tuples, seconds, waiting)
         assert before // 2 <= budget.tuples <= 2 * before
         assert 50_000 <= budget.tuples <= 20_000_000
 
 
 def test_the_budget_finds_the_size_that_takes_the_target() -> None:
     budget = BatchBudget(1.0)
-    for _ in range(30):
-        budget.learn(budget.tuples, 0.2 + budget.tuples / 2_000_000)
+    for _ in range(60):
+        budget.learn(budget.tuples, 0.2 + budget.tuples / 2_000_000, 0)
     assert budget.tuples == pytest.approx(1_600_000, rel=0.1)
 
 
-def test_a_batch_that_took_too_long_gives_no_larger_ones_however_slow_small_ones_were() -> None:
+def test_a_batch_that_read_little_changes_nothing() -> None:
     budget = BatchBudget(1.0)
     for _ in range(10):
-        budget.learn(100_000, 1.0)
-    before = budget.tuples
-    budget.learn(before, 1.6)
-    assert budget.tuples <= before
+        budget.learn(budget.tuples // 3, 5.0, 0)
+    assert budget.tuples == BatchBudget(1.0).tuples
+
+
+def behind(overhead: float, per_second: int, rate: int, batches: int) -> tuple[BatchBudget, int]:
+    """Run batches over a stream that has fallen behind; return the budget and how many tuples wait in the end."""
+    budget, waiting = BatchBudget(1.0), 10 * rate
+    for _ in range(batches):
+        read = min(waiting, budget.tuples)
+        seconds = overhead + read / per_second
+        budget.learn(read, seconds, waiting - read)
+        waiting += int(rate * seconds) - read
+    return budget, waiting
+
+
+@pytest.mark.parametrize("overhead", [0.5, 1.1, 2.0])
+def test_batches_get_longer_until_they_keep_up_and_shorter_again(overhead: float) -> None:
+    _, waiting = behind(overhead, 2_000_000, 600_000, 300)
+    assert waiting <= 3 * 600_000, "what is left is what comes during a batch"
+
+
+def test_batches_stay_below_the_longest_where_they_cannot_keep_up() -> None:
+    budget, waiting = behind(0.5, 1_000_000, 2_000_000, 100)
+    assert waiting > 10 * 2_000_000
+    assert 0.5 + budget.tuples / 1_000_000 <= 1.5 * LONGEST_BATCH
 
 
 def test_what_a_batch_takes_in_is_told_before_it_runs(folder: Folder) -> None:
@@ -304,10 +325,3 @@ def test_what_a_batch_takes_in_is_told_before_it_runs(folder: Folder) -> None:
     planned = read_planned(folder.storage)
     assert planned is not None
     assert planned.seq == 1, "a batch that takes nothing in is not worth telling of"
-
-
-def test_the_budget_grows_where_batches_are_slow_whatever_they_read() -> None:
-    budget = BatchBudget(1.0)
-    for _ in range(40):
-        budget.learn(budget.tuples, 1.1 + budget.tuples / 2_000_000)
-    assert budget.tuples > 500_000, "an overhead above the target must not hold tuples up"
