@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from operators.bucket import Bucket
 from operators.tuple_bucket import TupleBucket
+from operators.window_rows import WindowRows
 from sources.storage import Storage
 
 BUCKETS = "buckets"
@@ -49,6 +50,14 @@ def put_block(storage: Storage, folder: str, seq: int, table: pa.Table) -> str:
     path = _block_path(folder, seq)
     with storage.writing(path) as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
+    return path
+
+
+def put_window_rows(storage: Storage, folder: str, seq: int, rows: WindowRows) -> str:
+    """Write rows of windows in the same way."""
+    path = _block_path(folder, seq)
+    with storage.writing(path) as file:
+        rows.write(file)
     return path
 
 

@@ -12,7 +12,7 @@ did change is a matter of the aggregates that its query's outputs are computed f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,12 @@ import pyarrow.compute as pc
 
 from operators.aggregation import aggregation_of
 from operators.expressions import columns_of
-from operators.fired_rows import SLOT, Fired
+from operators.fired_rows import Fired
 from operators.keys import encode_keys, key_names, unite_keys
 from operators.live_queries import LiveQuery
 from operators.queries import COUNT_ALL, OP, PTIME, VER, WINDOW_END, WINDOW_START
 from operators.sessions import chain, has_sessions
+from operators.window_rows import SLOT, WindowRows
 
 INSERT, RETRACT = "insert", "retract"
 
@@ -50,12 +51,12 @@ def is_changelog(live: LiveQuery) -> bool:
 
 def with_changelog_columns(fired: Fired, now_us: int) -> Fired:
     """Return final rows as changes: each is the one row of its group that ever comes."""
-    rows = fired.table.num_rows
+    rows = len(fired.rows)
     columns = _changelog_columns(np.zeros(rows, np.bool_), np.zeros(rows, np.int64), now_us)
-    table = fired.table
-    for name, values in columns.items():
-        table = table.append_column(name, values)
-    return Fired(table, fired.slots, fired.counts, fired.latest_us)
+    values = fired.rows.values
+    for name, each in columns.items():
+        values = values.append_column(name, each)
+    return replace(fired, rows=replace(fired.rows, values=values))
 
 
 def together(parts: Sequence[Fired]) -> Fired:
@@ -64,8 +65,8 @@ def together(parts: Sequence[Fired]) -> Fired:
         return parts[0]
     of = {slot: (n, us) for part in parts for slot, n, us in zip(part.slots, part.counts, part.latest_us, strict=True)}
     slots = sorted(of)
-    table = pa.concat_tables([part.table for part in parts], promote_options="default")
-    return Fired(table, slots, [of[s][0] for s in slots], [of[s][1] for s in slots])
+    rows = WindowRows.concat([part.rows for part in parts])
+    return Fired(rows, slots, [of[s][0] for s in slots], [of[s][1] for s in slots])
 
 
 @dataclass(frozen=True)
@@ -357,7 +358,9 @@ class _Groups:
             table = table.append_column(name, values)
         slots, first, counts = np.unique(slot, return_index=True, return_counts=True)
         latest = np.maximum.reduceat(newest[at], first).tolist()
-        return Fired(table, slots.tolist(), counts.tolist(), [None if us == _NEVER else us for us in latest])
+        return Fired(
+            WindowRows.of(table), slots.tolist(), counts.tolist(), [None if us == _NEVER else us for us in latest]
+        )
 
     def _joined(self, at: Numbers, row: Numbers) -> pa.Table:
         taken = self.table.take(pa.array(at))

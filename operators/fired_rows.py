@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,11 @@ from operators.entries import empty
 from operators.expressions import Expression
 from operators.keys import key_columns, unite_keys
 from operators.live_queries import LiveQuery
-from operators.queries import WINDOW_END, WINDOW_START, Aggregation, Join, Measure, Query
+from operators.queries import Aggregation, Join, Measure, Query
 from operators.query_set import Bools
 from operators.range_reduction import CellRuns, RangeReduction
 from operators.tuples import Tuples
-
-SLOT = "_slot"
+from operators.window_rows import WindowRows
 
 Numbers = npt.NDArray[Any]
 Places = npt.NDArray[np.int64]
@@ -31,16 +31,21 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Fired:
-    """Rows of due windows. ``table`` has the columns ``_slot``, ``window_start``, ``window_end``, keys and measures.
+    """Rows of due windows: keys and measures.
 
     A slot's rows are next to each other, by end and start of their window. ``slots`` ascend; for each of them there is
     the number of its rows, and the greatest event time (µs) of the slices that its windows are made of, where known.
     """
 
-    table: pa.Table
+    rows: WindowRows
     slots: list[int]
     counts: list[int]
     latest_us: Sequence[int | None]
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """The rows with the columns ``_slot``, ``window_start``, ``window_end``, keys and measures."""
+        return self.rows.table()
 
 
 @dataclass(frozen=True)
@@ -173,17 +178,17 @@ class FiredRows:
 
     def fired(self) -> Fired | None:
         """Return everything that was taken."""
-        tables: list[pa.Table] = []
+        parts: list[WindowRows] = []
         found: dict[int, tuple[int, int]] = {}
         for alike in self._alike.values():
-            table = _table(alike, found, self._failures)
-            if table.num_rows:
-                tables.append(table)
-        if not tables:
+            rows = _rows(alike, found, self._failures)
+            if len(rows):
+                parts.append(rows)
+        if not parts:
             return None
         slots = sorted(found)
         counts, latest = [found[slot][0] for slot in slots], [found[slot][1] for slot in slots]
-        return Fired(pa.concat_tables(tables, promote_options="default"), slots, counts, latest)
+        return Fired(WindowRows.concat(parts), slots, counts, latest)
 
 
 def _part(
@@ -216,7 +221,7 @@ def _part(
     return _Part(due, lengths, held.keys, key + held.first_key, numbers, held.dictionaries, held.newest)
 
 
-def _table(alike: _Alike, found: dict[int, tuple[int, int]], failures: dict[str, str]) -> pa.Table:
+def _rows(alike: _Alike, found: dict[int, tuple[int, int]], failures: dict[str, str]) -> WindowRows:
     """Return rows by slot, end and start of their window; ``found`` gets each slot's number and newest event time."""
     parts = alike.parts
     due = [each for part in parts for each in part.due]
@@ -228,22 +233,18 @@ def _table(alike: _Alike, found: dict[int, tuple[int, int]], failures: dict[str,
     order = np.lexsort((starts, ends, slots))
     rows = _stretches((np.cumsum(lengths) - lengths)[order], lengths[order])
     slots, lengths, newest = slots[order], lengths[order], newest[order]
-    columns: dict[str, pa.Array] = {
-        SLOT: pa.array(np.repeat(slots.astype(np.int32), lengths)),
-        WINDOW_START: pa.array(np.repeat(starts[order], lengths)).view(pa.timestamp("us")),
-        WINDOW_END: pa.array(np.repeat(ends[order], lengths)).view(pa.timestamp("us")),
-        **_key_columns(parts, rows),
-    }
+    columns = _key_columns(parts, rows)
     for measure in alike.measures:
         columns[measure.name] = _measure_column(measure, parts, rows)
-    table, kept = _having(pa.table(columns), [due[number] for number in order.tolist()], lengths, failures)
-    some = kept > 0
+    everything = WindowRows(pa.table(columns), slots, starts[order], ends[order], lengths)
+    kept = _having(everything, [due[number] for number in order.tolist()], failures)
+    some = kept.count > 0
     distinct, which = np.unique(slots[some], return_inverse=True)
     counts, latest = np.zeros(len(distinct), dtype=np.int64), np.full(len(distinct), np.iinfo(np.int64).min)
-    np.add.at(counts, which, kept[some])
+    np.add.at(counts, which, kept.count[some])
     np.maximum.at(latest, which, newest[some])
     found.update(zip(distinct.tolist(), zip(counts.tolist(), latest.tolist(), strict=True), strict=True))
-    return table
+    return kept
 
 
 def _stretches(starts: Places, lengths: Places) -> Places:
@@ -251,18 +252,19 @@ def _stretches(starts: Places, lengths: Places) -> Places:
     return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))
 
 
-def _having(table: pa.Table, due: Sequence[Due], lengths: Places, failures: dict[str, str]) -> tuple[pa.Table, Places]:
-    """Keep the rows that satisfy their query's HAVING; also return how many are left of each window."""
+def _having(rows: WindowRows, due: Sequence[Due], failures: dict[str, str]) -> WindowRows:
+    """Return the rows that satisfy their query's HAVING; a run may be left without any."""
     having = [number for number, each in enumerate(due) if having_of(each.query.query) is not None]
     if not having:
-        return table, lengths
-    bounds, kept = np.concatenate([[0], np.cumsum(lengths)]).tolist(), lengths.copy()
+        return rows
+    table, count = rows.table(), rows.count.copy()
+    bounds = np.concatenate([[0], np.cumsum(rows.count)]).tolist()
     keep = np.ones(table.num_rows, dtype=np.bool_)
     for number in having:
         low, high = bounds[number], bounds[number + 1]
         keep[low:high] = _satisfies_having(table.slice(low, high - low), due[number].query, failures)
-        kept[number] = keep[low:high].sum()
-    return table.filter(pa.array(keep)), kept
+        count[number] = keep[low:high].sum()
+    return replace(rows, values=rows.values.filter(pa.array(keep)), count=count)
 
 
 def having_of(query: Query) -> Expression | None:

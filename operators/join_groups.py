@@ -13,12 +13,13 @@ from operators import components
 from operators.components import COUNT, COUNT_DISTINCT, COUNT_NAME, Component
 from operators.entries import empty, merge_into
 from operators.expressions import Expression
-from operators.fired_rows import SLOT, Fired, apply_having
+from operators.fired_rows import Fired, apply_having
 from operators.join_firing import JoinedWindow, product
 from operators.join_parts import input_of, join_of, measure_of_input
 from operators.keys import encode_keys, key_columns
 from operators.queries import WINDOW_END, WINDOW_START, Measure
 from operators.relations import NO_ROW, Rows, picked
+from operators.window_rows import SLOT, WindowRows
 
 Numbers = npt.NDArray[Any]
 Places = npt.NDArray[np.int32]
@@ -39,7 +40,7 @@ def fire_groups(windows: Iterable[JoinedWindow], failures: dict[str, str]) -> Fi
     slots = sorted(found)
     ordered = [sorted(found[slot], key=lambda each: each[:2]) for slot in slots]
     return Fired(
-        pa.concat_tables([each[2] for mine in ordered for each in mine], promote_options="default"),
+        WindowRows.of(pa.concat_tables([each[2] for mine in ordered for each in mine], promote_options="default")),
         slots,
         [sum(each[2].num_rows for each in mine) for mine in ordered],
         [max(each[3] for each in mine) for mine in ordered],

@@ -10,7 +10,7 @@ import orjson
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from operators.bucket_store import RESULTS, put_block, put_block_bytes
+from operators.bucket_store import RESULTS, put_block_bytes, put_window_rows
 from operators.fired_rows import Fired
 from operators.join_block import JoinedRows
 from operators.lane import Lane, Payload
@@ -57,7 +57,7 @@ class OperatorStage(StatefulProcessor):
         )
         output = [(BLOCK, body) for body in blocks]
         for operator, (queries, windows) in fired.items():
-            path = put_block(storage, RESULTS, end.seq, windows.table)
+            path = put_window_rows(storage, RESULTS, end.seq, windows.rows)
             entry = _block_entry("aggregation", operator, queries[0].query.streams, windows, path)
             output.append((BLOCK, orjson.dumps(entry).decode()))
         for operator, joined in lane.joined.items():

@@ -27,12 +27,13 @@ from operators.cell_space import CellSpace, assign_cells
 from operators.cells import Cells, LineCells, SetCells, unite_sets
 from operators.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
 from operators.entries import SlicedTuples, accumulate, empty, encode_measures, merge_into
-from operators.fired_rows import SLOT, Fired, apply_having, counts_distinct, keys_of_wide
+from operators.fired_rows import Fired, apply_having, counts_distinct, keys_of_wide
 from operators.firing import Predicates, cells_of_queries, needed_names
 from operators.keys import encode_keys, key_columns, key_names, unite_keys
 from operators.live_queries import LiveQuery
 from operators.merging import common_ranks, component_names, numbers_of
 from operators.queries import WINDOW_END, WINDOW_START, Measure, SessionWindow
+from operators.window_rows import SLOT, WindowRows
 
 Numbers = npt.NDArray[Any]
 Times = npt.NDArray[np.int64]
@@ -278,7 +279,7 @@ def fire_sessions(
     slots = sorted(tables)
     rows = [tables[slot][0] for slot in slots]
     counts, latest_us = [table.num_rows for table in rows], [tables[slot][1] for slot in slots]
-    return Fired(pa.concat_tables(rows, promote_options="default"), slots, counts, latest_us)
+    return Fired(WindowRows.of(pa.concat_tables(rows, promote_options="default")), slots, counts, latest_us)
 
 
 @dataclass(frozen=True)

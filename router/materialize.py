@@ -4,9 +4,9 @@ Results are written once for all queries (thesis 4.3.1.6; the copy per query hap
 is an Arrow IPC file of one batch:
 
 - ``selection``: stream columns and ``_query_set``, little-endian uint64 words, bit ``s`` of word ``s // 64``.
-- ``aggregation``: ``_slot``, ``window_start``, ``window_end``, ``key0``…, measures; sorted by ``_slot``. Rows of
-  queries with EMIT STREAM have ``_op``, ``_ptime`` and ``_ver``, too.
-- ``join`` is a :class:`operators.join_block.JoinBlock` instead; :mod:`router.join_rows` forms its rows.
+- ``aggregation`` is :class:`operators.window_rows.WindowRows` instead: ``key0``…, measures. Rows of queries with EMIT
+  STREAM have ``_op``, ``_ptime`` and ``_ver``, too.
+- ``join`` is a :class:`operators.join_block.JoinBlock`; :mod:`router.join_rows` forms its rows.
 
 Blocks never change, so what is derived from one (the rows of a slot, the order of a batch) is kept in small caches,
 and a page out of the middle of a large block costs a slice.
@@ -32,11 +32,11 @@ from operators.join_block import JoinBlock
 from operators.queries import OP, PARTIAL, PTIME, VER, WINDOW_END, WINDOW_START, Aggregation, Join, Query, Selection
 from operators.query_set import COLUMN as QUERY_SET
 from operators.query_set import from_arrow
+from operators.window_rows import WindowRows
 from router.join_rows import JoinIndex, form_rows, index_window, overlapping, windows_of_slot
 from sources.errors import CorruptData, Gone
 from sources.storage import Storage
 
-SLOT = "_slot"
 OPEN_BLOCKS = 64
 ROW_INDEX_BYTES = 64 << 20
 
@@ -119,6 +119,7 @@ class Materializer:
     ) -> None:
         self._storage = storage
         self._blocks: LeastRecentlyUsed[pa.Table] = LeastRecentlyUsed(open_blocks, lambda _: 1)
+        self._windows: LeastRecentlyUsed[WindowRows] = LeastRecentlyUsed(open_blocks, lambda _: 1)
         self._joins: LeastRecentlyUsed[JoinBlock] = LeastRecentlyUsed(open_blocks, lambda _: 1)
         self._rows: LeastRecentlyUsed[Rows] = LeastRecentlyUsed(row_index_bytes, lambda rows: rows.nbytes)
         self._indexes: LeastRecentlyUsed[JoinIndex] = LeastRecentlyUsed(row_index_bytes, lambda index: index.nbytes)
@@ -147,6 +148,7 @@ class Materializer:
     def forget(self, path: str) -> None:
         """Close the block at ``path``, whose file is being removed."""
         self._blocks.discard(path)
+        self._windows.discard(path)
         self._joins.discard(path)
 
     def _open(self, path: str) -> pa.Table:
@@ -174,12 +176,12 @@ class Materializer:
     ) -> pa.Table:
         slices = []
         for part in parts:
-            block = self._open(part.path)
-            first, after = range_of_slot(block, slot)
-            _check_count(part, slot, after - first)
+            mine = self._windows.get(part.path, partial(read_window_rows, self._storage, part.path)).of_slot(slot)
+            _check_count(part, slot, len(mine))
+            block = mine.table()
             # blocks of one batch differ in the measures of other queries, and in their order
             names = [*window_order(query), *sorted(_needed(query, block))]
-            slices.append(block.slice(first, after - first).select(list(dict.fromkeys(names))))
+            slices.append(block.select(list(dict.fromkeys(names))))
         together = pa.concat_tables(slices)
         key = ("aggregation", tuple(part.path for part in parts), slot)
         order = self._rows.get(key, lambda: order_windows(together, query))
@@ -219,13 +221,22 @@ def _active_from(deployed: DeployedQuery) -> int | None:
 
 def read_join_block(storage: Storage, path: str) -> JoinBlock:
     """Open the join block at ``path``; its columns stay in the mapped file."""
+    return _read_streams(storage, path, JoinBlock.deserialize)
+
+
+def read_window_rows(storage: Storage, path: str) -> WindowRows:
+    """Open the rows of windows at ``path``; their columns stay in the mapped file."""
+    return _read_streams(storage, path, WindowRows.read)
+
+
+def _read_streams(storage: Storage, path: str, read: Callable[[pa.Buffer], T]) -> T:
     try:
         with storage.open(path) as source:
-            return JoinBlock.deserialize(source.read_buffer())
+            return read(source.read_buffer())
     except FileNotFoundError:
         raise _gone(path) from None
     except pa.ArrowInvalid as error:
-        raise CorruptData(f"The join block {path!r} must be Arrow streams: {error}.") from error
+        raise CorruptData(f"The result block {path!r} must be Arrow streams: {error}.") from error
 
 
 def _gone(path: str) -> Gone:
@@ -251,18 +262,6 @@ def rows_of_slot(block: pa.Table, slot: int) -> Rows:
             found.append(np.flatnonzero(words[:, slot // 64] & np.uint64(1 << (slot % 64))) + base)
         base += len(chunk)
     return np.concatenate(found) if found else np.empty(0, np.int64)
-
-
-def range_of_slot(block: pa.Table, slot: int) -> tuple[int, int]:
-    """Return ``(first, after)``: the rows of an aggregation block that belong to ``slot``."""
-    first, after, base = 0, 0, 0
-    for chunk in block.column(SLOT).chunks:
-        low, high = (int(n) for n in np.searchsorted(chunk.to_numpy(zero_copy_only=True), [slot, slot + 1]))
-        if high > low:
-            first = first if after else base + low
-            after = base + high
-        base += len(chunk)
-    return first, after
 
 
 def window_order(query: Aggregation | Join) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.bucket_store import RESULTS, put_block, put_block_bytes, put_bucket
+from operators.bucket_store import RESULTS, put_block_bytes, put_bucket, put_window_rows
 from operators.lane import Lane, Payload
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.offsets import advance_waterline
@@ -124,7 +124,7 @@ class JoinPipeline:
         fired = lane.advance(self.seq, payloads, self.live, before, dict(self.waterlines), self.states[number])
         self.failures |= lane.failures
         for _, rows in fired.values():
-            path = put_block(self.storage, RESULTS, self.seq, rows.table)
+            path = put_window_rows(self.storage, RESULTS, self.seq, rows.rows)
             self._add(blocks, path, rows.slots, rows.counts)
         for joined in lane.joined.values():
             path = put_block_bytes(self.storage, RESULTS, self.seq, joined.block.serialize())

@@ -16,7 +16,6 @@ import pyarrow as pa
 from operators import query_set
 from operators.bucket_store import put_bucket
 from operators.expressions import Call, Column, Expression, Literal
-from operators.fired_rows import SLOT
 from operators.lane import Lane, Payload
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.offsets import advance_waterline
@@ -37,6 +36,7 @@ from operators.queries import (
     Window,
 )
 from operators.stream_operators import StreamOperators
+from operators.window_rows import SLOT
 from sources.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
 from sources.storage import Storage
 

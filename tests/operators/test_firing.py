@@ -20,12 +20,12 @@ from operators.aggregation import by_window
 from operators.bucket import Bucket
 from operators.evaluation import evaluate
 from operators.expressions import Call, Column, Expression, Literal
-from operators.fired_rows import SLOT
 from operators.firing import fire
 from operators.functions import call
 from operators.live_queries import EARLIEST, LiveQueries
 from operators.queries import COUNT_ALL, Aggregation, Measure, Window
 from operators.stream_operators import StreamOperators
+from operators.window_rows import SLOT
 from sources.schema import (
     BIGINT,
     BOOLEAN,

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.query_set import pack, to_arrow, words_for
+from operators.window_rows import SLOT, WindowRows
 from sources.record_log import RecordLog
 from sources.storage import Storage
 
@@ -103,7 +104,10 @@ class BatchWriter:
         self._blocks += 1
         path = f"{folder}/{self.seq + 1:012d}-{self._blocks}.arrow"
         sink = io.BytesIO()
-        with pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table, max_chunksize=chunk)
+        if SLOT in table.column_names:
+            WindowRows.of(table).write(sink)
+        else:
+            with pa.ipc.new_file(sink, table.schema) as writer:
+                writer.write_table(table, max_chunksize=chunk)
         self._storage.put(path, sink.getvalue(), durable=False)
         return path
