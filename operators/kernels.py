@@ -156,6 +156,17 @@ def pick_group(
 
 
 @njit(cache=True, nogil=True)
+def running_sums(sums: Array, cells: Array) -> None:
+    """Set row i of ``sums``, shape (cells + 1, keys), to the sum of the rows of ``cells`` before i."""
+    rows, keys = cells.shape
+    for k in range(keys):
+        sums[0, k] = 0
+    for i in range(rows):
+        for k in range(keys):
+            sums[i + 1, k] = sums[i, k] + cells[i, k]
+
+
+@njit(cache=True, nogil=True)
 def mark(seen: Array, values: Array, least_value: int) -> None:
     """Set ``seen`` at every value that occurs."""
     for i in range(values.size):
@@ -205,6 +216,7 @@ def warm_up() -> None:
     dense, starts = np.zeros((1, 1, 1), dtype=np.int64), np.zeros(2, dtype=np.int64)
     occupied_per_group(dense, starts)
     pick_group(dense, 0, 1, at, at, at, starts)
+    running_sums(np.zeros((2, 1), dtype=np.int64), np.zeros((1, 1), dtype=np.int64))
     for values in numbers[:2]:
         mark(np.zeros(1, dtype=np.uint8), values, 0)
         look_up(at, table, values, 0)

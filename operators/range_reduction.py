@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from operators import kernels
 from operators.components import neutral
 from operators.double_double import add_pairs
 from operators.query_set import Bools
@@ -100,8 +101,8 @@ class RangeReduction:
     def _running(self) -> npt.NDArray[Any]:
         """The sums of all cells before each cell, and of all, shape (cells + 1, keys)."""
         cells = self._levels[0]
-        sums = np.zeros((len(cells) + 1, cells.shape[1]), dtype=cells.dtype)
-        np.cumsum(cells, axis=0, out=sums[1:])
+        sums = np.empty((len(cells) + 1, cells.shape[1]), dtype=cells.dtype)
+        kernels.running_sums(sums, cells)
         return sums
 
     def _level(self, number: int) -> npt.NDArray[Any]:
