@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -12,28 +11,21 @@ import pyarrow.compute as pc
 from operators.relations import Rows
 
 
-class AttributeCodes:
-    """Numbers the values of each attribute as they come; -1 is NULL."""
+def attribute_codes(tables: Sequence[tuple[pa.Table, Sequence[int]]]) -> Mapping[int, Mapping[int, Rows]]:
+    """Return for each table, by its id, the code of each attribute in each row; -1 is NULL.
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, int], Rows] = {}
-        self._tables: list[pa.Table] = []  # so that their ids stay theirs
-        self._values: dict[int, dict[Any, int]] = {}
-
-    def of(self, keys: pa.Table, attributes: Sequence[int]) -> dict[int, Rows]:
-        """Return the codes of each attribute, shape (rows of keys,); they are the first columns of ``keys``."""
-        found = {}
-        for column, attribute in enumerate(attributes):
-            known = self._known.get((id(keys), attribute))
-            if known is None:
-                known = self._known[id(keys), attribute] = self._code(keys.column(column), attribute)
-                self._tables.append(keys)
-            found[attribute] = known
-        return found
-
-    def _code(self, column: pa.ChunkedArray, attribute: int) -> Rows:
-        values = self._values.setdefault(attribute, {})
-        encoded = column.combine_chunks().dictionary_encode()
-        codes = [values.setdefault(value, len(values)) for value in encoded.dictionary.to_pylist()]
-        indices = np.asarray(pc.fill_null(encoded.indices, len(codes)))
-        return np.array([*codes, -1], dtype=np.int64)[indices]
+    The attributes of a table are its first columns, in the order that is given with it.
+    """
+    found: dict[int, dict[int, Rows]] = {id(table): {} for table, _ in tables}
+    distinct = {id(table): (table, attributes) for table, attributes in tables}.values()
+    for attribute in sorted({a for _, attributes in distinct for a in attributes}):
+        having = [
+            (table, list(attributes).index(attribute)) for table, attributes in distinct if attribute in attributes
+        ]
+        columns = [table.column(at).combine_chunks() for table, at in having]
+        encoded = pa.concat_arrays(columns).dictionary_encode().indices
+        codes = np.asarray(pc.fill_null(encoded, -1)).astype(np.int64)
+        bounds = np.cumsum([0, *(len(column) for column in columns)]).tolist()
+        for number, (table, _) in enumerate(having):
+            found[id(table)][attribute] = codes[bounds[number] : bounds[number + 1]]
+    return found

@@ -15,11 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators import kernels
-from operators.attribute_codes import AttributeCodes
+from operators.attribute_codes import attribute_codes
 from operators.join_firing import JoinedWindow
 from operators.join_parts import columns_for_rows, join_of
 from operators.keys import unite_keys
-from operators.relations import NO_ROW
 from operators.tuple_bucket import TupleBucket
 
 TIME = "_time"
@@ -98,49 +97,63 @@ def joined_rows(
         latest[live.slot] = max(latest.get(live.slot, window.newest), window.newest)
     columns = zip(*sorted(listed), strict=True)
     table = pa.table({n: pa.array(c, pa.int64()) for n, c in zip((SLOT, END, START, COUNT), columns, strict=True)})
-    codes = AttributeCodes()
-    block = JoinBlock(table, [_input(windows, n, tuples, codes) for n in range(len(windows[0].parts))])
+    inputs = [_chosen(windows, number, tuples) for number in range(len(windows[0].parts))]
+    codes = attribute_codes([(each.keys, each.attributes) for each in inputs if each.parts])
+    block = JoinBlock(table, [each.table(codes.get(id(each.keys), {})) for each in inputs])
     slots = sorted(counts)
     return JoinedRows(block, slots, [counts[slot] for slot in slots], [latest[slot] for slot in slots], beyond)
 
 
-def _input(
-    windows: Sequence[JoinedWindow], number: int, tuples: Mapping[str, Sequence[TupleBucket]], codes: AttributeCodes
-) -> pa.Table:
-    """Return the tuples of one input that take part in some window."""
+@dataclass(frozen=True)
+class _Chosen:
+    """The tuples of one input that take part in some window: rows of buckets, and their numbers in ``keys``."""
+
+    attributes: Sequence[int]
+    columns: Sequence[str]
+    keys: pa.Table
+    parts: Sequence[tuple[TupleBucket, npt.NDArray[np.int64], npt.NDArray[np.int32]]]
+
+    def table(self, codes: Mapping[int, npt.NDArray[np.int64]]) -> pa.Table:
+        """Return the table of the input, given the codes of its keys."""
+        found = [_with_places(np.empty(0, np.int64), {a: np.empty(0, np.int64) for a in self.attributes})]
+        for bucket, rows, key in self.parts:
+            part = _with_places(bucket.times[rows], {a: code[key] for a, code in codes.items()})
+            # a bucket may be older than a query that needs a column; no tuple of it is seen by that query
+            for name in self.columns:
+                if name in bucket.columns.column_names:
+                    part = part.append_column(name, bucket.columns.column(name).take(pa.array(rows)))
+            found.append(part)
+        return pa.concat_tables(found, promote_options="default").combine_chunks()
+
+
+def _chosen(windows: Sequence[JoinedWindow], number: int, tuples: Mapping[str, Sequence[TupleBucket]]) -> _Chosen:
     part = windows[0].parts[number]
     columns = sorted({name for w in windows for name in columns_for_rows(join_of(w.parts[number].live), number)})
     first, last = min(window.start for window in windows), max(window.end for window in windows)
     buckets = [b for b in tuples.get(part.operator, ()) if b.span[0] < last and b.span[1] > first]
     wanted = _wanted_keys(windows, number)
     if not buckets or not wanted.num_rows:
-        return _with_places(np.empty(0, np.int64), {a: np.empty(0, np.int64) for a in part.attributes})
+        return _Chosen(part.attributes, columns, pa.table({}), ())
     keys, (chosen, *numbers) = unite_keys([wanted, *(bucket.keys for bucket in buckets)])
     is_wanted = np.zeros(keys.num_rows, dtype=np.bool_)
     is_wanted[chosen] = True
-    code = codes.of(keys, part.attributes)
-    kept = []
+    parts = []
     for bucket, number_of in zip(buckets, numbers, strict=True):
         united = kernels.taken(number_of, bucket.key)
         rows = np.flatnonzero(is_wanted[united] & (bucket.times >= first) & (bucket.times < last))
-        # a bucket may be older than a query that needs a column; no tuple of it is seen by that query
-        there = [name for name in columns if name in bucket.columns.column_names]
-        found = _with_places(bucket.times[rows], {a: each[united[rows]] for a, each in code.items()})
-        for name in there:
-            found = found.append_column(name, bucket.columns.column(name).take(pa.array(rows)))
-        kept.append(found)
-    return pa.concat_tables(kept, promote_options="default").combine_chunks()
+        parts.append((bucket, rows, united[rows]))
+    return _Chosen(part.attributes, columns, keys, parts)
 
 
 def _wanted_keys(windows: Sequence[JoinedWindow], number: int) -> pa.Table:
     """Return the keys of one input that take part in some combination."""
     masks: dict[int, tuple[pa.Table, npt.NDArray[np.bool_]]] = {}
     for window in windows:
-        held, at = window.held[number], window.combinations[number]
+        held = window.held[number]
         if not len(held.rows):
             continue
         _, mask = masks.setdefault(id(held.keys), (held.keys, np.zeros(held.keys.num_rows, dtype=np.bool_)))
-        mask[held.rows[at[at != NO_ROW]]] = True
+        mask[held.rows[window.weighed.taking_part[number]]] = True
     if not masks:
         return pa.table({})
     return pa.concat_tables([keys.filter(pa.array(mask)) for keys, mask in masks.values()])

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.attribute_codes import AttributeCodes
+from operators.attribute_codes import attribute_codes
 from operators.bucket import Bucket
 from operators.components import COUNT_NAME
 from operators.fired_rows import Due, Held
@@ -26,7 +26,7 @@ from operators.firing import Predicates, held_windows
 from operators.join_parts import Part, join_of, parts_of
 from operators.live_queries import LiveQuery
 from operators.queries import Window
-from operators.relations import Relation, Rows, combine, picked
+from operators.relations import Relation, Rows, Weighed, combine, picked, weigh
 from operators.slicing import due_windows, with_ends_in
 
 Numbers = npt.NDArray[Any]
@@ -75,16 +75,14 @@ class PartHeld:
 
 @dataclass(frozen=True)
 class JoinedWindow:
-    """A window of a join: of each part the rows of its keys that take part in each combination, ``NO_ROW`` for none.
-
-    ``held`` are what the parts hold; ``combinations[i]`` are numbers into ``held[i].rows``.
-    """
+    """A window of a join that has rows: what its parts hold, as relations, and how many rows that makes."""
 
     parts: tuple[Part, ...]
     start: int
     end: int
     held: Sequence[PartHeld]
-    combinations: Sequence[Rows]
+    relations: Sequence[Relation]
+    weighed: Weighed
 
     @property
     def is_grouped(self) -> bool:
@@ -92,13 +90,15 @@ class JoinedWindow:
         return join_of(self.parts[0].live).grouping is not None
 
     @cached_property
+    def combinations(self) -> list[Rows]:
+        """For each part the number of the key that takes part in each combination of keys, ``NO_ROW`` for none."""
+        return combine(self.relations)
+
+    @cached_property
     def multiplicities(self) -> list[Numbers]:
         """How many tuples each part has in each combination; 1 where an outer one has none."""
-        found = []
-        for held, at in zip(self.held, self.combinations, strict=True):
-            counts = held.numbers[COUNT_NAME]
-            found.append(picked(counts, at, 1))
-        return found
+        pairs = zip(self.held, self.combinations, strict=True)
+        return [picked(held.numbers[COUNT_NAME], at, 1) for held, at in pairs]
 
     def rows(self) -> Numbers:
         """Return the number of joined rows of each combination."""
@@ -106,8 +106,8 @@ class JoinedWindow:
 
     def total(self) -> int:
         """Return the number of joined rows, about it where that is beyond 64 bits."""
-        about = product((each.astype(np.float64) for each in self.multiplicities), len(self.combinations[0])).sum()
-        return int(self.rows().sum()) if about < 2**62 else int(about)
+        about = float(self.weighed.about.sum())
+        return int(self.weighed.rows.sum()) if about < 2**62 else int(about)
 
     @property
     def newest(self) -> int:
@@ -136,7 +136,9 @@ def join_windows(
             for due, found in _by_due(some):
                 place = due.query.id.rpartition("#")[0], due.start, due.end
                 held.setdefault(place, {}).setdefault(number, []).append(found)
-    codes = AttributeCodes()
+    attributes = {part.number: part.attributes for part in operator.joins[0]}
+    tables = [(e.keys, attributes[n]) for inputs in held.values() for n, each in inputs.items() for e in each]
+    codes = attribute_codes(tables)
     by_id = {parts[0].live.id: parts for parts in operator.joins}
     for (query, start, end), inputs in held.items():
         parts = by_id[query]
@@ -145,9 +147,9 @@ def join_windows(
             Relation(len(each.rows), _codes(codes, part, each), join_of(part.live).inputs[part.number].outer_of)
             for part, each in zip(parts, together, strict=True)
         ]
-        combinations = combine(relations)
-        if len(combinations[0]):
-            yield JoinedWindow(parts, start, end, together, combinations)
+        weighed = weigh(relations, [each.numbers[COUNT_NAME] for each in together])
+        if weighed.taking_part[0].any():
+            yield JoinedWindow(parts, start, end, together, relations, weighed)
 
 
 def _due(
@@ -221,11 +223,11 @@ def _together(parts: Sequence[PartHeld] | None) -> PartHeld:
     return PartHeld(parts[0].keys, np.concatenate([part.rows for part in parts]), numbers, parts[0].newest)
 
 
-def _codes(codes: AttributeCodes, part: Part, held: PartHeld) -> dict[int, Rows]:
+def _codes(codes: Mapping[int, Mapping[int, Rows]], part: Part, held: PartHeld) -> dict[int, Rows]:
     """Return the codes of the attributes of a part, shape (rows held,)."""
     if not len(held.rows):
         return {attribute: np.empty(0, dtype=np.int64) for attribute in part.attributes}
-    return {attribute: code[held.rows] for attribute, code in codes.of(held.keys, part.attributes).items()}
+    return {attribute: code[held.rows] for attribute, code in codes[id(held.keys)].items()}
 
 
 def product(factors: Iterable[Numbers], length: int) -> Numbers:

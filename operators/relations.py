@@ -87,21 +87,70 @@ def picked(numbers: npt.NDArray[Any], at: Rows, otherwise: Any) -> npt.NDArray[A
     return np.where(missing, otherwise, numbers[at]) if missing.any() else numbers[at]
 
 
-def row_counts(relations: Sequence[Relation]) -> Rows:
-    """Return how many joined rows each row of the first relation is part of, without forming them where that can be."""
+@dataclass(frozen=True)
+class Weighed:
+    """How many joined rows there are, without forming them, when row i of relation n stands for ``weights[n][i]``.
+
+    ``rows`` are those that each row of the first relation is part of, modulo 2^64, and ``about`` the same as doubles;
+    ``taking_part`` says of each relation's rows whether they are in any.
+    """
+
+    rows: Rows
+    about: npt.NDArray[np.float64]
+    taking_part: Sequence[npt.NDArray[np.bool_]]
+
+
+def weigh(relations: Sequence[Relation], weights: Sequence[Rows]) -> Weighed:
+    """Count joined rows: from the last relation to the first what hangs on each row, and back who takes part.
+
+    It takes a step a relation where each is compared with one of those before it; else rows are formed.
+    """
     parents = [_parent(relations, number) for number in range(1, len(relations))]
     if None in parents:
-        return np.bincount(combine(relations)[0], minlength=relations[0].rows)
-    weights = [np.ones(relation.rows, dtype=np.int64) for relation in relations]
+        return _weigh_formed(relations, weights)
+    exact = [weight.astype(np.int64) for weight in weights]
+    about = [weight.astype(np.float64) for weight in weights]
+    sides: list[tuple[Rows, Rows]] = []
     for number in range(len(relations) - 1, 0, -1):
         parent = parents[number - 1]
         assert parent is not None
         joined = [np.full(relations[parent].rows, NO_ROW)] * number
         joined[parent] = np.arange(relations[parent].rows)
-        matches = Matches(*codes_for(relations, number, joined))
-        sums = matches.sums(weights[number])
-        weights[parent] *= np.where(matches.counts == 0, 1, sums) if relations[number].outer_of else sums
-    return weights[0]
+        left, right = codes_for(relations, number, joined)
+        sides.append((left, right))
+        matches = Matches(left, right)
+        missing = (matches.counts == 0) & bool(relations[number].outer_of)
+        exact[parent] = exact[parent] * np.where(missing, 1, matches.sums(exact[number]))
+        about[parent] = about[parent] * np.where(missing, 1.0, matches.sums(about[number]))
+    taking_part = [(exact[0] != 0) | (about[0] != 0)]
+    for number, (left, right) in enumerate(reversed(sides), start=1):
+        parent = parents[number - 1]
+        assert parent is not None
+        met = left[taking_part[parent]]
+        some = (exact[number] != 0) | (about[number] != 0)
+        taking_part.append(some & np.isin(right, met[met >= 0]))
+    return Weighed(exact[0], about[0], taking_part)
+
+
+def _weigh_formed(relations: Sequence[Relation], weights: Sequence[Rows]) -> Weighed:
+    joined = combine(relations)
+    exact, about = np.ones(len(joined[0]), dtype=np.int64), np.ones(len(joined[0]))
+    taking_part = []
+    for relation, weight, rows in zip(relations, weights, joined, strict=True):
+        exact = exact * picked(weight, rows, 1)
+        about = about * picked(weight, rows, 1)
+        mask = np.zeros(relation.rows, dtype=np.bool_)
+        mask[rows[rows != NO_ROW]] = True
+        taking_part.append(mask)
+    totals = np.zeros(relations[0].rows, dtype=np.int64)
+    np.add.at(totals, joined[0], exact)
+    roughly = np.bincount(joined[0], about, minlength=relations[0].rows).astype(np.float64)
+    return Weighed(totals, roughly, taking_part)
+
+
+def row_counts(relations: Sequence[Relation]) -> Rows:
+    """Return how many joined rows each row of the first relation is part of."""
+    return weigh(relations, [np.ones(relation.rows, dtype=np.int64) for relation in relations]).rows
 
 
 def _parent(relations: Sequence[Relation], number: int) -> int | None:
@@ -122,9 +171,9 @@ class Matches:
         self.counts: Rows = np.where(left < 0, 0, found)
         """How many there are, shape (left rows,)."""
 
-    def sums(self, weights: Rows) -> Rows:
+    def sums(self, weights: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the sum of the weights of the matches of each left row."""
-        running = np.concatenate([[0], np.cumsum(weights[self._order])])
+        running = np.concatenate([np.zeros(1, dtype=weights.dtype), np.cumsum(weights[self._order])])
         return running[self._starts + self.counts] - running[self._starts]
 
     def nth(self, left: Rows, number: Rows) -> Rows:
