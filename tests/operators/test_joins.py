@@ -29,7 +29,7 @@ from tests.operators.join_pipeline import JoinPipeline, changelog
 from tests.operators.pipeline import Row
 
 
-@settings(max_examples=examples(30), deadline=None, print_blob=True)
+@settings(max_examples=examples(12), deadline=None, print_blob=True)
 @given(seed=st.integers(0, 2**32))
 def test_joins_give_the_rows_that_duckdb_gives(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     rng = random.Random(seed)
