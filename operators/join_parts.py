@@ -71,12 +71,18 @@ def parts_of(live: LiveQuery) -> tuple[Part, ...]:
 def operators_of(join: Join) -> tuple[str, ...]:
     """Return the name of the operator of each input.
 
-    A stream that is joined with itself has an operator for each time it occurs: a query has one bit in each.
+    Parts are alike that have the same keys and extras, and spread them over lanes alike. A stream that is joined with
+    itself has an operator for each time it occurs: a query has one bit in each.
     """
-    whole = "" if is_spread(join) else f" whole {'+'.join(sorted(join.streams))}"
+    spread = is_spread(join)
     names: list[str] = []
     for number, each in enumerate(join.inputs):
-        name = f"input:{each.stream}:{','.join(map(str, _keys(join, number)))}{whole}"
+        by = ",".join(str(key) for key in each.keys if key is not None)
+        extras = ",".join(str(without_alias(extra, each.alias)) for extra in _extras(join, number))
+        name = f"input:{each.stream}:{by}" + (f" with {extras}" if extras else "")
+        if not spread:
+            attributes = ",".join(str(a) for a, key in enumerate(each.keys) if key is not None)
+            name += f" whole {'+'.join(sorted(join.streams))} {attributes}"
         occurs = sum(earlier.stream == each.stream for earlier in join.inputs[:number])
         names.append(f"{name} #{occurs + 1}" if occurs else name)
     return tuple(names)

@@ -133,7 +133,7 @@ class _Equality:
 
 @dataclass
 class _Split:
-    """Conditions: those on one input, with its number, and equalities between two; ``nodes`` are where they stand."""
+    """Conditions: those on one input, each with its number and where it stands, and equalities between two."""
 
     filters: list[tuple[int, Expression, int]] = field(default_factory=list)
     equalities: list[_Equality] = field(default_factory=list)

@@ -102,3 +102,23 @@ def test_a_window_has_no_more_rows_than_the_limit(tmp_path: Any) -> None:
     assert len(pipeline.rows["few"]) == 30
     assert "900 rows" in pipeline.failures["many"]
     assert "few" not in pipeline.failures
+
+
+def test_what_is_a_join_key_for_one_query_may_be_grouped_by_in_another(tmp_path: Any) -> None:
+    """All inputs have the same keys in both queries, but they are not compared by the same."""
+    w = "[RANGE 4 SECONDS]"
+    rows = plan_select(f"SELECT x.v FROM a {w} x, b {w} y, c {w} z WHERE x.k = y.k AND y.v = z.v", CATALOG)
+    groups = plan_select(
+        f"SELECT y.v, COUNT(*) AS n FROM a {w} x, b {w} y, c {w} z WHERE x.k = y.k AND y.k = z.v GROUP BY y.v", CATALOG
+    )
+    nothing = {"m": 0, "x": 0.0, "s": "", "d": None}
+    tuples = [nothing | {"k": k, "v": v, "t": 5 * SECOND} for k in range(3) for v in range(4)]
+    end = [nothing | {"k": 9, "v": 9, "t": 50 * SECOND}]
+    for number, order in enumerate(([rows, groups], [groups, rows])):
+        pipeline = JoinPipeline(Storage(str(tmp_path / str(number))), STREAMS, random.Random(1))
+        created = [(f"q{slot}", slot, query) for slot, query in enumerate(order)]
+        pipeline.run({stream.id: tuples for stream in STREAMS}, [changelog(1, created)])
+        pipeline.run({stream.id: end for stream in STREAMS})
+        assert len(pipeline.rows[f"q{number}"]) == 3 * 4 * 4 * 3  # a and b by k: 3 · 4 · 4, each with 3 of c
+        grouped = {row["v"]: row["n"] for row in pipeline.rows[f"q{1 - number}"]}
+        assert grouped == {v: 3 * 4 * 3 for v in range(4)}  # for each k: 4 of a, one of b, 3 of c
