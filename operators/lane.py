@@ -14,13 +14,10 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import orjson
-import pyarrow as pa
 
 from operators.aggregation import changelog_times, distinct_operator
 from operators.bucket import Bucket
@@ -32,6 +29,7 @@ from operators.firing import fire
 from operators.join_block import JoinedRows, joined_rows
 from operators.join_firing import JoinOperator, join_operators, join_windows
 from operators.join_groups import fire_groups
+from operators.lane_state import Head, LaneState, Payload, pack, unpack
 from operators.live_queries import EARLIEST, LiveQueries, LiveQuery
 from operators.merging import merge_buckets
 from operators.operator_queries import OperatorQueries, operators_of, with_distinct
@@ -47,33 +45,6 @@ MOST_ENTRIES = 64
 _Alive = dict[int, npt.NDArray[np.bool_]]
 
 
-class LaneState(Protocol):
-    """The durable state of one lane, kept by Spark's state store."""
-
-    def head(self) -> bytes | None:
-        """Return the head, None for a new lane."""
-
-    def set_head(self, head: bytes) -> None:
-        """Replace the head."""
-
-    def entry(self, seq: int) -> bytes:
-        """Return the entry of batch ``seq``."""
-
-    def put_entry(self, seq: int, entry: bytes) -> None:
-        """Store the entry of batch ``seq``."""
-
-    def drop_entry(self, seq: int) -> None:
-        """Remove the entry of batch ``seq``."""
-
-
-@dataclass(frozen=True)
-class Payload:
-    """A bucket as it travels: a path into the bucket store, or its bytes."""
-
-    path: str
-    data: bytes
-
-
 @dataclass(frozen=True)
 class _Entry:
     """What a batch brought: buckets, and tuples of inputs of joins, each with the payload that it was read from."""
@@ -84,26 +55,6 @@ class _Entry:
     @property
     def payloads(self) -> list[Payload]:
         return [payload for payload, _ in (*self.buckets, *self.tuples)]
-
-
-@dataclass
-class _Head:
-    """``entries`` are batch numbers, ``told`` entries by operator; ``garbage`` are (batch that dropped it, path)."""
-
-    entries: list[int] = field(default_factory=list)
-    garbage: list[tuple[int, str]] = field(default_factory=list)
-    told: dict[str, int] = field(default_factory=dict)
-
-    def to_bytes(self) -> bytes:
-        told = {"told": self.told} if self.told else {}
-        return orjson.dumps({"entries": self.entries, "garbage": self.garbage, **told})
-
-    @classmethod
-    def from_bytes(cls, data: bytes | None) -> _Head:
-        if data is None:
-            return cls()
-        value = orjson.loads(data)
-        return cls(value["entries"], [(seq, path) for seq, path in value["garbage"]], value.get("told", {}))
 
 
 class Lane:
@@ -147,11 +98,11 @@ class Lane:
         Returns, for each operator with rows to tell, its queries and their rows (:func:`operators.firing.fire`).
         """
         known = state.head()
-        head = _Head.from_bytes(known)
+        head = Head.from_bytes(known)
         self._catch_up(head, state)
         if payloads:
             self._entries[seq] = self._read(payloads)
-            state.put_entry(seq, _pack(payloads))
+            state.put_entry(seq, pack(payloads))
             head.entries.append(seq)
         self._follow(live)
         self.failures = {}
@@ -196,14 +147,14 @@ class Lane:
         running = {query.id for operator in self._all_operators.values() for query in operator.queries}
         self._predicates = {query: known for query, known in self._predicates.items() if query in running}
 
-    def _catch_up(self, head: _Head, state: LaneState) -> None:
+    def _catch_up(self, head: Head, state: LaneState) -> None:
         alive = set(head.entries)
         self._entries = {seq: entry for seq, entry in self._entries.items() if seq in alive}
         for seq in head.entries:
             if seq not in self._entries:
-                self._entries[seq] = self._read(_unpack(state.entry(seq)))
+                self._entries[seq] = self._read(unpack(state.entry(seq)))
         for name, number in self._told.missing(head.told).items():
-            (payload,) = _unpack(state.entry(number))
+            (payload,) = unpack(state.entry(number))
             self._told.load(name, number, payload.path, payload.data)
 
     def _read(self, payloads: Iterable[Payload]) -> _Entry:
@@ -312,14 +263,14 @@ class Lane:
         rows = self._rows(name, buckets, OperatorQueries(queries), after, upto)
         return Current(rows, after, upto, frozenset(query.slot for query in queries if query.id in self.failures))
 
-    def _settle(self, seq: int, head: _Head, state: LaneState) -> None:
+    def _settle(self, seq: int, head: Head, state: LaneState) -> None:
         """Make durable what was told early."""
         change = self._told.settle(seq)
         self.due_us = self._told.due_us
         for number in change.dropped:
             state.drop_entry(number)
         for number, (path, data) in change.stored.items():
-            state.put_entry(number, _pack([Payload(path, data)]))
+            state.put_entry(number, pack([Payload(path, data)]))
         head.garbage += [(seq, path) for path in change.files]
         head.told = dict(change.names)
 
@@ -374,7 +325,7 @@ class Lane:
             if not any(alive[id(bucket)].any() for _, bucket in (*entry.buckets, *entry.tuples))
         ]
 
-    def _drop(self, old: int, seq: int, head: _Head, state: LaneState, kept: Container[str] = ()) -> None:
+    def _drop(self, old: int, seq: int, head: Head, state: LaneState, kept: Container[str] = ()) -> None:
         """Forget an entry, and its files but those that are kept."""
         for payload in self._entries.pop(old).payloads:
             if payload.path and payload.path not in kept:
@@ -387,7 +338,7 @@ class Lane:
         seq: int,
         alive: _Alive,
         after: dict[str, int | None],
-        head: _Head,
+        head: Head,
         state: LaneState,
     ) -> None:
         """Replace all entries by one: slices that are no longer needed go, equal groups are added up.
@@ -405,7 +356,7 @@ class Lane:
         for old in list(self._entries):
             self._drop(old, seq, head, state, kept)
         self._entries[seq] = _Entry(tuple(merged), tuple(tuples))
-        state.put_entry(seq, _pack(self._entries[seq].payloads))
+        state.put_entry(seq, pack(self._entries[seq].payloads))
         head.entries.append(seq)
 
     def _merged(self, alive: _Alive, after: dict[str, int | None]) -> Iterator[Bucket]:
@@ -430,7 +381,7 @@ class Lane:
                 needed = None if reached is None else NeededEdges(list(operator.by_window), operator.begins, reached)
                 yield merge_buckets(members, kept, cells, needed)
 
-    def _sweep(self, seq: int, head: _Head) -> None:
+    def _sweep(self, seq: int, head: Head) -> None:
         """Delete files that even a replay of the batch before cannot need."""
         for dropped, path in head.garbage:
             if dropped <= seq - 2:
@@ -446,20 +397,3 @@ def _alive_slices(
         return [np.ones(len(bucket.slices), dtype=np.bool_) for bucket in buckets]
     # a query reads no bucket of an epoch before its own
     return [is_needed(b.slices, [w for w, epoch in operator.windows if epoch <= b.epoch], reached) for b in buckets]
-
-
-def _pack(payloads: Sequence[Payload]) -> bytes:
-    """Return payloads as an entry: a table of paths and bytes."""
-    batch = pa.record_batch(
-        [pa.array([p.path for p in payloads], pa.string()), pa.array([p.data for p in payloads], pa.binary())],
-        names=["path", "data"],
-    )
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
-
-
-def _unpack(entry: bytes) -> list[Payload]:
-    table = pa.ipc.open_stream(entry).read_all()
-    return [Payload(*row) for row in zip(table["path"].to_pylist(), table["data"].to_pylist(), strict=True)]

@@ -13,7 +13,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from operators.bucket_store import RESULTS, put_block_bytes, put_window_rows
 from operators.fired_rows import Fired
 from operators.join_block import JoinedRows
-from operators.lane import Lane, Payload
+from operators.lane import Lane
+from operators.lane_state import Payload
 from operators.offsets import Offset, advance_waterline
 from operators.plan_log import PlanLog
 from operators.wire import BLOCK, BUCKET, CONTROL, PROGRESS, STATE

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from operators.bucket_store import RESULTS, put_block_bytes, put_bucket, put_window_rows
-from operators.lane import Lane, Payload
+from operators.lane import Lane
+from operators.lane_state import Payload
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.offsets import advance_waterline
 from operators.queries import Query

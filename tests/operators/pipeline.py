@@ -16,7 +16,8 @@ import pyarrow as pa
 from operators import query_set
 from operators.bucket_store import put_bucket
 from operators.expressions import Call, Column, Expression, Literal
-from operators.lane import Lane, Payload
+from operators.lane import Lane
+from operators.lane_state import Payload
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.offsets import advance_waterline
 from operators.predicate_analysis import Predicate, analyse

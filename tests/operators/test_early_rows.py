@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from operators import bucket_store, lane
 from operators.expressions import Column
-from operators.lane import Lane, Payload
+from operators.lane import Lane
+from operators.lane_state import Payload
 from operators.queries import COUNT_ALL, EMIT_AFTER_WATERMARK, Aggregation, Emit, Measure, SessionWindow, Window
 from operators.stream_operators import StreamOperators
 from sources.schema import INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from operators import bucket_store, lane
 from operators.expressions import Call
-from operators.lane import Lane, Payload
+from operators.lane import Lane
+from operators.lane_state import Payload
 from operators.queries import Window
 from operators.stream_operators import StreamOperators
 from sources.schema import BOOLEAN

@@ -1,0 +1,77 @@
+"""What is durable of a lane: a head, and entries that it names, each the payloads of a batch; opaque bytes both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import orjson
+import pyarrow as pa
+
+
+class LaneState(Protocol):
+    """The durable state of one lane, kept by Spark's state store."""
+
+    def head(self) -> bytes | None:
+        """Return the head, None for a new lane."""
+
+    def set_head(self, head: bytes) -> None:
+        """Replace the head."""
+
+    def entry(self, seq: int) -> bytes:
+        """Return the entry of batch ``seq``."""
+
+    def put_entry(self, seq: int, entry: bytes) -> None:
+        """Store the entry of batch ``seq``."""
+
+    def drop_entry(self, seq: int) -> None:
+        """Remove the entry of batch ``seq``."""
+
+
+@dataclass(frozen=True)
+class Payload:
+    """A bucket as it travels: a path into the bucket store, or its bytes."""
+
+    path: str
+    data: bytes
+
+
+@dataclass
+class Head:
+    """``entries`` are batch numbers, ``told`` entries by operator; ``garbage`` are (batch that dropped it, path)."""
+
+    entries: list[int] = field(default_factory=list)
+    garbage: list[tuple[int, str]] = field(default_factory=list)
+    told: dict[str, int] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """Return the head as it is stored."""
+        told = {"told": self.told} if self.told else {}
+        return orjson.dumps({"entries": self.entries, "garbage": self.garbage, **told})
+
+    @classmethod
+    def from_bytes(cls, data: bytes | None) -> Head:
+        """Read what :meth:`to_bytes` wrote; None gives that of a new lane."""
+        if data is None:
+            return cls()
+        value = orjson.loads(data)
+        return cls(value["entries"], [(seq, path) for seq, path in value["garbage"]], value.get("told", {}))
+
+
+def pack(payloads: Sequence[Payload]) -> bytes:
+    """Return payloads as an entry: a table of paths and bytes."""
+    batch = pa.record_batch(
+        [pa.array([p.path for p in payloads], pa.string()), pa.array([p.data for p in payloads], pa.binary())],
+        names=["path", "data"],
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def unpack(entry: bytes) -> list[Payload]:
+    """Read what :func:`pack` wrote."""
+    table = pa.ipc.open_stream(entry).read_all()
+    return [Payload(*row) for row in zip(table["path"].to_pylist(), table["data"].to_pylist(), strict=True)]
