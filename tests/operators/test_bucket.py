@@ -51,6 +51,14 @@ def buckets_of(live: LiveQueries, rows: list[dict[str, Any]]) -> list[Bucket]:
     return [bucket for _, bucket in StreamOperators(live, STREAM, 1).process(batch_of(rows), None).buckets]
 
 
+def buckets_with(live: LiveQueries, rows: list[dict[str, Any]], **limits: float) -> list[Bucket]:
+    """Return what `buckets_of` does where these are the limits by which `entries` chooses forms."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, limit in limits.items():
+            patch.setattr(entries, name, limit)
+        return buckets_of(live, rows)
+
+
 def contents(bucket: Bucket) -> Counter[Any]:
     """Return the entries with what their numbers mean; how cells are numbered does not matter."""
     keys = bucket.keys.to_pylist()
@@ -110,12 +118,7 @@ def test_far_apart_entries_are_those_that_lie_together(seed: int, length: int, b
     live = queries(both)
     rows = random_rows(random.Random(seed), length, 1000)
     dense = buckets_of(live, rows)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(entries, "_ALWAYS_DENSE", 0)
-        patch.setattr(entries, "_DENSE_PER_TUPLE", 0)
-        patch.setattr(entries, "_LEAST_GROUP", 0)
-        patch.setattr(entries, "_MOST_ALONE", 0)
-        sparse = buckets_of(live, rows)
+    sparse = buckets_with(live, rows, _ALWAYS_DENSE=0, _DENSE_PER_TUPLE=0, _LEAST_GROUP=0, _MOST_ALONE=0)
     assert [contents(bucket) for bucket in sparse] == [contents(bucket) for bucket in dense]
 
 
@@ -124,11 +127,7 @@ def test_a_list_of_tuples_adds_up_to_their_groups(seed: int, length: int, both: 
     live = queries(both)
     rows = random_rows(random.Random(seed), length, 1000)
     grouped = buckets_of(live, rows)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(entries, "_ALWAYS_DENSE", 0)
-        patch.setattr(entries, "_LEAST_GROUP", np.inf)
-        patch.setattr(entries, "_MOST_ALONE", 0)
-        listed = buckets_of(live, rows)
+    listed = buckets_with(live, rows, _ALWAYS_DENSE=0, _LEAST_GROUP=np.inf, _MOST_ALONE=0)
     assert len(listed) == len(grouped)
     for one_by_one, group in zip(listed, grouped, strict=True):
         assert one_by_one.entries == int(group.component("count(*)").sum())
@@ -158,11 +157,7 @@ def test_queries_added_up_alone_have_the_same_tuples(seed: int, length: int, at_
     live = queries(True)
     rows = random_rows(random.Random(seed), length, 1000)
     together = buckets_of(live, rows)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(entries, "_ALWAYS_DENSE", 0)
-        patch.setattr(entries, "_DENSE_PER_TUPLE", 0)
-        patch.setattr(entries, "_PLACES_AT_ONCE", at_once)
-        alone = buckets_of(live, rows)
+    alone = buckets_with(live, rows, _ALWAYS_DENSE=0, _DENSE_PER_TUPLE=0, _PLACES_AT_ONCE=at_once)
 
     def by_query(buckets: list[Bucket]) -> Counter[Any]:
         found: Counter[Any] = Counter()
