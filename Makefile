@@ -32,7 +32,8 @@ test: ## the gate: set up, then lint, types and all tests; stops at the first fa
 	$(call step,ruff check,$(PY) -m ruff check .)
 	$(call step,ruff format,$(PY) -m ruff format --check .)
 	$(call step,mypy,$(PY) -m mypy $(PACKAGES))
-	$(call step,pytest,$(PY) -m pytest)
+	$(call step,pytest on two cores,$(PY) -m pytest -n 2 --dist loadgroup -m "not alone")
+	$(call step,pytest of what measures,$(PY) -m pytest -m alone)
 	@printf '\n── all passed\n'
 
 lint: setup ## ruff: rules and format

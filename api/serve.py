@@ -191,6 +191,8 @@ def _trim(service: Service, stopped: threading.Event) -> None:
             service.pushes.trim({definition.id for definition in service.session.definitions()})
             trim_plan_log(service.storage, service.session.snapshot_epoch)
             trimmed = retention.trim(time.time_ns() // 1000, service.session.snapshot_seq)
+            if trimmed.held_back:
+                service.session.write_snapshot()
         except Exception:  # the service goes on; the next round tries again
             log.exception("retention failed")
             continue

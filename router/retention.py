@@ -21,11 +21,15 @@ FOLDERS = ("results", "dead-letters")
 
 @dataclass(frozen=True)
 class Trimmed:
-    """What one trim removed, and what is left."""
+    """What one trim removed, and what is left.
+
+    ``held_back``: more should go, as soon as those who read the batch log have applied it durably.
+    """
 
     batches: int
     blocks: int
     bytes_left: int
+    held_back: bool
 
 
 class Retention:
@@ -58,11 +62,13 @@ class Retention:
         """
         bytes_left = sum(self._storage.size(folder) for folder in FOLDERS)
         oldest_us = now_us - int(self._seconds * 1_000_000)
-        last = min(applied - 1, self._index.latest - NEWEST_KEPT)
-        upto, doomed = self._index.first - 1, []
-        for seq in range(self._index.first, last + 1):
+        upto, doomed, held_back = self._index.first - 1, [], False
+        for seq in range(self._index.first, self._index.latest - NEWEST_KEPT + 1):
             record = self._log.read(seq)
             if record["committed_us"] >= oldest_us and bytes_left <= self._size:
+                break
+            if seq >= applied:
+                held_back = True
                 break
             paths = block_paths(record)
             bytes_left -= sum(self._size_of(path) for path in paths)
@@ -75,7 +81,7 @@ class Retention:
                 self._on_removed(path)
                 self._storage.delete(path)
             self._log.trim(upto)
-        return Trimmed(batches, len(doomed), bytes_left)
+        return Trimmed(batches, len(doomed), bytes_left, held_back)
 
     def _size_of(self, path: str) -> int:
         try:

@@ -22,6 +22,8 @@ STEP_SECONDS = os.environ.get("BRAID_BENCH_SECONDS", "2")
 UNSUPPORTED = {name for name in list_workloads() if "join" in name or "complex" in name}
 SUPPORTED = set(list_workloads()) - UNSUPPORTED
 
+pytestmark = [pytest.mark.service, pytest.mark.alone]
+
 Report = dict[str, Any]
 
 
@@ -44,7 +46,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return document
 
 
-@pytest.mark.service
 @pytest.mark.parametrize("workload", sorted(SUPPORTED))
 def test_a_quick_run_measures_the_workload(report: Report, workload: str) -> None:
     (row,) = [row for row in report["results"] if row["workload"] == workload]
@@ -55,7 +56,6 @@ def test_a_quick_run_measures_the_workload(report: Report, workload: str) -> Non
     assert row["series"]["queue_length"]
 
 
-@pytest.mark.service
 @pytest.mark.parametrize("workload", sorted(UNSUPPORTED))
 def test_a_workload_that_is_not_supported_is_listed_with_the_reason(report: Report, workload: str) -> None:
     assert workload not in {row["workload"] for row in report["results"]}
@@ -63,6 +63,5 @@ def test_a_workload_that_is_not_supported_is_listed_with_the_reason(report: Repo
     assert entry["reason"]
 
 
-@pytest.mark.service
 def test_nothing_failed(report: Report) -> None:
     assert not report["failures"]

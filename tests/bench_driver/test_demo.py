@@ -39,6 +39,7 @@ def figure(output: str, pattern: str) -> int:
 
 
 @pytest.mark.service
+@pytest.mark.alone
 def test_the_demo_runs_changes_queries_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with demo(tmp_path, "--seconds", "10") as process:
         try:

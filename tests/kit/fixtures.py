@@ -30,6 +30,14 @@ def pytest_runtest_makereport(
     return report
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes share the tests, give those that share a service to one of them."""
+    for item in items:
+        if item.get_closest_marker("service") is not None:
+            shared = "service" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group("service" if shared else item.nodeid.partition("::")[0]))
+
+
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """One service for the whole test session: tests use streams with unique names."""

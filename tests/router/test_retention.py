@@ -65,6 +65,8 @@ def test_trims_keep_a_readable_suffix(batches: int, now: int, applied: int, age:
         assert len(storage.names("results")) == len(kept) == len(storage.names("dead-letters"))
         assert trimmed.bytes_left == storage.size("results") + storage.size("dead-letters")
         assert retention.trim(now * SECOND, applied).batches == 0
+        last = min(batches - NEWEST_KEPT, max([0, *too_old, *too_much]))
+        assert trimmed.held_back == (last >= max(1, applied))
 
 
 def test_a_cursor_below_what_is_kept_is_gone(tmp_path: Path) -> None:
