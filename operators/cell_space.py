@@ -147,5 +147,5 @@ def _by_dimensions(
 ) -> list[tuple[tuple[str, ...], list[LiveQuery]]]:
     split: dict[tuple[str, ...], list[LiveQuery]] = {}
     for query in queries:
-        split.setdefault(tuple(sorted(index.predicates[query.id].truths)), []).append(query)
+        split.setdefault(index.predicates[query.id].dimensions, []).append(query)
     return sorted(split.items(), key=lambda item: item[0])

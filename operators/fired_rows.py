@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -33,8 +33,8 @@ Places = npt.NDArray[np.int64]
 class Fired:
     """Rows of due windows: keys and measures.
 
-    A slot's rows are next to each other, by end and start of their window. ``slots`` ascend; for each of them there is
-    the number of its rows, and the greatest event time (µs) of the slices that its windows are made of, where known.
+    ``slots`` ascend; for each of them there is the number of its rows, and the greatest event time (µs) of the slices
+    that its windows are made of, where known.
     """
 
     rows: WindowRows
@@ -130,23 +130,12 @@ def keys_of_wide(keys: pa.Table, wide: pa.Table) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class _Part:
-    """Rows of several windows with the same measures: ``lengths`` rows each, of the keys in ``picked``, one by one."""
+    """Rows of several windows with the same measures: ``lengths`` of them each, one window's after the other's."""
 
     due: Sequence[Due]
     lengths: Places
-    keys: pa.Table
-    picked: Places
-    numbers: Mapping[str, Numbers]
-    dictionaries: Mapping[str, pa.Array]
+    values: pa.Table
     newest: int
-
-
-@dataclass
-class _Alike:
-    """The rows of all queries with the same measures."""
-
-    measures: tuple[Measure, ...]
-    parts: list[_Part] = field(default_factory=list)
 
 
 class FiredRows:
@@ -154,7 +143,7 @@ class FiredRows:
 
     def __init__(self, failures: dict[str, str]) -> None:
         self._failures = failures
-        self._alike: dict[tuple[str, ...], _Alike] = {}
+        self._alike: dict[tuple[str, ...], list[_Part]] = {}
 
     def add(self, held: Held, distinct: DistinctCounts) -> None:
         """Take the rows of windows: one for each key that has tuples."""
@@ -173,8 +162,8 @@ class FiredRows:
                 measures[numbers[0]],
                 distinct,
             )
-            if len(part.picked):
-                self._alike.setdefault(names, _Alike(measures[numbers[0]])).parts.append(part)
+            if part.lengths.any():
+                self._alike.setdefault(names, []).append(part)
 
     def fired(self) -> Fired | None:
         """Return everything that was taken."""
@@ -217,27 +206,30 @@ def _part(
                     numbers[name] = numbers[COUNT_NAME]
                 else:
                     numbers[name] = empty(component_named(name, np.dtype(np.int64)), len(at))
-    lengths = np.bincount(query, minlength=len(due))
-    return _Part(due, lengths, held.keys, key + held.first_key, numbers, held.dictionaries, held.newest)
+    values = _values(measures, numbers, held, key + held.first_key)
+    return _Part(due, np.bincount(query, minlength=len(due)), values, held.newest)
 
 
-def _rows(alike: _Alike, found: dict[int, tuple[int, int]], failures: dict[str, str]) -> WindowRows:
-    """Return rows by slot, end and start of their window; ``found`` gets each slot's number and newest event time."""
-    parts = alike.parts
+def _values(measures: Sequence[Measure], numbers: Mapping[str, Numbers], held: Held, picked: Places) -> pa.Table:
+    """Return keys and measures of rows, given the components of which they are made and where their keys are."""
+    names = key_columns(held.keys)
+    columns = dict(zip(names, held.keys.select(names).take(pa.array(picked)).columns, strict=True))
+    for measure in measures:
+        mine = {name: numbers[name] for name in names_of(measure)}
+        columns[measure.name] = components.decode(measure, mine, held.dictionaries.get(measure.name))
+    return pa.table(columns)
+
+
+def _rows(parts: Sequence[_Part], found: dict[int, tuple[int, int]], failures: dict[str, str]) -> WindowRows:
+    """Return rows in the order of the parts; ``found`` gets each slot's number and newest event time."""
     due = [each for part in parts for each in part.due]
     slots, ends, starts = (
         np.array(column, dtype=np.int64) for column in zip(*((d.query.slot, d.end, d.start) for d in due), strict=True)
     )
     lengths = np.concatenate([part.lengths for part in parts])
     newest = np.repeat([part.newest for part in parts], [len(part.due) for part in parts])
-    order = np.lexsort((starts, ends, slots))
-    rows = _stretches((np.cumsum(lengths) - lengths)[order], lengths[order])
-    slots, lengths, newest = slots[order], lengths[order], newest[order]
-    columns = _key_columns(parts, rows)
-    for measure in alike.measures:
-        columns[measure.name] = _measure_column(measure, parts, rows)
-    everything = WindowRows(pa.table(columns), slots, starts[order], ends[order], lengths)
-    kept = _having(everything, [due[number] for number in order.tolist()], failures)
+    values = pa.concat_tables([part.values for part in parts])
+    kept = _having(WindowRows(values, slots, starts, ends, lengths), due, failures)
     some = kept.count > 0
     distinct, which = np.unique(slots[some], return_inverse=True)
     counts, latest = np.zeros(len(distinct), dtype=np.int64), np.full(len(distinct), np.iinfo(np.int64).min)
@@ -245,11 +237,6 @@ def _rows(alike: _Alike, found: dict[int, tuple[int, int]], failures: dict[str, 
     np.maximum.at(latest, which, newest[some])
     found.update(zip(distinct.tolist(), zip(counts.tolist(), latest.tolist(), strict=True), strict=True))
     return kept
-
-
-def _stretches(starts: Places, lengths: Places) -> Places:
-    """Return the numbers ``starts[0], starts[0] + 1, …``, as many as ``lengths`` says, then those of the next."""
-    return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))
 
 
 def _having(rows: WindowRows, due: Sequence[Due], failures: dict[str, str]) -> WindowRows:
@@ -289,31 +276,3 @@ def _satisfies_having(rows: pa.Table, query: LiveQuery, failures: dict[str, str]
     if tuples.failures:
         failures[query.id] = "; ".join(tuples.failures.values())
     return satisfied
-
-
-def _key_columns(parts: Sequence[_Part], rows: Places) -> dict[str, pa.Array]:
-    """Return the key columns of all rows."""
-    names = key_columns(parts[0].keys)
-    if not names:
-        return {}
-    distinct: dict[int, pa.Table] = {id(part.keys): part.keys for part in parts}
-    starts, total = {}, 0
-    for identity, keys in distinct.items():
-        starts[identity], total = total, total + keys.num_rows
-    together = pa.concat_tables(list(distinct.values())).combine_chunks()
-    picked = np.concatenate([part.picked + starts[id(part.keys)] for part in parts])
-    taken = together.take(pa.array(picked[rows]))
-    return {name: taken.column(name).combine_chunks() for name in names}
-
-
-def _measure_column(measure: Measure, parts: Sequence[_Part], rows: Places) -> pa.Array:
-    """Return the values of a measure; a ranked one part by part, since each space has a dictionary of its own."""
-    names = names_of(measure)
-    if not components.is_ranked(measure):
-        numbers = {name: np.concatenate([part.numbers[name] for part in parts])[rows] for name in names}
-        return components.decode(measure, numbers, None)
-    decoded = [
-        components.decode(measure, {name: part.numbers[name] for name in names}, part.dictionaries.get(measure.name))
-        for part in parts
-    ]
-    return pa.concat_arrays(decoded).take(pa.array(rows))

@@ -83,7 +83,7 @@ def _by_dimensions(due: Iterable[Due], predicates: Predicates) -> dict[tuple[str
     """Split windows by what their queries test, which is how buckets are split."""
     found: dict[tuple[str, ...], list[Due]] = {}
     for each in due:
-        found.setdefault(tuple(sorted(predicates(each.query).truths)), []).append(each)
+        found.setdefault(predicates(each.query).dimensions, []).append(each)
     return found
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 from operators.evaluation import evaluate
@@ -39,6 +40,11 @@ class Predicate:
 
     truths: Mapping[str, TruthSet]
     residuals: Mapping[str, Expression]
+
+    @cached_property
+    def dimensions(self) -> tuple[str, ...]:
+        """The names of what is tested, in order."""
+        return tuple(sorted(self.truths))
 
 
 def analyse(where: Expression | None, kinds: Mapping[str, str]) -> Predicate:

@@ -258,7 +258,7 @@ def fire_sessions(
     """Return the rows of all sessions that end in ``(after, upto]``, or None when there are none; as `firing.fire`."""
     by_dimensions: dict[tuple[str, ...], list[LiveQuery]] = {}
     for query in queries:
-        by_dimensions.setdefault(tuple(sorted(predicates(query).truths)), []).append(query)
+        by_dimensions.setdefault(predicates(query).dimensions, []).append(query)
     tables: dict[int, tuple[pa.Table, int]] = {}
     for dimensions, members in by_dimensions.items():
         mine = [bucket for bucket in buckets if bucket.dimensions == dimensions]

@@ -26,8 +26,8 @@ Places = npt.NDArray[np.int64]
 class WindowRows:
     """Rows in runs: the first ``count[0]`` are of ``slot[0]`` and its window ``[start[0], end[0])`` (µs), and so on.
 
-    ``values`` has the columns besides slot and window, which a row of a run has for itself. A slot's runs are next to
-    each other.
+    ``values`` has the columns besides slot and window, which a row of a run has for itself. A slot may have several
+    runs, anywhere.
     """
 
     values: pa.Table
@@ -70,17 +70,18 @@ class WindowRows:
         return pa.table(columns | {name: self.values.column(name) for name in self.values.column_names})
 
     def of_slot(self, slot: int) -> WindowRows:
-        """Return the rows of one slot; nothing is copied."""
+        """Return the rows of one slot, by end and start of their window; nothing is copied."""
         first, after = np.searchsorted(self.slot[self._order], [slot, slot + 1]).tolist()
         runs = self._order[first:after]
-        low, high = (int(runs[0]), int(runs[-1]) + 1) if len(runs) else (0, 0)
-        begin, length = (int(self._begins[low]) if len(runs) else 0), int(self.count[low:high].sum())
-        mine = (each[low:high] for each in (self.slot, self.start, self.end, self.count))
-        return WindowRows(self.values.slice(begin, length), *mine)
+        stretches = zip(self._begins[runs].tolist(), self.count[runs].tolist(), strict=True)
+        values = [self.values.slice(begin, count) for begin, count in stretches] or [self.values.slice(0, 0)]
+        return WindowRows(
+            pa.concat_tables(values), *(each[runs] for each in (self.slot, self.start, self.end, self.count))
+        )
 
     @cached_property
     def _order(self) -> Places:
-        return np.argsort(self.slot, kind="stable")
+        return np.lexsort((self.start, self.end, self.slot))
 
     @cached_property
     def _begins(self) -> Places:

@@ -239,14 +239,6 @@ def test_a_window_is_due_at_its_very_end_and_never_again() -> None:
     assert ends == [10]
 
 
-def test_rows_are_sorted_by_slot_and_window() -> None:
-    queries = [aggregation(window=w) for w in (Window(20, 5), Window(10, 10), Window(7, 3, 1))]
-    rows = [{"k": k, "t": t} for k in (1, 0) for t in range(-20, 40, 3)]
-    got = [(r["_slot"], r["window_end"], r["window_start"]) for r in fired(live_of(*queries), STREAM, rows)]
-    assert got == sorted(got)
-    assert len({slot for slot, *_ in got}) == 3
-
-
 def test_a_refilled_slot_does_not_get_its_predecessors_tuples() -> None:
     live = live_of(aggregation())
     old = buckets_of(live, STREAM, [{"k": 1, "t": 5}])

@@ -1,0 +1,47 @@
+"""Rows of windows in runs: any order of runs is the same rows, and a slot's come by their window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.queries import WINDOW_END, WINDOW_START
+from operators.window_rows import SLOT, WindowRows
+
+# slot, start, end and how many rows
+Runs = list[tuple[int, int, int, int]]
+RUNS = st.lists(st.tuples(st.integers(0, 4), st.integers(-3, 3), st.integers(4, 6), st.integers(1, 3)), max_size=12)
+
+
+def rows_of(runs: Runs) -> list[dict[str, Any]]:
+    """Return the rows of runs, each with a number of its own."""
+    spread = [run[:3] for run in runs for _ in range(run[3])]
+    return [{SLOT: slot, WINDOW_START: start, WINDOW_END: end, "n": n} for n, (slot, start, end) in enumerate(spread)]
+
+
+def table_of(rows: list[dict[str, Any]]) -> pa.Table:
+    moment = pa.timestamp("us")
+    schema = {SLOT: pa.int32(), WINDOW_START: moment, WINDOW_END: moment, "n": pa.int64()}
+    return pa.Table.from_pylist(rows, schema=pa.schema(list(schema.items())))
+
+
+@given(RUNS, RUNS)
+def test_runs_are_rows_and_back(first: Runs, second: Runs) -> None:
+    one, two = table_of(rows_of(first)), table_of(rows_of(second))
+    rows = WindowRows.concat([WindowRows.of(one), WindowRows.of(two)])
+    sink = pa.BufferOutputStream()
+    rows.write(sink)
+    for held in (rows, WindowRows.read(sink.getvalue())):
+        assert len(held) == one.num_rows + two.num_rows
+        assert held.table() == pa.concat_tables([one, two])
+
+
+@given(RUNS, st.integers(0, 5))
+def test_a_slots_rows_come_by_their_window(runs: Runs, slot: int) -> None:
+    table = table_of(rows_of(runs))
+    mine = [row for row in table.to_pylist() if row[SLOT] == slot]
+    expected = sorted(mine, key=lambda row: (row[WINDOW_END], row[WINDOW_START], row["n"]))
+    assert WindowRows.of(table).of_slot(slot).table().to_pylist() == expected
