@@ -51,12 +51,11 @@ def is_changelog(live: LiveQuery) -> bool:
 
 def with_changelog_columns(fired: Fired, now_us: int) -> Fired:
     """Return final rows as changes: each is the one row of its group that ever comes."""
-    rows = len(fired.rows)
-    columns = _changelog_columns(np.zeros(rows, np.bool_), np.zeros(rows, np.int64), now_us)
-    values = fired.rows.values
-    for name, each in columns.items():
-        values = values.append_column(name, each)
-    return replace(fired, rows=replace(fired.rows, values=values))
+
+    def columns(rows: int) -> dict[str, pa.Array]:
+        return _changelog_columns(np.zeros(rows, np.bool_), np.zeros(rows, np.int64), now_us)
+
+    return replace(fired, rows=fired.rows.with_columns(columns))
 
 
 def together(parts: Sequence[Fired]) -> Fired:
@@ -359,7 +358,7 @@ class _Groups:
         slots, first, counts = np.unique(slot, return_index=True, return_counts=True)
         latest = np.maximum.reduceat(newest[at], first).tolist()
         return Fired(
-            WindowRows.of(table), slots.tolist(), counts.tolist(), [None if us == _NEVER else us for us in latest]
+            WindowRows.of_table(table), slots.tolist(), counts.tolist(), [None if us == _NEVER else us for us in latest]
         )
 
     def _joined(self, at: Numbers, row: Numbers) -> pa.Table:

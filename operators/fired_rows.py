@@ -229,7 +229,7 @@ def _rows(parts: Sequence[_Part], found: dict[int, tuple[int, int]], failures: d
     lengths = np.concatenate([part.lengths for part in parts])
     newest = np.repeat([part.newest for part in parts], [len(part.due) for part in parts])
     values = pa.concat_tables([part.values for part in parts])
-    kept = _having(WindowRows(values, slots, starts, ends, lengths), due, failures)
+    kept = _having(WindowRows.one(values, slots, starts, ends, lengths), due, failures)
     some = kept.count > 0
     distinct, which = np.unique(slots[some], return_inverse=True)
     counts, latest = np.zeros(len(distinct), dtype=np.int64), np.full(len(distinct), np.iinfo(np.int64).min)
@@ -251,7 +251,8 @@ def _having(rows: WindowRows, due: Sequence[Due], failures: dict[str, str]) -> W
         low, high = bounds[number], bounds[number + 1]
         keep[low:high] = _satisfies_having(table.slice(low, high - low), due[number].query, failures)
         count[number] = keep[low:high].sum()
-    return replace(rows, values=rows.values.filter(pa.array(keep)), count=count)
+    (values,) = rows.tables
+    return replace(rows, tables=(values.filter(pa.array(keep)),), count=count)
 
 
 def having_of(query: Query) -> Expression | None:

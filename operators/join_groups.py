@@ -40,7 +40,9 @@ def fire_groups(windows: Iterable[JoinedWindow], failures: dict[str, str]) -> Fi
     slots = sorted(found)
     ordered = [sorted(found[slot], key=lambda each: each[:2]) for slot in slots]
     return Fired(
-        WindowRows.of(pa.concat_tables([each[2] for mine in ordered for each in mine], promote_options="default")),
+        WindowRows.of_table(
+            pa.concat_tables([each[2] for mine in ordered for each in mine], promote_options="default")
+        ),
         slots,
         [sum(each[2].num_rows for each in mine) for mine in ordered],
         [max(each[3] for each in mine) for mine in ordered],

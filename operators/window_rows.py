@@ -5,8 +5,8 @@ With thousands of queries a second of a stream gives millions of rows; slot, sta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +17,7 @@ from operators.queries import WINDOW_END, WINDOW_START
 
 SLOT = "_slot"
 
-_START, _END, _COUNT = "start", "end", "rows"
+_START, _END, _COUNT, _TABLE = "start", "end", "rows", "table"
 
 Places = npt.NDArray[np.int64]
 
@@ -26,18 +26,24 @@ Places = npt.NDArray[np.int64]
 class WindowRows:
     """Rows in runs: the first ``count[0]`` are of ``slot[0]`` and its window ``[start[0], end[0])`` (µs), and so on.
 
-    ``values`` has the columns besides slot and window, which a row of a run has for itself. A slot may have several
-    runs, anywhere.
+    ``tables`` have the columns besides slot and window, which a row of a run has for itself: runs with the same columns
+    share one, ``of[i]`` says which. A slot may have several runs, anywhere.
     """
 
-    values: pa.Table
+    tables: Sequence[pa.Table]
+    of: Places
     slot: Places
     start: Places
     end: Places
     count: Places
 
     @classmethod
-    def of(cls, table: pa.Table) -> WindowRows:
+    def one(cls, values: pa.Table, slot: Places, start: Places, end: Places, count: Places) -> WindowRows:
+        """Take rows that all have the same columns."""
+        return cls((values,), np.zeros(len(slot), dtype=np.int64), slot, start, end, count)
+
+    @classmethod
+    def of_table(cls, table: pa.Table) -> WindowRows:
         """Take rows with the columns ``_slot``, ``window_start`` and ``window_end``."""
         slot = np.asarray(table.column(SLOT).combine_chunks()).astype(np.int64)
         start, end = (
@@ -46,37 +52,49 @@ class WindowRows:
         differs = (slot[1:] != slot[:-1]) | (start[1:] != start[:-1]) | (end[1:] != end[:-1])
         first = np.concatenate([[0], np.flatnonzero(differs) + 1]) if len(slot) else np.empty(0, dtype=np.int64)
         count = np.diff(first, append=len(slot))
-        return cls(table.drop_columns([SLOT, WINDOW_START, WINDOW_END]), slot[first], start[first], end[first], count)
+        values = table.drop_columns([SLOT, WINDOW_START, WINDOW_END])
+        return cls.one(values, slot[first], start[first], end[first], count)
 
     @classmethod
     def concat(cls, parts: Sequence[WindowRows]) -> WindowRows:
-        """Return the rows of several after each other; columns that one does not have are NULL there."""
-        if len(parts) == 1:
-            return parts[0]
-        slot, start, end, count = (
-            np.concatenate(arrays) for arrays in zip(*((p.slot, p.start, p.end, p.count) for p in parts), strict=True)
-        )
-        values = pa.concat_tables([part.values for part in parts], promote_options="default")
-        return cls(values, slot, start, end, count)
+        """Return the rows of several after each other."""
+        firsts = np.cumsum([0, *(len(part.tables) for part in parts)]).tolist()
+        of = np.concatenate([part.of + first for part, first in zip(parts, firsts[:-1], strict=True)])
+        columns = zip(*((p.slot, p.start, p.end, p.count) for p in parts), strict=True)
+        return cls([table for part in parts for table in part.tables], of, *(np.concatenate(each) for each in columns))
 
     def __len__(self) -> int:
         return int(self.count.sum())
 
     def table(self) -> pa.Table:
-        """Return the rows with all columns: ``_slot``, ``window_start``, ``window_end``, and those of ``values``."""
+        """Return the rows with all columns: ``_slot``, ``window_start``, ``window_end``, and those of ``tables``.
+
+        A column that a row does not have is NULL there.
+        """
         slot = np.repeat(self.slot.astype(np.int32), self.count)
         bounds = (pa.array(np.repeat(each, self.count)).view(pa.timestamp("us")) for each in (self.start, self.end))
         columns = dict(zip((SLOT, WINDOW_START, WINDOW_END), (pa.array(slot), *bounds), strict=True))
-        return pa.table(columns | {name: self.values.column(name) for name in self.values.column_names})
+        values = pa.concat_tables(self.tables, promote_options="default")
+        return pa.table(columns | {name: values.column(name) for name in values.column_names})
 
     def of_slot(self, slot: int) -> WindowRows:
         """Return the rows of one slot, by end and start of their window; nothing is copied."""
         first, after = np.searchsorted(self.slot[self._order], [slot, slot + 1]).tolist()
         runs = self._order[first:after]
-        stretches = zip(self._begins[runs].tolist(), self.count[runs].tolist(), strict=True)
-        values = [self.values.slice(begin, count) for begin, count in stretches] or [self.values.slice(0, 0)]
-        return WindowRows(
-            pa.concat_tables(values), *(each[runs] for each in (self.slot, self.start, self.end, self.count))
+        where = zip(self.of[runs].tolist(), self._begins[runs].tolist(), self.count[runs].tolist(), strict=True)
+        slices = [self.tables[table].slice(begin, count) for table, begin, count in where]
+        mine = (each[runs] for each in (self.slot, self.start, self.end, self.count))
+        return WindowRows(slices or [pa.table({})], np.arange(len(runs)), *mine)
+
+    def with_columns(self, make: Callable[[int], dict[str, pa.Array]]) -> WindowRows:
+        """Return the rows with more columns; ``make`` makes them for so many rows, which must not differ by row."""
+        lengths = np.bincount(self.of, self.count, minlength=len(self.tables)).astype(np.int64).tolist()
+        return replace(
+            self,
+            tables=[
+                pa.table(dict(zip(table.column_names, table.columns, strict=True)) | make(length))
+                for table, length in zip(self.tables, lengths, strict=True)
+            ],
         )
 
     @cached_property
@@ -85,12 +103,15 @@ class WindowRows:
 
     @cached_property
     def _begins(self) -> Places:
-        return np.cumsum(self.count) - self.count
+        """Where in its table each run begins."""
+        before = np.cumsum(self.count) - self.count
+        _, first = np.unique(self.of, return_index=True)
+        return before - np.repeat(before[first], np.diff([*first, len(before)]))
 
     def write(self, file: pa.NativeFile) -> None:
-        """Write them as two Arrow IPC streams after each other: the runs, the values."""
-        runs = pa.table({SLOT: self.slot, _START: self.start, _END: self.end, _COUNT: self.count})
-        for table in (runs, self.values):
+        """Write them as Arrow IPC streams after each other: the runs, each table."""
+        runs = pa.table({SLOT: self.slot, _START: self.start, _END: self.end, _COUNT: self.count, _TABLE: self.of})
+        for table in (runs, *self.tables):
             with pa.ipc.new_stream(file, table.schema) as writer:
                 writer.write_table(table)
 
@@ -98,8 +119,9 @@ class WindowRows:
     def read(cls, data: bytes | pa.Buffer) -> WindowRows:
         """Read what :meth:`write` wrote; numbers are not copied."""
         source = pa.BufferReader(data)
-        runs, values = (pa.ipc.open_stream(source).read_all() for _ in range(2))
-        slot, start, end, count = (
-            np.asarray(runs.column(name).combine_chunks()) for name in (SLOT, _START, _END, _COUNT)
-        )
-        return cls(values, slot, start, end, count)
+        runs = pa.ipc.open_stream(source).read_all()
+        of, *numbers = (np.asarray(runs.column(name).combine_chunks()) for name in (_TABLE, SLOT, _START, _END, _COUNT))
+        tables = []
+        while source.tell() < source.size():
+            tables.append(pa.ipc.open_stream(source).read_all())
+        return cls(tables, of, *numbers)

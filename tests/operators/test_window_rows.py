@@ -28,15 +28,29 @@ def table_of(rows: list[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=pa.schema(list(schema.items())))
 
 
-@given(RUNS, RUNS)
-def test_runs_are_rows_and_back(first: Runs, second: Runs) -> None:
+@given(RUNS, RUNS, st.booleans())
+def test_runs_are_rows_and_back(first: Runs, second: Runs, differ: bool) -> None:
     one, two = table_of(rows_of(first)), table_of(rows_of(second))
-    rows = WindowRows.concat([WindowRows.of(one), WindowRows.of(two)])
+    if differ:
+        two = two.rename_columns({"n": "m"})
+    rows = WindowRows.concat([WindowRows.of_table(one), WindowRows.of_table(two)])
     sink = pa.BufferOutputStream()
     rows.write(sink)
     for held in (rows, WindowRows.read(sink.getvalue())):
         assert len(held) == one.num_rows + two.num_rows
-        assert held.table() == pa.concat_tables([one, two])
+        assert held.table() == pa.concat_tables([one, two], promote_options="default")
+        for slot in range(5):
+            mine = [row | {"n": row.get("n"), "m": row.get("m")} for row in held.of_slot(slot).table().to_pylist()]
+            both = [row for part in (one, two) for row in part.to_pylist() if row[SLOT] == slot]
+            expected = [row | {"n": row.get("n"), "m": row.get("m")} for row in both]
+            assert mine == sorted(expected, key=lambda row: (row[WINDOW_END], row[WINDOW_START]))
+
+
+@given(RUNS, st.integers(1, 3))
+def test_columns_can_be_added(runs: Runs, times: int) -> None:
+    table = table_of(rows_of(runs))
+    rows = WindowRows.concat([WindowRows.of_table(table)] * times).with_columns(lambda n: {"x": pa.array([7] * n)})
+    assert rows.table().column("x").to_pylist() == [7] * times * table.num_rows
 
 
 @given(RUNS, st.integers(0, 5))
@@ -44,4 +58,4 @@ def test_a_slots_rows_come_by_their_window(runs: Runs, slot: int) -> None:
     table = table_of(rows_of(runs))
     mine = [row for row in table.to_pylist() if row[SLOT] == slot]
     expected = sorted(mine, key=lambda row: (row[WINDOW_END], row[WINDOW_START], row["n"]))
-    assert WindowRows.of(table).of_slot(slot).table().to_pylist() == expected
+    assert WindowRows.of_table(table).of_slot(slot).table().to_pylist() == expected

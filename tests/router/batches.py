@@ -105,7 +105,7 @@ class BatchWriter:
         path = f"{folder}/{self.seq + 1:012d}-{self._blocks}.arrow"
         sink = io.BytesIO()
         if SLOT in table.column_names:
-            WindowRows.of(table).write(sink)
+            WindowRows.of_table(table).write(sink)
         else:
             with pa.ipc.new_file(sink, table.schema) as writer:
                 writer.write_table(table, max_chunksize=chunk)
