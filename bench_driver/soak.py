@@ -36,10 +36,11 @@ SEED = 1
 
 @dataclass(frozen=True)
 class Minute:
-    """What was seen at the end of a minute: memory in bytes, tuples that wait, batches since and their duration."""
+    """What was seen at the end of a minute: bytes of memory and files, tuples that wait, batches since and how long."""
 
     at_seconds: float
     memory_bytes: int
+    data_bytes: int
     waiting: int
     batches: int
     batch_p50: float | None
@@ -91,6 +92,7 @@ def soak(workload_name: str, queries: int, rate: int, minutes: float) -> list[Mi
                 Minute(
                     time.monotonic() - began,
                     service.memory_bytes(),
+                    service.data_bytes(),
                     waiting,
                     round(took.count),
                     took.quantile(0.5),
@@ -106,17 +108,19 @@ def line(minute: Minute) -> str:
     p50, p95 = (_seconds(value) for value in (minute.batch_p50, minute.batch_p95))
     return (
         f"{minute.at_seconds / 60:5.1f} min  {minute.memory_bytes / 2**30:5.2f} GiB  "
+        f"{minute.data_bytes / 2**30:5.1f} GiB on disk  "
         f"{minute.waiting:>9,} tuples wait  {minute.batches:>4} batches, p50 {p50}, p95 {p95}"
     )
 
 
 def render(minutes: Sequence[Minute]) -> str:
     """Return the result as text."""
-    rows = [["minute", "memory", "tuples that wait", "batches", "p50", "p95"]]
+    rows = [["minute", "memory", "on disk", "tuples that wait", "batches", "p50", "p95"]]
     rows += [
         [
             f"{m.at_seconds / 60:.1f}",
             f"{m.memory_bytes / 2**30:.2f} GiB",
+            f"{m.data_bytes / 2**30:.1f} GiB",
             f"{m.waiting:,}",
             str(m.batches),
             _seconds(m.batch_p50),

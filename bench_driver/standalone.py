@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -42,8 +43,9 @@ def report_on(measure: Callable[[], Report], render: Callable[[Report], str], ou
     """Measure, print what `render` makes of the figures, write them as JSON; return the exit status.
 
     The figures get the machine as it was before, versions and time. The status is 1 when a part under test failed, 130
-    when someone interrupted.
+    when someone interrupted or ended it.
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     before = {
         "taken_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": machine(),

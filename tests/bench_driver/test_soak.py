@@ -10,7 +10,7 @@ MIB = 2**20
 
 
 def minutes(memory: list[float]) -> list[Minute]:
-    return [Minute(60.0 * (i + 1), round(m * MIB), 10 * i, 80, 0.5, 0.9) for i, m in enumerate(memory)]
+    return [Minute(60.0 * (i + 1), round(m * MIB), 2**30, 10 * i, 80, 0.5, 0.9) for i, m in enumerate(memory)]
 
 
 def test_growth_is_that_after_the_warm_up() -> None:
@@ -23,3 +23,4 @@ def test_the_text_has_the_most_and_the_growth() -> None:
     text = render(minutes([512, *[1024] * 7]))
     assert "At most 1.00 GiB; after the warm-up it grew by +0.0 MiB a minute." in text
     assert "70" in text
+    assert "1.0 GiB" in text
