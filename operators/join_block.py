@@ -19,6 +19,7 @@ from operators.attribute_codes import attribute_codes
 from operators.join_firing import JoinedWindow
 from operators.join_parts import columns_for_rows, join_of
 from operators.keys import unite_keys
+from operators.relations import MANY
 from operators.tuple_bucket import TupleBucket
 
 TIME = "_time"
@@ -85,10 +86,10 @@ def joined_rows(
     counts: dict[int, int] = {}
     latest: dict[int, int] = {}
     for window in windows:
-        live, total = window.parts[0].live, window.total()
+        live, total = window.parts[0].live, window.joined.total
         if total > most_rows:
             beyond[live.id] = (
-                f"A window has {total} rows in one lane, of which the first {most_rows} are kept"
+                f"A window has {_many(total)} rows in one lane, of which the first {most_rows} are kept"
                 " (setting join_row_limit). Join by more columns, or aggregate."
             )
         rows = min(total, most_rows)
@@ -102,6 +103,10 @@ def joined_rows(
     block = JoinBlock(table, [each.table(codes.get(id(each.keys), {})) for each in inputs])
     slots = sorted(counts)
     return JoinedRows(block, slots, [counts[slot] for slot in slots], [latest[slot] for slot in slots], beyond)
+
+
+def _many(rows: int) -> str:
+    return str(rows) if rows < MANY else f"more than {MANY}"
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,7 @@ def _wanted_keys(windows: Sequence[JoinedWindow], number: int) -> pa.Table:
         if not len(held.rows):
             continue
         _, mask = masks.setdefault(id(held.keys), (held.keys, np.zeros(held.keys.num_rows, dtype=np.bool_)))
-        mask[held.rows[window.weighed.taking_part[number]]] = True
+        mask[held.rows[window.joined.taking_part[number]]] = True
     if not masks:
         return pa.table({})
     return pa.concat_tables([keys.filter(pa.array(mask)) for keys, mask in masks.values()])

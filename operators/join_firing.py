@@ -26,7 +26,7 @@ from operators.firing import Predicates, held_windows
 from operators.join_parts import Part, join_of, parts_of
 from operators.live_queries import LiveQuery
 from operators.queries import Window
-from operators.relations import Relation, Rows, Weighed, combine, picked, weigh
+from operators.relations import JoinResult, Relation, Rows, TooManyCombinations, picked
 from operators.slicing import due_windows, with_ends_in
 
 Numbers = npt.NDArray[Any]
@@ -75,14 +75,13 @@ class PartHeld:
 
 @dataclass(frozen=True)
 class JoinedWindow:
-    """A window of a join that has rows: what its parts hold, as relations, and how many rows that makes."""
+    """A window of a join that has rows: what its parts hold, by key, and what these give when they are joined."""
 
     parts: tuple[Part, ...]
     start: int
     end: int
     held: Sequence[PartHeld]
-    relations: Sequence[Relation]
-    weighed: Weighed
+    joined: JoinResult
 
     @property
     def is_grouped(self) -> bool:
@@ -91,8 +90,11 @@ class JoinedWindow:
 
     @cached_property
     def combinations(self) -> list[Rows]:
-        """For each part the number of the key that takes part in each combination of keys, ``NO_ROW`` for none."""
-        return combine(self.relations)
+        """For each part the number of the key that takes part in each combination of keys, ``NO_ROW`` for none.
+
+        Raises TooManyCombinations.
+        """
+        return self.joined.combinations()
 
     @cached_property
     def multiplicities(self) -> list[Numbers]:
@@ -103,11 +105,6 @@ class JoinedWindow:
     def rows(self) -> Numbers:
         """Return the number of joined rows of each combination."""
         return product(self.multiplicities, len(self.combinations[0]))
-
-    def total(self) -> int:
-        """Return the number of joined rows, about it where that is beyond 64 bits."""
-        about = float(self.weighed.about.sum())
-        return int(self.weighed.rows.sum()) if about < 2**62 else int(about)
 
     @property
     def newest(self) -> int:
@@ -124,9 +121,17 @@ def join_operators(joins: Iterable[LiveQuery]) -> dict[str, JoinOperator]:
 
 
 def join_windows(
-    operator: JoinOperator, buckets: Mapping[str, Sequence[Bucket]], predicates: Predicates, after: int, upto: int
+    operator: JoinOperator,
+    buckets: Mapping[str, Sequence[Bucket]],
+    predicates: Predicates,
+    after: int,
+    upto: int,
+    failures: dict[str, str],
 ) -> Iterator[JoinedWindow]:
-    """Yield the windows with joined rows that end in ``(after, upto]``; ``buckets`` are by operator of the parts."""
+    """Yield the windows with joined rows that end in ``(after, upto]``; ``buckets`` are by operator of the parts.
+
+    A window with too many combinations of keys is left out, and ``failures`` gets a message for its query, by its id.
+    """
     held: dict[Place, dict[int, list[PartHeld]]] = {}
     places = dict(_due(operator, buckets, after, upto))
     for number in range(len(operator.joins[0])):
@@ -147,9 +152,18 @@ def join_windows(
             Relation(len(each.rows), _codes(codes, part, each), join_of(part.live).inputs[part.number].outer_of)
             for part, each in zip(parts, together, strict=True)
         ]
-        weighed = weigh(relations, [each.numbers[COUNT_NAME] for each in together])
-        if weighed.taking_part[0].any():
-            yield JoinedWindow(parts, start, end, together, relations, weighed)
+        try:
+            joined = JoinResult(relations, [each.numbers[COUNT_NAME] for each in together])
+        except TooManyCombinations as error:
+            failures[query] = beyond_combinations(error)
+            continue
+        if joined.taking_part[0].any():
+            yield JoinedWindow(parts, start, end, together, joined)
+
+
+def beyond_combinations(error: TooManyCombinations) -> str:
+    """Return what to tell of a window that is left out."""
+    return f"A window is left out: it has {error}. Join by more columns, or make the window shorter."
 
 
 def _due(

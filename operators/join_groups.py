@@ -14,11 +14,11 @@ from operators.components import COUNT, COUNT_DISTINCT, COUNT_NAME, Component
 from operators.entries import empty, merge_into
 from operators.expressions import Expression
 from operators.fired_rows import Fired, apply_having
-from operators.join_firing import JoinedWindow, product
+from operators.join_firing import JoinedWindow, beyond_combinations, product
 from operators.join_parts import input_of, join_of, measure_of_input
 from operators.keys import encode_keys, key_columns
 from operators.queries import WINDOW_END, WINDOW_START, Measure
-from operators.relations import NO_ROW, Rows, picked
+from operators.relations import NO_ROW, Rows, TooManyCombinations, picked
 from operators.window_rows import SLOT, WindowRows
 
 Numbers = npt.NDArray[Any]
@@ -28,11 +28,15 @@ _LIMBS, _LIMB_BITS = 4, 32
 
 
 def fire_groups(windows: Iterable[JoinedWindow], failures: dict[str, str]) -> Fired | None:
-    """Return the rows of grouped joins, None for no rows; ``failures`` as in :func:`operators.firing.fire`."""
+    """Return the rows of grouped joins, None for no rows; ``failures`` gets messages by query id."""
     found: dict[int, list[tuple[int, int, pa.Table, int]]] = {}
     for window in windows:
         live = window.parts[0].live
-        table = apply_having(_groups(window), live, failures)
+        try:
+            table = apply_having(_groups(window), live, failures)
+        except TooManyCombinations as error:
+            failures[live.id] = beyond_combinations(error)
+            continue
         if table.num_rows:
             found.setdefault(live.slot, []).append((window.end, window.start, table, window.newest))
     if not found:

@@ -213,7 +213,7 @@ class Lane:
             if reached is None or reached == passed:
                 continue
             start = EARLIEST if passed is None else passed
-            windows = list(join_windows(operator, buckets, self._predicate_of, start, reached))
+            windows = list(join_windows(operator, buckets, self._predicate_of, start, reached, self.failures))
             groups = fire_groups((window for window in windows if window.is_grouped), self.failures)
             if groups is not None:
                 fired[name] = [parts[0].live for parts in operator.joins], groups

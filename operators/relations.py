@@ -1,21 +1,36 @@
-"""Equi-joins of relations whose attributes are codes: which rows of each belong together.
+"""Equi-joins of relations whose attributes are codes: how many rows they have, and which, as far as anybody asks.
 
 A relation is whatever has rows with attributes: groups of tuples with equal keys when a lane counts what a join gives
-(the factorised form), single tuples when a reader makes its rows.
+(the factorised form), groups of tuples with equal codes when a reader makes its rows. A *combination* is one row of
+each relation that belong together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Rows = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 NO_ROW = -1
+MANY = 1 << 36
+"""Where counting ends: a number of joined rows that is this or more is not told apart from others."""
+MOST_COMBINATIONS = 4_000_000
+"""How many combinations are formed at once: each takes a few times 8 bytes a relation."""
+
+
+class TooManyCombinations(Exception):
+    """More than :data:`MOST_COMBINATIONS` would have to be formed; the message says how many."""
+
+    def __init__(self, count: int) -> None:
+        many = f"more than {MANY}" if count >= MANY else str(count)
+        super().__init__(f"{many} combinations of keys, and at most {MOST_COMBINATIONS} are formed")
 
 
 @dataclass(frozen=True)
@@ -30,53 +45,211 @@ class Relation:
     outer_of: tuple[int, ...] = ()
 
 
-def combine(relations: Sequence[Relation]) -> list[Rows]:
-    """Return the joined rows: for each relation the row that takes part, ``NO_ROW`` where an outer one has none.
+class JoinResult:
+    """What relations give when they are joined, where row i of relation n stands for ``weights[n][i]`` rows (not 0).
 
-    Rows come in order of the first relation's, then of the second's, and so on.
+    A combination stands for the product of the weights of its rows. Combinations are in order of the first relation's
+    rows, then of the second's, and so on.
+
+    Where each relation is compared with one of those before it, rows are counted from the last relation to the first,
+    and only combinations that are asked for are formed. Else all are formed, and too many raise TooManyCombinations.
     """
-    joined = [np.arange(relations[0].rows)]
-    for number in range(1, len(relations)):
-        left, right = codes_for(relations, number, joined)
-        matches = Matches(left, right)
-        counts = np.maximum(matches.counts, 1) if relations[number].outer_of else matches.counts
-        before = np.repeat(np.arange(len(left)), counts)
-        joined = [rows[before] for rows in joined]
-        nth = np.arange(len(before)) - np.repeat(np.cumsum(counts) - counts, counts)
-        joined.append(matches.nth(before, nth))
-    return joined
+
+    counts: Rows
+    """How many joined rows each row of the first relation is part of; :data:`MANY` for that or more."""
+    taking_part: Sequence[Bools]
+    """Of each relation's rows, whether they are in any combination."""
+
+    def __init__(self, relations: Sequence[Relation], weights: Sequence[Rows]) -> None:
+        self._relations = relations
+        self._weights = [weight.astype(np.int64) for weight in weights]
+        self._pairs = [_compared(relations, number) for number in range(len(relations))]
+        parents = [{other for _, other in pairs} for pairs in self._pairs]
+        self._parents = [min(found, default=0) for found in parents]
+        self._is_tree = all(len(found) <= 1 for found in parents)
+        if self._is_tree:
+            self._count()
+        else:
+            self._form()
+
+    @property
+    def total(self) -> int:
+        """The number of joined rows, at least :data:`MANY` for that or more."""
+        return int(self.counts.sum())
+
+    def combinations(self) -> list[Rows]:
+        """Return for each relation its row in each combination, ``NO_ROW`` where an outer one has none.
+
+        Raises TooManyCombinations.
+        """
+        if not self._is_tree:
+            return self._formed
+        alone = JoinResult(self._relations, [np.ones(each.rows, dtype=np.int64) for each in self._relations])
+        if alone.total > MOST_COMBINATIONS:
+            raise TooManyCombinations(alone.total)
+        return alone.page(0, alone.total)[0]
+
+    def page(self, first: int, count: int) -> tuple[list[Rows], Rows]:
+        """Return the joined rows ``[first, first + count)``, as far as there are so many, below :data:`MANY`.
+
+        For each of them there is the row of each relation, ``NO_ROW`` where an outer one has none, and its number among
+        the rows of its combination.
+        """
+        if self._is_tree:
+            combinations, begin = self._between(first, count)
+        else:
+            low, high = _overlapping(self._formed_before, first, count)
+            combinations, begin = [rows[low:high] for rows in self._formed], int(self._formed_before[low])
+        extents = self._extents(combinations, len(combinations))
+        before = begin + np.cumsum(extents) - extents
+        low_within = np.maximum(first - before, 0)
+        taken = np.maximum(np.minimum(extents, first + count - before) - low_within, 0)
+        which = np.repeat(np.arange(len(taken)), taken)
+        within = np.arange(len(which)) - np.repeat(np.cumsum(taken) - taken, taken) + low_within[which]
+        return [rows[which] for rows in combinations], within
+
+    @cached_property
+    def _before(self) -> Rows:
+        return np.concatenate([[0], np.cumsum(self.counts)])
+
+    def _count(self) -> None:
+        """Count from the last relation to the first what hangs on each row, and back who takes part."""
+        reach = list(self._weights)
+        self._matches: list[Matches | None] = [None] * len(reach)
+        self._below = list(self._weights)  # of each relation, by the rows of its parent, how many rows it adds
+        sides: list[tuple[Rows, Rows]] = []
+        for number in range(len(reach) - 1, 0, -1):
+            parent = self._parents[number]
+            rows_of_parent = {parent: np.arange(self._relations[parent].rows)}
+            left, right = _codes(self._relations, number, self._pairs[number], rows_of_parent, parent)
+            sides.append((left, right))
+            matches = self._matches[number] = Matches(left, right)
+            below = np.minimum(matches.sums(reach[number]), MANY)
+            if self._relations[number].outer_of:
+                below = np.where(matches.counts == 0, 1, below)
+            self._below[number] = below
+            reach[parent] = _product(reach[parent], below)
+        self.counts = reach[0]
+        taking_part = [reach[0] > 0]
+        for number, (left, right) in enumerate(reversed(sides), start=1):
+            met = left[taking_part[self._parents[number]]]
+            taking_part.append((reach[number] > 0) & np.isin(right, met[met >= 0]))
+        self.taking_part = taking_part
+
+    def _between(self, first: int, count: int) -> tuple[list[Rows], int]:
+        """Return the combinations in which joined rows lie, and the number of the first row of the first of them."""
+        low, high = _overlapping(self._before, first, count)
+        begin = int(self._before[low])
+        joined = [np.arange(low, high)]
+        for number in range(1, len(self._relations)):
+            matches = self._matches[number]
+            assert matches is not None
+            above = joined[self._parents[number]]
+            counts = picked(matches.counts, above, 0)
+            if self._relations[number].outer_of:
+                counts = np.maximum(counts, 1)
+            which = np.repeat(np.arange(len(counts)), counts)
+            nth = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+            joined = [rows[which] for rows in joined] + [matches.nth(above[which], nth)]
+            before = np.concatenate([[begin], begin + np.cumsum(self._extents(joined, number + 1))])
+            some = (before[1:] > before[:-1]) & (before[:-1] < first + count) & (before[1:] > first)
+            begin = int(before[:-1][some][0]) if some.any() else begin
+            joined = [rows[some] for rows in joined]
+        return joined, begin
+
+    def _extents(self, joined: Sequence[Rows], relations: int) -> Rows:
+        """Return how many joined rows begin with each of some combinations of the first relations."""
+        found = np.ones(len(joined[0]), dtype=np.int64)
+        for number, weight in enumerate(self._weights):
+            if number < relations:
+                found = _product(found, picked(weight, joined[number], 1))
+            elif (parent := self._parents[number]) < relations:
+                otherwise = 1 if self._relations[number].outer_of else 0
+                found = _product(found, picked(self._below[number], joined[parent], otherwise))
+        return found
+
+    def _form(self) -> None:
+        joined = [np.arange(self._relations[0].rows)]
+        for number in range(1, len(self._relations)):
+            left, right = _codes(self._relations, number, self._pairs[number], dict(enumerate(joined)), 0)
+            matches = Matches(left, right)
+            counts = np.maximum(matches.counts, 1) if self._relations[number].outer_of else matches.counts
+            if (total := int(counts.sum())) > MOST_COMBINATIONS:
+                raise TooManyCombinations(total)
+            before = np.repeat(np.arange(len(left)), counts)
+            joined = [rows[before] for rows in joined]
+            nth = np.arange(len(before)) - np.repeat(np.cumsum(counts) - counts, counts)
+            joined.append(matches.nth(before, nth))
+        self._formed = joined
+        extents = self._extents(joined, len(joined))
+        self._formed_before = np.concatenate([[0], np.cumsum(extents)])
+        counts = np.zeros(self._relations[0].rows, dtype=np.int64)
+        np.add.at(counts, joined[0], extents)
+        self.counts = np.minimum(counts, MANY)
+        self.taking_part = []
+        for relation, rows in zip(self._relations, joined, strict=True):
+            mask = np.zeros(relation.rows, dtype=np.bool_)
+            mask[rows[rows != NO_ROW]] = True
+            self.taking_part.append(mask)
 
 
-def codes_for(relations: Sequence[Relation], number: int, joined: Sequence[Rows]) -> tuple[Rows, Rows]:
-    """Return by what relation ``number`` is compared with rows joined of those before it: codes of both sides."""
+def _compared(relations: Sequence[Relation], number: int) -> list[tuple[int, int]]:
+    """Return by which attributes, and with which relations before it, one is compared."""
     mine = relations[number]
-    compared = mine.outer_of or tuple(range(number))
-    left, right = np.zeros(len(joined[0]), dtype=np.int64), np.zeros(mine.rows, dtype=np.int64)
-    for attribute, codes in mine.codes.items():
-        holders = [
-            n for n in compared if attribute in relations[n].codes and (mine.outer_of or not relations[n].outer_of)
-        ]
-        for holder in holders if mine.outer_of else holders[:1]:
-            theirs, rows = relations[holder].codes[attribute], joined[holder]
-            there = picked(theirs, rows, -1)
-            size = 1 + max(int(codes.max(initial=-1)), int(there.max(initial=-1)))
-            left, right = _with(left, there, size), _with(right, codes, size)
+    if mine.outer_of:
+        return [(a, other) for a in mine.codes for other in mine.outer_of if a in relations[other].codes]
+    inner = [other for other in range(number) if not relations[other].outer_of]
+    holders = {a: [other for other in inner if a in relations[other].codes] for a in mine.codes}
+    holders = {attribute: having for attribute, having in holders.items() if having}
+    # those that have an attribute are equal there, so one that has all of them will do
+    whole = [other for other in inner if all(other in having for having in holders.values())]
+    return [(attribute, (whole or having)[0]) for attribute, having in holders.items()]
+
+
+def _codes(
+    relations: Sequence[Relation],
+    number: int,
+    pairs: Sequence[tuple[int, int]],
+    joined: Mapping[int, Rows],
+    otherwise: int,
+) -> tuple[Rows, Rows]:
+    """Return by what a relation is compared with joined rows of others: codes of both sides.
+
+    There are as many rows as relation ``otherwise`` has in ``joined``.
+    """
+    left = np.zeros(len(joined[otherwise]), dtype=np.int64)
+    right = np.zeros(relations[number].rows, dtype=np.int64)
+    for attribute, other in pairs:
+        codes = relations[number].codes[attribute]
+        there = picked(relations[other].codes[attribute], joined[other], -1)
+        size = 1 + max(int(codes.max(initial=-1)), int(there.max(initial=-1)))
+        if size * (1.0 + max(left.max(initial=0), right.max(initial=0))) >= 2.0**63:
+            left, right = _dense(left, right)
+        left, right = _with(left, there, size), _with(right, codes, size)
     return left, right
 
 
-def _holders(relations: Sequence[Relation], number: int, attribute: int, compared: Sequence[int]) -> list[int]:
-    """Return with which relations before it one is compared by an attribute.
-
-    All that have it and are not outer are equal there, so an inner one is compared with the first of them.
-    """
-    having = [other for other in compared if attribute in relations[other].codes]
-    if relations[number].outer_of:
-        return having
-    return [other for other in having if not relations[other].outer_of][:1]
+def _dense(left: Rows, right: Rows) -> tuple[Rows, Rows]:
+    """Return codes that are equal where these are, and as small as can be; -1 stays -1."""
+    known, codes = np.unique(np.concatenate([[-1], left, right]), return_inverse=True)
+    assert known[0] == -1
+    return codes[1 : 1 + len(left)] - 1, codes[1 + len(left) :] - 1
 
 
 def _with(code: Rows, more: Rows, size: int) -> Rows:
     return np.where((code < 0) | (more < 0), -1, code * size + more)
+
+
+def _product(one: Rows, other: Rows) -> Rows:
+    """Return products, :data:`MANY` for that or more."""
+    return np.where(one.astype(np.float64) * other >= MANY, MANY, one * other)
+
+
+def _overlapping(before: Rows, first: int, count: int) -> tuple[int, int]:
+    """Return from which to which stretch ``[before[i], before[i + 1])`` numbers ``[first, first + count)`` lie."""
+    last = len(before) - 1
+    low = min(int(np.searchsorted(before, first, side="right")) - 1, last)
+    return low, max(low, min(int(np.searchsorted(before, first + count, side="left")), last))
 
 
 def picked(numbers: npt.NDArray[Any], at: Rows, otherwise: Any) -> npt.NDArray[Any]:
@@ -85,79 +258,6 @@ def picked(numbers: npt.NDArray[Any], at: Rows, otherwise: Any) -> npt.NDArray[A
         return np.full(len(at), otherwise)
     missing = at == NO_ROW
     return np.where(missing, otherwise, numbers[at]) if missing.any() else numbers[at]
-
-
-@dataclass(frozen=True)
-class Weighed:
-    """How many joined rows there are, without forming them, when row i of relation n stands for ``weights[n][i]``.
-
-    ``rows`` are those that each row of the first relation is part of, modulo 2^64, and ``about`` the same as doubles;
-    ``taking_part`` says of each relation's rows whether they are in any.
-    """
-
-    rows: Rows
-    about: npt.NDArray[np.float64]
-    taking_part: Sequence[npt.NDArray[np.bool_]]
-
-
-def weigh(relations: Sequence[Relation], weights: Sequence[Rows]) -> Weighed:
-    """Count joined rows: from the last relation to the first what hangs on each row, and back who takes part.
-
-    It takes a step a relation where each is compared with one of those before it; else rows are formed.
-    """
-    parents = [_parent(relations, number) for number in range(1, len(relations))]
-    if None in parents:
-        return _weigh_formed(relations, weights)
-    exact = [weight.astype(np.int64) for weight in weights]
-    about = [weight.astype(np.float64) for weight in weights]
-    sides: list[tuple[Rows, Rows]] = []
-    for number in range(len(relations) - 1, 0, -1):
-        parent = parents[number - 1]
-        assert parent is not None
-        joined = [np.full(relations[parent].rows, NO_ROW)] * number
-        joined[parent] = np.arange(relations[parent].rows)
-        left, right = codes_for(relations, number, joined)
-        sides.append((left, right))
-        matches = Matches(left, right)
-        missing = (matches.counts == 0) & bool(relations[number].outer_of)
-        exact[parent] = exact[parent] * np.where(missing, 1, matches.sums(exact[number]))
-        about[parent] = about[parent] * np.where(missing, 1.0, matches.sums(about[number]))
-    taking_part = [(exact[0] != 0) | (about[0] != 0)]
-    for number, (left, right) in enumerate(reversed(sides), start=1):
-        parent = parents[number - 1]
-        assert parent is not None
-        met = left[taking_part[parent]]
-        some = (exact[number] != 0) | (about[number] != 0)
-        taking_part.append(some & np.isin(right, met[met >= 0]))
-    return Weighed(exact[0], about[0], taking_part)
-
-
-def _weigh_formed(relations: Sequence[Relation], weights: Sequence[Rows]) -> Weighed:
-    joined = combine(relations)
-    exact, about = np.ones(len(joined[0]), dtype=np.int64), np.ones(len(joined[0]))
-    taking_part = []
-    for relation, weight, rows in zip(relations, weights, joined, strict=True):
-        exact = exact * picked(weight, rows, 1)
-        about = about * picked(weight, rows, 1)
-        mask = np.zeros(relation.rows, dtype=np.bool_)
-        mask[rows[rows != NO_ROW]] = True
-        taking_part.append(mask)
-    totals = np.zeros(relations[0].rows, dtype=np.int64)
-    np.add.at(totals, joined[0], exact)
-    roughly = np.bincount(joined[0], about, minlength=relations[0].rows).astype(np.float64)
-    return Weighed(totals, roughly, taking_part)
-
-
-def row_counts(relations: Sequence[Relation]) -> Rows:
-    """Return how many joined rows each row of the first relation is part of."""
-    return weigh(relations, [np.ones(relation.rows, dtype=np.int64) for relation in relations]).rows
-
-
-def _parent(relations: Sequence[Relation], number: int) -> int | None:
-    """Return the one relation that relation ``number`` is compared with, None when they are several."""
-    compared = relations[number].outer_of or tuple(range(number))
-    found = {holder for a in relations[number].codes for holder in _holders(relations, number, a, compared)}
-    return found.pop() if len(found) == 1 else None
 
 
 class Matches:
@@ -177,9 +277,9 @@ class Matches:
         return running[self._starts + self.counts] - running[self._starts]
 
     def nth(self, left: Rows, number: Rows) -> Rows:
-        """Return the matches of some left rows by their number, ``NO_ROW`` beyond the last."""
-        there = number < self.counts[left]
-        at = np.where(there, self._starts[left] + number, 0)
+        """Return the matches of some left rows by their number, ``NO_ROW`` beyond the last and for no left row."""
+        at = picked(self._starts, left, 0) + number
+        there = number < picked(self.counts, left, 0)
         if not len(self._order):
             return np.full(len(left), NO_ROW, dtype=np.int64)
-        return np.where(there, self._order[at], NO_ROW)
+        return np.where(there, self._order[np.where(there, at, 0)], NO_ROW)

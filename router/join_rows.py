@@ -1,8 +1,8 @@
 """Form the rows of one join query out of join blocks, page by page.
 
-A window's rows are ordered by the tuple of the first input, then by that of the second, and so on, as they lie in the
-block. How many rows each tuple of the first input is part of says where a page begins, so that only its own rows are
-formed, however many the window has.
+The tuples of an input that have the same codes are a group. A window's rows are ordered by the combination of groups
+that they come from, then by the tuple of the first input, of the second, and so on. Only the rows of a page are formed,
+however many the window has.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from operators.expressions import typed_columns_of
 from operators.join_block import COUNT, END, SLOT, START, TIME, JoinBlock, code_column
 from operators.queries import WINDOW_END, WINDOW_START, Join
-from operators.relations import NO_ROW, Relation, Rows, combine, row_counts
+from operators.relations import JoinResult, Relation, Rows, picked
 from operators.tuples import Tuples
 
 ActiveFrom = Mapping[str, int | None]
@@ -45,25 +45,23 @@ def windows_of_slot(blocks: Sequence[JoinBlock], slot: int) -> list[WindowRows]:
 
 @dataclass(frozen=True)
 class JoinIndex:
-    """The tuples of a block that a window of a query joins: of each input their rows, and what they join by.
+    """The tuples of a block that a window of a query joins: of each input their rows, by group, and its groups.
 
-    ``before[i]`` is how many joined rows the first i tuples of the first input are part of.
+    Group g of an input has the tuples ``rows[starts[g]]``, …, as many as ``sizes[g]`` says.
     """
 
-    rows: Sequence[Rows]
-    relations: Sequence[Relation]
-    before: Rows
+    inputs: Sequence[tuple[Rows, Rows, Rows]]
+    joined: JoinResult
 
     @property
     def nbytes(self) -> int:
-        """The memory it takes, about."""
-        codes = sum(code.nbytes for relation in self.relations for code in relation.codes.values())
-        return int(self.before.nbytes + codes + sum(rows.nbytes for rows in self.rows))
+        """The memory it takes, about: what orders and counts the groups has a few numbers for each of them."""
+        return sum(rows.nbytes + 8 * sizes.nbytes for rows, _, sizes in self.inputs)
 
 
 def index_window(query: Join, block: JoinBlock, start: int, end: int, active_from: ActiveFrom) -> JoinIndex:
     """Return what rows of a window are formed from; ``active_from`` is that of the query's streams."""
-    rows, relations = [], []
+    inputs, relations = [], []
     for each, table in zip(query.inputs, block.inputs, strict=True):
         times = np.asarray(table.column(TIME).combine_chunks())
         after = active_from.get(each.stream)
@@ -79,30 +77,30 @@ def index_window(query: Join, block: JoinBlock, start: int, end: int, active_fro
             for attribute, key in enumerate(each.keys)
             if key is not None
         }
-        rows.append(mine)
-        relations.append(Relation(len(mine), codes, each.outer_of))
-    return JoinIndex(rows, relations, np.concatenate([[0], np.cumsum(row_counts(relations))]))
+        order = np.lexsort(list(codes.values()))
+        differs = np.zeros(max(0, len(order) - 1), dtype=np.bool_)
+        for code in codes.values():
+            differs |= np.diff(code[order]) != 0
+        starts = np.flatnonzero(np.concatenate([np.ones(min(1, len(order)), dtype=np.bool_), differs]))
+        inputs.append((mine[order], starts, np.diff(starts, append=len(order))))
+        relations.append(Relation(len(starts), {a: c[order][starts] for a, c in codes.items()}, each.outer_of))
+    return JoinIndex(inputs, JoinResult(relations, [sizes for _, _, sizes in inputs]))
 
 
 def form_rows(query: Join, block: JoinBlock, index: JoinIndex, window: WindowRows, first: int, count: int) -> pa.Table:
     """Return the joined rows ``[first, first + count)`` of a window: columns ``alias.column``, and its bounds."""
-    low = int(np.searchsorted(index.before, first, side="right")) - 1
-    high = int(np.searchsorted(index.before, first + count, side="left"))
-    leading = index.relations[0]
-    part = Relation(high - low, {a: code[low:high] for a, code in leading.codes.items()}, leading.outer_of)
-    joined = combine([part, *index.relations[1:]])
-    skipped = first - int(index.before[low])
+    groups, within = index.joined.page(first, count)
+    length = len(within)
     columns: dict[str, pa.Array] = {}
-    for number, each in enumerate(query.inputs):
-        at = joined[number][skipped : skipped + count] + (low if number == 0 else 0)
-        mine, table = index.rows[number], block.inputs[number]
-        missing = at == NO_ROW if each.outer_of else None
-        places = mine[at] if missing is None else np.where(missing, 0, mine[at] if len(mine) else 0)
-        taken = pa.array(places, mask=missing)
+    for number, each in reversed(list(enumerate(query.inputs))):
+        table, (rows, starts, sizes) = block.inputs[number], index.inputs[number]
+        within, nth = np.divmod(within, picked(sizes, groups[number], 1))
+        missing = groups[number] < 0
+        places = picked(rows, np.where(missing, 0, picked(starts, groups[number], 0) + nth), 0)
+        taken = pa.array(places, mask=missing if missing.any() else None)
         for name in table.column_names:
             if not name.startswith("_"):
                 columns[f"{each.alias}.{name}"] = table.column(name).combine_chunks().take(taken)
-    length = len(joined[0][skipped : skipped + count])
     for output in query.outputs:
         for column in typed_columns_of(output.expression):  # an outer input may have no tuples, nor their columns
             columns.setdefault(column.name, pa.nulls(length, column.type.arrow))

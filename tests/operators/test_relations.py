@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.relations import NO_ROW, Relation, combine, row_counts
+from operators.relations import MANY, NO_ROW, JoinResult, Relation, Rows, TooManyCombinations
 
 
 def random_relations(rng: random.Random) -> list[Relation]:
@@ -51,15 +53,74 @@ def by_loops(relations: list[Relation]) -> list[tuple[int, ...]]:
     return joined
 
 
+def random_weights(rng: random.Random, relations: list[Relation]) -> list[Rows]:
+    return [np.array([rng.randint(1, 3) for _ in range(each.rows)], dtype=np.int64) for each in relations]
+
+
+def weighed_by_loops(relations: list[Relation], weights: list[Rows]) -> list[tuple[tuple[int, ...], int]]:
+    """Return all joined rows: the combination, and the number of the row within it."""
+    found = []
+    for rows in by_loops(relations):
+        times = [int(weights[n][row]) for n, row in enumerate(rows) if row != NO_ROW]
+        found += [(rows, within) for within in range(math.prod(times))]
+    return found
+
+
 @given(st.integers(0, 2**32))
-def test_rows_are_those_of_nested_loops(seed: int) -> None:
-    relations = random_relations(random.Random(seed))
-    found = list(zip(*(rows.tolist() for rows in combine(relations)), strict=True))
+def test_combinations_are_those_of_nested_loops(seed: int) -> None:
+    rng = random.Random(seed)
+    relations = random_relations(rng)
+    result = JoinResult(relations, random_weights(rng, relations))
+    expected = by_loops(relations)
+    assert list(zip(*(rows.tolist() for rows in result.combinations()), strict=True)) == expected
+    for number, mask in enumerate(result.taking_part):
+        assert np.flatnonzero(mask).tolist() == sorted({rows[number] for rows in expected} - {NO_ROW})
+
+
+@given(st.integers(0, 2**32), st.integers(0, 40), st.integers(0, 40))
+def test_a_page_is_a_stretch_of_all_rows(seed: int, first: int, count: int) -> None:
+    rng = random.Random(seed)
+    relations = random_relations(rng)
+    weights = random_weights(rng, relations)
+    result = JoinResult(relations, weights)
+    expected = weighed_by_loops(relations, weights)
+    assert result.total == len(expected)
+    leading = [rows[0] for rows, _ in expected]
+    assert result.counts.tolist() == [leading.count(row) for row in range(relations[0].rows)]
+    combinations, within = result.page(first, count)
+    page = list(zip(zip(*(rows.tolist() for rows in combinations), strict=True), within.tolist(), strict=True))
+    assert page == expected[first : first + count]
+
+
+def relation(rows: int, *attributes: int) -> Relation:
+    """Return a relation whose rows all have the same values."""
+    return Relation(rows, {a: np.zeros(rows, dtype=np.int64) for a in attributes})
+
+
+def ones(relations: list[Relation]) -> list[Rows]:
+    return [np.ones(each.rows, dtype=np.int64) for each in relations]
+
+
+def test_of_more_rows_than_can_be_counted_the_first_are_there() -> None:
+    relations = [relation(100_000, 0, 1), *(relation(100_000, n) for n in (0, 0, 1, 1))]
+    result = JoinResult(relations, ones(relations))
+    assert result.total >= MANY
+    combinations, _ = result.page(150_000, 3)
+    assert [rows.tolist() for rows in combinations] == [[0] * 3, [0] * 3, [0] * 3, [1] * 3, [50_000, 50_001, 50_002]]
+    with pytest.raises(TooManyCombinations, match=f"more than {MANY}"):
+        result.combinations()
+
+
+def test_too_many_combinations_are_refused_before_they_are_formed() -> None:
+    relations = [relation(10_000, 0, 1), relation(10_000, 0, 2), relation(10, 1, 2)]
+    with pytest.raises(TooManyCombinations, match="100000000 combinations"):
+        JoinResult(relations, ones(relations))
+
+
+@given(st.lists(st.integers(-1, 2**40), min_size=1, max_size=5), st.integers(0, 2**32))
+def test_codes_of_many_attributes_stay_apart(values: list[int], seed: int) -> None:
+    rng = random.Random(seed)
+    sides = [[[rng.choice(values) for _ in range(3)] for _ in range(4)] for _ in range(2)]
+    relations = [Relation(4, {a: np.array([row[a] for row in side]) for a in range(3)}) for side in sides]
+    found = list(zip(*(rows.tolist() for rows in JoinResult(relations, ones(relations)).combinations()), strict=True))
     assert found == by_loops(relations)
-
-
-@given(st.integers(0, 2**32))
-def test_rows_are_counted_as_they_are_combined(seed: int) -> None:
-    relations = random_relations(random.Random(seed))
-    expected = np.bincount(combine(relations)[0], minlength=relations[0].rows)
-    assert row_counts(relations).tolist() == expected.tolist()
