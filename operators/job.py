@@ -70,8 +70,6 @@ def start_spark(settings: JobSettings, log_config: Path | None = None) -> SparkS
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(settings.lanes),
         "spark.sql.adaptive.enabled": "false",
-        # without the files of checksums that the default writes beside each: every file takes a process to set its mode
-        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
@@ -93,7 +91,18 @@ def start_spark(settings: JobSettings, log_config: Path | None = None) -> SparkS
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
+    _write_no_checksums(session)
     return session
+
+
+def _write_no_checksums(spark: SparkSession) -> None:
+    """Spare the local file system its files of checksums: it would start a process for each, to set its mode.
+
+    Its raw form, which has none, is not enough: RocksDB's snapshots are copied by what expects the checksummed one.
+    """
+    jvm, context = spark._jvm, spark._jsc
+    assert jvm is not None
+    jvm.org.apache.hadoop.fs.FileSystem.getLocal(context.hadoopConfiguration()).setWriteChecksum(False)
 
 
 def start_job(spark: SparkSession, settings: JobSettings, sink: type[DataSource]) -> StreamingQuery:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from operators.queries import Join, Query
+from operators.queries import Query
 from session.admission import PlannedQuery, QueryRequest, Reservations, plan_requests
 from session.archive import Archive
 from session.execution import execute_statement
@@ -34,7 +34,7 @@ from session.settings import Settings
 from session.sql.select import plan_select
 from session.sql.statements import Select
 from session.statements import read_create_stream, to_definition
-from sources.errors import MalformedRequest, NotAllowed, NotReady, SqlNotAllowed
+from sources.errors import MalformedRequest, NotAllowed, NotReady
 from sources.record_log import RecordLog
 
 Wake = Callable[[], None]
@@ -168,25 +168,13 @@ class Commands(Reads):
     def _plan(self, requests: list[QueryRequest]) -> list[PlannedQuery]:
         with self._lock:
             catalog = self._state.catalog.copy()
-        planned = plan_requests(requests, catalog)
-        for each in planned:
-            self._check_released(each.query)
-        return planned
-
-    def _check_released(self, query: Query) -> None:
-        """Raise SqlNotAllowed for a query that this version does not run unless it is told to."""
-        if isinstance(query, Join) and self._settings.experimental != "joins":
-            raise SqlNotAllowed(
-                "Joins of streams are experimental in this version, and off: register one query per stream, or start"
-                " the service with the setting experimental = 'joins' (BRAID_EXPERIMENTAL=joins) to try them."
-            )
+        return plan_requests(requests, catalog)
 
     def explain(self, select: Select) -> dict[str, Any]:
         """Return how a SELECT would run, as :meth:`validate` does."""
         with self._lock:
             catalog = self._state.catalog.copy()
         query = plan_select(select, catalog)
-        self._check_released(query)
         names = {definition.id: definition.name for definition in catalog.values()}
         return self._explain(query, {stream: names[stream] for stream in query.streams})
 

@@ -13,7 +13,6 @@ from typing import Any
 from sources.errors import NotAllowed
 
 DEFAULT_CONFIG = "braid.toml"
-EXPERIMENTAL = ("none", "joins")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _MAY_BE_ZERO = ("port", "changelog_timeout_seconds", "slot_compaction_seconds", "metrics_labelled_queries")
 
@@ -25,7 +24,7 @@ class Settings:
     ``port`` 0 takes a free one. ``retention_seconds`` is how long a RETIRED or FAILED query is still known,
     ``idempotency_seconds`` how long the outcome of an Idempotency-Key is. Result rows are kept for
     ``result_retention_seconds``, and at most ``result_retention_bytes`` of them. Of a window of a join each lane keeps
-    ``join_row_limit`` rows. ``experimental`` is "joins" to take queries with joins, which are not released yet.
+    ``join_row_limit`` rows.
     """
 
     host: str = "127.0.0.1"
@@ -46,7 +45,6 @@ class Settings:
     batch_target_seconds: float = 1.0
     join_row_limit: int = 1_000_000
     log_level: str = "info"
-    experimental: str = "none"
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
@@ -68,10 +66,6 @@ class Settings:
                 raise NotAllowed(f"The setting {name} must be {noun} {least}; got {value!r}.")
         if self.port > 65535:
             raise NotAllowed(f"The setting port must be at most 65535; got {self.port!r}.")
-        if self.experimental not in EXPERIMENTAL:
-            raise NotAllowed(
-                f"The setting experimental must be one of {', '.join(EXPERIMENTAL)}; got {self.experimental!r}."
-            )
         if self.log_level not in LOG_LEVELS:
             raise NotAllowed(f"The setting log_level must be one of {', '.join(LOG_LEVELS)}; got {self.log_level!r}.")
 

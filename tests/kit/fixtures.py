@@ -12,7 +12,7 @@ from tests.kit.service import RunningService
 FreshService = Callable[..., RunningService]
 
 # changelogs are cut quickly, so that a test does not wait for them
-ENVIRONMENT = {"BRAID_CHANGELOG_TIMEOUT_SECONDS": "0.1", "BRAID_EXPERIMENTAL": "joins"}
+ENVIRONMENT = {"BRAID_CHANGELOG_TIMEOUT_SECONDS": "0.1"}
 
 _started_by_test: list[RunningService] = []
 _of_session: list[RunningService] = []

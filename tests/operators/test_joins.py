@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import lane
+from operators import lane, relations
 from operators.queries import Join
 from session.sql.select import plan_select
 from sources.storage import Storage
@@ -101,6 +101,30 @@ def test_a_window_has_no_more_rows_than_the_limit(tmp_path: Any) -> None:
     assert len(pipeline.rows["many"]) == 100
     assert len(pipeline.rows["few"]) == 30
     assert "900 rows" in pipeline.failures["many"]
+    assert "few" not in pipeline.failures
+
+
+@pytest.mark.parametrize(
+    "exploding",
+    [
+        "SELECT x.m, z.s, COUNT(*) AS n FROM a {w} x, b {w} y, c {w} z WHERE x.k = y.k AND y.v = z.v GROUP BY x.m, z.s",
+        "SELECT x.m FROM a {w} x, b {w} y, c {w} z WHERE x.k = y.k AND y.v = z.v AND x.m = z.m",
+    ],
+)
+def test_a_join_with_too_many_combinations_harms_nobody_else(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, exploding: str
+) -> None:
+    monkeypatch.setattr(relations, "MOST_COMBINATIONS", 50)
+    pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(1))
+    window = "[RANGE 4 SECONDS]"
+    many = plan_select(exploding.format(w=window), CATALOG)
+    few = plan_select(f"SELECT x.v FROM a {window} AS x JOIN b {window} AS y ON x.m = y.m", CATALOG)
+    rows = [{"k": 1, "m": i, "v": i % 3, "x": 0.0, "s": str(i), "d": None, "t": 5 * SECOND + i} for i in range(30)]
+    pipeline.run({stream.id: rows for stream in STREAMS}, [changelog(1, [("many", 0, many), ("few", 1, few)])])
+    pipeline.run({stream.id: [rows[0] | {"t": 50 * SECOND}] for stream in STREAMS})
+    assert "many" not in pipeline.rows
+    assert len(pipeline.rows["few"]) == 30
+    assert "A window is left out" in pipeline.failures["many"]
     assert "few" not in pipeline.failures
 
 

@@ -6,7 +6,7 @@ import os
 import random
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -20,6 +20,7 @@ from tests.kit.fixtures import FreshService
 from tests.kit.service import RunningService
 from tests.kit.waiting import wait_until
 from tests.oracle.driver import Driver
+from tests.oracle.join_run import JoinRun
 from tests.oracle.model import SECOND, Aggregation, Create, Push, Run, Selection, Step
 from tests.oracle.strategies import runs
 from tests.oracle.test_oracle import ALL, BY_GEM_PACK, COUNT, SCHEMA, TUMBLE, others
@@ -144,6 +145,31 @@ def repeat_across_a_crash(driver: Driver, service: RunningService) -> None:
     driver.adopt(Selection(()), created["id"])
 
 
+def test_joins_lose_and_double_nothing_when_processes_are_killed(fresh_service: FreshService) -> None:
+    service = fresh_service(BRAID_DRAIN_TIMEOUT="600")
+    victims = [partial(kill_one, service, is_python_worker), service.kill, partial(kill_one, service, is_jvm)]
+
+    def disturb(number: int) -> None:
+        if number % 2 and victims:
+            victims.pop()()
+
+    with Api(service.url, on_unreachable=service.revive) as api:
+        run = JoinRun(api, seed=5, joins=16, rounds=7)
+        run.carry_out(disturb, RECOVERY_SECONDS)
+        assert not victims
+        run.verify()
+    assert service.starts == 2
+    service.stop()
+
+
+def kill_one(service: RunningService, matches: Callable[[psutil.Process], bool]) -> None:
+    """End one of the processes of a service without warning, as soon as there is one."""
+    wait_until(partial(service.descendants, matches), RECOVERY_SECONDS, f"a process runs that {matches.__name__}")
+    victim = service.descendants(matches)[-1]
+    victim.kill()
+    wait_until(partial(is_gone, victim), 10, f"process {victim.pid} is gone")
+
+
 def is_python_worker(process: psutil.Process) -> bool:
     """Tell a Spark Python worker: forked by, or run like, PySpark's daemon."""
     command = " ".join(process.cmdline())
@@ -171,14 +197,7 @@ def test_the_service_recovers_by_itself_from_a_killed_worker_and_a_killed_jvm(
         driver.settle()
         driver.poll()
         for number, matches in enumerate((is_python_worker, is_jvm)):
-            wait_until(
-                partial(service.descendants, matches),
-                RECOVERY_SECONDS,
-                f"a process runs that {matches.__name__}",
-            )
-            victim = service.descendants(matches)[-1]
-            victim.kill()
-            wait_until(partial(is_gone, victim), 10, f"process {victim.pid} is gone")
+            kill_one(service, matches)
             driver.push(Push(200, seed=22 + number, span=10 * SECOND))
             driver.poll()
             driver.settle(RECOVERY_SECONDS)

@@ -577,17 +577,3 @@ EMPTY_BATCH = {
     "streams": {},
     "results": [],
 }
-
-
-def test_joins_are_off_unless_they_are_asked_for(open_driver: Callable[..., Driver]) -> None:
-    join = "SELECT p.price FROM purchases [RANGE 8 SECONDS] p JOIN purchases [RANGE 8 SECONDS] q USING (user_id)"
-    careful = open_driver()
-    careful.stream()
-    with pytest.raises(NotAllowed, match="BRAID_EXPERIMENTAL=joins"):
-        careful.create(join)
-    with pytest.raises(NotAllowed, match="experimental"):
-        careful.session.validate(QueryRequest(join))
-    curious = open_driver(experimental="joins")
-    curious.stream()
-    (query,) = curious.create(join)
-    assert curious.session.query_plan(query)["kind"] == "join"

@@ -1,0 +1,187 @@
+"""Random joins of three streams through a service, made and retired while tuples come, and what DuckDB says of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import random
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from tests.kit.client import Api
+from tests.kit.random_joins import (
+    FIELDS,
+    SECOND,
+    STREAMS,
+    RandomJoin,
+    comparable,
+    expected,
+    plan,
+    random_join,
+    random_tuples,
+    table_of,
+)
+from tests.kit.waiting import wait_until
+from tests.operators.pipeline import Row
+
+ARROW = "application/vnd.apache.arrow.stream"
+END = {"k": 77, "m": 77, "v": 77, "x": 0.0, "s": "end", "d": None}
+
+
+class Streams:
+    """Three streams of a service, and the tuples that were pushed to them, by the id of the stream in `STREAMS`."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.suffix = f"_{uuid.uuid4().hex[:12]}"
+        self.pushed: dict[str, list[Row]] = {stream.id: [] for stream in STREAMS}
+        for stream in STREAMS:
+            lateness = f" LATENESS INTERVAL '{stream.schema.lateness_us // SECOND}' SECOND"
+            columns = ", ".join(f"{f.name} {f.type}{lateness if f.name == 't' else ''}" for f in FIELDS)
+            api.create_stream(f"CREATE STREAM {self.name(stream.name)} ({columns}) WITH (connector = 'push')")
+
+    def name(self, name: str) -> str:
+        """Return what a stream is called in the service."""
+        return f"{name}{self.suffix}"
+
+    def push(self, name: str, rows: list[Row]) -> None:
+        """Push tuples."""
+        if rows:
+            table = table_of(rows)
+            sink = io.BytesIO()
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+            self.api.push(self.name(name), ARROW, sink.getvalue())
+            self.pushed[f"s-{name}"] += rows
+
+    def settle(self, seconds: float = 60) -> dict[str, Any]:
+        """Wait until all tuples are taken in; return what the service says of each stream, by its name in `STREAMS`."""
+        found: dict[str, Any] = {}
+
+        def is_settled() -> bool:
+            found.update({stream.name: self.api.stream(self.name(stream.name)) for stream in STREAMS})
+            return all(
+                found[stream.name]["tuples"] + found[stream.name]["late"] >= len(self.pushed[stream.id])
+                or found[stream.name]["tuples"] == len(self.pushed[stream.id])
+                for stream in STREAMS
+            )
+
+        wait_until(is_settled, seconds, "all tuples are taken in")
+        return found
+
+
+def micros(text: str | None) -> int | None:
+    """Return a time as microseconds since 1970."""
+    return None if text is None else round(dt.datetime.fromisoformat(text).timestamp() * SECOND)
+
+
+def rows_of(api: Api, query: str) -> list[tuple[Any, ...]]:
+    """Return all rows of a query without `_partial`, read in pages of any length."""
+    found: list[tuple[Any, ...]] = []
+    cursor: str | None = None
+    while True:
+        page = {"limit": random.Random(len(found)).choice([3, 50, 2000])}
+        params = page if cursor is None else page | {"after": cursor}
+        answer = api.request("GET", f"/queries/{query}/results", params=params, headers={"Accept": ARROW})
+        assert answer.status_code == 200, answer.text
+        with pa.ipc.open_stream(answer.content) as reader:
+            table = reader.read_all()
+        if not table.num_rows:
+            return found
+        found += [tuple(row[name] for name in table.column_names if name != "_partial") for row in table.to_pylist()]
+        cursor = answer.headers["Braid-Cursor"]
+
+
+class JoinRun:
+    """Random joins, in rounds: some are created, one may be retired, and all streams get tuples."""
+
+    def __init__(self, api: Api, seed: int, joins: int, rounds: int) -> None:
+        self._api, self._rounds = api, rounds
+        self._rng = random.Random(seed)
+        self._streams = Streams(api)
+        self._waiting: list[RandomJoin] = []
+        while len(self._waiting) < joins:
+            query = random_join(self._rng)
+            if plan(query) is not None:
+                self._waiting.append(query)
+        self._a_round = -(-joins // (rounds - 1))
+        self._running: dict[str, RandomJoin] = {}
+        self._deleted: list[str] = []
+
+    def carry_out(self, disturb: Callable[[int], None] = lambda _: None, settle_seconds: float = 60) -> None:
+        """Go through all rounds; ``disturb`` is called with the number of each after its tuples were pushed."""
+        time = 5 * SECOND
+        for number in range(self._rounds):
+            made, self._waiting = self._waiting[: self._a_round], self._waiting[self._a_round :]
+            if made:
+                created = self._api.create_queries([{"sql": query.over(self._streams.suffix)} for query in made])
+                self._running |= {answer["id"]: query for answer, query in zip(created, made, strict=True)}
+            if self._rng.random() < 0.5:
+                self._deleted.append(self._rng.choice([q for q in self._running if q not in self._deleted]))
+                self._api.delete_query(self._deleted[-1])
+            for stream in STREAMS:
+                rows, reached = random_tuples(self._rng, time)
+                self._streams.push(stream.name, rows)
+                time = max(time, reached - SECOND)
+            disturb(number)
+            self._streams.settle(settle_seconds)
+        for stream in STREAMS:
+            self._streams.push(stream.name, [END | {"t": time + 100 * SECOND}])
+
+    def verify(self) -> None:
+        """Compare the rows of every join with DuckDB's over the tuples that the service took."""
+        api, streams = self._api, self._streams
+        reported = streams.settle()
+        late = {stream.name: list(late_rows(api, streams.name(stream.name))) for stream in STREAMS}
+        for name, rows in late.items():
+            assert reported[name]["late"] == len(rows)
+        seen = {f"s-{name}": without(streams.pushed[f"s-{name}"], rows) for name, rows in late.items()}
+        waterlines = {f"s-{name}": micros(stream["waterline"]) or 0 for name, stream in reported.items()}
+        for query_id, query in self._running.items():
+            gone = query_id in self._deleted
+            body = api.wait_deleted(query_id) if gone else api.query(query_id)
+            assert body["error"] is None, (query.text, body["error"])
+            active_from = {
+                f"s-{name.removesuffix(streams.suffix)}": micros(t) for name, t in body["active_from"].items()
+            }
+            active_to = min((micros(t) or 0 for t in body["active_to"].values()), default=0) if gone else None
+            joined = plan(query)
+            assert joined is not None
+            reached = min(waterlines[stream] for stream in joined.streams)
+            wanted = expected(query, seen, active_from, active_to, reached)
+            got: list[tuple[Any, ...]] = []
+
+            def all_come(query_id: str = query_id, got: list[tuple[Any, ...]] = got, wanted: int = len(wanted)) -> bool:
+                got[:] = rows_of(api, query_id)
+                return len(got) >= wanted
+
+            wait_until(all_come, 60, f"{len(wanted)} rows of {query.text} come")
+            assert sorted(map(comparable, got)) == sorted(map(comparable, wanted)), (query.over(""), body)
+
+
+def late_rows(api: Api, name: str) -> list[dict[str, Any]]:
+    """Return the late tuples of a stream."""
+    return [letter["tuple"] for page in api.dead_letters(name) for letter in page if letter["reason"] == "late"]
+
+
+def without(rows: list[Row], late: list[dict[str, Any]]) -> list[Row]:
+    """Return tuples without those that were late, told apart by all their columns."""
+
+    def key(row: Row) -> tuple[str, ...]:
+        time = row["t"] if isinstance(row["t"], int) else micros(row["t"])
+        texts = {name: f"{float(row[name]):.3f}" for name in "kmvxd" if row[name] is not None}
+        values = [str(texts.get(f.name, row[f.name])) for f in FIELDS[:-1]]
+        return (*values, str(time))
+
+    left = [key(row) for row in late]
+    kept = []
+    for row in rows:
+        if key(row) in left:
+            left.remove(key(row))
+        else:
+            kept.append(row)
+    assert not left
+    return kept
