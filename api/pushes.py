@@ -5,12 +5,14 @@ Invariants:
 - A key and its outcome are in the same frame as the tuples, so both are durable or neither is. Keys are read back from
   the frames when a log is opened; before segments are trimmed, the keys go to the file ``keys.json`` beside them.
 - A segment goes only when the batch that read it is :data:`BATCHES_KEPT` batches old: a replay never asks for it.
+- What waits to be read is bounded: beyond, pushes are refused with 429 until the job has caught up.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from bisect import insort
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from typing import Any
 
 import orjson
 
-from sources.errors import NotAllowed, NotReady
+from sources.errors import NotAllowed, NotReady, Overloaded
 from sources.formats.decoded import Decoded
 from sources.push import PARTITION, PushLog
 from sources.schema import StreamDefinition
@@ -28,6 +30,7 @@ CONNECTOR = "push"
 BATCHES_KEPT = 16
 ERRORS_SHOWN = 1000
 FOLDER = "streams"
+RETRY_SECONDS = 1
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,14 @@ class _Kept:
 class PushStream:
     """The log of one stream and the outcomes of its keys."""
 
-    def __init__(self, storage: Storage, definition: StreamDefinition, keep_us: int, now_us: int) -> None:
+    def __init__(
+        self, storage: Storage, definition: StreamDefinition, keep_us: int, most_waiting: int, now_us: int
+    ) -> None:
         self.log = PushLog(storage, definition)
+        self._name = definition.name
+        self._most_waiting = most_waiting
+        self._waiting: deque[tuple[int, int]] = deque()
+        self._waiting_bytes = 0
         self._storage = storage
         self._keys_path = f"{FOLDER}/{definition.id}/keys.json"
         self._keep_us = keep_us
@@ -58,9 +67,10 @@ class PushStream:
     def push(self, decode: Callable[[], Decoded], size: int, key: str | None, fingerprint: str) -> Any:
         """Append what ``decode`` returns and answer the outcome; a key that is known answers its first one.
 
-        NotAllowed for a key that came with another request.
+        NotAllowed for a key that came with another request, Overloaded when too much waits to be read.
         """
         if key is None:
+            self._check_room()
             return self._append(decode(), size, None, None)
         with self._changed:
             self._changed.wait_for(lambda: key not in self._running)
@@ -74,6 +84,7 @@ class PushStream:
                 return kept.outcome
             self._running.add(key)
         try:
+            self._check_room()
             return self._append(decode(), size, key, fingerprint)
         finally:
             with self._changed:
@@ -87,12 +98,29 @@ class PushStream:
             "rejected": len(decoded.malformed),
             "errors": [{"line": m.line, "detail": m.detail} for m in decoded.malformed[:ERRORS_SHOWN]],
         }
-        self.log.append(decoded.tuples, decoded.malformed, now_us, size, key, fingerprint, outcome)
-        if key is not None:
-            with self._changed:
+        end = self.log.append(decoded.tuples, decoded.malformed, now_us, size, key, fingerprint, outcome)
+        with self._changed:
+            insort(self._waiting, (end, size))
+            self._waiting_bytes += size
+            if key is not None:
                 self._kept.pop(key, None)
                 self._kept[key] = _Kept(fingerprint, now_us, outcome)
         return outcome
+
+    def _check_room(self) -> None:
+        with self._changed:
+            if self._waiting_bytes >= self._most_waiting:
+                raise Overloaded(
+                    f"Pushes must not outrun the job: of stream {self._name!r} {self._waiting_bytes} bytes wait to be read,"
+                    f" of at most {self._most_waiting} (setting push_backlog_bytes). Push again later.",
+                    retry_after=RETRY_SECONDS,
+                )
+
+    def note_read(self, offset: int) -> None:
+        """Take note that what lies below ``offset`` was read."""
+        with self._changed:
+            while self._waiting and self._waiting[0][0] <= offset:
+                self._waiting_bytes -= self._waiting.popleft()[1]
 
     def expire(self, now_us: int) -> None:
         """Forget the keys whose time is over."""
@@ -115,9 +143,11 @@ class PushStream:
 class Pushes:
     """The push streams of one service; each log is opened when it is first pushed to."""
 
-    def __init__(self, storage: Storage, keep_seconds: float) -> None:
+    def __init__(self, storage: Storage, keep_seconds: float, most_waiting: int) -> None:
+        """Keep keys for so long; of each stream ``most_waiting`` bytes may wait to be read."""
         self._storage = storage
         self._keep_us = round(keep_seconds * 1e6)
+        self._most_waiting = most_waiting
         self._lock = threading.Lock()
         self._streams: dict[str, PushStream] = {}
         self._read: dict[str, deque[tuple[int, int]]] = {}
@@ -138,7 +168,7 @@ class Pushes:
                 raise NotReady("The service is stopping; send the request again once it has started.")
             found = self._streams.get(definition.id)
             if found is None:
-                found = PushStream(self._storage, definition, self._keep_us, _now_us())
+                found = PushStream(self._storage, definition, self._keep_us, self._most_waiting, _now_us())
                 self._streams[definition.id] = found
             return found
 
@@ -150,6 +180,8 @@ class Pushes:
                 offset = counted.get("offsets", {}).get(PARTITION)
                 if offset is not None:
                     self._read.setdefault(stream, deque()).append((record["seq"], offset))
+                    if stream in self._streams:
+                        self._streams[stream].note_read(offset)
 
     def trim(self, defined: set[str]) -> None:
         """Drop what batches that are never replayed have read, and the folders of streams that are not defined."""

@@ -51,7 +51,7 @@ class Service:
             settings=settings,
             results=results,
             dead_letters=DeadLetterReader(storage, results.index),
-            pushes=Pushes(storage, settings.idempotency_seconds),
+            pushes=Pushes(storage, settings.idempotency_seconds, settings.push_backlog_bytes),
             metrics=Metrics(
                 session, storage, settings.metrics_labelled_queries, lambda: why_not_ready() is None, lag.read
             ),

@@ -149,7 +149,7 @@ def join_windows(
         parts = by_id[query]
         together = [_together(inputs.get(part.number)) for part in parts]
         relations = [
-            Relation(len(each.rows), _codes(codes, part, each), join_of(part.live).inputs[part.number].outer_of)
+            Relation(len(each.rows), _codes(codes, part, each), part.input.outer_of, part.input.anti)
             for part, each in zip(parts, together, strict=True)
         ]
         try:

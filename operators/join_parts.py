@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from operators.components import COUNT_DISTINCT
 from operators.expressions import Call, Column, Expression, columns_of
 from operators.live_queries import LiveQuery
-from operators.queries import Aggregation, Join, Measure
+from operators.queries import Aggregation, Join, JoinInput, Measure
 
 _SALT = "join"
 
@@ -42,6 +42,11 @@ class Part:
     extras: tuple[Expression, ...]
     salt: str
     hashed: int
+
+    @property
+    def input(self) -> JoinInput:
+        """The input of the join."""
+        return join_of(self.live).inputs[self.number]
 
     @property
     def operator(self) -> str:

@@ -255,7 +255,8 @@ class JoinInput:
 
     ``keys`` are over its columns, too, one for each attribute that the join compares, the same in all inputs; None for
     one that this input is not compared by. ``outer_of`` are the inputs that the ON of a LEFT JOIN compares this one
-    with: where they have no partner in it, its columns are NULL. It is empty for an inner join.
+    with: where they have no partner in it, its columns are NULL. It is empty for an inner join. Of an ``anti`` one, an
+    outer input, only the rows are left where they have no partner in it.
     """
 
     stream: str
@@ -263,6 +264,7 @@ class JoinInput:
     where: Expression | None
     keys: tuple[Expression | None, ...]
     outer_of: tuple[int, ...] = ()
+    anti: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""
@@ -272,13 +274,15 @@ class JoinInput:
             "where": _where_json(self.where),
             "keys": [_where_json(key) for key in self.keys],
             "outer_of": list(self.outer_of),
+            **({"anti": True} if self.anti else {}),
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> JoinInput:
         """Read what :meth:`to_json` wrote."""
         keys = tuple(_where_from_json(key) for key in value["keys"])
-        return cls(value["stream"], value["alias"], _where_from_json(value["where"]), keys, tuple(value["outer_of"]))
+        where, outer_of = _where_from_json(value["where"]), tuple(value["outer_of"])
+        return cls(value["stream"], value["alias"], where, keys, outer_of, value.get("anti", False))
 
 
 @dataclass(frozen=True)

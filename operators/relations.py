@@ -37,12 +37,20 @@ class TooManyCombinations(Exception):
 class Relation:
     """Rows with the code of each attribute, shape (rows,); equal codes are equal values, -1 is NULL, equal to nothing.
 
-    ``outer_of`` are the relations that a left outer join compares this one with; empty for an inner join.
+    ``outer_of`` are the relations that a left outer join compares this one with; empty for an inner join. Of an outer
+    one that is ``anti``, only what has no partner in it is left.
     """
 
     rows: int
     codes: Mapping[int, Rows]
     outer_of: tuple[int, ...] = ()
+    anti: bool = False
+
+    def taken(self, matches: Rows) -> Rows:
+        """Return in how many combinations each row before it is continued that has so many matches."""
+        if self.anti:
+            return (matches == 0).astype(np.int64)
+        return np.maximum(matches, 1) if self.outer_of else matches
 
 
 class JoinResult:
@@ -58,7 +66,7 @@ class JoinResult:
     counts: Rows
     """How many joined rows each row of the first relation is part of; :data:`MANY` for that or more."""
     taking_part: Sequence[Bools]
-    """Of each relation's rows, whether they are in any combination."""
+    """Of each relation's rows, whether they are in any combination, or keep one from being there."""
 
     def __init__(self, relations: Sequence[Relation], weights: Sequence[Rows]) -> None:
         self._relations = relations
@@ -125,16 +133,16 @@ class JoinResult:
             sides.append((left, right))
             matches = self._matches[number] = Matches(left, right)
             below = np.minimum(matches.sums(reach[number]), MANY)
-            if self._relations[number].outer_of:
-                below = np.where(matches.counts == 0, 1, below)
+            taken = self._relations[number].taken(matches.counts)
+            below = np.where(matches.counts == taken, below, taken)  # else there is one without a partner, or none
             self._below[number] = below
             reach[parent] = _product(reach[parent], below)
         self.counts = reach[0]
-        taking_part = [reach[0] > 0]
+        there = [reach[0] > 0]
         for number, (left, right) in enumerate(reversed(sides), start=1):
-            met = left[taking_part[self._parents[number]]]
-            taking_part.append((reach[number] > 0) & np.isin(right, met[met >= 0]))
-        self.taking_part = taking_part
+            met = left[there[self._parents[number]]]
+            there.append((reach[number] > 0) & np.isin(right, met[met >= 0]) & (not self._relations[number].anti))
+        self.taking_part = [some | each.anti for some, each in zip(there, self._relations, strict=True)]
 
     def _between(self, first: int, count: int) -> tuple[list[Rows], int]:
         """Return the combinations in which joined rows lie, and the number of the first row of the first of them."""
@@ -145,9 +153,7 @@ class JoinResult:
             matches = self._matches[number]
             assert matches is not None
             above = joined[self._parents[number]]
-            counts = picked(matches.counts, above, 0)
-            if self._relations[number].outer_of:
-                counts = np.maximum(counts, 1)
+            counts = self._relations[number].taken(picked(matches.counts, above, 0))
             which = np.repeat(np.arange(len(counts)), counts)
             nth = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
             joined = [rows[which] for rows in joined] + [matches.nth(above[which], nth)]
@@ -173,7 +179,7 @@ class JoinResult:
         for number in range(1, len(self._relations)):
             left, right = _codes(self._relations, number, self._pairs[number], dict(enumerate(joined)), 0)
             matches = Matches(left, right)
-            counts = np.maximum(matches.counts, 1) if self._relations[number].outer_of else matches.counts
+            counts = self._relations[number].taken(matches.counts)
             if (total := int(counts.sum())) > MOST_COMBINATIONS:
                 raise TooManyCombinations(total)
             before = np.repeat(np.arange(len(left)), counts)
@@ -188,7 +194,7 @@ class JoinResult:
         self.counts = np.minimum(counts, MANY)
         self.taking_part = []
         for relation, rows in zip(self._relations, joined, strict=True):
-            mask = np.zeros(relation.rows, dtype=np.bool_)
+            mask = np.full(relation.rows, relation.anti)
             mask[rows[rows != NO_ROW]] = True
             self.taking_part.append(mask)
 

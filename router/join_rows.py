@@ -83,7 +83,8 @@ def index_window(query: Join, block: JoinBlock, start: int, end: int, active_fro
             differs |= np.diff(code[order]) != 0
         starts = np.flatnonzero(np.concatenate([np.ones(min(1, len(order)), dtype=np.bool_), differs]))
         inputs.append((mine[order], starts, np.diff(starts, append=len(order))))
-        relations.append(Relation(len(starts), {a: c[order][starts] for a, c in codes.items()}, each.outer_of))
+        codes = {attribute: code[order][starts] for attribute, code in codes.items()}
+        relations.append(Relation(len(starts), codes, each.outer_of, each.anti))
     return JoinIndex(inputs, JoinResult(relations, [sizes for _, _, sizes in inputs]))
 
 

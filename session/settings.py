@@ -24,7 +24,7 @@ class Settings:
     ``port`` 0 takes a free one. ``retention_seconds`` is how long a RETIRED or FAILED query is still known,
     ``idempotency_seconds`` how long the outcome of an Idempotency-Key is. Result rows are kept for
     ``result_retention_seconds``, and at most ``result_retention_bytes`` of them. Of a window of a join each lane keeps
-    ``join_row_limit`` rows.
+    ``join_row_limit`` rows. Of each stream ``push_backlog_bytes`` of pushed bodies may wait for the job.
     """
 
     host: str = "127.0.0.1"
@@ -40,6 +40,7 @@ class Settings:
     result_retention_seconds: float = 86400.0
     result_retention_bytes: int = 20 * 1024**3
     max_body_bytes: int = 64 * 1024 * 1024
+    push_backlog_bytes: int = 2 * 1024**3
     max_queries: int = 20000
     metrics_labelled_queries: int = 1000
     batch_target_seconds: float = 1.0

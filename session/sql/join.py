@@ -2,7 +2,8 @@
 
 ON and WHERE are taken apart: conditions on one input go to it, equalities between two make them joined. All that are
 equal to each other by inner conditions are one *attribute*. A LEFT JOIN stays one unless a condition after it, such as
-``WHERE b.x > 5``, lets no row without a partner through.
+``WHERE b.x > 5``, lets no row without a partner through. ``WHERE b.key IS NULL``, over what b is joined by, lets only
+those through: an anti-join.
 """
 
 from __future__ import annotations
@@ -147,6 +148,7 @@ class _Conditions:
         self._scope = scope
         self._inner = _Split()
         self._outer: dict[int, _Split] = {}
+        self._anti: set[int] = set()
         self._names: list[str] = [each.name for each in scope.inputs]
         for number, joined in enumerate(select.joins, start=1):
             split = self._outer.setdefault(number, _Split()) if joined.left else self._inner
@@ -178,6 +180,7 @@ class _Conditions:
                 _all_of([without_alias(condition, name) for condition in where[number]]),
                 tuple(None if key is None else without_alias(key, name) for key in keys[number]),
                 outer_of[number],
+                number in self._anti,
             )
             for number, name in enumerate(self._names)
         )
@@ -249,6 +252,7 @@ class _Conditions:
             split = self._outer.pop(number)
             self._inner.filters += split.filters
             self._inner.equalities += split.equalities
+        self._make_anti()
         for number, split in self._outer.items():
             for other, condition, at in split.filters:
                 if other != number:
@@ -269,16 +273,34 @@ class _Conditions:
             for number in (equality.left, equality.right):
                 if number in self._outer:
                     return number
-        for number, condition, at in self._inner.filters:
-            if number in self._outer:
-                if _lets_nulls_through(condition):
-                    raise self._select.sql.not_allowed(
-                        f"A condition in WHERE on {self._names[number]!r}, the right side of a LEFT JOIN, must not hold"
-                        f" for NULL; {condition} does. Write it in ON if it says which tuples are joined.",
-                        at,
-                    )
+        for number, condition, _ in self._inner.filters:
+            if number in self._outer and not _lets_nulls_through(condition):
                 return number
         return None
+
+    def _make_anti(self) -> None:
+        """Take note of the LEFT JOINs of which only rows without a partner are wanted."""
+        kept = []
+        for number, condition, at in self._inner.filters:
+            if number not in self._outer:
+                kept.append((number, condition, at))
+            elif self._is_no_partner(number, condition):
+                self._anti.add(number)
+            else:
+                raise self._select.sql.not_allowed(
+                    f"A condition in WHERE on {self._names[number]!r}, the right side of a LEFT JOIN, must not hold"
+                    f" for NULL, unless it is IS NULL of a column that is compared; {condition} does."
+                    " Write it in ON if it says which tuples are joined.",
+                    at,
+                )
+        self._inner.filters = kept
+
+    def _is_no_partner(self, number: int, condition: Expression) -> bool:
+        """Return whether a condition holds just where an outer input has no partner."""
+        if not isinstance(condition, Call) or condition.function != "is_null":
+            return False
+        compared = {_uncast(equality.right_key) for equality in self._outer[number].equalities}
+        return _uncast(condition.arguments[0]) in compared
 
     def _check_connected(self, keys: list[list[Expression | None]]) -> None:
         """Raise SqlNotAllowed when an input is not compared with those before it, directly or through others."""
@@ -373,6 +395,12 @@ def _all_of(conditions: list[Expression]) -> Expression | None:
     if len(distinct) <= 1:
         return distinct[0] if distinct else None
     return Call("and", distinct, BOOLEAN)
+
+
+def _uncast(expression: Expression) -> Expression:
+    if isinstance(expression, Call) and expression.function == "cast":
+        return _uncast(expression.arguments[0])
+    return expression
 
 
 def _lets_nulls_through(condition: Expression) -> bool:

@@ -136,6 +136,24 @@ def test_dead_letters_are_read_page_by_page(rest: Rest) -> None:
     assert rest.get("/streams/purchases/dead-letters", 400, params={"after": "x"})["status"] == 400
 
 
+def test_pushes_that_outrun_the_job_are_told_to_wait(tmp_path: Path) -> None:
+    push, keyed = "/streams/purchases/events", {"Content-Type": NDJSON, "Idempotency-Key": "first"}
+    with open_rest(tmp_path, push_backlog_bytes=2 * len(LINE)) as rest:
+        rest.stream()
+        first = rest.client.post(push, content=LINE, headers=keyed)
+        assert rest.client.post(push, content=LINE, headers={"Content-Type": NDJSON}).status_code == 200
+        refused = rest.client.post(push, content=LINE, headers={"Content-Type": NDJSON})
+        assert "push_backlog_bytes" in rest.read(refused, 429)["detail"]
+        assert int(refused.headers["Retry-After"]) > 0
+        assert rest.client.post(push, content=LINE, headers=keyed).content == first.content
+        assert pushed(rest) == [1, 1]
+        stream = rest.service.session.definition("purchases").id
+        counted = {"tuples": 1, "late": 0, "malformed": 0, "bytes": len(LINE), "clock": 1, "waterline": 1}
+        rest.commit(streams={stream: counted | {"offsets": {"0": 1}}})
+        assert rest.client.post(push, content=LINE, headers={"Content-Type": NDJSON}).status_code == 200
+        assert rest.client.post(push, content=LINE, headers={"Content-Type": NDJSON}).status_code == 429
+
+
 def test_segments_go_once_they_are_read_and_keys_stay(rest: Rest) -> None:
     headers = {"Content-Type": NDJSON, "Idempotency-Key": "k"}
     first = rest.client.post("/streams/purchases/events", content=LINE, headers=headers).content

@@ -41,7 +41,7 @@ AGGREGATES = (
 )  # fmt: skip
 
 
-REFUSALS = ("must not hold for NULL", "must be over the columns of one input", "alone and compare them")
+REFUSALS = ("must not hold for NULL, unless", "must be over the columns of one input", "alone and compare them")
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,8 @@ def random_join(rng: random.Random) -> RandomJoin:
     for n in range(1, inputs):
         other = 0 if same else rng.randrange(n)
         columns = ["k"] if same else [rng.choice(["k", "m"]) for _ in range(rng.choice([1, 1, 2]))]
-        compared = [
-            f"i{other}.{column} = i{n}.{column if same else rng.choice(['k', 'm', column])}" for column in columns
-        ]
+        mine = [column if same else rng.choice(["k", "m", column]) for column in columns]
+        compared = [f"i{other}.{left} = i{n}.{right}" for left, right in zip(columns, mine, strict=True)]
         own = [f"i{n}.{condition(rng)}"] * (rng.random() < 0.3)
         kind = rng.choice([",", "JOIN", "LEFT JOIN"])
         if kind == ",":
@@ -85,6 +84,8 @@ def random_join(rng: random.Random) -> RandomJoin:
             conditions += [*compared, *own]
         else:
             sources.append(f"{kind} {names[n]}~ AS i{n} ON {' AND '.join([*compared, *own])}")
+        if rng.random() < (0.3 if kind == "LEFT JOIN" else 0.03):
+            conditions.append(f"i{n}.{mine[0]} IS NULL")
     conditions += [f"{rng.choice(aliases)}.{condition(rng)}" for _ in range(rng.choice([0, 1, 1, 2]))]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     size = rng.randint(1, 8)

@@ -21,7 +21,8 @@ def random_relations(rng: random.Random) -> list[Relation]:
         codes = {a: np.array([rng.randint(-1, 2) for _ in range(rows)], dtype=np.int64) for a in attributes}
         shared = [n for n, earlier in enumerate(relations) if set(earlier.codes) & set(attributes)]
         outer = bool(shared) and rng.random() < 0.4
-        relations.append(Relation(rows, codes, tuple(rng.sample(shared, rng.randint(1, len(shared)))) if outer else ()))
+        outer_of = tuple(rng.sample(shared, rng.randint(1, len(shared)))) if outer else ()
+        relations.append(Relation(rows, codes, outer_of, outer and rng.random() < 0.3))
         assert number or not outer
     return relations
 
@@ -48,7 +49,9 @@ def by_loops(relations: list[Relation]) -> list[tuple[int, ...]]:
         wider = []
         for rows in joined:
             found = [row for row in range(relations[number].rows) if matches(relations, number, row, rows)]
-            wider += [(*rows, row) for row in (found or ([NO_ROW] if relations[number].outer_of else []))]
+            if relations[number].outer_of:
+                found = [NO_ROW] * (not found) if relations[number].anti else found or [NO_ROW]
+            wider += [(*rows, row) for row in found]
         joined = wider
     return joined
 
@@ -74,7 +77,10 @@ def test_combinations_are_those_of_nested_loops(seed: int) -> None:
     expected = by_loops(relations)
     assert list(zip(*(rows.tolist() for rows in result.combinations()), strict=True)) == expected
     for number, mask in enumerate(result.taking_part):
-        assert np.flatnonzero(mask).tolist() == sorted({rows[number] for rows in expected} - {NO_ROW})
+        taking_part = {rows[number] for rows in expected} - {NO_ROW}
+        if relations[number].anti:
+            taking_part = set(range(relations[number].rows))
+        assert np.flatnonzero(mask).tolist() == sorted(taking_part)
 
 
 @given(st.integers(0, 2**32), st.integers(0, 40), st.integers(0, 40))

@@ -102,6 +102,15 @@ def test_keys_are_compared_in_one_type_and_twice_in_one_attribute_is_a_condition
     ]
 
 
+@pytest.mark.parametrize("on", ["p.user_id = a.user_id", "p.user_id = a.pack AND a.price > 2"])
+def test_a_left_join_with_no_partner_wanted_is_an_anti_join(on: str) -> None:
+    key = "a.user_id" if "a.user_id" in on else "a.pack"
+    first, second = plan(f"SELECT p.price FROM purchases ~ p LEFT JOIN ads ~ a ON {on} WHERE {key} IS NULL").inputs
+    assert (first.anti, second.anti) == (False, True)
+    assert second.outer_of == (0,)
+    assert str(second.where) == ("None" if "AND" not in on else ">(price, 2.0)")
+
+
 def test_left_joins() -> None:
     assert inputs("purchases ~ p LEFT JOIN ads ~ a ON p.user_id = a.user_id AND a.pack > 3 WHERE p.price > 1") == [
         ("p", ">(price, 1.0)", ["user_id"], ()),
@@ -153,7 +162,7 @@ def test_stars_and_names_that_one_input_has() -> None:
         ("purchases ~ p, ads ~ a WHERE p.user_id = ^b.user_id", "its inputs are called 'p', 'a'"),
         ("purchases ~ p, ads ~ a WHERE p.user_id = ^nobody", "'nobody' does not exist; p has"),
         ("purchases ~ p JOIN ads ~ a ON p.user_id ^= c.user_id JOIN clicks ~ c ON c.pack = p.pack", "comes after it"),
-        ("purchases ~ p LEFT JOIN ads ~ a USING (user_id) WHERE a.price ^IS NULL", "must not hold for NULL"),
+        ("purchases ~ p LEFT JOIN ads ~ a USING (user_id) WHERE a.price ^IS NULL", "must not hold for NULL, unless"),
         ("purchases ~ p LEFT JOIN ads ~ a ON p.user_id = a.user_id AND p.price ^> 1", "alone and compare them"),
         ("purchases ~ p JOIN ads ~ a USING (^nothing)", "'nothing'"),
         ("purchases ~ p ^RIGHT JOIN ads ~ a USING (user_id)", "swap the streams"),
