@@ -111,8 +111,8 @@ class PushStream:
         with self._changed:
             if self._waiting_bytes >= self._most_waiting:
                 raise Overloaded(
-                    f"Pushes must not outrun the job: of stream {self._name!r} {self._waiting_bytes} bytes wait to be read,"
-                    f" of at most {self._most_waiting} (setting push_backlog_bytes). Push again later.",
+                    f"Pushes must not outrun the job: of stream {self._name!r} {self._waiting_bytes} bytes wait,"
+                    f" and at most {self._most_waiting} may (setting push_backlog_bytes). Push again later.",
                     retry_after=RETRY_SECONDS,
                 )
 
