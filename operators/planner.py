@@ -42,8 +42,9 @@ log = logging.getLogger("braid.planner")
 class BatchBudget:
     """How many tuples a batch may read, learnt from how long batches took and whether tuples piled up.
 
-    Batches that read all they may take about the target. Where tuples pile up nevertheless batches get longer, up to
-    `LONGEST_BATCH` times the target: what a batch costs before it reads a tuple then serves more of them.
+    Batches that read all they may take about the target. Where tuples pile up nevertheless, or more wait than the next
+    batch takes, batches get longer, up to `LONGEST_BATCH` times the target: what a batch costs before it reads a tuple
+    then serves more of them. Where far more wait they get longer at once.
     """
 
     def __init__(
@@ -66,12 +67,13 @@ class BatchBudget:
         self._recent.append((seconds, waiting))
         mean = sum(took for took, _ in self._recent) / len(self._recent)
         longest = LONGEST_BATCH * self._target
-        if mean < self._target / 2:
+        is_far_behind = waiting > 2 * self.tuples and mean < longest / 2
+        if mean < self._target / 2 or is_far_behind:
             self._change(2.0)
         elif mean > 2 * longest:
             self._change(0.5)
         elif len(self._recent) == _LOOKED_AT:
-            if waiting > self._recent[0][1]:
+            if waiting > min(self._recent[0][1], self.tuples):
                 self._change(min(1.5, longest / mean))
             else:
                 self._change(min(2.0, max(0.8, self._target / mean)))

@@ -303,10 +303,16 @@ def behind(overhead: float, per_second: int, rate: int, batches: int) -> tuple[B
     return budget, waiting
 
 
-@pytest.mark.parametrize("overhead", [0.5, 1.1, 2.0])
-def test_batches_get_longer_until_they_keep_up_and_shorter_again(overhead: float) -> None:
-    _, waiting = behind(overhead, 2_000_000, 600_000, 300)
-    assert waiting <= 3 * 600_000, "what is left is what comes during a batch"
+@pytest.mark.parametrize(("overhead", "longest"), [(0.5, 1.0), (1.1, 2.0), (2.0, LONGEST_BATCH)])
+def test_batches_get_longer_until_they_keep_up_and_shorter_again(overhead: float, longest: float) -> None:
+    for batches in range(290, 310):
+        _, waiting = behind(overhead, 2_000_000, 600_000, batches)
+        assert waiting <= longest * 600_000, "what is left is what comes during a batch"
+
+
+def test_what_has_piled_up_is_worked_off_in_few_batches() -> None:
+    _, waiting = behind(0.5, 4_000_000, 1_500_000, 12)
+    assert waiting <= 3 * 1_500_000
 
 
 def test_batches_stay_below_the_longest_where_they_cannot_keep_up() -> None:
