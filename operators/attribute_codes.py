@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from operators.keys import encode_column
 from operators.relations import Rows
 
 
@@ -23,8 +23,10 @@ def attribute_codes(tables: Sequence[tuple[pa.Table, Sequence[int]]]) -> Mapping
             (table, list(attributes).index(attribute)) for table, attributes in distinct if attribute in attributes
         ]
         columns = [table.column(at).combine_chunks() for table, at in having]
-        encoded = pa.concat_arrays(columns).dictionary_encode().indices
-        codes = np.asarray(pc.fill_null(encoded, -1)).astype(np.int64)
+        together = pa.concat_arrays(columns)
+        codes = encode_column(together)[0].astype(np.int64)
+        if together.null_count:
+            codes[np.asarray(together.is_null())] = -1
         bounds = np.cumsum([0, *(len(column) for column in columns)]).tolist()
         for number, (table, _) in enumerate(having):
             found[id(table)][attribute] = codes[bounds[number] : bounds[number + 1]]

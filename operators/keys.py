@@ -16,8 +16,9 @@ from operators.key_groups import key_groups
 
 Codes = npt.NDArray[np.int32]
 
-# a column of whole numbers that spans at most so many times its rows is looked up in a table instead of hashed
-_SPARSEST = 4
+# a column of whole numbers that spans at most so many times its rows is looked up in a table instead of hashed; above
+# the first only where the table, of 5 bytes a number, does not get wider
+_SPARSE, _SPARSEST, _WIDEST = 4, 16, 1 << 25
 
 
 @dataclass(frozen=True)
@@ -110,15 +111,15 @@ def _encode(columns: Sequence[pa.Array], rows: int) -> tuple[Codes, list[pa.Arra
     if not columns:
         return np.zeros(rows, dtype=np.int32), []
     if len(columns) == 1:
-        codes, values = _encode_column(columns[0])
+        codes, values = encode_column(columns[0])
         return codes, [values]
     code, distinct = np.zeros(rows, dtype=np.int64), 1
     for column in columns:
-        codes, values = _encode_column(column)
+        codes, values = encode_column(column)
         code = code * len(values) + codes
         if distinct > 1:  # keep codes dense, so that they never overflow
-            encoded = pa.array(code).dictionary_encode()
-            code, distinct = np.asarray(encoded.indices).astype(np.int64), len(encoded.dictionary)
+            dense, found = encode_column(pa.array(code))
+            code, distinct = dense.astype(np.int64), len(found)
         else:
             distinct = len(values)
     some_row = np.zeros(distinct, dtype=np.int64)
@@ -126,7 +127,8 @@ def _encode(columns: Sequence[pa.Array], rows: int) -> tuple[Codes, list[pa.Arra
     return code.astype(np.int32), [column.take(pa.array(some_row)) for column in columns]
 
 
-def _encode_column(column: pa.Array) -> tuple[Codes, pa.Array]:
+def encode_column(column: pa.Array) -> tuple[Codes, pa.Array]:
+    """Return a code for each value, equal where they are, NULL included, and what the codes stand for."""
     kind = column.type
     if rows := len(column):
         plain = column
@@ -137,7 +139,7 @@ def _encode_column(column: pa.Array) -> tuple[Codes, pa.Array]:
         if not column.null_count and (pa.types.is_int32(plain.type) or pa.types.is_int64(plain.type)):
             numbers = np.asarray(plain)
             low, high = int(numbers.min()), int(numbers.max())
-            if high - low < _SPARSEST * rows:
+            if high - low < max(_SPARSE * rows, min(_SPARSEST * rows, _WIDEST)):
                 codes, distinct = _encode_close(numbers, low, high)
                 return codes, pa.array(distinct, plain.type).view(kind)
     encoded = column.dictionary_encode(null_encoding="encode")
