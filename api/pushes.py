@@ -51,6 +51,7 @@ class PushStream:
         self._most_waiting = most_waiting
         self._waiting: deque[tuple[int, int]] = deque()
         self._waiting_bytes = 0
+        self._read = 0
         self._storage = storage
         self._keys_path = f"{FOLDER}/{definition.id}/keys.json"
         self._keep_us = keep_us
@@ -100,8 +101,9 @@ class PushStream:
         }
         end = self.log.append(decoded.tuples, decoded.malformed, now_us, size, key, fingerprint, outcome)
         with self._changed:
-            insort(self._waiting, (end, size))
-            self._waiting_bytes += size
+            if end > self._read and (decoded.tuples.num_rows or decoded.malformed):  # else no batch will read it
+                insort(self._waiting, (end, size))
+                self._waiting_bytes += size
             if key is not None:
                 self._kept.pop(key, None)
                 self._kept[key] = _Kept(fingerprint, now_us, outcome)
@@ -119,6 +121,7 @@ class PushStream:
     def note_read(self, offset: int) -> None:
         """Take note that what lies below ``offset`` was read."""
         with self._changed:
+            self._read = max(self._read, offset)
             while self._waiting and self._waiting[0][0] <= offset:
                 self._waiting_bytes -= self._waiting.popleft()[1]
 

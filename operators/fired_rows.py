@@ -252,7 +252,8 @@ def _having(rows: WindowRows, due: Sequence[Due], failures: dict[str, str]) -> W
         keep[low:high] = _satisfies_having(table.slice(low, high - low), due[number].query, failures)
         count[number] = keep[low:high].sum()
     (values,) = rows.tables
-    return replace(rows, tables=(values.filter(pa.array(keep)),), count=count)
+    kept = values.filter(pa.array(keep)) if values.num_columns else values  # one without columns has no rows, either
+    return replace(rows, tables=(kept,), count=count)
 
 
 def having_of(query: Query) -> Expression | None:

@@ -142,7 +142,7 @@ class JoinResult:
         for number, (left, right) in enumerate(reversed(sides), start=1):
             met = left[there[self._parents[number]]]
             there.append((reach[number] > 0) & np.isin(right, met[met >= 0]) & (not self._relations[number].anti))
-        self.taking_part = [some | each.anti for some, each in zip(there, self._relations, strict=True)]
+        self.taking_part = [some | kept for some, kept in zip(there, _kept_whole(self._relations), strict=True)]
 
     def _between(self, first: int, count: int) -> tuple[list[Rows], int]:
         """Return the combinations in which joined rows lie, and the number of the first row of the first of them."""
@@ -193,10 +193,23 @@ class JoinResult:
         np.add.at(counts, joined[0], extents)
         self.counts = np.minimum(counts, MANY)
         self.taking_part = []
-        for relation, rows in zip(self._relations, joined, strict=True):
-            mask = np.full(relation.rows, relation.anti)
+        for relation, rows, kept in zip(self._relations, joined, _kept_whole(self._relations), strict=True):
+            mask = np.full(relation.rows, kept)
             mask[rows[rows != NO_ROW]] = True
             self.taking_part.append(mask)
+
+
+def _kept_whole(relations: Sequence[Relation]) -> list[bool]:
+    """Return which relations keep combinations from being there by rows that are in none.
+
+    They are anti ones, and outer ones that such a one is compared with: a row with a partner in it is in none, and
+    where it were left out, there would be one without a partner instead.
+    """
+    kept = [each.anti for each in relations]
+    for number in range(len(relations) - 1, 0, -1):
+        for other in relations[number].outer_of if kept[number] else ():
+            kept[other] = kept[other] or bool(relations[other].outer_of)
+    return kept
 
 
 def _compared(relations: Sequence[Relation], number: int) -> list[tuple[int, int]]:

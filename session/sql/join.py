@@ -299,8 +299,7 @@ class _Conditions:
         """Return whether a condition holds just where an outer input has no partner."""
         if not isinstance(condition, Call) or condition.function != "is_null":
             return False
-        compared = {_uncast(equality.right_key) for equality in self._outer[number].equalities}
-        return _uncast(condition.arguments[0]) in compared
+        return any(condition.arguments[0] in _under_casts(e.right_key) for e in self._outer[number].equalities)
 
     def _check_connected(self, keys: list[list[Expression | None]]) -> None:
         """Raise SqlNotAllowed when an input is not compared with those before it, directly or through others."""
@@ -397,10 +396,11 @@ def _all_of(conditions: list[Expression]) -> Expression | None:
     return Call("and", distinct, BOOLEAN)
 
 
-def _uncast(expression: Expression) -> Expression:
-    if isinstance(expression, Call) and expression.function == "cast":
-        return _uncast(expression.arguments[0])
-    return expression
+def _under_casts(key: Expression) -> Iterator[Expression]:
+    """Yield a key and what its casts are of: where it is not NULL, none of them is."""
+    yield key
+    if isinstance(key, Call) and key.function == "cast":
+        yield from _under_casts(key.arguments[0])
 
 
 def _lets_nulls_through(condition: Expression) -> bool:

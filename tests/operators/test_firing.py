@@ -239,6 +239,13 @@ def test_a_window_is_due_at_its_very_end_and_never_again() -> None:
     assert ends == [10]
 
 
+def test_having_of_a_query_with_neither_keys_nor_measures() -> None:
+    late = Call(">", (Column("window_start", TIMESTAMP), Literal(dt.datetime(1970, 1, 1), TIMESTAMP)), BOOLEAN)
+    query = Aggregation(STREAM.id, Window(10, 10), None, (), (), (), late)
+    rows = fired(live_of(query), STREAM, [{"k": 1, "t": 5}, {"k": 1, "t": 15}, {"k": 2, "t": 16}])
+    assert [row["window_end"].microsecond for row in rows] == [20]
+
+
 def test_a_refilled_slot_does_not_get_its_predecessors_tuples() -> None:
     live = live_of(aggregation())
     old = buckets_of(live, STREAM, [{"k": 1, "t": 5}])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -77,10 +78,24 @@ def test_combinations_are_those_of_nested_loops(seed: int) -> None:
     expected = by_loops(relations)
     assert list(zip(*(rows.tolist() for rows in result.combinations()), strict=True)) == expected
     for number, mask in enumerate(result.taking_part):
-        taking_part = {rows[number] for rows in expected} - {NO_ROW}
-        if relations[number].anti:
-            taking_part = set(range(relations[number].rows))
-        assert np.flatnonzero(mask).tolist() == sorted(taking_part)
+        assert set(np.flatnonzero(mask).tolist()) >= {rows[number] for rows in expected} - {NO_ROW}
+        if not any(each.anti for each in relations):
+            assert set(np.flatnonzero(mask).tolist()) == {rows[number] for rows in expected} - {NO_ROW}
+
+
+@given(st.integers(0, 2**32))
+def test_rows_that_take_no_part_may_be_left_out_or_not(seed: int) -> None:
+    rng = random.Random(seed)
+    relations = random_relations(rng)
+    whole = JoinResult(relations, ones(relations))
+    kept = [np.flatnonzero([part or rng.random() < 0.5 for part in mask]) for mask in whole.taking_part]
+    fewer = [
+        replace(each, rows=len(rows), codes={a: codes[rows] for a, codes in each.codes.items()})
+        for each, rows in zip(relations, kept, strict=True)
+    ]
+    found = JoinResult(fewer, ones(fewer)).combinations()
+    mapped = [np.where(at == NO_ROW, NO_ROW, np.append(rows, 0)[at]) for rows, at in zip(kept, found, strict=True)]
+    assert [rows.tolist() for rows in mapped] == [rows.tolist() for rows in whole.combinations()]
 
 
 @given(st.integers(0, 2**32), st.integers(0, 40), st.integers(0, 40))

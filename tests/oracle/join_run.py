@@ -99,7 +99,8 @@ class JoinRun:
     """Random joins, in rounds: some are created, one may be retired, and all streams get tuples."""
 
     def __init__(self, api: Api, seed: int, joins: int, rounds: int) -> None:
-        self._api, self._rounds = api, rounds
+        self._api = api
+        self._time = 5 * SECOND
         self._rng = random.Random(seed)
         self._streams = Streams(api)
         self._waiting: list[RandomJoin] = []
@@ -111,25 +112,26 @@ class JoinRun:
         self._running: dict[str, RandomJoin] = {}
         self._deleted: list[str] = []
 
-    def carry_out(self, disturb: Callable[[int], None] = lambda _: None, settle_seconds: float = 60) -> None:
-        """Go through all rounds; ``disturb`` is called with the number of each after its tuples were pushed."""
-        time = 5 * SECOND
-        for number in range(self._rounds):
-            made, self._waiting = self._waiting[: self._a_round], self._waiting[self._a_round :]
-            if made:
-                created = self._api.create_queries([{"sql": query.over(self._streams.suffix)} for query in made])
-                self._running |= {answer["id"]: query for answer, query in zip(created, made, strict=True)}
-            if self._rng.random() < 0.5:
-                self._deleted.append(self._rng.choice([q for q in self._running if q not in self._deleted]))
-                self._api.delete_query(self._deleted[-1])
-            for stream in STREAMS:
-                rows, reached = random_tuples(self._rng, time)
-                self._streams.push(stream.name, rows)
-                time = max(time, reached - SECOND)
-            disturb(number)
-            self._streams.settle(settle_seconds)
+    def next_round(self, disturb: Callable[[], None] = lambda: None, settle_seconds: float = 60) -> None:
+        """Create some, perhaps retire one, push tuples; ``disturb`` is called when they were pushed."""
+        made, self._waiting = self._waiting[: self._a_round], self._waiting[self._a_round :]
+        if made:
+            created = self._api.create_queries([{"sql": query.over(self._streams.suffix)} for query in made])
+            self._running |= {answer["id"]: query for answer, query in zip(created, made, strict=True)}
+        if self._rng.random() < 0.5:
+            self._deleted.append(self._rng.choice([q for q in self._running if q not in self._deleted]))
+            self._api.delete_query(self._deleted[-1])
         for stream in STREAMS:
-            self._streams.push(stream.name, [END | {"t": time + 100 * SECOND}])
+            rows, reached = random_tuples(self._rng, self._time)
+            self._streams.push(stream.name, rows)
+            self._time = max(self._time, reached - SECOND)
+        disturb()
+        self._streams.settle(settle_seconds)
+
+    def finish(self) -> None:
+        """Move all waterlines beyond the last window."""
+        for stream in STREAMS:
+            self._streams.push(stream.name, [END | {"t": self._time + 100 * SECOND}])
 
     def verify(self) -> None:
         """Compare the rows of every join with DuckDB's over the tuples that the service took."""

@@ -163,6 +163,11 @@ def test_stars_and_names_that_one_input_has() -> None:
         ("purchases ~ p, ads ~ a WHERE p.user_id = ^nobody", "'nobody' does not exist; p has"),
         ("purchases ~ p JOIN ads ~ a ON p.user_id ^= c.user_id JOIN clicks ~ c ON c.pack = p.pack", "comes after it"),
         ("purchases ~ p LEFT JOIN ads ~ a USING (user_id) WHERE a.price ^IS NULL", "must not hold for NULL, unless"),
+        # what does not fit an INT is NULL, too
+        (
+            "purchases ~ p LEFT JOIN ads ~ a USING (user_id) WHERE CAST(a.user_id AS INT) ^IS NULL",
+            "must not hold for NULL, unless",
+        ),
         ("purchases ~ p LEFT JOIN ads ~ a ON p.user_id = a.user_id AND p.price ^> 1", "alone and compare them"),
         ("purchases ~ p JOIN ads ~ a USING (^nothing)", "'nothing'"),
         ("purchases ~ p ^RIGHT JOIN ads ~ a USING (user_id)", "swap the streams"),
