@@ -128,6 +128,22 @@ def test_a_join_with_too_many_combinations_harms_nobody_else(
     assert "few" not in pipeline.failures
 
 
+def test_a_partner_that_keeps_a_row_away_is_in_the_block(tmp_path: Any) -> None:
+    """The tuple of b that matches in the first window has a partner itself: neither it nor that of a has a row."""
+    w = "[RANGE 4 SECONDS]"
+    anti = plan_select(
+        f"SELECT x.v, y.v AS yv FROM a {w} x LEFT JOIN b {w} y ON x.k = y.k LEFT JOIN c {w} z ON y.m = z.m"
+        " WHERE z.m IS NULL",
+        CATALOG,
+    )
+    nothing = {"k": 1, "m": 1, "v": 1, "x": 0.0, "s": "", "d": None, "t": 5 * SECOND}
+    pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(1))
+    of_a = [nothing, nothing | {"k": 2, "v": 2}, nothing | {"v": 11, "t": 9 * SECOND}]
+    pipeline.run({"s-a": of_a, "s-b": [nothing], "s-c": [nothing]}, [changelog(1, [("anti", 0, anti)])])
+    pipeline.run({stream.id: [nothing | {"k": 9, "t": 50 * SECOND}] for stream in STREAMS})
+    assert [(row["v"], row["yv"]) for row in pipeline.rows["anti"]] == [(2, None), (11, None)]
+
+
 def test_what_is_a_join_key_for_one_query_may_be_grouped_by_in_another(tmp_path: Any) -> None:
     """All inputs have the same keys in both queries, but they are not compared by the same."""
     w = "[RANGE 4 SECONDS]"
