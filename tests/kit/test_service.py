@@ -19,9 +19,11 @@ wait = "import os, signal; os.setpgid(0, 0); signal.pause()"
 subprocess.Popen([sys.executable, "-c", wait])
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
+        body = b'{"path": "%s"}' % self.path.encode()
         self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))  # an answer that is cut off must not look whole
         self.end_headers()
-        self.wfile.write(b'{"path": "%s"}' % self.path.encode())
+        self.wfile.write(body)
 http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
 
