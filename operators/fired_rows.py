@@ -28,6 +28,9 @@ from operators.window_rows import WindowRows
 Numbers = npt.NDArray[Any]
 Places = npt.NDArray[np.int64]
 
+# rows are copied together where the parts that they come in are shorter than this
+_LEAST_CHUNK = 4096
+
 
 @dataclass(frozen=True)
 class Fired:
@@ -229,6 +232,8 @@ def _rows(parts: Sequence[_Part], found: dict[int, tuple[int, int]], failures: d
     lengths = np.concatenate([part.lengths for part in parts])
     newest = np.repeat([part.newest for part in parts], [len(part.due) for part in parts])
     values = pa.concat_tables([part.values for part in parts])
+    if values.num_rows < _LEAST_CHUNK * len(parts):
+        values = values.combine_chunks()
     kept = _having(WindowRows.one(values, slots, starts, ends, lengths), due, failures)
     some = kept.count > 0
     distinct, which = np.unique(slots[some], return_inverse=True)

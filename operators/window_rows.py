@@ -17,7 +17,7 @@ from operators.queries import WINDOW_END, WINDOW_START
 
 SLOT = "_slot"
 
-_START, _END, _COUNT, _TABLE = "start", "end", "rows", "table"
+_START, _END, _COUNT, _TABLE = "start", "end", "rows", "_table"
 
 Places = npt.NDArray[np.int64]
 
@@ -74,8 +74,13 @@ class WindowRows:
         slot = np.repeat(self.slot.astype(np.int32), self.count)
         bounds = (pa.array(np.repeat(each, self.count)).view(pa.timestamp("us")) for each in (self.start, self.end))
         columns = dict(zip((SLOT, WINDOW_START, WINDOW_END), (pa.array(slot), *bounds), strict=True))
-        values = pa.concat_tables(self.tables, promote_options="default")
-        return pa.table(columns | {name: values.column(name) for name in values.column_names})
+        # one without columns would forget its length
+        lengthy = [
+            table if table.num_columns else pa.table({_TABLE: pa.nulls(length)})
+            for table, length in zip(self.tables, self._lengths, strict=True)
+        ]
+        values = pa.concat_tables(lengthy, promote_options="default")
+        return pa.table(columns | {name: values.column(name) for name in values.column_names if name != _TABLE})
 
     def of_slot(self, slot: int) -> WindowRows:
         """Return the rows of one slot, by end and start of their window; nothing is copied."""
@@ -88,14 +93,19 @@ class WindowRows:
 
     def with_columns(self, make: Callable[[int], dict[str, pa.Array]]) -> WindowRows:
         """Return the rows with more columns; ``make`` makes them for so many rows, which must not differ by row."""
-        lengths = np.bincount(self.of, self.count, minlength=len(self.tables)).astype(np.int64).tolist()
         return replace(
             self,
             tables=[
                 pa.table(dict(zip(table.column_names, table.columns, strict=True)) | make(length))
-                for table, length in zip(self.tables, lengths, strict=True)
+                for table, length in zip(self.tables, self._lengths, strict=True)
             ],
         )
+
+    @cached_property
+    def _lengths(self) -> list[int]:
+        """How many rows each table has."""
+        lengths = np.bincount(self.of, self.count, minlength=len(self.tables))
+        return [int(length) for length in lengths]
 
     @cached_property
     def _order(self) -> Places:

@@ -46,6 +46,13 @@ def test_runs_are_rows_and_back(first: Runs, second: Runs, differ: bool) -> None
             assert mine == sorted(expected, key=lambda row: (row[WINDOW_END], row[WINDOW_START]))
 
 
+@given(RUNS, RUNS)
+def test_rows_without_columns_keep_their_number(first: Runs, second: Runs) -> None:
+    bare, full = table_of(rows_of(first)).drop_columns(["n"]), table_of(rows_of(second))
+    rows = WindowRows.concat([WindowRows.of_table(bare), WindowRows.of_table(full)])
+    assert rows.table() == pa.concat_tables([bare, full], promote_options="default")
+
+
 @given(RUNS, st.integers(1, 3))
 def test_columns_can_be_added(runs: Runs, times: int) -> None:
     table = table_of(rows_of(runs))
