@@ -66,7 +66,15 @@ def parts_of(live: LiveQuery) -> tuple[Part, ...]:
             live,
             id=f"{live.id}#{number}",
             operator=name,
-            query=Aggregation(each.stream, join.window, each.where, _keys(join, number), _measures(join, number), ()),
+            query=Aggregation(
+                each.stream,
+                join.window,
+                each.where,
+                _keys(join, number),
+                _measures(join, number),
+                (),
+                lookups=each.lookups,
+            ),
         )
         hashed = 0 if whole else len(attributes)
         found.append(Part(live, number, query, attributes, _extras(join, number), f"{_SALT} {whole}".strip(), hashed))
@@ -84,11 +92,11 @@ def operators_of(join: Join) -> tuple[str, ...]:
     for number, each in enumerate(join.inputs):
         by = ",".join(str(key) for key in each.keys if key is not None)
         extras = ",".join(str(without_alias(extra, each.alias)) for extra in _extras(join, number))
-        name = f"input:{each.stream}:{by}" + (f" with {extras}" if extras else "")
+        name = f"input:{each.input}:{by}" + (f" with {extras}" if extras else "")
         if not spread:
             attributes = ",".join(str(a) for a, key in enumerate(each.keys) if key is not None)
             name += f" whole {'+'.join(sorted(join.streams))} {attributes}"
-        occurs = sum(earlier.stream == each.stream for earlier in join.inputs[:number])
+        occurs = sum(earlier.input == each.input for earlier in join.inputs[:number])
         names.append(f"{name} #{occurs + 1}" if occurs else name)
     return tuple(names)
 
@@ -144,13 +152,13 @@ def columns_for_rows(join: Join, number: int) -> set[str]:
     return {name[len(prefix) :] for name in names} | set(tested)
 
 
-def parts_over(joins: Iterable[LiveQuery], stream: str) -> dict[str, list[Part]]:
-    """Return the parts of live joins at one stream, by their operator."""
+def parts_over(joins: Iterable[LiveQuery], wanted: str) -> dict[str, list[Part]]:
+    """Return the parts of live joins at one input, by their operator."""
     found: dict[str, list[Part]] = {}
     for live in joins:
-        if stream in join_of(live).streams:
+        if any(each.input == wanted for each in join_of(live).inputs):
             for part in parts_of(live):
-                if part.query.query.streams == (stream,):
+                if part.input.input == wanted:
                     found.setdefault(part.operator, []).append(part)
     return found
 

@@ -278,9 +278,7 @@ class Lane:
         """Return the query's predicate, analysed once."""
         known = self._predicates.get(query.id)
         if known is None:
-            schema = self._live.streams[query.query.streams[0]].schema
-            kinds = {field.name: field.type.kind for field in schema.fields}
-            known = self._predicates[query.id] = analyse(query.where, kinds)
+            known = self._predicates[query.id] = analyse(query.where)
         return known
 
     def _by_operator(self) -> dict[str, list[Bucket]]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from operators.expressions import Expression
+from operators.lookups import Lookup
 from operators.queries import Aggregation, Join, Query, Selection, query_from_json
 from operators.query_set import Words, pack, words_for
 from sources.schema import StreamDefinition
@@ -123,19 +124,28 @@ class LiveQueries:
         """Words in a query-set of this epoch."""
         return words_for(max(self.capacity, max(self.by_slot, default=-1) + 1))
 
-    def selections(self, stream: str) -> list[LiveQuery]:
-        """Return the selections over ``stream``, by slot."""
+    def inputs(self, stream: str) -> dict[str, tuple[Lookup, ...]]:
+        """Return the lookups of each input that queries over ``stream`` have, by what tells it from others."""
+        found: dict[str, tuple[Lookup, ...]] = {}
+        for live in self.by_slot.values():
+            for each in live.query.inputs if isinstance(live.query, Join) else (live.query,):
+                if each.stream == stream:
+                    found[each.input] = each.lookups
+        return dict(sorted(found.items()))
+
+    def selections(self, wanted: str) -> list[LiveQuery]:
+        """Return the selections over an input, by slot."""
         return [
             live
             for _, live in sorted(self.by_slot.items())
-            if isinstance(live.query, Selection) and live.query.stream == stream
+            if isinstance(live.query, Selection) and live.query.input == wanted
         ]
 
-    def aggregations(self, stream: str) -> dict[str, list[LiveQuery]]:
-        """Return the aggregations over ``stream`` by operator, each by slot."""
+    def aggregations(self, wanted: str | None = None) -> dict[str, list[LiveQuery]]:
+        """Return the aggregations (over one input, when it is given) by operator, each by slot."""
         operators: dict[str, list[LiveQuery]] = {}
         for _, live in sorted(self.by_slot.items()):
-            if isinstance(live.query, Aggregation) and live.query.stream == stream:
+            if isinstance(live.query, Aggregation) and wanted in (None, live.query.input):
                 operators.setdefault(live.operator, []).append(live)
         return operators
 

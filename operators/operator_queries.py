@@ -73,9 +73,7 @@ class OperatorQueries:
 
 def operators_of(live: LiveQueries) -> dict[str, OperatorQueries]:
     """Return the aggregation operators of all streams, by name."""
-    return {
-        name: OperatorQueries(queries) for stream in live.streams for name, queries in live.aggregations(stream).items()
-    }
+    return {name: OperatorQueries(queries) for name, queries in live.aggregations().items()}
 
 
 def with_distinct(operators: Mapping[str, OperatorQueries]) -> dict[str, OperatorQueries]:

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from operators.evaluation import evaluate
-from operators.expressions import Call, Column, Expression, columns_of, conjuncts_of
+from operators.expressions import Call, Column, Expression, columns_of, conjuncts_of, typed_columns_of
 from operators.truth_set import EVERYTHING, NOTHING, NULL_ONLY, TruthSet, all_of, any_of
 from sources.schema import BIGINT, DOUBLE, INT, ColumnType
 
@@ -35,10 +35,11 @@ class NotIndexable(Exception):
 class Predicate:
     """A WHERE clause: a tuple satisfies it when all ``truths``, by the name of their dimension, are true.
 
-    ``residuals`` are the expressions behind those dimensions that are no columns.
+    ``kinds`` are the kinds of their types, ``residuals`` the expressions behind those dimensions that are no columns.
     """
 
     truths: Mapping[str, TruthSet]
+    kinds: Mapping[str, str]
     residuals: Mapping[str, Expression]
 
     @cached_property
@@ -47,26 +48,28 @@ class Predicate:
         return tuple(sorted(self.truths))
 
 
-def analyse(where: Expression | None, kinds: Mapping[str, str]) -> Predicate:
-    """Split a WHERE clause by dimension; ``kinds`` maps each column of the stream to the kind of its type."""
+def analyse(where: Expression | None) -> Predicate:
+    """Split a WHERE clause by dimension."""
     truths: dict[str, TruthSet] = {}
+    kinds: dict[str, str] = {}
     residuals: dict[str, Expression] = {}
     for conjunct in conjuncts_of(where):
         column = _only_column(conjunct)
         try:
-            if column is None or kinds[column] == "DECIMAL":
+            if column is None or column.type.kind == "DECIMAL":
                 raise NotIndexable
-            name, truth = column, _outcomes(conjunct, kinds[column])[0]
+            name, kind, truth = column.name, column.type.kind, _outcomes(conjunct, column.type.kind)[0]
         except NotIndexable:
-            name, truth = f"({conjunct})", _HOLDS
+            name, kind, truth = f"({conjunct})", "BOOLEAN", _HOLDS
             residuals[name] = conjunct
+        kinds[name] = kind
         truths[name] = all_of([truths[name], truth]) if name in truths else truth
-    return Predicate(truths, residuals)
+    return Predicate(truths, kinds, residuals)
 
 
-def _only_column(expression: Expression) -> str | None:
-    names = set(columns_of(expression))
-    return names.pop() if len(names) == 1 else None
+def _only_column(expression: Expression) -> Column | None:
+    columns = set(typed_columns_of(expression))
+    return columns.pop() if len(columns) == 1 else None
 
 
 def _outcomes(expression: Expression, kind: str) -> tuple[TruthSet, TruthSet]:

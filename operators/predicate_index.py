@@ -23,12 +23,11 @@ from operators.tuples import Tuples
 
 
 class PredicateIndex:
-    """The WHERE clauses of some queries over one stream; ``kinds`` maps its columns to the kinds of their types."""
+    """The WHERE clauses of some queries over one stream."""
 
-    def __init__(self, kinds: Mapping[str, str]) -> None:
+    def __init__(self) -> None:
         self.dimensions: dict[str, Dimension] = {}
         self.predicates: dict[str, Predicate] = {}
-        self._kinds = kinds
         self._boundaries: dict[str, Counter[Any]] = {}
         self._users: Counter[str] = Counter()
 
@@ -37,10 +36,12 @@ class PredicateIndex:
         changed: set[str] = set()
         for query in self.predicates.keys() - wheres.keys():
             self._count(self.predicates.pop(query), -1, changed)
+        kinds: dict[str, str] = {}
         residuals: dict[str, Expression] = {}
         for query in wheres.keys() - self.predicates.keys():
-            predicate = analyse(wheres[query], self._kinds)
+            predicate = analyse(wheres[query])
             self.predicates[query] = predicate
+            kinds.update(predicate.kinds)
             residuals.update(predicate.residuals)
             self._count(predicate, 1, changed)
         for name in changed:
@@ -50,7 +51,7 @@ class PredicateIndex:
                 continue
             known = self.dimensions.get(name)
             residual = residuals.get(name) if known is None else known.residual
-            kind = "BOOLEAN" if residual is not None else self._kinds[name]
+            kind = kinds[name] if known is None else known.kind
             self.dimensions[name] = Dimension(name, kind, tuple(sorted(self._boundaries[name])), residual)
 
     def _count(self, predicate: Predicate, by: int, changed: set[str]) -> None:

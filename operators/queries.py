@@ -11,6 +11,7 @@ from typing import Any
 
 from operators import expressions
 from operators.expressions import Expression
+from operators.lookups import Lookup, input_id
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, DOUBLE, ColumnType
 
@@ -185,21 +186,35 @@ def _where_from_json(value: list[Any] | None) -> Expression | None:
     return None if value is None else expressions.from_json(value)
 
 
+def _lookups_json(lookups: tuple[Lookup, ...]) -> dict[str, Any]:
+    return {"lookups": [lookup.to_json() for lookup in lookups]} if lookups else {}
+
+
+def _lookups_from_json(value: dict[str, Any]) -> tuple[Lookup, ...]:
+    return tuple(Lookup.from_json(lookup) for lookup in value.get("lookups", ()))
+
+
 @dataclass(frozen=True)
 class Selection:
     """Tuples of one stream that satisfy ``where``; ``outputs`` are over the stream's columns.
 
-    ``stream`` is the stream's id, not its name.
+    ``stream`` is the stream's id, not its name. With ``lookups`` the columns are those of their tables, too.
     """
 
     stream: str
     where: Expression | None
     outputs: tuple[Output, ...]
+    lookups: tuple[Lookup, ...] = ()
 
     @property
     def streams(self) -> tuple[str, ...]:
         """The ids of all input streams."""
         return (self.stream,)
+
+    @cached_property
+    def input(self) -> str:
+        """What tells its tuples from those of other inputs."""
+        return input_id(self.stream, self.lookups)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""
@@ -208,6 +223,7 @@ class Selection:
             "stream": self.stream,
             "where": _where_json(self.where),
             "outputs": [o.to_json() for o in self.outputs],
+            **_lookups_json(self.lookups),
         }
 
 
@@ -215,9 +231,9 @@ class Selection:
 class Aggregation:
     """A windowed aggregation of one stream; ``emit`` says how and when its rows come.
 
-    ``keys`` are the GROUP BY expressions over the stream's columns, named ``key0``, ``key1``, … in the operator.
-    ``outputs`` and ``having`` are over the columns ``window_start``, ``window_end`` (TIMESTAMP), ``key{i}`` and
-    ``Measure.name``; outputs always include ``window_start`` and ``window_end``.
+    ``keys`` are the GROUP BY expressions over the stream's columns (those of ``lookups`` included), named ``key0``,
+    ``key1``, … in the operator. ``outputs`` and ``having`` are over the columns ``window_start``, ``window_end``
+    (TIMESTAMP), ``key{i}`` and ``Measure.name``; outputs always include ``window_start`` and ``window_end``.
     """
 
     stream: str
@@ -228,11 +244,17 @@ class Aggregation:
     outputs: tuple[Output, ...]
     having: Expression | None = None
     emit: Emit = EMIT_AFTER_WATERMARK
+    lookups: tuple[Lookup, ...] = ()
 
     @property
     def streams(self) -> tuple[str, ...]:
         """The ids of all input streams."""
         return (self.stream,)
+
+    @cached_property
+    def input(self) -> str:
+        """What tells its tuples from those of other inputs."""
+        return input_id(self.stream, self.lookups)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""
@@ -246,6 +268,7 @@ class Aggregation:
             "outputs": [o.to_json() for o in self.outputs],
             "having": _where_json(self.having),
             **({} if self.emit == EMIT_AFTER_WATERMARK else {"emit": self.emit.to_json()}),
+            **_lookups_json(self.lookups),
         }
 
 
@@ -256,7 +279,7 @@ class JoinInput:
     ``keys`` are over its columns, too, one for each attribute that the join compares, the same in all inputs; None for
     one that this input is not compared by. ``outer_of`` are the inputs that the ON of a LEFT JOIN compares this one
     with: where they have no partner in it, its columns are NULL. It is empty for an inner join. Of an ``anti`` one, an
-    outer input, only the rows are left where they have no partner in it.
+    outer input, only the rows are left where they have no partner in it. All of it is after the stream's ``lookups``.
     """
 
     stream: str
@@ -265,6 +288,12 @@ class JoinInput:
     keys: tuple[Expression | None, ...]
     outer_of: tuple[int, ...] = ()
     anti: bool = False
+    lookups: tuple[Lookup, ...] = ()
+
+    @cached_property
+    def input(self) -> str:
+        """What tells its tuples from those of other inputs."""
+        return input_id(self.stream, self.lookups)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""
@@ -275,6 +304,7 @@ class JoinInput:
             "keys": [_where_json(key) for key in self.keys],
             "outer_of": list(self.outer_of),
             **({"anti": True} if self.anti else {}),
+            **_lookups_json(self.lookups),
         }
 
     @classmethod
@@ -282,7 +312,8 @@ class JoinInput:
         """Read what :meth:`to_json` wrote."""
         keys = tuple(_where_from_json(key) for key in value["keys"])
         where, outer_of = _where_from_json(value["where"]), tuple(value["outer_of"])
-        return cls(value["stream"], value["alias"], where, keys, outer_of, value.get("anti", False))
+        anti, lookups = value.get("anti", False), _lookups_from_json(value)
+        return cls(value["stream"], value["alias"], where, keys, outer_of, anti, lookups)
 
 
 @dataclass(frozen=True)
@@ -345,6 +376,13 @@ class Join:
 Query = Selection | Aggregation | Join
 
 
+def lookups_of(query: Query) -> tuple[Lookup, ...]:
+    """Return all lookups of a query."""
+    if isinstance(query, Join):
+        return tuple(lookup for each in query.inputs for lookup in each.lookups)
+    return query.lookups
+
+
 def query_from_json(value: dict[str, Any]) -> Query:
     """Read what ``to_json`` of a query wrote."""
     if value["kind"] == "join":
@@ -357,7 +395,7 @@ def query_from_json(value: dict[str, Any]) -> Query:
     where = _where_from_json(value["where"])
     outputs = tuple(Output.from_json(o) for o in value["outputs"])
     if value["kind"] == "selection":
-        return Selection(value["stream"], where, outputs)
+        return Selection(value["stream"], where, outputs, _lookups_from_json(value))
     return Aggregation(
         stream=value["stream"],
         window=window_from_json(value["window"]),
@@ -367,4 +405,5 @@ def query_from_json(value: dict[str, Any]) -> Query:
         outputs=outputs,
         having=_where_from_json(value["having"]),
         emit=Emit(*value["emit"]) if "emit" in value else EMIT_AFTER_WATERMARK,
+        lookups=_lookups_from_json(value),
     )

@@ -15,11 +15,12 @@ from operators import kernels
 from operators.bucket import Bucket
 from operators.bucket_store import DEAD_LETTERS, RESULTS, put_block, put_bucket
 from operators.live_queries import LiveQueries
+from operators.lookup_join import LookupFailed, StaticTables
 from operators.offsets import Offset, Span
 from operators.plan_log import PlanLog
 from operators.planner import BATCHES
 from operators.query_set import count_per_slot
-from operators.stream_operators import Selected, StreamOperators, selected_block
+from operators.stream_operators import Selected, StreamOperators, StreamOutput, selected_block
 from operators.tuple_bucket import TupleBucket
 from operators.wire import BLOCK, BUCKET, CONTROL, WireRow
 from sources.connector import Chunk, Connector
@@ -41,7 +42,8 @@ class SourceTasks:
         self._plan = PlanLog(storage)
         self._batches = RecordLog(storage, BATCHES)
         self._connectors: dict[str, Connector] = {}
-        self._operators: dict[str, tuple[int, StreamOperators]] = {}
+        self._operators: dict[str, tuple[int, dict[str, StreamOperators]]] = {}
+        self._tables = StaticTables(storage)
         kernels.warm_up()
 
     def run(self, start: Offset, end: Offset, task: int, tasks: int) -> Iterator[WireRow]:
@@ -53,7 +55,9 @@ class SourceTasks:
             shares[share.stream.id] = share
             operators = self._operators_of(share.stream, live)
             for chunk in self._read(share, mine):
-                yield from self._process(share, operators, chunk, end.seq, task)
+                tuples = share.admit(chunk)
+                for each in operators:
+                    yield from self._process(share, each, tuples, end.seq, task)
         for share in shares.values():
             yield from self._dead_letters(share, end.seq, task)
         control = {
@@ -106,18 +110,34 @@ class SourceTasks:
             self._connectors[stream.id] = open_connector(stream, self._storage)
         return self._connectors[stream.id]
 
-    def _operators_of(self, stream: StreamDefinition, live: LiveQueries) -> StreamOperators:
-        known = self._operators.get(stream.id)
-        if known is None or known[0] != live.epoch:
-            before = None if known is None else known[1]
-            known = (live.epoch, StreamOperators(live, stream, len(self._lanes), before))
-            self._operators[stream.id] = known
-        return known[1]
+    def _operators_of(self, stream: StreamDefinition, live: LiveQueries) -> Iterable[StreamOperators]:
+        """Return the operators of each input that queries have of a stream."""
+        epoch, known = self._operators.get(stream.id, (None, {}))
+        if epoch != live.epoch:
+            inputs = live.inputs(stream.id)
+            known = {
+                name: StreamOperators(live, stream, len(self._lanes), known.get(name), lookups)
+                for name, lookups in inputs.items()
+            }
+            self._operators[stream.id] = live.epoch, known
+            self._tables.keep(
+                lookup
+                for _, each in self._operators.values()
+                for operators in each.values()
+                for lookup in operators.lookups.lookups
+            )
+        return known.values()
 
     def _process(
-        self, share: _StreamShare, operators: StreamOperators, chunk: Chunk, seq: int, task: int
+        self, share: _StreamShare, operators: StreamOperators, tuples: pa.RecordBatch, seq: int, task: int
     ) -> Iterator[WireRow]:
-        output = operators.process(share.admit(chunk), share.waterline)
+        try:
+            for batch in operators.lookups.batches(tuples, self._tables):
+                yield from self._results(share, operators.process(batch, share.waterline), seq, task)
+        except LookupFailed as problem:
+            share.failures.update(dict.fromkeys(operators.queries, str(problem)))
+
+    def _results(self, share: _StreamShare, output: StreamOutput, seq: int, task: int) -> Iterator[WireRow]:
         share.failures.update(output.failures)
         if output.selected is not None:
             yield self._block(_selection_entry(self._storage, share.stream.id, seq, output.selected), task)

@@ -29,6 +29,8 @@ from operators.entries import SlicedTuples
 from operators.expressions import Expression, columns_of, conjuncts_of
 from operators.join_parts import Part, columns_for_rows, join_of, parts_over
 from operators.live_queries import LiveQueries, LiveQuery
+from operators.lookup_join import LookupJoin
+from operators.lookups import Lookup, input_id
 from operators.predicate_index import PredicateIndex
 from operators.queries import Aggregation, Measure
 from operators.query_set import Words
@@ -91,26 +93,34 @@ class _Operator:
 
 
 class StreamOperators:
-    """The shared operators over one stream at one epoch; ``groups`` is the number of key groups."""
+    """The shared operators over one input, a stream after ``lookups``, at one epoch.
+
+    ``groups`` is the number of key groups.
+    """
 
     def __init__(
-        self, live: LiveQueries, stream: StreamDefinition, groups: int, before: StreamOperators | None = None
+        self,
+        live: LiveQueries,
+        stream: StreamDefinition,
+        groups: int,
+        before: StreamOperators | None = None,
+        lookups: tuple[Lookup, ...] = (),
     ) -> None:
         """Compile for the epoch of ``live``; the index of ``before``, an earlier epoch's, is taken over and updated."""
         self._stream = stream
         self._words = live.words
         self._groups = groups
         self._epoch = live.epoch
-        self._selections = live.selections(stream.id)
-        operators = live.aggregations(stream.id)
-        parts = parts_over(live.joins, stream.id)
+        name = input_id(stream.id, lookups)
+        self._selections = live.selections(name)
+        operators = live.aggregations(name)
+        parts = parts_over(live.joins, name)
         queries = [
             *self._selections,
             *(query for members in operators.values() for query in members),
             *(part.query for members in parts.values() for part in members),
         ]
-        kinds = {f.name: f.type.kind for f in stream.schema.fields}
-        self._index: PredicateIndex = PredicateIndex(kinds) if before is None else before._index
+        self._index: PredicateIndex = PredicateIndex() if before is None else before._index
         self._index.update({q.id: q.where for q in queries})
         self._selection_spaces = set_spaces(self._selections, self._index, self._words)
         self._operators = [
@@ -120,7 +130,20 @@ class StreamOperators:
         self._needed = sorted(
             {name for q in self._selections for output in q.query.outputs for name in columns_of(output.expression)}
         )
-        self._expressions = {q.id: _expressions_of(q) for q in queries}
+        self._expressions = {q.id: [str(expression) for expression in _expressions_of(q)] for q in queries}
+        self.lookups = LookupJoin(lookups, self._columns_read(queries))
+        """What its tuples are joined with before they come here."""
+
+    def _columns_read(self, queries: Sequence[LiveQuery]) -> frozenset[str]:
+        """Return all columns that some operator reads."""
+        read = {name for q in queries for expression in _expressions_of(q) for name in columns_of(expression)}
+        rows = {name for operator in self._operators for name in operator.columns or ()}
+        return frozenset({self._stream.schema.event_time, *self._needed, *read, *rows})
+
+    @property
+    def queries(self) -> set[str]:
+        """The ids of all queries that see its tuples."""
+        return {query.partition("#")[0] for query in self._expressions}
 
     def _aggregations(self, name: str, queries: list[LiveQuery]) -> Iterator[_Operator]:
         """Yield an operator, and one for each expression of which its queries count distinct values."""
@@ -223,12 +246,12 @@ class StreamOperators:
             output.tuples += tuple_buckets(sliced, times, wanted, operator.columns, operator.name)
 
 
-def _expressions_of(live: LiveQuery) -> Sequence[str]:
-    """Return the texts of all expressions that a source task evaluates for the query."""
+def _expressions_of(live: LiveQuery) -> Sequence[Expression]:
+    """Return all expressions that a source task evaluates for the query."""
     wanted: list[Expression] = list(conjuncts_of(live.where))
     if isinstance(live.query, Aggregation):
         wanted += [*live.query.keys, *(m.argument for m in live.query.measures if m.argument is not None)]
-    return [str(expression) for expression in wanted]
+    return wanted
 
 
 def selected_block(selected: Selected) -> pa.Table:

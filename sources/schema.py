@@ -1,7 +1,8 @@
-"""Column types, the schema of a stream, and the definition of a stream in the catalog."""
+"""Column types, schemas, and the definition of a stream in the catalog."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -94,12 +95,10 @@ class Field:
 
 
 @dataclass(frozen=True)
-class StreamSchema:
-    """The columns of a stream, which of them is the event time, and how late tuples may come (microseconds)."""
+class Schema:
+    """Columns whose names differ; case does not count."""
 
     fields: tuple[Field, ...]
-    event_time: str
-    lateness_us: int
 
     def __post_init__(self) -> None:
         names = [f.name.lower() for f in self.fields]
@@ -108,10 +107,6 @@ class StreamSchema:
         for name in names:
             if name.startswith("_"):
                 raise NotAllowed(f"Names starting with '_' are reserved; rename column {name!r}.")
-        if self.field(self.event_time).type != TIMESTAMP:
-            raise NotAllowed(f"The column with LATENESS must be a TIMESTAMP; {self.event_time!r} is not.")
-        if self.lateness_us < 0:
-            raise NotAllowed(f"LATENESS must not be negative; got {self.lateness_us} microseconds.")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -120,7 +115,7 @@ class StreamSchema:
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        """The Arrow schema of batches of this stream."""
+        """The Arrow schema of batches with these columns."""
         return pa.schema([pa.field(f.name, f.type.arrow) for f in self.fields])
 
     def field(self, name: str) -> Field:
@@ -130,10 +125,35 @@ class StreamSchema:
                 return f
         raise KeyError(name)
 
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The columns that must not be NULL."""
+        return ()
+
+
+@dataclass(frozen=True)
+class StreamSchema(Schema):
+    """The columns of a stream, which of them is the event time, and how late tuples may come (microseconds)."""
+
+    event_time: str
+    lateness_us: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.field(self.event_time).type != TIMESTAMP:
+            raise NotAllowed(f"The column with LATENESS must be a TIMESTAMP; {self.event_time!r} is not.")
+        if self.lateness_us < 0:
+            raise NotAllowed(f"LATENESS must not be negative; got {self.lateness_us} microseconds.")
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The event time."""
+        return (self.field(self.event_time).name,)
+
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""
         return {
-            "fields": [[f.name, f.type.to_json()] for f in self.fields],
+            "fields": fields_to_json(self.fields),
             "event_time": self.event_time,
             "lateness_us": self.lateness_us,
         }
@@ -141,8 +161,17 @@ class StreamSchema:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> StreamSchema:
         """Read what :meth:`to_json` wrote."""
-        fields = tuple(Field(name, ColumnType.from_json(kind)) for name, kind in value["fields"])
-        return cls(fields, value["event_time"], value["lateness_us"])
+        return cls(fields_from_json(value["fields"]), value["event_time"], value["lateness_us"])
+
+
+def fields_to_json(fields: Sequence[Field]) -> list[list[Any]]:
+    """Return ``[[name, type], …]``."""
+    return [[f.name, f.type.to_json()] for f in fields]
+
+
+def fields_from_json(value: Sequence[Sequence[Any]]) -> tuple[Field, ...]:
+    """Read what :func:`fields_to_json` wrote."""
+    return tuple(Field(name, ColumnType.from_json(kind)) for name, kind in value)
 
 
 @dataclass(frozen=True)

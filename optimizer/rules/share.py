@@ -10,13 +10,13 @@ def share(query: Query) -> str:
     """Return the id of the operator that runs ``query``.
 
     AStream's assumption: operators can be shared as long as queries have the same streams and the same partitioning
-    attributes. Windows, predicates and aggregates may differ; they are shared slice by slice, and sessions with
+    attributes (streams with the same lookups, if they have any). Windows, predicates and aggregates may differ; they are shared slice by slice, and sessions with
     sessions. Joins with the same inputs in the same order share an operator; each input is shared with all joins that
     compare it by the same attributes.
     """
     if isinstance(query, Selection):
-        return f"selection:{query.stream}"
+        return f"selection:{query.input}"
     if isinstance(query, Join):
         return f"join:{' '.join(operators_of(query))}"
     kind = "sessions" if isinstance(query.window, SessionWindow) else "aggregation"
-    return f"{kind}:{query.stream}:{','.join(str(key) for key in query.keys)}"
+    return f"{kind}:{query.input}:{','.join(str(key) for key in query.keys)}"

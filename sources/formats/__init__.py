@@ -1,4 +1,4 @@
-"""Formats of pushed bodies: one module each; :func:`sources.formats.decoding.decode` picks one by content type."""
+"""Formats of pushed bodies and files, one module each; `sources.formats.decoding.decode` picks by content type."""
 
 from sources.formats.decoded import Decoded, MalformedLine
 from sources.formats.decoding import CONTENT_TYPES, decode

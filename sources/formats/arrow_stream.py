@@ -18,7 +18,7 @@ from sources.formats.coercion import complaint
 from sources.formats.columns import convert_text, convert_values, nulls, one_zero
 from sources.formats.decoded import Column, Decoded, assemble
 from sources.formats.temporal import MAX_DAYS, MAX_US, MIN_DAYS, MIN_US
-from sources.schema import Field, StreamSchema
+from sources.schema import Field, Schema
 
 MOST_ROWS = 10_000_000
 MOST_BYTES = 1 << 30
@@ -26,7 +26,7 @@ DECIMALS = (pa.Decimal32Type, pa.Decimal64Type, pa.Decimal128Type, pa.Decimal256
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
-def decode_arrow_stream(body: bytes, schema: StreamSchema) -> Decoded:
+def decode_arrow_stream(body: bytes, schema: Schema) -> Decoded:
     """Decode an Arrow IPC stream.
 
     Raises MalformedRequest when the body is no readable stream or a column's type does not fit (values that do not fit

@@ -1,4 +1,4 @@
-"""Turn a list of JSON values into one Arrow column.
+"""Find a column by its name, and turn a list of JSON values into one Arrow column.
 
 Values that are all plainly right are converted in one go; otherwise each goes through
 :func:`sources.formats.coercion.coerce`. Both ways give the same.
@@ -12,10 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.errors import MalformedRequest
 from sources.formats.coercion import UnfitError, coerce, complaint
 from sources.formats.decoded import Column
 from sources.formats.temporal import dates_of_text, timestamps_of_text
 from sources.schema import ColumnType, Field
+
+MOST_NAMES = 50
 
 _PLAIN: dict[str, set[type]] = {
     "BOOLEAN": {bool, type(None)},
@@ -60,6 +63,19 @@ def nulls(length: int, field: Field) -> Column:
 def one_zero(numbers: pa.Array) -> pa.Array:
     """Return doubles with -0.0 replaced by 0.0."""
     return pc.add(numbers, 0.0)
+
+
+def find_column(names: Sequence[str], name: str) -> int:
+    """Return the place of a column: of exactly that name, else of one that differs in case only.
+
+    MalformedRequest when it is not there, or several times.
+    """
+    exact = [i for i, n in enumerate(names) if n == name]
+    found = exact or [i for i, n in enumerate(names) if n.lower() == name.lower()]
+    if len(found) != 1:
+        has = ", ".join(map(repr, names[:MOST_NAMES]))
+        raise MalformedRequest(f"Column {name!r} must be there once, got it {len(found)} times among {has}.")
+    return found[0]
 
 
 def _convert_plain(column_type: ColumnType, values: Sequence[Any]) -> pa.Array | None:

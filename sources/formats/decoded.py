@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.schema import StreamSchema
+from sources.schema import Schema
 
 
 class MalformedLine(NamedTuple):
@@ -23,7 +23,7 @@ class MalformedLine(NamedTuple):
 
 @dataclass(frozen=True)
 class Decoded:
-    """The tuples of a body (with the stream's Arrow schema) and the inputs that are none, both in order."""
+    """The tuples of a body, in the Arrow schema asked for, and the inputs that are none, both in order."""
 
     tuples: pa.RecordBatch
     malformed: tuple[MalformedLine, ...]
@@ -38,7 +38,7 @@ class Column:
 
 
 def assemble(
-    schema: StreamSchema,
+    schema: Schema,
     columns: Sequence[Column],
     unreadable: Mapping[int, str],
     place: Callable[[int], str],
@@ -55,11 +55,12 @@ def assemble(
     for column in columns:
         for i, reason in column.errors.items():
             faults.setdefault(i, f"{place(i)}: {reason}")
-    event_time = columns[schema.names.index(schema.field(schema.event_time).name)].values
-    if event_time.null_count:
-        reason = f"column {schema.event_time!r} is the event time and must not be NULL or missing"
-        for i in np.flatnonzero(pc.is_null(event_time).to_numpy(zero_copy_only=False)).tolist():
-            faults.setdefault(i, f"{place(i)}: {reason}")
+    for name in schema.required:
+        values = columns[schema.names.index(name)].values
+        if values.null_count:
+            reason = f"column {name!r} is the event time and must not be NULL or missing"
+            for i in np.flatnonzero(pc.is_null(values).to_numpy(zero_copy_only=False)).tolist():
+                faults.setdefault(i, f"{place(i)}: {reason}")
     tuples = pa.RecordBatch.from_arrays([c.values for c in columns], schema=schema.arrow)
     if faults:
         fits = np.ones(tuples.num_rows, dtype=bool)

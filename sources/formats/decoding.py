@@ -9,9 +9,9 @@ from sources.formats.arrow_stream import decode_arrow_stream
 from sources.formats.decoded import Decoded
 from sources.formats.json_document import decode_json
 from sources.formats.ndjson import decode_ndjson
-from sources.schema import StreamSchema
+from sources.schema import Schema
 
-Decoder = Callable[[bytes, StreamSchema], Decoded]
+Decoder = Callable[[bytes, Schema], Decoded]
 
 _DECODERS: dict[str, Decoder] = {
     "application/x-ndjson": decode_ndjson,
@@ -21,7 +21,7 @@ _DECODERS: dict[str, Decoder] = {
 CONTENT_TYPES = tuple(_DECODERS)
 
 
-def decode(body: bytes, content_type: str, schema: StreamSchema) -> Decoded:
+def decode(body: bytes, content_type: str, schema: Schema) -> Decoded:
     """Decode ``body`` into tuples of ``schema`` and malformed inputs.
 
     Raises MalformedRequest when the content type is unknown or the body cannot be read at all, and TooLarge for an

@@ -11,10 +11,10 @@ from sources.errors import MalformedRequest
 from sources.formats.coercion import show
 from sources.formats.decoded import Decoded
 from sources.formats.json_rows import decode_rows, needs_exact_numbers, parse_json
-from sources.schema import StreamSchema
+from sources.schema import Schema
 
 
-def decode_json(body: bytes, schema: StreamSchema) -> Decoded:
+def decode_json(body: bytes, schema: Schema) -> Decoded:
     """Decode a JSON object or an array of them; MalformedRequest when the body is neither."""
     try:
         document = parse_json(body, needs_exact_numbers(schema))

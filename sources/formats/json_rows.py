@@ -12,7 +12,7 @@ import orjson
 from sources.formats.coercion import show
 from sources.formats.columns import convert_values
 from sources.formats.decoded import Decoded, assemble
-from sources.schema import StreamSchema
+from sources.schema import Schema
 
 LONGEST_INT = 4000  # Python refuses to read integers beyond 4300 digits
 
@@ -26,7 +26,7 @@ class Unparsable:
         self.reason = reason
 
 
-def needs_exact_numbers(schema: StreamSchema) -> bool:
+def needs_exact_numbers(schema: Schema) -> bool:
     """Whether a double would lose digits that a column of ``schema`` keeps."""
     return any(f.type.kind == "DECIMAL" for f in schema.fields)
 
@@ -52,7 +52,7 @@ def parse_json(text: bytes, exact: bool) -> Any:
 
 
 def decode_rows(
-    schema: StreamSchema,
+    schema: Schema,
     rows: Sequence[Any],
     unit: str,
     line: Callable[[int], int],

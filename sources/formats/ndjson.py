@@ -11,7 +11,7 @@ from pyarrow.json import ParseOptions, ReadOptions
 from sources.formats.columns import convert_text, one_zero
 from sources.formats.decoded import Decoded
 from sources.formats.json_rows import Unparsable, decode_rows, needs_exact_numbers, parse_json
-from sources.schema import ColumnType, StreamSchema
+from sources.schema import ColumnType, Schema
 
 BLOCK_BYTES = 1 << 20
 WORTH_BYTES = 32 << 10  # starting Arrow's parser takes as long as reading this much carefully
@@ -19,13 +19,13 @@ MOST_BRACKETS = 500  # fewer cannot nest deeper than the careful parser goes
 BLANKS = b" \t\r"
 
 
-def decode_ndjson(body: bytes, schema: StreamSchema) -> Decoded:
+def decode_ndjson(body: bytes, schema: Schema) -> Decoded:
     """Decode lines of JSON in UTF-8."""
     tuples = read_fast(body, schema) if len(body) >= WORTH_BYTES else None
     return Decoded(tuples, ()) if tuples is not None else read_carefully(body, schema)
 
 
-def read_carefully(body: bytes, schema: StreamSchema) -> Decoded:
+def read_carefully(body: bytes, schema: Schema) -> Decoded:
     """Decode line by line, by the rules of :mod:`sources.formats.coercion`."""
     exact = needs_exact_numbers(schema)
     lines: list[tuple[int, bytes]] = []
@@ -41,7 +41,7 @@ def read_carefully(body: bytes, schema: StreamSchema) -> Decoded:
     return decode_rows(schema, rows, "line", lambda i: lines[i][0], lambda i: lines[i][1].strip(BLANKS).decode())
 
 
-def read_fast(body: bytes, schema: StreamSchema) -> pa.RecordBatch | None:
+def read_fast(body: bytes, schema: Schema) -> pa.RecordBatch | None:
     """Decode with Arrow's parser, or return None when the careful way might give something else.
 
     Arrow also reads several objects on a line, one object over several lines, NaN and Inf, and objects nested without
@@ -72,7 +72,7 @@ def read_fast(body: bytes, schema: StreamSchema) -> pa.RecordBatch | None:
     arrays: list[pa.Array] = []
     for f in schema.fields:
         column: Any = table.column(f.name).combine_chunks()
-        if column is not None and column.null_count and _may_hide(body, f.name, f.name == schema.event_time):
+        if column is not None and column.null_count and _may_hide(body, f.name, f.name in schema.required):
             return None
         if f.type.kind == "DOUBLE":
             column = one_zero(column)
@@ -88,9 +88,9 @@ def _parsed_type(column_type: ColumnType) -> pa.DataType:
     return pa.string() if column_type.kind in ("DATE", "TIMESTAMP") else column_type.arrow
 
 
-def _may_hide(body: bytes, name: str, is_event_time: bool) -> bool:
+def _may_hide(body: bytes, name: str, is_required: bool) -> bool:
     """Whether a NULL read for column ``name`` may be malformed, or a value under a name that differs in case."""
-    if is_event_time or b"\\" in body:
+    if is_required or b"\\" in body:
         return True
     text = body.decode()
     return text.count(f'"{name}"') != text.lower().count(f'"{name.lower()}"')

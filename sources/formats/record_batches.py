@@ -14,12 +14,10 @@ import pyarrow.compute as pc
 
 from sources.errors import MalformedRequest
 from sources.formats.arrow_stream import decode_arrow_stream
-from sources.formats.columns import one_zero
+from sources.formats.columns import find_column, one_zero
 from sources.formats.decoded import Decoded
 from sources.formats.temporal import MAX_DAYS, MAX_US, MIN_DAYS, MIN_US
-from sources.schema import Field, StreamSchema
-
-MOST_NAMES = 50
+from sources.schema import Field, Schema
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class GivenColumns:
     """Where a stream's columns are in batches of schema ``given``; ``direct`` when all have the stream's types."""
 
     given: pa.Schema
-    schema: StreamSchema
+    schema: Schema
     positions: tuple[int, ...]
     direct: bool
 
@@ -49,7 +47,7 @@ class GivenColumns:
         return decode_arrow_stream(_stream_of(renamed.schema, [renamed]), self.schema)
 
 
-def match_columns(given: pa.Schema, schema: StreamSchema) -> GivenColumns:
+def match_columns(given: pa.Schema, schema: Schema) -> GivenColumns:
     """Find the stream's columns in ``given``; MalformedRequest when one is missing or cannot be cast."""
     positions = tuple(_position(given, field.name) for field in schema.fields)
     kinds = [given.field(position).type for position in positions]
@@ -60,17 +58,11 @@ def match_columns(given: pa.Schema, schema: StreamSchema) -> GivenColumns:
 
 
 def _position(given: pa.Schema, name: str) -> int:
-    """Return the position of column ``name``: of exactly that name, else one that differs in case only."""
     try:
         names = given.names
     except UnicodeDecodeError:
         raise MalformedRequest("The names of columns must be UTF-8, got others.") from None
-    exact = [i for i, n in enumerate(names) if n == name]
-    found = exact or [i for i, n in enumerate(names) if n.lower() == name.lower()]
-    if len(found) != 1:
-        has = ", ".join(map(repr, names[:MOST_NAMES]))
-        raise MalformedRequest(f"Column {name!r} must be there once, got it {len(found)} times among {has}.")
-    return found[0]
+    return find_column(names, name)
 
 
 def _is_direct(given: pa.DataType, field: Field) -> bool:
@@ -79,7 +71,7 @@ def _is_direct(given: pa.DataType, field: Field) -> bool:
     return given.equals(field.type.arrow)
 
 
-def _taken_over(arrays: Sequence[pa.Array], schema: StreamSchema) -> pa.RecordBatch | None:
+def _taken_over(arrays: Sequence[pa.Array], schema: Schema) -> pa.RecordBatch | None:
     """Return direct columns as a batch of the stream, or None when some row does not fit."""
     taken: list[pa.Array] = []
     for array, field in zip(arrays, schema.fields, strict=True):
@@ -97,8 +89,7 @@ def _taken_over(arrays: Sequence[pa.Array], schema: StreamSchema) -> pa.RecordBa
         else:
             taken.append(array)
     batch = pa.RecordBatch.from_arrays(taken, schema=schema.arrow)
-    event_time = schema.names.index(schema.field(schema.event_time).name)
-    return None if batch.column(event_time).null_count else batch
+    return None if any(batch.column(name).null_count for name in schema.required) else batch
 
 
 def _lies_within(numbers: pa.Array, least: int, most: int) -> bool:

@@ -22,7 +22,7 @@ from operators.live_queries import LiveQueries, LiveQuery
 from operators.queries import Aggregation, Measure, Window
 from operators.stream_operators import StreamOperators
 from sources.schema import BOOLEAN, INT, TIMESTAMP, Field, StreamDefinition, StreamSchema
-from tests.operators.pipeline import live_of, predicates_of
+from tests.operators.pipeline import live_of
 
 SECOND = 1_000_000
 TUPLES = 500_000
@@ -98,8 +98,7 @@ def test_firing(benchmark: Any, count: int) -> None:
             if group == 0:
                 buckets.append(Bucket.deserialize(bucket.serialize()))
     ((_, members),) = live.aggregations(STREAM.id).items()
-    predicates = predicates_of(live)
-    known = {query.id: predicates(query) for query in members}
+    known = {query.id: predicate_of(query) for query in members}
     windows = by_window(members)
     fired = benchmark(lambda: fire(buckets, windows, lambda q: known[q.id], 105 * SECOND, 106 * SECOND))
     assert fired is not None
@@ -128,8 +127,7 @@ def test_firing_windows_that_share_no_edge(benchmark: Any, count: int) -> None:
         tuples = pa.record_batch(columns, schema=SCHEMA.arrow)
         buckets += [Bucket.deserialize(b.serialize()) for _, b in operators.process(tuples, None).buckets]
     ((_, members),) = live.aggregations(STREAM.id).items()
-    predicates = predicates_of(live)
-    known, windows = {query.id: predicates(query) for query in members}, by_window(members)
+    known, windows = {query.id: predicate_of(query) for query in members}, by_window(members)
     fired = benchmark(lambda: fire(buckets, windows, lambda q: known[q.id], 119 * SECOND, 120 * SECOND))
     assert fired is not None
     assert sum(fired.counts) > 0

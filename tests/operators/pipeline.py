@@ -6,7 +6,7 @@ Tuples pass through source operators, lanes and firing just as in the job; a dic
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,14 +114,9 @@ def live_of(*queries: Query, stream: StreamDefinition = STREAM, clock: int | Non
     return live
 
 
-def predicates_of(live: LiveQueries) -> Callable[[LiveQuery], Predicate]:
-    """Return what analyses the predicates of queries over the streams of ``live``."""
-
-    def predicate(query: LiveQuery) -> Predicate:
-        fields = live.streams[query.query.streams[0]].schema.fields
-        return analyse(query.query.where, {field.name: field.type.kind for field in fields})
-
-    return predicate
+def predicate_of(query: LiveQuery) -> Predicate:
+    """Return the predicate of a query, analysed."""
+    return analyse(query.query.where)
 
 
 def batch_of(rows: Sequence[Row], schema: StreamSchema = SCHEMA) -> pa.RecordBatch:

@@ -22,7 +22,7 @@ from operators.queries import COUNT_ALL, Measure
 from operators.stream_operators import StreamOperators
 from sources.schema import BOOLEAN
 from sources.storage import Storage
-from tests.operators.pipeline import STREAM, K, S, V, aggregation, batch_of, compare, live_of, predicates_of
+from tests.operators.pipeline import STREAM, K, S, V, aggregation, batch_of, compare, live_of, predicate_of
 
 MEASURES = (COUNT_ALL, Measure("sum", V), Measure("min", S), Measure("count", S))
 
@@ -99,8 +99,7 @@ def test_parts_merge_to_the_whole(seed: int, length: int, both: bool) -> None:
     cells = None
     if isinstance(expected.cells, LineCells):
         cells = expected.cells
-        predicates = predicates_of(live)
-        truths = [truth for query in live.by_slot.values() for truth in predicates(query).truths.values()]
+        truths = [truth for query in live.by_slot.values() for truth in predicate_of(query).truths.values()]
         assert cells == LineCells(tuple(sorted({b for truth in truths for b in truth.boundaries})))
     merged = merge_buckets(parts, [np.ones(len(b.slices), dtype=np.bool_) for b in parts], cells)
     assert contents(merged) == contents(expected)

@@ -18,7 +18,6 @@ from operators.tuples import Tuples
 from sources.schema import BOOLEAN
 from tests.operators.pipeline import K, S, V, aggregation, batch_of, compare, live_of
 
-KINDS = {"k": "INT", "v": "BIGINT", "s": "VARCHAR", "t": "TIMESTAMP"}
 OPERATORS = ["=", "<>", "<", "<=", ">", ">="]
 
 
@@ -44,7 +43,7 @@ def test_query_sets_of_tuples_are_those_of_each_query(seed: int, dimensions: lis
         for _ in range(length)
     ]
     tuples = Tuples.of(batch_of(rows))
-    index = PredicateIndex(KINDS)
+    index = PredicateIndex()
     index.update({q.id: q.query.where for q in queries})
     cells = index.cells_of(tuples)
     spaces = set_spaces(queries, index, 2)
@@ -81,7 +80,7 @@ def test_cells_of_one_column_are_true_or_false_as_a_whole(seed: int, count: int,
         for _ in range(length)
     ]
     tuples = Tuples.of(batch_of(rows))
-    index = PredicateIndex(KINDS)
+    index = PredicateIndex()
     index.update({q.id: q.query.where for q in queries})
     cells = index.cells_of(tuples)
     (space,) = cell_spaces(queries, index, 1)
@@ -100,7 +99,7 @@ def test_cells_of_one_column_are_true_or_false_as_a_whole(seed: int, count: int,
 @pytest.mark.parametrize("slots", [1, 200])
 def test_one_dimension_keeps_the_order_of_values_and_merges_what_nobody_tells_apart(slots: int) -> None:
     queries = live_of(*(aggregation(compare(V, ">", 10 * (i % 4))) for i in range(slots))).by_slot.values()
-    index = PredicateIndex(KINDS)
+    index = PredicateIndex()
     index.update({q.id: q.query.where for q in queries})
     (space,) = cell_spaces(list(queries), index, 4)
     rows = [{"v": v, "t": 0} for v in range(-5, 50)]
@@ -115,7 +114,7 @@ def test_many_cells_for_few_tuples() -> None:
     """Codes of cells are far apart when both columns have many constants."""
     both = [Call("and", (compare(K, "<", i), compare(V, "<", i)), BOOLEAN) for i in range(60)]
     queries = list(live_of(*(aggregation(w) for w in both)).by_slot.values())
-    index = PredicateIndex(KINDS)
+    index = PredicateIndex()
     index.update({q.id: q.query.where for q in queries})
     (space,) = cell_spaces(queries, index, 1)
     rows = [{"k": 10, "v": 20, "t": 0}, {"k": 70, "v": 1, "t": 0}, {"k": 20, "v": 10, "t": 0}]

@@ -25,7 +25,6 @@ MONEY = ColumnType("DECIMAL", 12, 2)
 COLUMNS = {
     "i": INT, "b": BIGINT, "d": DOUBLE, "s": VARCHAR, "day": DATE, "t": TIMESTAMP, "yes": BOOLEAN, "m": MONEY,
 }  # fmt: skip
-KINDS = {name: kind.kind for name, kind in COLUMNS.items()}
 COLUMN = {name: Column(name, kind) for name, kind in COLUMNS.items()}
 
 ints = st.one_of(st.integers(-4, 4), st.sampled_from([-(2**31), 2**31 - 1]))
@@ -116,7 +115,7 @@ def tuples_of(values: list[dict[str, Any]]) -> Tuples:
 
 
 def index_of(wheres: list[Expression | None]) -> PredicateIndex:
-    index = PredicateIndex(KINDS)
+    index = PredicateIndex()
     index.update({str(i): where for i, where in enumerate(wheres)})
     return index
 
@@ -155,7 +154,7 @@ def test_masks_over_cells_say_what_evaluation_says(
 def test_whole_numbers_beside_fractions(operator: str) -> None:
     cast = Call("cast", (COLUMN["i"],), DOUBLE)
     wheres = [Call(operator, (cast, Literal(c, DOUBLE)), BOOLEAN) for c in (-1.5, -1.0, 0.0, 0.5, 2.0, 1e300)]
-    assert not any(analyse(where, KINDS).residuals for where in wheres[:-1])
+    assert not any(analyse(where).residuals for where in wheres[:-1])
     values = range(-4, 5)
     tuples = Tuples({"i": pa.array(values, pa.int32())}, len(values))
     got = selected_by_index(index_of(wheres), tuples)
@@ -186,7 +185,7 @@ def test_whole_numbers_far_apart_and_close_together(constants: list[int], values
     ids=str,
 )
 def test_a_test_of_one_column_is_indexed(expression: Expression) -> None:
-    assert not analyse(expression, KINDS).residuals
+    assert not analyse(expression).residuals
 
 
 @pytest.mark.parametrize(
@@ -203,7 +202,7 @@ def test_a_test_of_one_column_is_indexed(expression: Expression) -> None:
     ids=str,
 )
 def test_what_cells_cannot_answer_stays_residual(expression: Expression) -> None:
-    assert analyse(expression, KINDS).residuals
+    assert analyse(expression).residuals
 
 
 def test_a_constant_that_cannot_be_computed_harms_no_other_query() -> None:
@@ -227,11 +226,11 @@ def test_an_index_that_is_updated_equals_one_that_is_built(
     wheres: list[Expression | None], data: st.DataObject
 ) -> None:
     named = {str(i): where for i, where in enumerate(wheres)}
-    updated = PredicateIndex(KINDS)
+    updated = PredicateIndex()
     for _ in range(3):
         chosen = data.draw(st.sets(st.sampled_from(sorted(named)))) if named else set()
         updated.update({query: named[query] for query in chosen})
-        built = PredicateIndex(KINDS)
+        built = PredicateIndex()
         built.update({query: named[query] for query in chosen})
         assert updated.predicates == built.predicates
         assert {n: d.boundaries for n, d in updated.dimensions.items()} == {
@@ -240,7 +239,7 @@ def test_an_index_that_is_updated_equals_one_that_is_built(
 
 
 def test_an_update_leaves_untouched_dimensions_alone() -> None:
-    index = PredicateIndex(KINDS)
+    index = PredicateIndex()
     on_i, on_s = call(">", COLUMN["i"], Literal(1, INT)), call("=", COLUMN["s"], Literal("a", VARCHAR))
     index.update({"a": on_i, "b": on_s})
     before = index.dimensions["i"]

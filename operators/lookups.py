@@ -1,0 +1,60 @@
+"""Lookup joins: what of a static table each tuple of a stream is joined with, before any operator sees it.
+
+A stream with lookups is an *input* of its own: its tuples have the columns of the tables, too, and are as many as the
+joins give. All queries over the same input share it, like a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from operators import expressions
+from operators.expressions import Expression
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A join of each tuple with the rows of a static table that have equal keys.
+
+    ``table`` is the table's id, ``version`` tells its rows. Column ``c`` of the table is called ``name.c`` afterwards.
+    Of each pair in ``keys`` the first is over the tuple's columns, those of lookups before it included, the second over
+    the columns of the table. ``on``, over both, says more about which rows are joined. With ``left`` a tuple without
+    such a row stays, its columns of the table NULL.
+    """
+
+    table: str
+    version: str
+    name: str
+    keys: tuple[tuple[Expression, Expression], ...]
+    on: Expression | None = None
+    left: bool = False
+
+    def __str__(self) -> str:
+        by = " and ".join(f"{mine} = {theirs}" for mine, theirs in self.keys)
+        on = "" if self.on is None else f" and {self.on}"
+        return f"{'left ' * self.left}lookup {self.name}@{self.version} on {by}{on}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form for the changelog."""
+        return {
+            "table": self.table,
+            "version": self.version,
+            "name": self.name,
+            "keys": [[expressions.to_json(mine), expressions.to_json(theirs)] for mine, theirs in self.keys],
+            "on": None if self.on is None else expressions.to_json(self.on),
+            "left": self.left,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Lookup:
+        """Read what :meth:`to_json` wrote."""
+        keys = tuple((expressions.from_json(mine), expressions.from_json(theirs)) for mine, theirs in value["keys"])
+        on = None if value["on"] is None else expressions.from_json(value["on"])
+        return cls(**{**value, "keys": keys, "on": on})
+
+
+def input_id(stream: str, lookups: Sequence[Lookup]) -> str:
+    """Return what tells the tuples of a stream after lookups from others: the stream's id where there are none."""
+    return " ".join([stream, *map(str, lookups)])

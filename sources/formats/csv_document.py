@@ -1,0 +1,69 @@
+"""CSV whose first row names the columns; a field that is empty and not in quotes is NULL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import csv
+
+from sources.errors import MalformedRequest
+from sources.formats.columns import convert_values, find_column
+from sources.formats.decoded import Column, Decoded, assemble
+from sources.schema import Field, Schema
+
+MOST_COLUMNS = 10_000
+
+_WHOLE = re.compile(r"[+-]?\d{1,4000}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_BOOLEANS = {"true": True, "false": False}
+
+
+def decode_csv(body: bytes, schema: Schema, delimiter: str = ",") -> Decoded:
+    """Decode CSV in UTF-8; rows after that of the names are numbered from 1.
+
+    Raises MalformedRequest when the text cannot be read at all, or lacks a column.
+    """
+    every = {f"f{number}": pa.string() for number in range(MOST_COLUMNS)}
+    try:
+        table = csv.read_csv(
+            pa.BufferReader(body),
+            read_options=csv.ReadOptions(autogenerate_column_names=True),
+            parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            # types are told apart below, by the rules for JSON
+            convert_options=csv.ConvertOptions(
+                column_types=every, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+            ),
+        ).combine_chunks()
+    except pa.ArrowException as problem:
+        raise MalformedRequest(f"The text must be CSV with a row of names: {str(problem)[:200]}.") from None
+    names = [str(column[0].as_py() or "").strip() for column in table.columns]
+    rows = table.slice(1).combine_chunks()
+    places = [find_column(names, field.name) for field in schema.fields]
+    columns = [_converted(f, rows.column(i).to_pylist()) for f, i in zip(schema.fields, places, strict=True)]
+
+    def raw(row: int) -> str:
+        return delimiter.join(column[row].as_py() or "" for column in rows.columns)
+
+    return assemble(schema, columns, {}, lambda i: f"row {i + 1}", lambda i: i + 1, raw)
+
+
+def _converted(field: Field, texts: Sequence[str | None]) -> Column:
+    kind = field.type.kind
+    if kind in ("INT", "BIGINT"):
+        return convert_values(field, [_read(text, _WHOLE, int) for text in texts])
+    if kind == "DOUBLE":
+        return convert_values(field, [_read(text, _NUMBER, float) for text in texts])
+    if kind == "BOOLEAN":
+        return convert_values(field, [None if t is None else _BOOLEANS.get(t.strip().lower(), t) for t in texts])
+    return convert_values(field, texts)
+
+
+def _read(text: str | None, pattern: re.Pattern[str], read: Any) -> Any:
+    """Return a text as a number; as it is where it is none, for the message."""
+    if text is None:
+        return None
+    stripped = text.strip()
+    return read(stripped) if pattern.fullmatch(stripped) else text

@@ -1,0 +1,213 @@
+"""Static tables: files of rows that streams are joined with, read as a whole."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from sources.errors import MalformedRequest, NotAllowed
+from sources.formats.csv_document import decode_csv
+from sources.formats.decoded import MalformedLine
+from sources.formats.json_document import decode_json
+from sources.formats.ndjson import decode_ndjson
+from sources.formats.record_batches import match_columns
+from sources.schema import Schema, fields_from_json, fields_to_json
+
+CONNECTOR = "file"
+MOST_BYTES = 1 << 30
+SHOWN_FAULTS = 3
+_OPTIONS = {"csv": ("path", "delimiter"), "json": ("path",), "parquet": ("path",)}
+FORMATS = tuple(_OPTIONS)
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """A static table in the catalog; ``options`` are those besides ``connector`` and ``format``.
+
+    ``id`` differs between two tables that bear the same name one after the other.
+    """
+
+    id: str
+    name: str
+    schema: Schema
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    sql: str = ""
+    created_us: int = 0
+
+    @property
+    def path(self) -> str:
+        """The file, as given: a path, or a pyarrow filesystem URI."""
+        return self.options["path"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form for the session's logs."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "fields": fields_to_json(self.schema.fields),
+            "format": self.format,
+            "options": dict(self.options),
+            "sql": self.sql,
+            "created_us": self.created_us,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> TableDefinition:
+        """Read what :meth:`to_json` wrote."""
+        rest = {name: each for name, each in value.items() if name != "fields"}
+        return cls(schema=Schema(fields_from_json(value["fields"])), **rest)
+
+
+def validate_table(connector: str, format: str, options: Mapping[str, str]) -> None:
+    """Check the options of a CREATE TABLE; NotAllowed tells what exists instead."""
+    if connector != CONNECTOR:
+        raise NotAllowed(f"The connector of a table must be {CONNECTOR!r}; got {connector!r}.")
+    if format not in _OPTIONS:
+        raise NotAllowed(f"The format of a table must be one of {', '.join(map(repr, FORMATS))}; got {format!r}.")
+    if not options.get("path"):
+        raise NotAllowed("WITH must name the file of the table: path = 'packs.csv'.")
+    unknown = sorted(set(options) - set(_OPTIONS[format]))
+    if unknown:
+        has = ", ".join(_OPTIONS[format])
+        raise NotAllowed(f"A table with format {format!r} has the options {has}; got {', '.join(unknown)}.")
+    if len(options.get("delimiter", ",")) != 1:
+        raise NotAllowed(f"The delimiter must be one character; got {options['delimiter']!r}.")
+
+
+@dataclass(frozen=True)
+class TableVersion:
+    """The rows that a table had when it was read, in the columns of its schema."""
+
+    definition: TableDefinition
+    rows: pa.Table
+
+    @cached_property
+    def data(self) -> bytes:
+        """The rows as an Arrow IPC file."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, self.rows.schema) as writer:
+            writer.write_table(self.rows)
+        return sink.getvalue().to_pybytes()
+
+    @cached_property
+    def id(self) -> str:
+        """What tells the rows from others: equal for equal rows."""
+        return hashlib.sha256(self.data).hexdigest()[:16]
+
+
+class TableReader:
+    """Reads the files of tables; one that has not changed since is not read again.
+
+    With ``folder``, a path or a pyarrow filesystem URI, files must lie below it, and other paths than URIs are relative
+    to it; without, they are relative to the working directory of the service.
+    """
+
+    def __init__(self, folder: str = "") -> None:
+        self._folder = folder
+        self._read: dict[str, tuple[tuple[Any, ...], TableVersion]] = {}
+
+    def read(self, definition: TableDefinition) -> TableVersion:
+        """Return the rows as they are now; NotAllowed says what is wrong with the file."""
+        filesystem, path = self._locate(definition)
+        try:
+            info = filesystem.get_file_info(path)
+            if info.type != fs.FileType.File:
+                raise NotAllowed(
+                    f"The file of table {definition.name!r} must exist where the service runs; {path!r} does not."
+                )
+            stamp = (info.mtime_ns, info.size)
+            known = self._read.get(definition.id)
+            if known is not None and known[0] == stamp:
+                return known[1]
+            if info.size > MOST_BYTES:
+                raise NotAllowed(
+                    f"The file of table {definition.name!r} must have at most {MOST_BYTES} bytes; got {info.size}."
+                )
+            rows = _rows(definition, filesystem, path)
+        except OSError as problem:
+            raise NotAllowed(f"The file of table {definition.name!r} must be readable: {problem}.") from None
+        except MalformedRequest as problem:
+            raise NotAllowed(f"{path!r} does not fit table {definition.name!r}: {problem.detail}") from None
+        version = TableVersion(definition, rows)
+        self._read[definition.id] = stamp, version
+        return version
+
+    def forget(self, table_id: str) -> None:
+        """Let go of what is kept of a table."""
+        self._read.pop(table_id, None)
+
+    def _locate(self, definition: TableDefinition) -> tuple[fs.FileSystem, str]:
+        given = definition.path
+        try:
+            if "://" in given:
+                filesystem, path = fs.FileSystem.from_uri(given)
+            elif "://" in self._folder:
+                filesystem, path = fs.FileSystem.from_uri(f"{self._folder.rstrip('/')}/{given}")
+            else:
+                filesystem, path = fs.LocalFileSystem(), str(Path(self._folder or ".").joinpath(given).resolve())
+        except (OSError, ValueError, pa.ArrowException) as problem:
+            raise NotAllowed(f"The path of a table must be a file or a URI; got {given!r}: {problem}.") from None
+        if self._folder and not self._is_below(path):
+            raise NotAllowed(f"The file of a table must lie below {self._folder!r} (setting table_folder).")
+        return filesystem, path
+
+    def _is_below(self, path: str) -> bool:
+        folder = self._folder
+        root = fs.FileSystem.from_uri(folder)[1] if "://" in folder else str(Path(folder).resolve())
+        return ".." not in Path(path).parts and Path(root) in Path(path).parents
+
+
+def _rows(definition: TableDefinition, filesystem: fs.FileSystem, path: str) -> pa.Table:
+    schema = definition.schema
+    if definition.format == "parquet":
+        return _parquet_rows(schema, filesystem, path)
+    with filesystem.open_input_stream(path) as source:  # compressed ones by their ending
+        body = source.read(MOST_BYTES + 1)
+    if len(body) > MOST_BYTES:
+        raise MalformedRequest(f"It must unpack to at most {MOST_BYTES} bytes.")
+    try:
+        body.decode()
+    except UnicodeDecodeError as problem:
+        raise MalformedRequest(f"It must be UTF-8; byte {problem.start + 1} is not.") from None
+    body = body.removeprefix(b"\xef\xbb\xbf")
+    decoded = _TEXTS[definition.format](definition, body)
+    _check(decoded.malformed)
+    return pa.Table.from_batches([decoded.tuples])
+
+
+def _decode_json_text(definition: TableDefinition, body: bytes) -> Any:
+    decode = decode_json if body.lstrip()[:1] == b"[" else decode_ndjson
+    return decode(body, definition.schema)
+
+
+_TEXTS: Mapping[str, Callable[[TableDefinition, bytes], Any]] = {
+    "csv": lambda definition, body: decode_csv(body, definition.schema, definition.options.get("delimiter", ",")),
+    "json": _decode_json_text,
+}
+
+
+def _parquet_rows(schema: Schema, filesystem: fs.FileSystem, path: str) -> pa.Table:
+    try:
+        found = pq.read_table(path, filesystem=filesystem, partitioning=None)
+    except pa.ArrowException as problem:
+        raise MalformedRequest(f"It must be Parquet: {str(problem)[:200]}.") from None
+    given = match_columns(found.schema, schema)
+    decoded = [given.decode(batch) for batch in found.to_batches()]
+    _check([line for each in decoded for line in each.malformed])
+    return pa.Table.from_batches([each.tuples for each in decoded], schema=schema.arrow)
+
+
+def _check(malformed: tuple[MalformedLine, ...] | list[MalformedLine]) -> None:
+    if malformed:
+        shown = "; ".join(line.detail for line in malformed[:SHOWN_FAULTS])
+        more = len(malformed) - SHOWN_FAULTS
+        raise MalformedRequest(shown + (f"; and {more} more." if more > 0 else "."))
