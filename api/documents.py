@@ -41,6 +41,14 @@ STREAM: Json = {
     "late": 0,
     "malformed": 0,
 }
+TABLE: Json = {
+    "name": "packs",
+    "id": "t-1",
+    "columns": [{"name": "gem_pack", "type": "INT"}, {"name": "name", "type": "VARCHAR"}],
+    "source": {"connector": "file", "format": "csv", "options": {"path": "packs.csv"}},
+    "queries": 0,
+    "created_at": "2026-01-01T00:00:00.000000Z",
+}
 QUERY: Json = {
     "id": "q-1",
     "name": "expensive",

@@ -11,7 +11,6 @@ from api.bodies import answer_once, outcome, read_body, statement_of
 from api.documents import answers, refused, sql_body
 from api.service import ServiceDep
 from session.requests import Outcome
-from sources.errors import UnknownObject
 
 router = APIRouter(tags=["tables"])
 
@@ -19,7 +18,7 @@ router = APIRouter(tags=["tables"])
 @router.post(
     "/tables",
     status_code=201,
-    responses=answers(201, "The table is declared.", {"name": "packs"}, 400, 409, 413, 422, 503),
+    responses=answers(201, "The table is declared.", documents.TABLE, 400, 409, 413, 422, 503),
     openapi_extra=sql_body(documents.CREATE_TABLE),
 )
 async def create_table(request: Request, service: ServiceDep) -> Response:
@@ -33,15 +32,21 @@ async def create_table(request: Request, service: ServiceDep) -> Response:
     return await answer_once(service, request, body, create)
 
 
-@router.get("/tables", responses=answers(200, "All tables.", {"tables": []}))
+@router.get("/tables", responses=answers(200, "All tables, oldest first.", {"tables": [documents.TABLE]}))
 def list_tables(service: ServiceDep) -> dict[str, Any]:
     """List the static tables."""
     return {"tables": service.session.tables()}
+
+
+@router.get("/tables/{name}", responses=answers(200, "The table.", documents.TABLE, 404))
+def get_table(name: str, service: ServiceDep) -> dict[str, Any]:
+    """Look at one static table: columns, file, and how many queries use it."""
+    return service.session.table(name)
 
 
 @router.delete("/tables/{name}", status_code=204, responses=refused(404, 409, 503))
 def drop_table(name: str, service: ServiceDep) -> Response:
     """Drop a static table; refused while a query uses it."""
     service.check_running()
-    known = [table["name"] for table in service.session.tables()]
-    raise UnknownObject(f"A table must exist to be dropped; got {name!r}. Tables: {', '.join(known) or 'none'}.")
+    service.session.drop_table(name)
+    return Response(status_code=204)

@@ -68,6 +68,15 @@ def common_type(expressions: Sequence[Expression]) -> ColumnType | None:
     return None
 
 
+def in_one_type(expressions: Sequence[Expression]) -> tuple[Expression, ...]:
+    """Return comparable expressions as what they are compared in: with casts to their common type where they differ."""
+    if len({expression.type for expression in expressions}) <= 1:
+        return tuple(expressions)
+    target = common_type(expressions)
+    assert target is not None, "what is compared has a common type"
+    return tuple(e if e.type == target else Call("cast", (e,), target) for e in expressions)
+
+
 def _is_text_literal(expression: Expression) -> bool:
     return isinstance(expression, Literal) and expression.type == VARCHAR
 

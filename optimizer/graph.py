@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_SHAPES = {"stream": "cylinder", "router": "diamond", "query": "note"}
+_SHAPES = {"stream": "cylinder", "table": "tab", "router": "diamond", "query": "note"}
 
 
 def to_dot(graph: Mapping[str, Any]) -> str:

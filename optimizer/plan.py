@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from operators.expressions import columns_of, conjuncts_of
-from operators.queries import Aggregation, Join, Query, Selection, SessionWindow, Window
+from operators.queries import Aggregation, Join, Query, Selection, SessionWindow, Window, lookups_of
 from optimizer.graph import to_dot
 from optimizer.optimizer import operator_of
 from sources.errors import BraidError
@@ -22,13 +22,15 @@ ROUTER = "router"
 class Operator:
     """A shared operator: all its queries read the same ``streams`` and partition them by the same attributes.
 
-    ``queries`` has their ids in the order in which they came; ``used`` counts how many of them have each window.
+    ``tables`` are the static tables that the streams are joined with before. ``queries`` has the ids of the queries in
+    the order in which they came; ``used`` counts how many of them have each window.
     """
 
     id: str
     kind: str
     streams: tuple[str, ...]
     partitioning: tuple[str, ...]
+    tables: tuple[str, ...] = ()
     queries: dict[str, None] = field(default_factory=dict)
     used: Counter[Window | SessionWindow] = field(default_factory=Counter)
 
@@ -61,6 +63,7 @@ class Operator:
             "id": self.id,
             "kind": self.kind,
             "streams": [streams.get(stream, stream) for stream in self.streams],
+            "tables": list(self.tables),
             "partitioned_by": list(self.partitioning),
             "queries": len(self.queries),
             "windows": [window_json(w) for w in self.windows],
@@ -127,14 +130,17 @@ class Plan:
         return len(operator.queries) - (but in operator.queries), first[:SHOWN_QUERIES]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as a graph: nodes are streams, operators and the router."""
+        """Return the plan as a graph: nodes are streams, static tables, operators and the router."""
         nodes: list[dict[str, Any]] = [
             {"id": f"stream:{stream}", "kind": "stream", "name": name} for stream, name in self.streams.items()
         ]
+        tables = {table for operator in self.operators.values() for table in operator.tables}
+        nodes += [_table_node(table) for table in sorted(tables)]
         edges = []
         for _, operator in sorted(self.operators.items()):
             nodes.append(operator.to_json(self.streams))
             edges += [{"source": f"stream:{stream}", "target": operator.id} for stream in operator.streams]
+            edges += [{"source": f"table:{table}", "target": operator.id} for table in operator.tables]
             edges.append({"source": operator.id, "target": ROUTER})
         if self.operators:
             nodes.append({"id": ROUTER, "kind": "router"})
@@ -159,6 +165,7 @@ class Plan:
             "kind": operator.kind,
             "operator": operator_id,
             "streams": names,
+            "tables": list(operator.tables),
             "partitioned_by": list(operator.partitioning),
             "window": window,
             "emit": query.emit.form if isinstance(query, Aggregation) else None,
@@ -172,12 +179,14 @@ class Plan:
                     {"id": f"stream:{stream}", "kind": "stream", "name": name}
                     for stream, name in zip(query.streams, names, strict=True)
                 ),
+                *map(_table_node, operator.tables),
                 operator.summary(streams),
                 {"id": ROUTER, "kind": "router"},
                 {"id": sink, "kind": "query"},
             ],
             "edges": [
                 *({"source": f"stream:{stream}", "target": operator_id} for stream in query.streams),
+                *({"source": f"table:{table}", "target": operator_id} for table in operator.tables),
                 {"source": operator_id, "target": ROUTER},
                 {"source": ROUTER, "target": sink},
             ],
@@ -236,13 +245,20 @@ def window_json(window: Window | SessionWindow) -> dict[str, Any]:
     }
 
 
+def _table_node(table: str) -> dict[str, Any]:
+    """Return a node for a table, given as its name and which rows it had: ``packs@08f0ae51ba8479ad``."""
+    return {"id": f"table:{table}", "kind": "table", "name": table.partition("@")[0]}
+
+
 def _empty(operator: str, query: Query) -> Operator:
+    found = (f"{lookup.name.partition('#')[0]}@{lookup.version}" for lookup in lookups_of(query))
+    tables = tuple(dict.fromkeys(found))
     if isinstance(query, Selection):
-        return Operator(operator, "selection", query.streams, ())
+        return Operator(operator, "selection", query.streams, (), tables)
     if isinstance(query, Join):
         by = (f"{each.alias}.{key}" for each in query.inputs for key in each.keys if key is not None)
-        return Operator(operator, "join", query.streams, tuple(by))
-    return Operator(operator, "aggregation", query.streams, tuple(str(key) for key in query.keys))
+        return Operator(operator, "join", query.streams, tuple(by), tables)
+    return Operator(operator, "aggregation", query.streams, tuple(str(key) for key in query.keys), tables)
 
 
 def _why(operator: Operator, stream: str, others: int) -> str:

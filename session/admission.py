@@ -9,19 +9,21 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from operators.queries import Query
+from operators.queries import Query, lookups_of
 from optimizer.optimizer import operator_of
 from session.catalog import Catalog
 from session.query_record import DRAINING, QueryRecord
 from session.session_state import SessionState
 from session.sharing import shared_dict
 from session.statements import read_query
+from session.tables import NamedTables
 from sources.errors import BraidError, Conflict, NotAllowed, Overloaded, UnknownObject
+from sources.static_table import TableVersion
 
 _ID = re.compile(r"q-\d+")
 LONGEST_NAME = 200
@@ -74,12 +76,16 @@ def check_name(name: str) -> None:
 
 @dataclass(frozen=True)
 class PlannedQuery:
-    """A request with its query planned; ``streams`` maps the ids of its streams to their names."""
+    """A request with its query planned.
+
+    ``streams`` maps the ids of its streams to their names; ``tables`` are its static tables as they were read.
+    """
 
     request: QueryRequest
     name: str | None
     query: Query
     streams: dict[str, str]
+    tables: tuple[TableVersion, ...] = ()
 
     def to_record(self, query_id: str, created_us: int) -> QueryRecord:
         """Return the record of the new query."""
@@ -97,14 +103,14 @@ class PlannedQuery:
         )
 
 
-def plan_requests(requests: Iterable[QueryRequest], catalog: Catalog) -> list[PlannedQuery]:
+def plan_requests(requests: Iterable[QueryRequest], catalog: Catalog, tables: NamedTables) -> list[PlannedQuery]:
     """Return every request planned; the error of the first that cannot be says which it was."""
     requests = list(requests)
     planned = []
     names = {definition.id: definition.name for definition in catalog.values()}
     for position, request in enumerate(requests, start=1):
         try:
-            name, query = read_query(request.sql, catalog)
+            name, query = read_query(request.sql, catalog, tables)
             name = name if request.name is None else request.name
             if name is not None:
                 check_name(name)
@@ -114,7 +120,8 @@ def plan_requests(requests: Iterable[QueryRequest], catalog: Catalog) -> list[Pl
                 error.args = (error.detail,)
             raise
         streams = shared_dict({stream: names[stream] for stream in query.streams})
-        planned.append(PlannedQuery(request, name, query, streams))
+        used = tuple(tables.read[table] for table in {lookup.table: None for lookup in lookups_of(query)})
+        planned.append(PlannedQuery(request, name, query, streams, used))
     return planned
 
 
@@ -124,8 +131,8 @@ class Reservations:
     def __init__(self) -> None:
         self._query_names: set[str] = set()
         self._queries = 0
-        self._streams: Counter[str] = Counter()
-        self._stream_names: set[str] = set()
+        self._used: Counter[str] = Counter()
+        self._names: set[str] = set()
         self._dropping: set[str] = set()
 
     def check_queries(self, state: SessionState, planned: list[PlannedQuery], most: int) -> None:
@@ -149,50 +156,79 @@ class Reservations:
         for stream, name in {s: n for p in planned for s, n in p.streams.items()}.items():
             if stream in self._dropping or state.catalog.by_id(stream) is None:
                 raise UnknownObject(f"A stream must exist to be used; {name!r} was just dropped.", stream=name)
+        for table in {t.definition.id: t.definition for p in planned for t in p.tables}.values():
+            if table.id in self._dropping or state.catalog.table_by_id(table.id) is None:
+                raise UnknownObject(f"A table must exist to be used; {table.name!r} was just dropped.")
 
     def hold_queries(self, planned: list[PlannedQuery]) -> None:
-        """Hold the names and streams of new queries."""
+        """Hold the names, streams and tables of new queries."""
         self._queries += len(planned)
         self._query_names |= {p.name for p in planned if p.name is not None}
-        self._streams.update(stream for p in planned for stream in p.streams)
+        self._used.update(each for p in planned for each in _used_by(p))
 
     def release_queries(self, planned: list[PlannedQuery]) -> None:
         """Let them go: the queries are accepted, or could not be."""
         self._queries -= len(planned)
         self._query_names -= {p.name for p in planned if p.name is not None}
-        self._streams.subtract(stream for p in planned for stream in p.streams)
-        self._streams = +self._streams
+        self._used.subtract(each for p in planned for each in _used_by(p))
+        self._used = +self._used
 
-    def hold_stream_name(self, state: SessionState, name: str) -> None:
-        """Hold the name of a new stream; Conflict when it is taken."""
-        if name.lower() in self._stream_names or any(name.lower() == known.lower() for known in state.catalog):
+    @property
+    def used(self) -> set[str]:
+        """The ids of streams, tables and versions of tables that new queries use."""
+        return set(self._used)
+
+    def hold_name(self, state: SessionState, name: str, what: str) -> None:
+        """Hold the name of a new stream or table; Conflict when it is taken by either."""
+        known = (*state.catalog, *(table.definition.name for table in state.catalog.tables()))
+        if name.lower() in self._names or any(name.lower() == other.lower() for other in known):
             raise Conflict(
-                f"The name of a stream must be new; {name!r} exists. Drop it first or choose another.",
-                stream=name,
+                f"The name of a {what} must be new; {name!r} exists. Drop it first or choose another.",
+                stream=name if what == "stream" else None,
             )
-        self._stream_names.add(name.lower())
+        self._names.add(name.lower())
 
-    def release_stream_name(self, name: str) -> None:
-        """Let the name of a stream go."""
-        self._stream_names.discard(name.lower())
+    def release_name(self, name: str) -> None:
+        """Let the name of a stream or table go."""
+        self._names.discard(name.lower())
 
     def hold_drop(self, state: SessionState, name: str) -> str:
         """Return the id of a stream that goes, and keep queries from it; Conflict while queries use it."""
         stream = state.catalog.state(name)
-        stream_id, users = stream.definition.id, stream.users + self._streams[stream.definition.id]
-        if stream_id in self._dropping:
-            raise UnknownObject(f"A stream must exist to be dropped; {name!r} was just dropped.", stream=name)
+        return self._hold_drop("stream", name, stream.definition.id, stream.users, state)
+
+    def hold_drop_table(self, state: SessionState, name: str) -> str:
+        """Return the id of a table that goes, and keep queries from it; Conflict while queries use it."""
+        table = state.catalog.table(name)
+        return self._hold_drop("table", name, table.definition.id, table.users, state)
+
+    def _hold_drop(self, what: str, name: str, object_id: str, users: int, state: SessionState) -> str:
+        stream = name if what == "stream" else None
+        if object_id in self._dropping:
+            raise UnknownObject(f"A {what} must exist to be dropped; {name!r} was just dropped.", stream=stream)
+        users += self._used[object_id]
         if users:
-            using = (q.id for q in state.queries.values() if stream_id in q.stream_names and not q.is_finished)
+            using = (q.id for q in state.queries.values() if not q.is_finished and _uses(q, object_id))
             some = ", ".join(islice(using, 20)) or "just being accepted"
             raise Conflict(
-                f"A stream must not be used to be dropped; {users} queries use {name!r}:"
+                f"A {what} must not be used to be dropped; {users} queries use {name!r}:"
                 f" {some}. Delete them and wait until they are RETIRED.",
-                stream=name,
+                stream=stream,
             )
-        self._dropping.add(stream_id)
-        return stream_id
+        self._dropping.add(object_id)
+        return object_id
 
-    def release_drop(self, stream_id: str) -> None:
-        """Let a stream go, dropped or not."""
-        self._dropping.discard(stream_id)
+    def release_drop(self, object_id: str) -> None:
+        """Let a stream or table go, dropped or not."""
+        self._dropping.discard(object_id)
+
+
+def _used_by(planned: PlannedQuery) -> Iterator[str]:
+    yield from planned.streams
+    for version in planned.tables:
+        yield version.definition.id
+        yield version.id
+
+
+def _uses(record: QueryRecord, object_id: str) -> bool:
+    return object_id in record.stream_names or any(lookup.table == object_id for lookup in lookups_of(record.query))

@@ -1,4 +1,4 @@
-"""The catalog: streams by name, and what each of them has taken in so far."""
+"""The catalog: streams and static tables by name, and what each stream has taken in so far."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from session.times import rfc3339
 from sources.errors import UnknownObject
 from sources.schema import StreamDefinition
+from sources.static_table import CONNECTOR, TableDefinition
 
 _COUNTERS = ("tuples", "late", "malformed", "bytes")
 
@@ -96,12 +97,34 @@ class StreamState:
         return cls(**{**value, "definition": StreamDefinition.from_json(value["definition"])})
 
 
+@dataclass
+class TableState:
+    """A static table; ``users`` is how many queries keep it from being dropped."""
+
+    definition: TableDefinition
+    users: int = 0
+
+    def describe(self) -> dict[str, Any]:
+        """Return the body of GET /tables/{name}."""
+        definition = self.definition
+        return {
+            "name": definition.name,
+            "id": definition.id,
+            "columns": [{"name": f.name, "type": str(f.type)} for f in definition.schema.fields],
+            "source": {"connector": CONNECTOR, "format": definition.format, "options": dict(definition.options)},
+            "queries": self.users,
+            "created_at": rfc3339(definition.created_us),
+            "sql": definition.sql,
+        }
+
+
 class Catalog(Mapping[str, StreamDefinition]):
-    """Definitions of streams by name; case does not count in look-ups."""
+    """Definitions of streams by name, and static tables; case does not count in look-ups."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, StreamState] = {}
         self._by_id: dict[str, StreamState] = {}
+        self._tables: dict[str, TableState] = {}
 
     def __getitem__(self, name: str) -> StreamDefinition:
         return self._by_name[name.lower()].definition
@@ -113,9 +136,10 @@ class Catalog(Mapping[str, StreamDefinition]):
         return len(self._by_name)
 
     def copy(self) -> Catalog:
-        """Return a catalog of the same streams that later changes of this one leave alone."""
+        """Return a catalog of the same streams and tables that later changes of this one leave alone."""
         catalog = Catalog()
         catalog._by_name, catalog._by_id = dict(self._by_name), dict(self._by_id)
+        catalog._tables = dict(self._tables)
         return catalog
 
     def add(self, state: StreamState) -> None:
@@ -144,3 +168,33 @@ class Catalog(Mapping[str, StreamDefinition]):
     def states(self) -> list[StreamState]:
         """Return all streams, oldest first."""
         return list(self._by_id.values())
+
+    def add_table(self, state: TableState) -> None:
+        """Add a static table."""
+        self._tables[state.definition.name.lower()] = state
+
+    def remove_table(self, table_id: str) -> None:
+        """Remove a table; nothing happens when there is none of this id."""
+        self._tables = {name: table for name, table in self._tables.items() if table.definition.id != table_id}
+
+    def find_table(self, name: str) -> TableState | None:
+        """Return the table called ``name``, None when there is none."""
+        return self._tables.get(name.lower())
+
+    def table(self, name: str) -> TableState:
+        """Return the table called ``name``; UnknownObject lists those that exist."""
+        state = self.find_table(name)
+        if state is None:
+            known = ", ".join([table.definition.name for table in self.tables()][:20]) or "none yet"
+            raise UnknownObject(
+                f"A table must exist to be used; got {name!r}. Tables: {known}; CREATE TABLE declares one."
+            )
+        return state
+
+    def table_by_id(self, table_id: str) -> TableState | None:
+        """Return the table with this id, None when it was dropped."""
+        return next((table for table in self._tables.values() if table.definition.id == table_id), None)
+
+    def tables(self) -> list[TableState]:
+        """Return all tables, oldest first."""
+        return list(self._tables.values())

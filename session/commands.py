@@ -1,4 +1,4 @@
-"""What clients may ask the session to change: streams and queries that come and go.
+"""What clients may ask the session to change: streams, static tables and queries that come and go.
 
 Each command is checked, its request logged, and answered once that is durable and applied. ``begin_…`` return before
 that, with what is to be answered then: for callers that do not want to hold a thread while the disk is flushed.
@@ -29,12 +29,15 @@ from session.requests import (
     Request,
     StreamCreated,
     StreamDropped,
+    TableCreated,
+    TableDropped,
 )
 from session.settings import Settings
 from session.sql.select import plan_select
 from session.sql.statements import Select
-from session.statements import read_create_stream, to_definition
-from sources.errors import MalformedRequest, NotAllowed, NotReady
+from session.statements import read_create_stream, read_create_table, to_definition, to_table_definition
+from session.tables import NamedTables, Tables
+from sources.errors import MalformedRequest, NotReady
 from sources.record_log import RecordLog
 
 Wake = Callable[[], None]
@@ -64,9 +67,12 @@ class Begun:
 class Commands(Reads):
     """The session as clients change it."""
 
-    def __init__(self, changelogs: RecordLog, archive: Archive, settings: Settings, idempotency: Idempotency) -> None:
+    def __init__(
+        self, changelogs: RecordLog, archive: Archive, settings: Settings, idempotency: Idempotency, tables: Tables
+    ) -> None:
         super().__init__(changelogs, archive)
         self._settings = settings
+        self._tables = tables
         self._idempotency = idempotency
         self._reservations = Reservations()
         self._requests: RequestLog | None = None
@@ -90,7 +96,7 @@ class Commands(Reads):
         with self._lock:
             if statement.if_not_exists and statement.name in self._state.catalog:
                 return self.stream(statement.name)
-            self._reservations.hold_stream_name(self._state, statement.name)
+            self._reservations.hold_name(self._state, statement.name, "stream")
         try:
             with self._lock:
                 stream_id = self._state.new_stream_id()
@@ -99,7 +105,7 @@ class Commands(Reads):
             logged.wait()
         finally:
             with self._lock:
-                self._reservations.release_stream_name(statement.name)
+                self._reservations.release_name(statement.name)
         self._write_changelog()
         return self.stream(statement.name)
 
@@ -117,12 +123,43 @@ class Commands(Reads):
                 self._reservations.release_drop(stream_id)
         self._write_changelog()
 
+    # static tables
+
     def create_table(self, sql: str) -> dict[str, Any]:
-        """Refuse: static tables are not in this version."""
-        raise NotAllowed(
-            f"Static tables are not supported in this version; got {sql.strip()[:80]!r}."
-            " Push the rows to a stream instead."
-        )
+        """Declare a static table, whose file must be there, and return its description.
+
+        Conflict for a name that is taken.
+        """
+        statement = read_create_table(sql)
+        running = current()
+        if running is not None and running.has_effect:
+            return self.table(statement.name)
+        with self._lock:
+            if statement.if_not_exists and self._state.catalog.find_table(statement.name) is not None:
+                return self.table(statement.name)
+            self._reservations.hold_name(self._state, statement.name, "table")
+            definition = to_table_definition(statement, self._state.new_table_id(), sql, self._now_us())
+        try:
+            self._tables.read(definition)
+            self._submit(TableCreated(definition, _key())).wait()
+        finally:
+            with self._lock:
+                self._reservations.release_name(statement.name)
+        return self.table(statement.name)
+
+    def drop_table(self, name: str) -> None:
+        """Drop a static table; Conflict while a query that is not RETIRED or FAILED uses it."""
+        running = current()
+        if running is not None and running.has_effect:
+            return
+        with self._lock:
+            table_id = self._reservations.hold_drop_table(self._state, name)
+        try:
+            self._submit(TableDropped(table_id, _key())).wait()
+        finally:
+            with self._lock:
+                self._reservations.release_drop(table_id)
+        self._tables.forget(table_id)
 
     # queries that come
 
@@ -142,16 +179,18 @@ class Commands(Reads):
         with self._lock:
             self._reservations.check_queries(self._state, planned, self._settings.max_queries)
             self._reservations.hold_queries(planned)
-            try:  # ids are given in the order of the log
+        try:
+            self._tables.keep(table for p in planned for table in p.tables)
+            with self._lock:  # ids are given in the order of the log
                 ids, now_us = self._state.new_query_ids(len(planned)), self._now_us()
                 records = tuple(p.to_record(id_, now_us) for p, id_ in zip(planned, ids, strict=True))
                 release = partial(self._release, planned)
                 # described now: until it is applied nobody changes it, and afterwards anybody may
                 answer = [record.describe() for record in records]
                 logged = self._submit(QueriesAccepted(records, _key()), release, *on_done)
-            except BaseException:
-                self._reservations.release_queries(planned)
-                raise
+        except BaseException:
+            self._release(planned)
+            raise
         return Begun(logged, lambda: answer)
 
     def _release(self, planned: list[PlannedQuery]) -> None:
@@ -168,13 +207,13 @@ class Commands(Reads):
     def _plan(self, requests: list[QueryRequest]) -> list[PlannedQuery]:
         with self._lock:
             catalog = self._state.catalog.copy()
-        return plan_requests(requests, catalog)
+        return plan_requests(requests, catalog, NamedTables(catalog, self._tables))
 
     def explain(self, select: Select) -> dict[str, Any]:
         """Return how a SELECT would run, as :meth:`validate` does."""
         with self._lock:
             catalog = self._state.catalog.copy()
-        query = plan_select(select, catalog)
+        query = plan_select(select, catalog, tables=NamedTables(catalog, self._tables))
         names = {definition.id: definition.name for definition in catalog.values()}
         return self._explain(query, {stream: names[stream] for stream in query.streams})
 

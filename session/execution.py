@@ -10,6 +10,7 @@ from session.sql.parser import parse_statement
 from session.sql.statements import (
     CreateQuery,
     CreateStream,
+    CreateTable,
     DropQuery,
     DropStream,
     DropTable,
@@ -28,14 +29,16 @@ if TYPE_CHECKING:
 def execute_statement(session: Commands, sql: str) -> dict[str, Any]:
     """Carry out ``sql`` and return what the REST call of the same purpose answers.
 
-    CREATE STREAM gives the stream; CREATE QUERY, SELECT and DROP QUERY give the query; SHOW gives
-    ``{"streams" | "tables" | "queries": […]}``; EXPLAIN gives how the query would run, with ``nodes`` and ``edges``;
-    DROP STREAM gives ``{"dropped": name}``, with a null name when IF EXISTS found nothing.
+    CREATE STREAM and CREATE TABLE give the stream and the table; CREATE QUERY, SELECT and DROP QUERY give the query;
+    SHOW gives ``{"streams" | "tables" | "queries": […]}``; EXPLAIN gives how the query would run, with ``nodes`` and
+    ``edges``; DROP STREAM and DROP TABLE give ``{"dropped": name}``, with a null name when IF EXISTS found nothing.
     """
     statement = parse_statement(sql)
     match statement:
         case CreateStream():
             return session.create_stream(sql)
+        case CreateTable():
+            return session.create_table(sql)
         case CreateQuery() | Select():
             return session.create_queries([QueryRequest(sql)])[0]
         case DropStream(name, if_exists):
@@ -48,9 +51,10 @@ def execute_statement(session: Commands, sql: str) -> dict[str, Any]:
                 return session.delete_query(name)
             return {"dropped": None}
         case DropTable(name, if_exists):
-            if if_exists:
-                return {"dropped": None}
-            raise UnknownObject(f"A table must exist to be dropped; got {name!r}. There are no tables.")
+            with suppress(*_missing(if_exists)):
+                session.drop_table(name)
+                return {"dropped": name}
+            return {"dropped": None}
         case ShowStreams():
             return {"streams": session.streams()}
         case ShowTables():

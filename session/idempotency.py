@@ -25,6 +25,7 @@ from session.requests import (
     Refusal,
     Request,
     StreamCreated,
+    TableCreated,
     is_final,
     outcome_from_json,
     outcome_to_json,
@@ -219,4 +220,4 @@ def _digest(key: str) -> bytes:
 def _effect_of(request: Request) -> Any:
     if isinstance(request, QueriesAccepted):
         return [query.id for query in request.queries]
-    return request.definition.id if isinstance(request, StreamCreated) else None
+    return request.definition.id if isinstance(request, (StreamCreated, TableCreated)) else None

@@ -108,8 +108,14 @@ class Reads:
             return [stream.definition for stream in self._state.catalog.states()]
 
     def tables(self) -> list[dict[str, Any]]:
-        """Return the static tables: none in this version."""
-        return []
+        """Return all static tables as GET /tables shows them."""
+        with self._lock:
+            return [table.describe() for table in self._state.catalog.tables()]
+
+    def table(self, name: str) -> dict[str, Any]:
+        """Return a static table as GET /tables/{name} shows it."""
+        with self._lock:
+            return self._state.catalog.table(name).describe()
 
     def query(self, query_id: str) -> dict[str, Any]:
         """Return a query as GET /queries/{id} shows it."""

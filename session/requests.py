@@ -13,6 +13,7 @@ from session.query_record import QueryRecord
 from sources import errors
 from sources.errors import BraidError, CorruptData, Overloaded, Position
 from sources.schema import StreamDefinition
+from sources.static_table import TableDefinition
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,22 @@ class StreamCreated:
 @dataclass(frozen=True)
 class StreamDropped:
     """A stream that goes."""
+
+    id: str
+    key: Key | None = None
+
+
+@dataclass(frozen=True)
+class TableCreated:
+    """A new static table."""
+
+    definition: TableDefinition
+    key: Key | None = None
+
+
+@dataclass(frozen=True)
+class TableDropped:
+    """A static table that goes."""
 
     id: str
     key: Key | None = None
@@ -108,7 +125,9 @@ class OutcomeRecorded:
     outcome: Outcome | Refusal
 
 
-Request = QueriesAccepted | QueriesDeleted | StreamCreated | StreamDropped | OutcomeRecorded
+Request = (
+    QueriesAccepted | QueriesDeleted | StreamCreated | StreamDropped | TableCreated | TableDropped | OutcomeRecorded
+)
 
 
 def request_to_json(request: Request) -> dict[str, Any]:
@@ -119,9 +138,9 @@ def request_to_json(request: Request) -> dict[str, Any]:
             value: dict[str, Any] = {"queries": [query.to_json() for query in request.queries]}
         case QueriesDeleted():
             value = {"ids": list(request.ids), "drain": request.drain, "why": request.why}
-        case StreamCreated():
+        case StreamCreated() | TableCreated():
             value = {"definition": request.definition.to_json()}
-        case StreamDropped():
+        case StreamDropped() | TableDropped():
             value = {"id": request.id}
         case OutcomeRecorded():
             value = {"at_us": request.at_us, "outcome": outcome_to_json(request.outcome)}
@@ -140,6 +159,10 @@ def request_from_json(value: dict[str, Any]) -> Request:
             return StreamCreated(StreamDefinition.from_json(value["definition"]), key)
         case "StreamDropped":
             return StreamDropped(value["id"], key)
+        case "TableCreated":
+            return TableCreated(TableDefinition.from_json(value["definition"]), key)
+        case "TableDropped":
+            return TableDropped(value["id"], key)
         case "OutcomeRecorded" if key is not None:
             return OutcomeRecorded(key, value["at_us"], outcome_from_json(value["outcome"]))
         case other:

@@ -22,8 +22,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from operators.plan_log import PlannedBatch
+from operators.queries import lookups_of
 from optimizer.plan import Plan
-from session.catalog import Catalog, StreamState
+from session.catalog import Catalog, StreamState, TableState
 from session.changelog import Changelog
 from session.drain import Draining
 from session.query_record import DRAINING, QueryRecord, Times
@@ -35,6 +36,8 @@ from session.requests import (
     Request,
     StreamCreated,
     StreamDropped,
+    TableCreated,
+    TableDropped,
 )
 from session.slots import SlotTable
 from session.waiting import Waiting
@@ -85,6 +88,7 @@ class SessionState:
         self.applied_seq = 0
         self.next_query = 1
         self.next_stream = 1
+        self.next_table = 1
         self.queries_created = 0
         self.queries_deleted = 0
         self.catalog = Catalog()
@@ -115,6 +119,11 @@ class SessionState:
         self.next_stream += 1
         return f"s-{self.next_stream - 1}"
 
+    def new_table_id(self) -> str:
+        """Return an id that no table ever had, for a request to come."""
+        self.next_table += 1
+        return f"t-{self.next_table - 1}"
+
     # requests
 
     def apply_requests(self, number: int, at_us: int, requests: Sequence[Request]) -> None:
@@ -134,6 +143,11 @@ class SessionState:
                 case StreamDropped(stream):
                     self.catalog.remove(stream)
                     self.waiting.stream_dropped(stream, at_us)
+                case TableCreated(table):
+                    self.catalog.add_table(TableState(table))
+                    self.next_table = max(self.next_table, number_of(table.id) + 1)
+                case TableDropped(table_id):
+                    self.catalog.remove_table(table_id)
                 case OutcomeRecorded():
                     pass  # kept by session.idempotency
         self.requests = number
@@ -342,6 +356,10 @@ class SessionState:
             stream = self.catalog.by_id(stream_id)
             if stream is not None:
                 stream.users += change
+        for table_id in {lookup.table for lookup in lookups_of(record.query)}:
+            table = self.catalog.table_by_id(table_id)
+            if table is not None:
+                table.users += change
 
     def _record(self, query_id: str) -> QueryRecord:
         record = self.queries.find(query_id)

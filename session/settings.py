@@ -16,6 +16,8 @@ DEFAULT_CONFIG = "braid.toml"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _MAY_BE_ZERO = ("port", "changelog_timeout_seconds", "slot_compaction_seconds", "metrics_labelled_queries")
 
+_MAY_BE_EMPTY = ("table_folder",)
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -24,7 +26,8 @@ class Settings:
     ``port`` 0 takes a free one. ``retention_seconds`` is how long a RETIRED or FAILED query is still known,
     ``idempotency_seconds`` how long the outcome of an Idempotency-Key is. Result rows are kept for
     ``result_retention_seconds``, and at most ``result_retention_bytes`` of them. Of a window of a join each lane keeps
-    ``join_row_limit`` rows. Of each stream ``push_backlog_bytes`` of pushed bodies may wait for the job.
+    ``join_row_limit`` rows. Of each stream ``push_backlog_bytes`` of pushed bodies may wait for the job. The files of
+    static tables must lie below ``table_folder``, where it is not empty; other paths than URIs are relative to it.
     """
 
     host: str = "127.0.0.1"
@@ -45,13 +48,14 @@ class Settings:
     metrics_labelled_queries: int = 1000
     batch_target_seconds: float = 1.0
     join_row_limit: int = 1_000_000
+    table_folder: str = ""
     log_level: str = "info"
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
             value = getattr(self, name)
             if kind == "str":
-                if not isinstance(value, str) or not value.strip():
+                if not isinstance(value, str) or not (value.strip() or name in _MAY_BE_EMPTY):
                     raise NotAllowed(f"The setting {name} must be a text that is not empty; got {value!r}.")
                 continue
             least = "0 or more" if name in _MAY_BE_ZERO else "above 0"

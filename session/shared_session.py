@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from operators.plan_log import PlannedBatch, read_planned
+from operators.queries import lookups_of
 from session import plan_snapshot
 from session.archive import Archive
 from session.changelog import Changelog
@@ -38,6 +39,7 @@ from session.requests import QueriesAccepted, QueriesDeleted, Request
 from session.session_state import SlotChange
 from session.settings import Settings
 from session.snapshot import Snapshots
+from session.tables import Tables
 from sources.record_log import RecordLog
 from sources.storage import Storage
 
@@ -54,7 +56,8 @@ class SharedSession(Commands):
     """All streams and queries of one data directory."""
 
     def __init__(self, storage: Storage, settings: Settings, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(RecordLog(storage, CHANGELOGS), Archive(storage), settings, Idempotency(storage))
+        tables = Tables(storage, settings.table_folder)
+        super().__init__(RecordLog(storage, CHANGELOGS), Archive(storage), settings, Idempotency(storage), tables)
         self._storage = storage
         self._clock = clock
         self._batches = RecordLog(storage, BATCHES)
@@ -259,8 +262,15 @@ class SharedSession(Commands):
                 self._deadlines.snapshot_taken(mark)
             self.snapshot_seq, self.snapshot_epoch = taken.applied_seq, taken.epoch
             self._snapshots.sweep(taken)
+            self._tables.sweep(self._table_versions)
             if self._requests is not None:
                 self._requests.trim(taken.requests)
+
+    def _table_versions(self) -> set[str]:
+        """Return the versions of static tables that some query here has, among other ids."""
+        with self._lock:
+            queries = self._state.queries.values()
+            return self._reservations.used | {lookup.version for q in queries for lookup in lookups_of(q.query)}
 
     def _plan_snapshot_if_due(self) -> None:
         with self._lock:

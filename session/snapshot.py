@@ -21,13 +21,14 @@ import orjson
 
 from optimizer.plan import Plan
 from session.archive import Archive, Segment
-from session.catalog import StreamState
+from session.catalog import StreamState, TableState
 from session.query_record import PROGRESS, QueryRecord
 from session.session_state import Inactive, SessionState
 from session.slots import SlotTable
 from session.waiting import Waiting
 from sources.errors import CorruptData
 from sources.schema import StreamDefinition
+from sources.static_table import TableDefinition
 from sources.storage import Storage
 
 PATH = "session.json"
@@ -40,6 +41,7 @@ _NUMBERS = (
     "applied_seq",
     "next_query",
     "next_stream",
+    "next_table",
     "queries_created",
     "queries_deleted",
 )
@@ -127,6 +129,7 @@ class Snapshots:
             "version": VERSION,
             **{name: getattr(state, name) for name in _NUMBERS},
             "streams": [stream.to_json() for stream in state.catalog.states()],
+            "tables": [table.definition.to_json() for table in state.catalog.tables()],
             "slots": state.slots.to_json(),
             "waiting": state.waiting.to_json(),
             "plan": {"version": state.plan.version, "streams": dict(state.plan.streams)},
@@ -175,9 +178,11 @@ class Snapshots:
 def _state_of(value: Mapping[str, Any], heads: Mapping[int, Mapping[str, bytes]]) -> SessionState:
     state = SessionState()
     for name in _NUMBERS:
-        setattr(state, name, value[name])
+        setattr(state, name, value.get(name, getattr(state, name)))  # older snapshots have fewer
     for stream in value["streams"]:
         state.catalog.add(StreamState.from_json(stream))
+    for table in value.get("tables", ()):
+        state.catalog.add_table(TableState(TableDefinition.from_json(table)))
     state.waiting = Waiting.from_json(value["waiting"])
     state.plan = Plan(value["plan"]["version"], value["plan"]["streams"])
     state.active_capacity = value["active"]["capacity"]

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from operators.queries import Query
+from session.sql.lookups import NO_TABLES, StaticTables
 from session.sql.parser import parse_statement
 from session.sql.shapes import Shapes
-from session.sql.statements import CreateStream
+from session.sql.statements import CreateStream, CreateTable
 from sources.connectors import validate_definition
 from sources.errors import NotAllowed
 from sources.schema import StreamDefinition
+from sources.static_table import TableDefinition
 
 _shapes = Shapes()
 
 
-def read_query(sql: str, catalog: Mapping[str, StreamDefinition]) -> tuple[str | None, Query]:
+def read_query(
+    sql: str, catalog: Mapping[str, StreamDefinition], tables: StaticTables = NO_TABLES
+) -> tuple[str | None, Query]:
     """Return the name (of CREATE QUERY, else None) and the query of a SQL text; NotAllowed for other statements."""
-    return _shapes.read(sql, catalog)
+    return _shapes.read(sql, catalog, tables)
 
 
 def read_create_stream(sql: str) -> CreateStream:
@@ -28,6 +32,23 @@ def read_create_stream(sql: str) -> CreateStream:
         return statement
     raise NotAllowed(
         f"A stream must be declared with CREATE STREAM …; got {sql.strip()[:80]!r}. POST /sql takes every statement."
+    )
+
+
+def read_create_table(sql: str) -> CreateTable:
+    """Return the CREATE TABLE statement of a SQL text; NotAllowed for other ones."""
+    statement = parse_statement(sql)
+    if isinstance(statement, CreateTable):
+        return statement
+    raise NotAllowed(
+        f"A table must be declared with CREATE TABLE …; got {sql.strip()[:80]!r}. POST /sql takes every statement."
+    )
+
+
+def to_table_definition(statement: CreateTable, table_id: str, sql: str, created_us: int) -> TableDefinition:
+    """Return the definition of the table that a statement declares."""
+    return TableDefinition(
+        table_id, statement.name, statement.schema, statement.format, dict(statement.options), sql, created_us
     )
 
 

@@ -67,6 +67,12 @@ class TableDefinition:
         return cls(schema=Schema(fields_from_json(value["fields"])), **rest)
 
 
+def format_of(path: str) -> str:
+    """Return the format that the ending of a path says; CSV for others."""
+    endings = {".json": "json", ".ndjson": "json", ".jsonl": "json", ".parquet": "parquet"}
+    return endings.get(Path(path.lower().removesuffix(".gz")).suffix, "csv")
+
+
 def validate_table(connector: str, format: str, options: Mapping[str, str]) -> None:
     """Check the options of a CREATE TABLE; NotAllowed tells what exists instead."""
     if connector != CONNECTOR:
@@ -153,9 +159,11 @@ class TableReader:
             elif "://" in self._folder:
                 filesystem, path = fs.FileSystem.from_uri(f"{self._folder.rstrip('/')}/{given}")
             else:
-                filesystem, path = fs.LocalFileSystem(), str(Path(self._folder or ".").joinpath(given).resolve())
+                filesystem, path = fs.LocalFileSystem(), str(Path(self._folder or ".").joinpath(given))
         except (OSError, ValueError, pa.ArrowException) as problem:
             raise NotAllowed(f"The path of a table must be a file or a URI; got {given!r}: {problem}.") from None
+        if isinstance(filesystem, fs.LocalFileSystem):
+            path = str(Path(path).resolve())
         if self._folder and not self._is_below(path):
             raise NotAllowed(f"The file of a table must lie below {self._folder!r} (setting table_folder).")
         return filesystem, path

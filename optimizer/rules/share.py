@@ -9,10 +9,10 @@ from operators.queries import Join, Query, Selection, SessionWindow
 def share(query: Query) -> str:
     """Return the id of the operator that runs ``query``.
 
-    AStream's assumption: operators can be shared as long as queries have the same streams and the same partitioning
-    attributes (streams with the same lookups, if they have any). Windows, predicates and aggregates may differ; they are shared slice by slice, and sessions with
-    sessions. Joins with the same inputs in the same order share an operator; each input is shared with all joins that
-    compare it by the same attributes.
+    AStream's assumption: operators can be shared as long as queries have the same streams, after the same lookups in
+    static tables, and the same partitioning attributes. Windows, predicates and aggregates may differ; they are shared
+    slice by slice, and sessions with sessions. Joins with the same inputs in the same order share an operator; each
+    input is shared with all joins that compare it by the same attributes.
     """
     if isinstance(query, Selection):
         return f"selection:{query.input}"

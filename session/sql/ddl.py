@@ -1,16 +1,19 @@
-"""CREATE STREAM: columns with types and LATENESS, and the options of the connector."""
+"""CREATE STREAM and CREATE TABLE: columns with types, LATENESS of streams, and the options of the connector."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from session.sql.column_types import parse_type
 from session.sql.cursor import Cursor
 from session.sql.durations import parse_duration
-from session.sql.statements import CreateStream
+from session.sql.statements import CreateStream, CreateTable
 from sources.connectors import CONNECTORS, validate_definition
 from sources.errors import NotAllowed
-from sources.schema import Field, StreamSchema
+from sources.schema import Field, Schema, StreamSchema
+from sources.static_table import format_of, validate_table
 
 MAX_COLUMNS = 1000
 _NAME = re.compile(r"[^\W\d]\w{0,99}")
@@ -36,49 +39,85 @@ def parse_create_stream(cursor: Cursor) -> CreateStream:
     if_not_exists = cursor.accept_all("IF", "NOT", "EXISTS")
     at = cursor.start
     name = check_name(cursor, cursor.name("the name of the stream"), "the stream", at)
-    schema = _parse_columns(cursor, at)
+    schema = _stream_schema(cursor, at)
     with_at = cursor.start
-    options = _parse_options(cursor)
+    options = _parse_options(cursor, "push")
     connector, format_, others = _check_options(cursor, name, schema, with_at, options)
     return CreateStream(name, schema, connector, format_, others, if_not_exists)
 
 
-def _parse_columns(cursor: Cursor, stream_at: int) -> StreamSchema:
-    cursor.expect("(", "and the columns")
-    fields: list[Field] = []
-    event_time: str | None = None
-    lateness = 0
-    while True:
-        at = cursor.start
-        field = _parse_column(cursor)
-        if any(f.name.lower() == field.name.lower() for f in fields):
-            raise cursor.not_allowed(f"The column {field.name!r} is declared twice (case does not count).", at)
-        fields.append(field)
-        if cursor.at("LATENESS"):
-            if event_time is not None:
-                raise cursor.not_allowed(f"Exactly one column must have LATENESS; {event_time!r} has it already.")
-            event_time, lateness = field.name, _parse_lateness(cursor, field)
-        if cursor.at("NOT", "NULL", "PRIMARY", "UNIQUE", "DEFAULT", "REFERENCES", "CHECK", "COMMENT"):
-            raise cursor.not_allowed("Columns of a stream take no constraints; every column may be NULL.")
-        if not cursor.accept(","):
-            break
-    cursor.expect(")")
-    if len(fields) > MAX_COLUMNS:
-        raise cursor.not_allowed(f"A stream must have at most {MAX_COLUMNS} columns.", stream_at)
-    if event_time is None:
-        raise cursor.not_allowed(f"Exactly one column must have LATENESS, the event time. {_LATENESS}", stream_at)
+def parse_create_table(cursor: Cursor) -> CreateTable:
+    """Read what follows ``CREATE TABLE``."""
+    if_not_exists = cursor.accept_all("IF", "NOT", "EXISTS")
+    at = cursor.start
+    name = check_name(cursor, cursor.name("the name of the table"), "the table", at)
+    columns = _parse_columns(cursor, at, "a table")
+    for column in columns:
+        if column.lateness is not None:
+            raise cursor.not_allowed("Columns of a static table have no LATENESS; remove it.", column.at)
+    with_at = cursor.start
+    options = _parse_options(cursor, "file")
+    values = {key: value for key, (value, _) in options.items()}
+    connector = values.pop("connector", "").lower()
+    format_ = values.pop("format", "").lower() or format_of(values.get("path", ""))
     try:
-        return StreamSchema(tuple(fields), event_time, lateness)
+        validate_table(connector, format_, values)
+    except NotAllowed as error:
+        raise cursor.not_allowed(error.detail, _blamed(error, options, with_at)) from None
+    return CreateTable(name, Schema(tuple(column.field for column in columns)), format_, values, if_not_exists)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A declared column, its lateness (µs) if it has one, and where it stands."""
+
+    field: Field
+    lateness: int | None
+    at: int
+
+
+def _stream_schema(cursor: Cursor, stream_at: int) -> StreamSchema:
+    columns = _parse_columns(cursor, stream_at, "a stream")
+    timed = [column for column in columns if column.lateness is not None]
+    if not timed:
+        raise cursor.not_allowed(f"Exactly one column must have LATENESS, the event time. {_LATENESS}", stream_at)
+    if len(timed) > 1:
+        raise cursor.not_allowed(
+            f"Exactly one column must have LATENESS; {timed[0].field.name!r} has it already.", timed[1].at
+        )
+    try:
+        return StreamSchema(tuple(c.field for c in columns), timed[0].field.name, timed[0].lateness or 0)
     except NotAllowed as error:
         raise cursor.not_allowed(error.detail, stream_at) from None
 
 
-def _parse_column(cursor: Cursor) -> Field:
+def _parse_columns(cursor: Cursor, object_at: int, what: str) -> list[_Column]:
+    cursor.expect("(", "and the columns")
+    columns: list[_Column] = []
+    while True:
+        at = cursor.start
+        field = _parse_column(cursor, what)
+        if any(c.field.name.lower() == field.name.lower() for c in columns):
+            raise cursor.not_allowed(f"The column {field.name!r} is declared twice (case does not count).", at)
+        lateness_at = cursor.start
+        lateness = _parse_lateness(cursor, field) if cursor.at("LATENESS") else None
+        columns.append(_Column(field, lateness, lateness_at))
+        if cursor.at("NOT", "NULL", "PRIMARY", "UNIQUE", "DEFAULT", "REFERENCES", "CHECK", "COMMENT"):
+            raise cursor.not_allowed(f"Columns of {what} take no constraints; every column may be NULL.")
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    if len(columns) > MAX_COLUMNS:
+        raise cursor.not_allowed(f"{what.capitalize()} must have at most {MAX_COLUMNS} columns.", object_at)
+    return columns
+
+
+def _parse_column(cursor: Cursor, what: str) -> Field:
     at = cursor.start
     if cursor.at("WATERMARK") and cursor.ahead() == "FOR":
         raise cursor.not_allowed(f"WATERMARK FOR is not supported. {_LATENESS}")
     if cursor.at("PRIMARY", "CONSTRAINT", "UNIQUE") and cursor.ahead() != "(":
-        raise cursor.not_allowed("Streams have no constraints; remove it.")
+        raise cursor.not_allowed(f"{what.split()[1].capitalize()}s have no constraints; remove it.")
     name = check_name(cursor, cursor.name("a column"), "column", at)
     if name.lower() in _OF_WINDOWS:
         raise cursor.not_allowed(f"The results of windows have a column {name.lower()}; rename yours.", at)
@@ -96,10 +135,10 @@ def _parse_lateness(cursor: Cursor, field: Field) -> int:
     return lateness
 
 
-def _parse_options(cursor: Cursor) -> dict[str, tuple[str, int]]:
+def _parse_options(cursor: Cursor, connector: str) -> dict[str, tuple[str, int]]:
     """Read ``WITH (key = value, …)`` and return each value with the offset of its key."""
     if not cursor.at("WITH"):
-        raise cursor.unexpected("WITH (connector = 'push')")
+        raise cursor.unexpected(f"WITH (connector = {connector!r})")
     cursor.advance()
     cursor.expect("(")
     options: dict[str, tuple[str, int]] = {}
@@ -138,7 +177,6 @@ def _check_options(
     """Return connector, format and the other options, checked by the connector that they name."""
     if "connector" not in options:
         raise cursor.not_allowed(f"WITH must name a connector: {', '.join(map(repr, CONNECTORS))}.", at)
-    places = {key: place for key, (_, place) in options.items()}
     values = {key: value for key, (value, _) in options.items()}
     connector = values.pop("connector").lower()
     formats = CONNECTORS[connector].formats if connector in CONNECTORS else ()
@@ -146,6 +184,11 @@ def _check_options(
     try:
         validate_definition(name, schema, connector, given, values)
     except NotAllowed as error:
-        blamed = [key for key in options if re.search(rf"\b{re.escape(key)}\b", error.detail)]
-        raise cursor.not_allowed(error.detail, places[blamed[0]] if blamed else at) from None
+        raise cursor.not_allowed(error.detail, _blamed(error, options, at)) from None
     return connector, given, values
+
+
+def _blamed(error: NotAllowed, options: Mapping[str, tuple[str, int]], otherwise: int) -> int:
+    """Return the offset of the option that an error names."""
+    places = (at for key, (_, at) in options.items() if re.search(rf"\b{re.escape(key)}\b", error.detail))
+    return next(places, otherwise)

@@ -8,39 +8,34 @@ those through: an anti-join.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from operators.evaluation import fold
 from operators.expressions import Call, Column, Expression, Literal, columns_of, conjuncts_of
 from operators.functions import call
-from operators.functions_coercion import common_type
+from operators.functions_coercion import in_one_type
 from operators.join_parts import without_alias
 from operators.queries import EMIT_AFTER_WATERMARK, Grouping, Join, JoinInput, Measure, Output, SessionWindow, Window
 from session.sql.aggregates import AggregateBinder, has_aggregate
 from session.sql.expressions import Binder
 from session.sql.join_scope import JoinScope
-from session.sql.scope import WINDOW_COLUMNS, Scope, check_descriptor, find_stream
+from session.sql.scope import WINDOW_COLUMNS, Scope
 from session.sql.select_list import group_keys, output_name, windowed_outputs, with_bounds
 from session.sql.statements import JoinedSource, Select, WindowedSource
-from session.sql.syntax import Node
-from sources.schema import BOOLEAN, StreamDefinition
+from session.sql.syntax import Node, conjuncts
+from sources.schema import BOOLEAN
 
 MAX_INPUTS = 10
 _KEY = "A GROUP BY key"
 _EQUALITIES = "A join of streams compares its inputs by equal columns only, as in a.user_id = b.user_id"
 
 
-def plan_join(select: Select, catalog: Mapping[str, StreamDefinition]) -> Join:
+def plan_join(select: Select, scopes: Sequence[Scope]) -> Join:
     """Return the join that a SELECT with several inputs asks for; SqlNotAllowed says what it may not do."""
     sources = (select.source, *(joined.source for joined in select.joins))
     if len(sources) > MAX_INPUTS:
         raise select.sql.not_allowed(f"A join must have at most {MAX_INPUTS} inputs.", sources[MAX_INPUTS].at)
-    scopes = []
-    for source in sources:
-        definition = find_stream(select.sql, source, catalog)
-        check_descriptor(select.sql, source, definition)
-        scopes.append(Scope(select.sql, source, definition))
     scope = JoinScope(select.sql, scopes, [source.at for source in sources])
     window = _common_window(select, sources)
     if select.emit is not None and select.emit.emit != EMIT_AFTER_WATERMARK:
@@ -181,6 +176,7 @@ class _Conditions:
                 tuple(None if key is None else without_alias(key, name) for key in keys[number]),
                 outer_of[number],
                 number in self._anti,
+                self._scope.inputs[number].lookups,
             )
             for number, name in enumerate(self._names)
         )
@@ -205,7 +201,7 @@ class _Conditions:
     def _take(self, node: Node, split: _Split, clause: str, inputs: int) -> None:
         """Sort the parts of a condition that may name the first ``inputs`` inputs."""
         binder = Binder(self._scope, clause)
-        for part in _conjuncts(node):
+        for part in conjuncts(node):
             if self._is_same_window(part):
                 continue
             condition = binder.condition(part)
@@ -372,21 +368,7 @@ class _Attributes:
 
 def _unified(keys: Mapping[int, Expression]) -> dict[int, Expression]:
     """Return keys that are compared with each other in one type."""
-    given = tuple(keys.values())
-    kinds = {key.type for key in given}
-    if len(kinds) > 1:
-        target = common_type(given)
-        assert target is not None  # else the comparison would not have been bound
-        given = tuple(key if key.type == target else Call("cast", (key,), target) for key in given)
-    return dict(zip(keys, given, strict=True))
-
-
-def _conjuncts(node: Node) -> Iterator[Node]:
-    if node.kind == "call" and node.value == "and":
-        for child in node.children:
-            yield from _conjuncts(child)
-    else:
-        yield node
+    return dict(zip(keys, in_one_type(tuple(keys.values())), strict=True))
 
 
 def _all_of(conditions: list[Expression]) -> Expression | None:

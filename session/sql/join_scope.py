@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from operators.expressions import Column
-from session.sql.scope import WINDOW_COLUMNS, Scope, did_you_mean
+from session.sql.scope import WINDOW_COLUMNS, Scope, did_you_mean, shown_name
 from session.sql.tokens import SqlText
 from sources.schema import TIMESTAMP
 
@@ -27,9 +27,7 @@ class JoinScope:
                 )
             seen.add(scope.name.lower())
         self._input_of = {
-            self._full(scope, column): number
-            for number, scope in enumerate(self.inputs)
-            for column in scope.stream_columns
+            self._full(scope, column): number for number, scope in enumerate(self.inputs) for column in scope.columns
         }
 
     def input_of(self, column: str) -> int | None:
@@ -46,7 +44,7 @@ class JoinScope:
         name = parts[-1]
         if len(parts) >= 2:
             scope = self._input(parts[0], at)
-            found = scope.resolve((scope.name, *parts[1:]), at)
+            found = scope.resolve(parts, at)
             return found if name.lower() in WINDOW_COLUMNS else Column(self._full(scope, found), found.type)
         columns = list(self._columns(name))
         if len(columns) == 1:
@@ -54,25 +52,23 @@ class JoinScope:
         if columns:
             shown = " and ".join(column.name for column in columns)
             raise self.sql.not_allowed(f"Column {name!r} is in several inputs; write which: {shown}.", at)
-        known = [column.name for scope in self.inputs for column in scope.stream_columns]
-        shown = ", ".join(f"{scope.name} has {', '.join(scope.definition.schema.names[:50])}" for scope in self.inputs)
-        raise self.sql.not_allowed(f"Column {name!r} does not exist; {shown}.{did_you_mean(name, known)}", at)
+        known = [shown_name(column) for scope in self.inputs for column in scope.columns]
+        described = ", ".join(scope.description for scope in self.inputs)
+        raise self.sql.not_allowed(f"Column {name!r} does not exist; {described}.{did_you_mean(name, known)}", at)
 
     def shown_name(self, parts: tuple[str, ...], at: int) -> str:
         """Return what a column is called in results when it has no alias: its name as declared, without the input."""
-        column = self.resolve(parts, at)
-        number = self.input_of(column.name)
-        return column.name if number is None else column.name[len(self.inputs[number].name) + 1 :]
+        return shown_name(self.resolve(parts, at))
 
     def columns_of(self, qualifier: str | None, at: int) -> Iterator[tuple[str, Column]]:
         """Yield the columns that ``*`` or ``qualifier.*`` means, with what they are called in results."""
         for scope in self.inputs if qualifier is None else (self._input(qualifier, at),):
-            for column in scope.stream_columns:
-                yield column.name, Column(self._full(scope, column), column.type)
+            for name, column in scope.columns_of(qualifier, at):
+                yield name, Column(self._full(scope, column), column.type)
 
     def _input(self, qualifier: str, at: int) -> Scope:
         for scope in self.inputs:
-            if scope.name.lower() == qualifier.lower():
+            if scope.has(qualifier):
                 return scope
         names = ", ".join(repr(scope.name) for scope in self.inputs)
         raise self.sql.not_allowed(
@@ -84,9 +80,7 @@ class JoinScope:
             yield Column(name.lower(), TIMESTAMP)
             return
         for scope in self.inputs:
-            column = scope.find((name,))
-            if column is not None:
-                yield Column(self._full(scope, column), column.type)
+            yield from (Column(self._full(scope, column), column.type) for column in scope.find_all(name))
 
     @staticmethod
     def _full(scope: Scope, column: Column) -> str:

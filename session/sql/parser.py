@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sqlglot.errors import SqlglotError
 
-from session.sql.ddl import check_name, parse_create_stream
+from session.sql.ddl import check_name, parse_create_stream, parse_create_table
 from session.sql.dialect import open_parser
 from session.sql.select_parser import BraidParser
 from session.sql.statements import (
@@ -22,7 +22,9 @@ from session.sql.statements import (
 )
 from sources.errors import BraidError, SqlNotAllowed
 
-_STATEMENTS = "CREATE STREAM | QUERY, DROP STREAM | TABLE | QUERY, SHOW STREAMS | TABLES | QUERIES, EXPLAIN, SELECT"
+_STATEMENTS = (
+    "CREATE STREAM | TABLE | QUERY, DROP STREAM | TABLE | QUERY, SHOW STREAMS | TABLES | QUERIES, EXPLAIN, SELECT"
+)
 _REFUSED = {
     "INSERT": "INSERT is not supported; push tuples with POST /streams/{name}/events.",
     "UPDATE": "UPDATE is not supported: streams are only appended to.",
@@ -107,13 +109,11 @@ def _parse_create(cursor: BraidParser) -> Statement:
         name = check_name(cursor, cursor.name("the name of the query"), "the query", name_at)
         cursor.expect("AS", "and a SELECT")
         return CreateQuery(name, cursor.select())
-    if cursor.at("TABLE"):
-        raise cursor.not_allowed(
-            "CREATE TABLE is not supported: joins with static tables are not supported yet.", cursor.start
-        )
+    if cursor.accept("TABLE"):
+        return parse_create_table(cursor)
     if cursor.at("VIEW", "MATERIALIZED", "TEMPORARY", "INDEX", "FUNCTION", "SINK", "SOURCE"):
         raise cursor.not_allowed(f"CREATE {cursor.word} is not supported; write CREATE QUERY name AS SELECT ….")
-    raise cursor.unexpected("STREAM or QUERY")
+    raise cursor.unexpected("STREAM, TABLE or QUERY")
 
 
 def _parse_drop(cursor: BraidParser) -> Statement:

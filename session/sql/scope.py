@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from operators.expressions import Column
+from operators.lookups import Lookup
 from operators.queries import WINDOW_END, WINDOW_START
 from session.sql.statements import WindowedSource
 from session.sql.tokens import SqlText
-from sources.schema import TIMESTAMP, StreamDefinition
+from sources.errors import SqlNotAllowed
+from sources.schema import TIMESTAMP, Field, Schema, StreamDefinition
+from sources.static_table import TableDefinition
 
+MOST_NAMES = 50
 WINDOW_COLUMNS = (WINDOW_START, WINDOW_END)
 
 
@@ -20,18 +25,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     by_lower = {k.lower(): k for k in known}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1)
     return f" Did you mean {by_lower[close[0]]!r}?" if close else ""
-
-
-def find_stream(sql: SqlText, source: WindowedSource, catalog: Mapping[str, StreamDefinition]) -> StreamDefinition:
-    """Return the stream that FROM names; SqlNotAllowed lists those that exist."""
-    definition = catalog.get(source.stream.lower())
-    if definition is not None:
-        return definition
-    names = sorted(d.name for d in catalog.values())
-    shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
-    there = f"there are {shown}" if names else "there is none yet; declare it with CREATE STREAM"
-    hint = did_you_mean(source.stream, names)
-    raise sql.not_allowed(f"Stream {source.stream!r} does not exist; {there}.{hint}", source.at)
 
 
 def check_descriptor(sql: SqlText, source: WindowedSource, definition: StreamDefinition) -> None:
@@ -65,53 +58,144 @@ class Names(Protocol):
         """Return what a column is called in results when it has no alias."""
 
 
-class Scope:
-    """The columns of one stream, and the bounds of its window."""
+@dataclass(frozen=True)
+class JoinedTable:
+    """A static table that a stream is joined with, by its alias; its column ``c`` is called ``name.c``.
 
-    def __init__(self, sql: SqlText, source: WindowedSource, definition: StreamDefinition) -> None:
+    ``merged`` are its columns in USING, which are called like those of the stream.
+    """
+
+    alias: str
+    name: str
+    schema: Schema
+    merged: frozenset[str] = frozenset()
+
+    def column(self, field: Field) -> Column:
+        """Return a column of the table as one of the stream's tuples after the join."""
+        return Column(f"{self.name}.{field.name}", field.type)
+
+    def find(self, name: str) -> Column | None:
+        """Return the column of that name, if there is one."""
+        found = (field for field in self.schema.fields if field.name.lower() == name.lower())
+        return next(map(self.column, found), None)
+
+
+class Scope:
+    """The columns of one input: a stream, the static tables that it is joined with, and the bounds of its window."""
+
+    def __init__(
+        self,
+        sql: SqlText,
+        source: WindowedSource,
+        definition: StreamDefinition | TableDefinition,
+        tables: Sequence[JoinedTable] = (),
+        lookups: Sequence[Lookup] = (),
+        merged: Iterable[str] = (),
+    ) -> None:
+        """``merged`` are columns, in lower case, that unqualified names do not mean: another input has them, too."""
         self.sql = sql
         self.definition = definition
         self.name = source.alias or source.stream
         self.windowed = source.window is not None
+        self.lookups = tuple(lookups)
+        self._tables = tuple(tables)
+        self._merged = frozenset(merged)
         self._columns = {f.name.lower(): Column(f.name, f.type) for f in definition.schema.fields}
         if self.windowed:
             self._columns |= {name: Column(name, TIMESTAMP) for name in WINDOW_COLUMNS}
 
     @property
-    def stream_columns(self) -> tuple[Column, ...]:
-        """The columns of the stream in declared order."""
-        return tuple(Column(f.name, f.type) for f in self.definition.schema.fields)
+    def columns(self) -> tuple[Column, ...]:
+        """All columns in declared order, those of tables last."""
+        own = (Column(f.name, f.type) for f in self.definition.schema.fields)
+        return (*own, *(table.column(f) for table in self._tables for f in table.schema.fields))
 
-    def check_qualifier(self, qualifier: str, at: int) -> None:
-        """Raise SqlNotAllowed when a qualifier is not the name of the stream in this SELECT."""
-        if qualifier.lower() != self.name.lower():
-            raise self.sql.not_allowed(
-                f"{qualifier!r} is not in FROM; the stream is called {self.name!r} in this statement.", at
-            )
+    @property
+    def description(self) -> str:
+        """What has which columns, for messages."""
+        described = [(self.name, self.definition.schema), *((table.alias, table.schema) for table in self._tables)]
+        return ", ".join(f"{name} has {_listed(schema.names, MOST_NAMES)}" for name, schema in described)
+
+    def has(self, qualifier: str) -> bool:
+        """Return whether a qualifier means the stream or one of its tables in this SELECT."""
+        return qualifier.lower() in (name.lower() for name in self._names)
+
+    @property
+    def _names(self) -> list[str]:
+        return [self.name, *(table.alias for table in self._tables)]
+
+    def columns_of(self, qualifier: str | None, at: int) -> Iterator[tuple[str, Column]]:
+        """Yield the columns that ``*`` or ``qualifier.*`` means, with what they are called in results."""
+        if qualifier is not None and not self.has(qualifier):
+            raise self._not_in_from(qualifier, at)
+        if qualifier is None or qualifier.lower() == self.name.lower():
+            yield from ((f.name, Column(f.name, f.type)) for f in self.definition.schema.fields)
+        for table in self._tables:
+            if qualifier is None or qualifier.lower() == table.alias.lower():
+                hidden = table.merged if qualifier is None else ()
+                yield from ((f.name, table.column(f)) for f in table.schema.fields if f.name not in hidden)
 
     def find(self, parts: tuple[str, ...]) -> Column | None:
-        """Return the column that an unqualified name means, if any."""
-        return self._columns.get(parts[0].lower()) if len(parts) == 1 else None
+        """Return the column that an unqualified name means, if any and if it is that of one only."""
+        found = self.find_all(parts[0]) if len(parts) == 1 else []
+        return found[0] if len(found) == 1 else None
+
+    def find_all(self, name: str) -> list[Column]:
+        """Return the columns that an unqualified name may mean."""
+        own = self._columns.get(name.lower())
+        found = [] if own is None or name.lower() in self._merged else [own]
+        for table in self._tables:
+            column = table.find(name)
+            if column is not None and column.name.rpartition(".")[2] not in table.merged:
+                found.append(column)
+        return found
 
     def shown_name(self, parts: tuple[str, ...], at: int) -> str:
         """Return what a column is called in results when it has no alias: its name as declared."""
-        return self.resolve(parts, at).name
+        return shown_name(self.resolve(parts, at))
 
     def resolve(self, parts: tuple[str, ...], at: int) -> Column:
         """Return the column that a name means; SqlNotAllowed lists those that exist."""
         if len(parts) > 2:
             raise self.sql.not_allowed(f"Columns have no fields: {'.'.join(parts)!r} has too many parts.", at)
-        if len(parts) == 2:
-            self.check_qualifier(parts[0], at)
         name = parts[-1]
-        column = self._columns.get(name.lower())
-        if column is not None:
-            return column
+        if len(parts) == 1:
+            found = self.find_all(name)
+        elif parts[0].lower() == self.name.lower():
+            found = [self._columns[name.lower()]] if name.lower() in self._columns else []
+        elif self.has(parts[0]):
+            table = next(table for table in self._tables if table.alias.lower() == parts[0].lower())
+            found = [column for column in (table.find(name),) if column is not None]
+        else:
+            raise self._not_in_from(parts[0], at)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise self.sql.not_allowed(f"Column {name!r} is in several inputs; write which: {self.description}.", at)
         if name.lower() in WINDOW_COLUMNS:
             raise self.sql.not_allowed(
                 f"Column {name!r} needs a window; write FROM {self.definition.name} [RANGE 8 SECONDS].", at
             )
-        names = self.definition.schema.names
-        shown = ", ".join(names[:50]) + (", …" if len(names) > 50 else "")
-        hint = did_you_mean(name, names)
-        raise self.sql.not_allowed(f"Column {name!r} does not exist; {self.definition.name} has {shown}.{hint}", at)
+        known = [shown_name(column) for column in self.columns]
+        raise self.sql.not_allowed(
+            f"Column {name!r} does not exist; {self.description}.{did_you_mean(name, known)}", at
+        )
+
+    def _not_in_from(self, qualifier: str, at: int) -> SqlNotAllowed:
+        if not self._tables:
+            return self.sql.not_allowed(
+                f"{qualifier!r} is not in FROM; the stream is called {self.name!r} in this statement.", at
+            )
+        names = ", ".join(map(repr, self._names))
+        return self.sql.not_allowed(
+            f"{qualifier!r} is not in FROM; its inputs are called {names} in this statement.", at
+        )
+
+
+def shown_name(column: Column) -> str:
+    """Return the name of a column without the input or table that it is of."""
+    return column.name.rpartition(".")[2]
+
+
+def _listed(names: Sequence[str], most: int) -> str:
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")

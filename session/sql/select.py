@@ -18,8 +18,9 @@ from session.sql.aggregates import AggregateBinder, has_aggregate
 from session.sql.data_plane import NOT_RUN_YET, check_runs
 from session.sql.expressions import Binder
 from session.sql.join import plan_join
+from session.sql.lookups import NO_TABLES, StaticTables, with_lookups
 from session.sql.parser import parse_statement
-from session.sql.scope import Scope, check_descriptor, find_stream
+from session.sql.scope import Scope
 from session.sql.select_list import Outputs, group_keys, output_name, windowed_outputs
 from session.sql.statements import CreateQuery, Explain, Select, Statement
 from session.sql.syntax import Node
@@ -33,11 +34,12 @@ def plan_select(
     statement: str | Statement,
     catalog: Mapping[str, StreamDefinition],
     not_run_yet: Mapping[str, str] = NOT_RUN_YET,
+    tables: StaticTables = NO_TABLES,
 ) -> Query:
     """Return the query that a SELECT (also inside CREATE QUERY or EXPLAIN) asks for.
 
-    ``catalog`` has the streams by lower-case name; what is in ``not_run_yet`` is refused. Raises SqlSyntaxError (400)
-    or SqlNotAllowed (422) with a position.
+    ``catalog`` has the streams by lower-case name, ``tables`` the static tables; what is in ``not_run_yet`` is refused.
+    Raises SqlSyntaxError (400) or SqlNotAllowed (422) with a position.
     """
     if isinstance(statement, str):
         statement = parse_statement(statement)
@@ -46,7 +48,7 @@ def plan_select(
     if not isinstance(statement, Select):
         raise SqlNotAllowed("A query must be a SELECT; send other statements to POST /sql.")
     try:
-        query = _plan(statement, catalog)
+        query = _plan(statement, catalog, tables)
         check_runs(statement, query, not_run_yet)
         return query
     except RecursionError:
@@ -54,12 +56,11 @@ def plan_select(
         raise SqlNotAllowed("The statement is nested too deeply; split it.", position=position) from None
 
 
-def _plan(select: Select, catalog: Mapping[str, StreamDefinition]) -> Query:
+def _plan(select: Select, catalog: Mapping[str, StreamDefinition], tables: StaticTables) -> Query:
+    select, scopes = with_lookups(select, catalog, tables)
     if select.joins:
-        return plan_join(select, catalog)
-    definition = find_stream(select.sql, select.source, catalog)
-    scope = Scope(select.sql, select.source, definition)
-    check_descriptor(select.sql, select.source, definition)
+        return plan_join(select, scopes)
+    (scope,) = scopes
     having = () if select.having is None else (select.having,)
     aggregate = has_aggregate((*(item.node for item in select.items), *having))
     window = select.source.window
@@ -96,13 +97,11 @@ def _plan_selection(select: Select, scope: Scope, aggregate: Node | None) -> Sel
     outputs = Outputs(select)
     for item in select.items:
         if item.node.kind == "star":
-            if item.node.value is not None:
-                scope.check_qualifier(item.node.value, item.node.at)
-            for column in scope.stream_columns:
-                outputs.add(column.name, column, item.node.at)
+            for name, column in scope.columns_of(item.node.value, item.node.at):
+                outputs.add(name, column, item.node.at)
         else:
             outputs.add(output_name(item, scope), binder.value(item.node), item.node.at)
-    return Selection(scope.definition.id, where, outputs.all())
+    return Selection(scope.definition.id, where, outputs.all(), scope.lookups)
 
 
 def _plan_aggregation(select: Select, scope: Scope, window: Window | SessionWindow) -> Aggregation:
@@ -114,7 +113,7 @@ def _plan_aggregation(select: Select, scope: Scope, window: Window | SessionWind
     outputs = windowed_outputs(select, scope, binder.group_value)
     having = AggregateBinder(scope, "HAVING", keys, measures).group_condition(select.having)
     emit = EMIT_AFTER_WATERMARK if select.emit is None else select.emit.emit
-    return Aggregation(scope.definition.id, window, where, keys, tuple(measures), outputs, having, emit)
+    return Aggregation(scope.definition.id, window, where, keys, tuple(measures), outputs, having, emit, scope.lookups)
 
 
 def _check_partitioning(select: Select, scope: Scope, keys: tuple[Expression, ...]) -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from operators.expressions import Literal
 from operators.queries import Aggregation, Query, Selection
 from session.sql.expressions import Binder
+from session.sql.lookups import NO_TABLES, StaticTables
 from session.sql.parser import parse_statement
 from session.sql.scope import Scope
 from session.sql.select import plan_select
@@ -91,11 +92,13 @@ class Shapes:
     def __len__(self) -> int:
         return len(self._shapes)
 
-    def read(self, text: str, catalog: Mapping[str, StreamDefinition]) -> tuple[str | None, Query]:
+    def read(
+        self, text: str, catalog: Mapping[str, StreamDefinition], tables: StaticTables = NO_TABLES
+    ) -> tuple[str | None, Query]:
         """Return the name (of CREATE QUERY, else None) and the query of a text; NotAllowed for other statements."""
         if len(text) > LONGEST:
             statement = _read(text)
-            return _name(statement), plan_select(statement, catalog)
+            return _name(statement), plan_select(statement, catalog, tables=tables)
         found = cut(text)
         shape = self._shapes.get(found.around)
         if shape is not None and catalog.get(shape.definition.name.lower()) is shape.definition:
@@ -103,7 +106,7 @@ class Shapes:
                 reader = TreeReader(SqlText(text))
                 return shape.name, shape.filled([reader.number(number, 0) for number in found.numbers])
         statement = _read(text)
-        query = plan_select(statement, catalog)
+        query = plan_select(statement, catalog, tables=tables)
         self._remember(found, statement, query, catalog)
         return _name(statement), query
 
@@ -118,7 +121,7 @@ class Shapes:
         holes = zip(found.places, found.numbers, strict=True)
         if not all(literals.get(at) == reader.number(number, at) for at, number in holes):
             return
-        if not isinstance(query, (Selection, Aggregation)):
+        if not isinstance(query, (Selection, Aggregation)) or query.lookups:  # tables change
             return
         definition = catalog[select.source.stream.lower()]
         scope = Scope(select.sql, select.source, definition)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from operators.queries import Emit, SessionWindow, Window
 from session.sql.syntax import Node
 from session.sql.tokens import SqlText
-from sources.schema import StreamSchema
+from sources.schema import Schema, StreamSchema
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,17 @@ class CreateStream:
     name: str
     schema: StreamSchema
     connector: str
+    format: str
+    options: dict[str, str] = field(default_factory=dict)
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    """``CREATE TABLE [IF NOT EXISTS] name (columns) WITH (options)``; ``options`` are those besides ``connector``."""
+
+    name: str
+    schema: Schema
     format: str
     options: dict[str, str] = field(default_factory=dict)
     if_not_exists: bool = False
@@ -151,6 +162,7 @@ class Explain:
 
 Statement = (
     CreateStream
+    | CreateTable
     | DropStream
     | DropTable
     | DropQuery

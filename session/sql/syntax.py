@@ -41,3 +41,12 @@ def walk(node: Node) -> Iterator[Node]:
         current = pending.pop()
         yield current
         pending.extend(reversed(current.children))
+
+
+def conjuncts(node: Node) -> Iterator[Node]:
+    """Yield the parts of the top-level AND."""
+    if node.kind == "call" and node.value == "and":
+        for child in node.children:
+            yield from conjuncts(child)
+    else:
+        yield node

@@ -29,7 +29,7 @@ def decode_csv(body: bytes, schema: Schema, delimiter: str = ",") -> Decoded:
     every = {f"f{number}": pa.string() for number in range(MOST_COLUMNS)}
     try:
         table = csv.read_csv(
-            pa.BufferReader(body),
+            pa.BufferReader(body if body.endswith(b"\n") else body + b"\n"),  # else a row alone is not read
             read_options=csv.ReadOptions(autogenerate_column_names=True),
             parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             # types are told apart below, by the rules for JSON

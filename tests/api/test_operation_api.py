@@ -178,6 +178,7 @@ def test_openapi_describes_every_call(rest: Rest) -> None:
         ("GET", "/streams/{name}/dead-letters"),
         ("POST", "/tables"),
         ("GET", "/tables"),
+        ("GET", "/tables/{name}"),
         ("DELETE", "/tables/{name}"),
         ("POST", "/queries"),
         ("POST", "/queries/validate"),

@@ -172,11 +172,22 @@ def test_sql_takes_every_statement(rest: Rest) -> None:
     assert rest.post("/sql", {"sql": "DROP STREAM nothing"}, 404)["status"] == 404
 
 
-def test_tables_are_listed_and_refused(rest: Rest) -> None:
+def test_tables_come_and_go(rest: Rest, tmp_path: Path) -> None:
+    path = tmp_path / "packs.csv"
+    sql = f"CREATE TABLE packs (pack INT, name VARCHAR) WITH (connector = 'file', path = '{path}', format = 'csv')"
+    refused = rest.post("/tables", {"sql": sql}, 422)
+    assert "must exist where the service runs" in refused["detail"]
     assert rest.get("/tables") == {"tables": []}
-    sql = "CREATE TABLE packs (pack INT) WITH (connector = 'file', path = 'p.csv', format = 'csv')"
-    assert rest.post("/tables", {"sql": sql}, 422)["status"] == 422
+    path.write_text("pack,name\n1,small\n")
+    created = rest.post("/tables", {"sql": sql}, 201)
+    assert created["columns"] == [{"name": "pack", "type": "INT"}, {"name": "name", "type": "VARCHAR"}]
+    assert created["source"] == {"connector": "file", "format": "csv", "options": {"path": str(path)}}
+    assert rest.get("/tables") == {"tables": [created]}
+    assert rest.get("/tables/PACKS") == created
+    assert rest.post("/tables", {"sql": sql}, 409)["detail"].startswith("The name of a table must be new")
+    assert rest.client.delete("/tables/packs").status_code == 204
     assert rest.client.delete("/tables/packs").status_code == 404
+    assert rest.client.get("/tables/packs").status_code == 404
 
 
 def test_many_queries_retire_together_or_not_at_all(rest: Rest) -> None:

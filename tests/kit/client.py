@@ -80,6 +80,10 @@ class Api:
         """Declare a stream."""
         return self.call("POST", "/streams", 201, json={"sql": sql}, headers=idempotency_key())
 
+    def create_table(self, sql: str) -> Json:
+        """Declare a static table."""
+        return self.call("POST", "/tables", 201, json={"sql": sql}, headers=idempotency_key())
+
     def stream(self, name: str) -> Json:
         """Return what the service reports of a stream."""
         return self.get(f"/streams/{name}")

@@ -1,4 +1,4 @@
-"""Random joins over random tuples, and what DuckDB makes of them, window by window."""
+"""Random joins of streams and static tables over random tuples, and what DuckDB makes of them, window by window."""
 
 from __future__ import annotations
 
@@ -13,10 +13,22 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from operators.queries import Join
+from operators.queries import Aggregation, Join
 from session.sql.select import plan_select
 from sources.errors import SqlNotAllowed
-from sources.schema import BIGINT, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType, Field, StreamDefinition, StreamSchema
+from sources.schema import (
+    BIGINT,
+    DOUBLE,
+    INT,
+    TIMESTAMP,
+    VARCHAR,
+    ColumnType,
+    Field,
+    Schema,
+    StreamDefinition,
+    StreamSchema,
+)
+from sources.static_table import TableDefinition, TableVersion
 from tests.operators.pipeline import Row
 
 SECOND = 1_000_000
@@ -34,6 +46,7 @@ STREAMS = [
     for name, lateness in (("a", 0), ("b", 2), ("c", 1))
 ]
 CATALOG = {stream.name: stream for stream in STREAMS}
+TABLE_SCHEMA = Schema(FIELDS[:-1])
 ITEMS = ("{0}.k", "{0}.m", "{0}.v", "{0}.x", "{0}.s", "{0}.d", "{0}.v + {1}.v", "upper({1}.s)", "coalesce({1}.k, -1)")
 AGGREGATES = (
     "COUNT(*)", "COUNT({0}.v)", "SUM({0}.v)", "SUM({1}.x)", "AVG({1}.v)", "MIN({0}.s)", "MAX({1}.s)", "MIN({1}.v)",
@@ -41,12 +54,70 @@ AGGREGATES = (
 )  # fmt: skip
 
 
-REFUSALS = ("must not hold for NULL, unless", "must be over the columns of one input", "alone and compare them")
+REFUSALS = (
+    "must not hold for NULL, unless",
+    "must be over the columns of one input",
+    "alone and compare them",
+    "A window needs an aggregate",
+    "compare the columns of",
+)
+
+
+def _random_rows(rng: random.Random, keys: Sequence[int | None]) -> pa.Table:
+    rows: list[Row] = [random_values(rng) | {"k": key} for key in keys]
+    return table_of(rows, TABLE_SCHEMA)
+
+
+def random_values(rng: random.Random) -> dict[str, Any]:
+    """Return values of all columns but the time."""
+    return {
+        "k": rng.choice([None, 0, 1, 1, 2, 3]),
+        "m": rng.choice([None, 0, 1, 2]),
+        "v": rng.choice([None, *range(-2, 6)]),
+        "x": rng.choice([None, -0.0, 0.5, 2.25, 1e3]),
+        "s": rng.choice([None, "a", "b", "c", "é"]),
+        "d": rng.choice([None, Decimal("1.25"), Decimal("-3.10"), Decimal("99999999.99")]),
+    }
+
+
+def table_of(rows: Sequence[Row], schema: Schema = STREAMS[0].schema) -> pa.Table:
+    columns = {}
+    for f in schema.fields:
+        values = [row[f.name] for row in rows]
+        columns[f.name] = (
+            pa.array(values, pa.int64()).cast(f.type.arrow) if f.name == "t" else pa.array(values, f.type.arrow)
+        )
+    return pa.table(columns)
+
+
+class RandomTables:
+    """Two static tables: ``u`` has keys once, ``w`` some of them several times, and NULL."""
+
+    names = ("u", "w")
+
+    def __init__(self) -> None:
+        rng = random.Random(7)
+        keys: dict[str, Sequence[int | None]] = {"u": [0, 1, 3], "w": [0, 1, 1, 2, 2, 2, None, 7]}
+        self.rows = {name: _random_rows(rng, keys[name]) for name in self.names}
+        self.versions = {
+            name: TableVersion(TableDefinition(f"t-{name}", name, TABLE_SCHEMA, "parquet"), rows)
+            for name, rows in self.rows.items()
+        }
+
+    def find(self, name: str) -> TableVersion | None:
+        """Return a table by its name."""
+        return self.versions.get(name)
+
+
+TABLES = RandomTables()
 
 
 @dataclass(frozen=True)
 class RandomJoin:
-    """A SELECT with room for what stands after each stream: a window here, nothing in DuckDB."""
+    """A SELECT with room for what stands after the name of each input: a window after streams here, nothing in DuckDB.
+
+    ``~`` is the place after a stream, ``@`` that after a table.
+    """
 
     text: str
     size: int
@@ -58,20 +129,22 @@ class RandomJoin:
         return self.over("")
 
     def over(self, suffix: str) -> str:
-        """Return what Braid is asked over streams whose names end so."""
-        return self.text.replace("~", f"{suffix} [RANGE {self.size} SECONDS SLIDE {self.slide} SECONDS]")
+        """Return what Braid is asked over streams and tables whose names end so."""
+        window = f"{suffix} [RANGE {self.size} SECONDS SLIDE {self.slide} SECONDS]"
+        return self.text.replace("@", suffix).replace("~", window)
 
     @property
     def duckdb(self) -> str:
         """The same over the tuples of one window."""
-        return self.text.replace("~", "")
+        return self.text.replace("@", "").replace("~", "")
 
 
 def random_join(rng: random.Random) -> RandomJoin:
     inputs = rng.choice([2, 2, 2, 3, 3, 4])
-    names = [rng.choice("abc") for _ in range(inputs)]
+    names = [f"{rng.choice('abc')}~"]
+    names += [f"{rng.choice('uw')}@" if rng.random() < 0.2 else f"{rng.choice('abc')}~" for _ in range(inputs - 1)]
     aliases = [f"i{n}" for n in range(inputs)]
-    conditions, sources, same = [], [f"{names[0]}~ AS i0"], rng.random() < 0.6
+    conditions, sources, same = [], [f"{names[0]} AS i0"], rng.random() < 0.6
     for n in range(1, inputs):
         other = 0 if same else rng.randrange(n)
         columns = ["k"] if same else [rng.choice(["k", "m"]) for _ in range(rng.choice([1, 1, 2]))]
@@ -80,10 +153,10 @@ def random_join(rng: random.Random) -> RandomJoin:
         own = [f"i{n}.{condition(rng)}"] * (rng.random() < 0.3)
         kind = rng.choice([",", "JOIN", "LEFT JOIN"])
         if kind == ",":
-            sources.append(f", {names[n]}~ AS i{n}")
+            sources.append(f", {names[n]} AS i{n}")
             conditions += [*compared, *own]
         else:
-            sources.append(f"{kind} {names[n]}~ AS i{n} ON {' AND '.join([*compared, *own])}")
+            sources.append(f"{kind} {names[n]} AS i{n} ON {' AND '.join([*compared, *own])}")
         if rng.random() < (0.3 if kind == "LEFT JOIN" else 0.03):
             conditions.append(f"i{n}.{mine[0]} IS NULL")
     conditions += [f"{rng.choice(aliases)}.{condition(rng)}" for _ in range(rng.choice([0, 1, 1, 2]))]
@@ -109,15 +182,15 @@ def random_join(rng: random.Random) -> RandomJoin:
     return RandomJoin(f"SELECT {listed} FROM {' '.join(sources)}{where}{group}", size, rng.randint(1, size))
 
 
-def plan(query: RandomJoin) -> Join | None:
+def plan(query: RandomJoin) -> Join | Aggregation | None:
     """Return the plan of a query; None for what is not supported, such as a LEFT JOIN that WHERE tests for NULL."""
     try:
-        planned = plan_select(query.sql, CATALOG)
+        planned = plan_select(query.sql, CATALOG, tables=TABLES)
     except SqlNotAllowed as error:
         if any(reason in error.detail for reason in REFUSALS):
             return None
         raise
-    assert isinstance(planned, Join)
+    assert isinstance(planned, (Join, Aggregation))
     return planned
 
 
@@ -132,17 +205,7 @@ def random_tuples(rng: random.Random, time: int) -> tuple[list[Row], int]:
     found = []
     for _ in range(rng.choice([0, 1, 6, 15])):
         time += rng.choice([0, 0, 200_000, 500_000, SECOND])
-        found.append(
-            {
-                "k": rng.choice([None, 0, 1, 1, 2, 3]),
-                "m": rng.choice([None, 0, 1, 2]),
-                "v": rng.choice([None, *range(-2, 6)]),
-                "x": rng.choice([None, -0.0, 0.5, 2.25, 1e3]),
-                "s": rng.choice([None, "a", "b", "c", "é"]),
-                "d": rng.choice([None, Decimal("1.25"), Decimal("-3.10"), Decimal("99999999.99")]),
-                "t": time - rng.choice([0, 0, rng.randint(0, 2 * SECOND)]),
-            }
-        )
+        found.append(random_values(rng) | {"t": time - rng.choice([0, 0, rng.randint(0, 2 * SECOND)])})
     return found, time
 
 
@@ -165,6 +228,8 @@ def expected(
         return found
     start = (min(times) - size) // slide * slide
     with duckdb.connect() as connection:
+        for name, table in TABLES.rows.items():
+            connection.register(name, table)
         while start <= max(times):
             end = start + size
             if end <= reached and (active_to is None or end <= active_to):
@@ -173,16 +238,6 @@ def expected(
                 found += [(start, end, *row) for row in connection.execute(query.duckdb).fetchall()]
             start += slide
     return found
-
-
-def table_of(rows: Sequence[Row]) -> pa.Table:
-    columns = {}
-    for f in FIELDS:
-        values = [row[f.name] for row in rows]
-        columns[f.name] = (
-            pa.array(values, pa.int64()).cast(f.type.arrow) if f.name == "t" else pa.array(values, f.type.arrow)
-        )
-    return pa.table(columns)
 
 
 def comparable(row: Sequence[Any]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from operators.live_queries import LiveQueries, LiveQuery
 from operators.queries import Aggregation, Measure, Window
 from operators.stream_operators import StreamOperators
 from sources.schema import BOOLEAN, INT, TIMESTAMP, Field, StreamDefinition, StreamSchema
-from tests.operators.pipeline import live_of
+from tests.operators.pipeline import live_of, predicate_of
 
 SECOND = 1_000_000
 TUPLES = 500_000

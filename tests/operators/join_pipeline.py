@@ -13,6 +13,7 @@ from operators.bucket_store import RESULTS, put_block_bytes, put_bucket, put_win
 from operators.lane import Lane
 from operators.lane_state import Payload
 from operators.live_queries import LiveQueries, LiveQuery
+from operators.lookup_join import StaticTables
 from operators.offsets import advance_waterline
 from operators.queries import Query
 from operators.stream_operators import StreamOperators
@@ -80,6 +81,7 @@ class JoinPipeline:
         self.lanes = [Lane(self.storage, self.join_row_limit) for _ in range(LANES)]
         self.states = [MemoryState() for _ in range(LANES)]
         self.reader = Materializer(self.storage)
+        self.tables = StaticTables(self.storage)
 
     def run(
         self, tuples: Mapping[str, Sequence[Row]], changelogs: Sequence[dict[str, Any]] = ()
@@ -97,10 +99,13 @@ class JoinPipeline:
             seen[stream.id] = [row for row in mine if waterline is None or row[time] >= waterline]
             half = len(seen[stream.id]) // 2
             for part in (seen[stream.id][:half], seen[stream.id][half:]):
-                output = StreamOperators(self.live, stream, LANES).process(batch_of(part, stream.schema), waterline)
-                assert not output.failures
-                for group, bucket in (*output.buckets, *output.tuples):
-                    payloads[group].append(Payload(*put_bucket(self.storage, self.seq, bucket)))
+                for lookups in self.live.inputs(stream.id).values():
+                    operators = StreamOperators(self.live, stream, LANES, lookups=lookups)
+                    for joined in operators.lookups.batches(batch_of(part, stream.schema), self.tables):
+                        output = operators.process(joined, waterline)
+                        assert not output.failures
+                        for group, bucket in (*output.buckets, *output.tuples):
+                            payloads[group].append(Payload(*put_bucket(self.storage, self.seq, bucket)))
             clock = max(
                 [row[time] for row in mine] + [t for t in [self.clocks.get(stream.id)] if t is not None], default=None
             )

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import lane, relations
-from operators.queries import Join
+from operators import lane, lookup_join, relations
+from operators.lookup_join import version_path
+from operators.queries import Aggregation, Join
 from session.sql.select import plan_select
 from sources.storage import Storage
 from tests.kit.examples import examples
@@ -18,6 +19,7 @@ from tests.kit.random_joins import (
     CATALOG,
     SECOND,
     STREAMS,
+    TABLES,
     RandomJoin,
     comparable,
     expected,
@@ -33,9 +35,13 @@ from tests.operators.pipeline import Row
 @given(seed=st.integers(0, 2**32))
 def test_joins_give_the_rows_that_duckdb_gives(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     rng = random.Random(seed)
-    pipeline = JoinPipeline(Storage(str(tmp_path_factory.mktemp("data"))), STREAMS, rng)
+    storage = Storage(str(tmp_path_factory.mktemp("data")))
+    for version in TABLES.versions.values():
+        storage.put(version_path(version.id), version.data)
+    pipeline = JoinPipeline(storage, STREAMS, rng)
     monkeypatch = pytest.MonkeyPatch()
     monkeypatch.setattr(lane, "MOST_ENTRIES", rng.choice([0, 2, 64]))
+    monkeypatch.setattr(lookup_join, "MOST_AT_ONCE", rng.choice([1, 3, 1000]))
     queries: dict[str, RandomJoin] = {}
     while len(queries) < 4:
         query = random_join(rng)
@@ -44,7 +50,7 @@ def test_joins_give_the_rows_that_duckdb_gives(seed: int, tmp_path_factory: pyte
         queries[f"q{len(queries)}"] = query
     waiting = list(queries)
 
-    def planned(name: str) -> Join:
+    def planned(name: str) -> Join | Aggregation:
         found = plan(queries[name])
         assert found is not None
         return found

@@ -8,15 +8,19 @@ import random
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tests.kit.client import Api
 from tests.kit.random_joins import (
     FIELDS,
     SECOND,
     STREAMS,
+    TABLE_SCHEMA,
+    TABLES,
     RandomJoin,
     comparable,
     expected,
@@ -33,9 +37,10 @@ END = {"k": 77, "m": 77, "v": 77, "x": 0.0, "s": "end", "d": None}
 
 
 class Streams:
-    """Three streams of a service, and the tuples that were pushed to them, by the id of the stream in `STREAMS`."""
+    """Three streams and two tables of a service, and the tuples pushed, by the id of their stream in `STREAMS`."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, folder: Path) -> None:
+        """Create them, and the static tables, whose files go to ``folder``."""
         self.api = api
         self.suffix = f"_{uuid.uuid4().hex[:12]}"
         self.pushed: dict[str, list[Row]] = {stream.id: [] for stream in STREAMS}
@@ -43,6 +48,11 @@ class Streams:
             lateness = f" LATENESS INTERVAL '{stream.schema.lateness_us // SECOND}' SECOND"
             columns = ", ".join(f"{f.name} {f.type}{lateness if f.name == 't' else ''}" for f in FIELDS)
             api.create_stream(f"CREATE STREAM {self.name(stream.name)} ({columns}) WITH (connector = 'push')")
+        columns = ", ".join(f"{f.name} {f.type}" for f in TABLE_SCHEMA.fields)
+        for name, rows in TABLES.rows.items():
+            path = folder / f"{name}.parquet"
+            pq.write_table(rows, path)
+            api.create_table(f"CREATE TABLE {self.name(name)} ({columns}) WITH (connector = 'file', path = '{path}')")
 
     def name(self, name: str) -> str:
         """Return what a stream is called in the service."""
@@ -96,11 +106,11 @@ def rows_of(api: Api, query: str) -> list[tuple[Any, ...]]:
 class JoinRun:
     """Random joins, in rounds: some are created, one may be retired, and all streams get tuples."""
 
-    def __init__(self, api: Api, seed: int, joins: int, rounds: int) -> None:
+    def __init__(self, api: Api, seed: int, joins: int, rounds: int, folder: Path) -> None:
         self._api = api
         self._time = 5 * SECOND
         self._rng = random.Random(seed)
-        self._streams = Streams(api)
+        self._streams = Streams(api, folder)
         self._waiting: list[RandomJoin] = []
         while len(self._waiting) < joins:
             query = random_join(self._rng)

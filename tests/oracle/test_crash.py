@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import psutil
 import pytest
@@ -171,11 +172,12 @@ def is_gone(process: psutil.Process) -> bool:
 
 def test_the_service_recovers_by_itself_from_a_killed_worker_and_a_killed_jvm(
     fresh_service: FreshService,
+    tmp_path: Path,
 ) -> None:
     # as above: a drain that is given up is not what is tested
     service = fresh_service(BRAID_DRAIN_TIMEOUT="600")
     with Api(service.url) as api:
-        joins = JoinRun(api, seed=5, joins=9, rounds=4)
+        joins = JoinRun(api, seed=5, joins=9, rounds=4, folder=tmp_path)
         driver = Driver(api, SCHEMA)
         driver.create([ALL, BY_GEM_PACK, *others()[::3]])
         joins.next_round()

@@ -29,6 +29,8 @@ AGGREGATION = (
     "SELECT gem_pack, SUM(price) AS revenue FROM {} [RANGE 8 SECONDS SLIDE 4 SECONDS]"
     " WHERE price > {} GROUP BY gem_pack"
 )
+TABLE = "CREATE TABLE packs (gem_pack BIGINT, name VARCHAR) WITH (connector = 'file', path = '{}', format = 'csv')"
+LOOKUP = "SELECT user_id, name FROM {} AS p JOIN packs AS k ON p.gem_pack = k.gem_pack"
 SECOND = 1_000_000
 BEGINNING = 1_700_000_000 * SECOND
 LATENESS = 2 * SECOND
@@ -88,6 +90,12 @@ class Driver:
     def stream(self, name: str = "purchases") -> str:
         """Declare a stream and return its id."""
         return str(self.session.create_stream(STREAM.format(name))["id"])
+
+    def write_table(self, rows: int) -> Path:
+        """Write a file for ``TABLE`` with so many rows and return where it lies."""
+        path = self.folder.with_name(f"{self.folder.name}-packs.csv")
+        path.write_text("\n".join(["gem_pack,name", *(f"{row},pack {row}" for row in range(rows))]))
+        return path
 
     def create(self, *sql: str, **fields: Any) -> list[str]:
         """Accept queries in one request and return their ids."""
@@ -185,7 +193,7 @@ class Driver:
 
 def observed(state: SessionState, archive: Archive) -> dict[str, Any]:
     """Return everything in a state as JSON, what is derived included."""
-    numbers = ("requests", "epoch", "active_epoch", "applied_seq", "next_query", "next_stream")
+    numbers = ("requests", "epoch", "active_epoch", "applied_seq", "next_query", "next_stream", "next_table")
     numbers += ("queries_created", "queries_deleted", "active_capacity")
     over = [read() for _, read in archive.after(0)]
     seen: dict[str, Any] = {
@@ -195,6 +203,7 @@ def observed(state: SessionState, archive: Archive) -> dict[str, Any]:
         "states": {name: state.queries.states[name] for name in STATES},
         "streams": [stream.to_json() for stream in state.catalog.states()],
         "stream_bodies": [stream.describe() for stream in state.catalog.states()],
+        "tables": [table.describe() for table in state.catalog.tables()],
         "slots": state.slots.to_json() | {"holders": [state.slots.holder(s) for s in range(state.slots.capacity)]},
         "waiting": state.waiting.to_json(),
         "since_us": state.waiting.since_us,

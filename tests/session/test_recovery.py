@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from operators.live_queries import LiveQueries
+from operators.lookup_join import version_path
+from operators.queries import lookups_of
 from session import plan_snapshot, snapshot
 from session.archive import Archive
 from session.changelog import Changelog, changelog_set_between
@@ -19,9 +21,9 @@ from session.idempotency import Idempotency
 from session.query_record import DRAINING, PENDING, RUNNING
 from session.recovery import recover
 from session.requests import QueriesAccepted
-from sources.errors import Conflict, CorruptData, UnknownObject
+from sources.errors import Conflict, CorruptData, NotAllowed, UnknownObject
 from sources.storage import Storage
-from tests.session.driver import AGGREGATION, BEGINNING, SECOND, SELECTION, STREAM, Driver
+from tests.session.driver import AGGREGATION, BEGINNING, LOOKUP, SECOND, SELECTION, STREAM, TABLE, Driver
 
 NAMES = ("purchases", "ads")
 Step = tuple[str, int, int]
@@ -43,6 +45,10 @@ STEPS = st.lists(
                 "long wait",
                 "stream",
                 "drop",
+                "table",
+                "look up",
+                "look up",
+                "drop table",
                 "snapshot",
                 "crash",
                 "restart",
@@ -90,6 +96,17 @@ def take(driver: Driver, step: Step, at: int) -> None:
         case "drop":
             with contextlib.suppress(Conflict, UnknownObject):
                 driver.session.drop_stream(name)
+        case "table":
+            path = driver.write_table(kind_number)
+            taken = driver.state.catalog.find_table("packs") is not None
+            with pytest.raises(Conflict) if taken else contextlib.nullcontext():
+                driver.session.create_table(TABLE.format(path))
+        case "look up" if driver.state.catalog.find_table("packs") is not None and name in driver.state.catalog:
+            driver.write_table(number)
+            driver.create(LOOKUP.format(name))
+        case "drop table":
+            with contextlib.suppress(Conflict, UnknownObject):
+                driver.session.drop_table("packs")
         case "snapshot":
             driver.session.write_snapshot()
         case "crash":
@@ -114,6 +131,13 @@ def check_invariants(driver: Driver) -> None:
     for stream in state.catalog.states():
         using = [q for q in state.queries.values() if stream.definition.id in q.stream_names]
         assert stream.users == sum(not q.is_finished for q in using)
+    for table in state.catalog.tables():
+        looking = [
+            q for q in state.queries.values() if any(k.table == table.definition.id for k in lookups_of(q.query))
+        ]
+        assert table.users == sum(not q.is_finished for q in looking)
+    for lookup in (lookup for query in state.queries.values() for lookup in lookups_of(query.query)):
+        assert driver.storage.exists(version_path(lookup.version)), "the rows of a query's table are kept"
     assert [h and h.id for h in state._holders if h is not None] == [
         q.id
         for q in sorted((q for q in state.queries.values() if q.slot is not None), key=lambda q: q.slot or 0)
@@ -277,6 +301,46 @@ def test_requests_read_back_as_they_were_written(driver: Driver) -> None:
     again = type(record).from_json(orjson.loads(orjson.dumps(record.to_json())))
     assert again == record
     assert QueriesAccepted((again,)).answer == [driver.session.query("q-1")]
+
+
+def test_rows_of_tables_go_when_no_query_needs_them(driver: Driver) -> None:
+    driver.session.create_table(TABLE.format(driver.write_table(1)))
+    driver.run(LOOKUP.format("purchases"))
+    driver.write_table(2)
+    first, second = "q-1", *driver.run(LOOKUP.format("purchases"))
+    versions = [lookups_of(driver.state.queries[q].query)[0].version for q in (first, second)]
+    assert versions[0] != versions[1]
+    driver.session.write_snapshot()
+    assert len(driver.storage.names("tables")) == 2
+    with pytest.raises(Conflict, match=f"2 queries use 'packs': {first}, {second}"):
+        driver.session.drop_table("packs")
+    driver.session.delete_query(first, drain=False)
+    driver.flush()
+    driver.batch()
+    driver.session.write_snapshot()
+    driver.session.write_snapshot()
+    assert driver.storage.names("tables") == [version_path(versions[1]).partition("/")[2]]
+
+
+def test_a_table_and_a_stream_have_different_names(driver: Driver) -> None:
+    driver.session.create_table(TABLE.format(driver.write_table(1)))
+    with pytest.raises(Conflict, match="The name of a stream must be new; 'PACKS' exists"):
+        driver.stream("PACKS")
+    with pytest.raises(Conflict, match="The name of a table must be new; 'purchases' exists"):
+        driver.session.create_table(TABLE.format(driver.write_table(1)).replace("packs", "purchases", 1))
+    assert driver.session.create_table(TABLE.format("x").replace("TABLE", "TABLE IF NOT EXISTS", 1))["id"] == "t-1"
+
+
+def test_a_table_whose_file_does_not_fit_is_not_there(driver: Driver) -> None:
+    path = driver.write_table(1)
+    path.write_text("gem_pack,name\nx,y\n")
+    with pytest.raises(NotAllowed, match="must be a BIGINT, got 'x'"):
+        driver.session.create_table(TABLE.format(path))
+    assert driver.session.tables() == []
+    driver.session.create_table(TABLE.format(driver.write_table(1)))
+    path.unlink()
+    with pytest.raises(NotAllowed, match="must exist where the service runs"):
+        driver.create(LOOKUP.format("purchases"))
 
 
 def test_plan_snapshots_equal_what_the_changelogs_give(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

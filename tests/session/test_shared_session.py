@@ -247,7 +247,7 @@ REFUSED: Refused = [
     ),
     (lambda s: s.drop_stream("purchases"), Conflict, "q-1"),
     (lambda s: s.drop_stream("nowhere"), UnknownObject, "Streams: purchases"),
-    (lambda s: s.create_table("CREATE TABLE t"), NotAllowed, "tables"),
+    (lambda s: s.create_table("SHOW STREAMS"), NotAllowed, "declared with CREATE TABLE"),
     (lambda s: s.delete_query("nobody"), UnknownObject, "'nobody'"),
     (lambda s: s.query("q-99"), UnknownObject, "'q-99'"),
     (lambda s: s.stream("nowhere"), UnknownObject, "nowhere"),

@@ -191,7 +191,6 @@ REFUSED = [
     ("SELECT price FROM purchases ^LIMIT 5", 422, "LIMIT is not supported"),
     ("SELECT ^DISTINCT price FROM purchases", 422, "SELECT DISTINCT is not supported yet"),
     ("^WITH p AS (SELECT 1) SELECT * FROM p", 422, "WITH is not supported yet"),
-    ("CREATE ^TABLE packs (gem_pack INT) WITH (connector = 'file')", 422, "static tables are not supported yet"),
     ("^INSERT INTO purchases VALUES (1)", 422, "POST /streams/{name}/events"),
     ("CREATE ^OR REPLACE STREAM s (a INT)", 422, "CREATE OR REPLACE"),
     ("CREATE ^VIEW v AS SELECT 1", 422, "write CREATE QUERY"),

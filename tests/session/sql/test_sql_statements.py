@@ -145,7 +145,7 @@ PUSH = "WITH (connector = 'push')"
         (f"CREATE STREAM s ({T}) WITH (connector = 'generator', dataset = 'ads', ^rate = -1)", 422, "rate"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'generator', dataset = 'ads', ^seed = 'x')", 422, "seed"),
         (f"CREATE STREAM s ({T}) WITH (connector ^'push')", 400, "Expected ="),
-        ("CREATE ^STREEM s", 400, "Expected STREAM or QUERY"),
+        ("CREATE ^STREEM s", 400, "Expected STREAM, TABLE or QUERY"),
     ],
 )  # fmt: skip
 def test_refused_declarations(marked: str, status: int, message: str) -> None:

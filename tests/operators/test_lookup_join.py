@@ -1,0 +1,143 @@
+"""Lookup joins against plain loops: keys of every type, several of them, NULL, more than one row a key, ON."""
+
+from __future__ import annotations
+
+import random
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operators import lookup_join
+from operators.expressions import Call, Column, Expression
+from operators.lookup_join import LookupFailed, LookupJoin, StaticTables, TableIndex, version_path
+from operators.lookups import Lookup
+from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
+from sources.static_table import TableVersion
+from sources.storage import Storage
+from tests.kit.examples import examples
+from tests.kit.random_joins import TABLES
+
+DECIMAL = ColumnType("DECIMAL", 10, 2)
+VALUES: dict[ColumnType, list[Any]] = {
+    BIGINT: [0, 1, -(2**63), 2**63 - 1, 2**53 + 1, None],
+    INT: [0, 1, 2**31 - 1, None],
+    DOUBLE: [0.0, -0.0, 2.5, 1e300, None],
+    VARCHAR: ["", "a", "é", "b" * 40, None],
+    BOOLEAN: [True, False, None],
+    DATE: [date(1969, 1, 1), date(2026, 1, 1), None],
+    TIMESTAMP: [datetime(1969, 1, 1), datetime(2026, 1, 1, 0, 0, 0, 1), None],
+    DECIMAL: [Decimal("1.50"), Decimal("-0.01"), None],
+}
+Rows = list[dict[str, Any]]
+
+
+def random_rows(rng: random.Random, columns: dict[str, ColumnType], count: int) -> Rows:
+    return [{name: rng.choice(VALUES[kind]) for name, kind in columns.items()} for _ in range(count)]
+
+
+def table_of(rows: Rows, columns: dict[str, ColumnType]) -> pa.Table:
+    return pa.table({name: pa.array([row[name] for row in rows], kind.arrow) for name, kind in columns.items()})
+
+
+def stored(storage: Storage, rows: pa.Table) -> str:
+    version = TableVersion(TABLES.versions["u"].definition, rows)
+    storage.put(version_path(version.id), version.data)
+    return version.id
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_tuples_are_joined_as_loops_do(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    rng = random.Random(seed)
+    storage = Storage(str(tmp_path_factory.mktemp("data")))
+    kinds = [rng.choice(list(VALUES)) for _ in range(rng.choice([1, 1, 2, 3]))]
+    mine = {f"m{i}": kind for i, kind in enumerate(kinds)} | {"v": BIGINT}
+    theirs = {f"k{i}": kind for i, kind in enumerate(kinds)} | {"w": BIGINT}
+    tuples, rows = random_rows(rng, mine, rng.randint(0, 30)), random_rows(rng, theirs, rng.randint(0, 12))
+    left, on = rng.random() < 0.5, None
+    if rng.random() < 0.5:
+        on = Call("<", (Column("v", BIGINT), Column("t.w", BIGINT)), BOOLEAN)
+    keys = tuple((Column(f"m{i}", kind), Column(f"k{i}", kind)) for i, kind in enumerate(kinds))
+    lookup = Lookup("t-1", stored(storage, table_of(rows, theirs)), "t", keys, on, left)
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr(lookup_join, "MOST_AT_ONCE", rng.choice([1, 5, 1000]))
+    join = LookupJoin([lookup], frozenset({"v", "m0", "t.w"}))
+    batch = table_of(tuples, mine).combine_chunks().to_batches() or [
+        pa.RecordBatch.from_pylist([], table_of([], mine).schema)
+    ]
+    found = [row for joined in join.batches(batch[0], StaticTables(storage)) for row in joined.to_pylist()]
+    monkeypatch.undo()
+
+    def partners(row: dict[str, Any]) -> Rows:
+        equal = [
+            other
+            for other in rows
+            if all(row[f"m{i}"] is not None and row[f"m{i}"] == other[f"k{i}"] for i in range(len(kinds)))
+        ]
+        if on is None:
+            return equal
+        return [o for o in equal if row["v"] is not None and o["w"] is not None and row["v"] < o["w"]]
+
+    expected = []
+    for row in tuples:
+        joined = [other["w"] for other in partners(row)]
+        expected += [(row["v"], row["m0"], w) for w in joined or ([None] if left else [])]
+    # in order of the tuples, then of the table's rows
+    assert [(row["v"], row["m0"], row["t.w"]) for row in found] == expected
+
+
+def test_lookups_follow_each_other(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    shops = stored(storage, pa.table({"shop": [1, 2], "city": ["a", None]}))
+    cities = stored(storage, pa.table({"city": ["a", "b"], "people": [10, 20]}))
+    first = Lookup("t-1", shops, "shops", ((Column("shop", BIGINT), Column("shop", BIGINT)),), None, True)
+    second = Lookup("t-2", cities, "cities", ((Column("shops.city", VARCHAR), Column("city", VARCHAR)),), None, True)
+    join = LookupJoin([first, second], frozenset({"shop", "cities.people"}))
+    (joined,) = join.batches(
+        pa.RecordBatch.from_pydict({"shop": [2, 1, 3], "unused": [0, 0, 0]}), StaticTables(storage)
+    )
+    assert joined.to_pylist() == [
+        {"shop": 2, "cities.people": None},
+        {"shop": 1, "cities.people": 10},
+        {"shop": 3, "cities.people": None},
+    ]
+
+
+def test_tables_that_nobody_reads_are_let_go(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    version = stored(storage, pa.table({"k": [1]}))
+    lookup = Lookup("t-1", version, "t", ((Column("k", BIGINT), Column("k", BIGINT)),))
+    tables = StaticTables(storage)
+    index = tables.index(lookup)
+    storage.delete(version_path(version))
+    tables.keep([lookup])
+    assert tables.index(lookup) is index
+    tables.keep([])
+    with pytest.raises(FileNotFoundError):
+        tables.index(lookup)
+
+
+def test_the_most_frequent_key_is_known() -> None:
+    lookup = Lookup("t-1", "", "t", ((Column("k", BIGINT), Column("k", BIGINT)),))
+    assert TableIndex(pa.table({"k": pa.array([1, 2, 1, None, None, None, 1], pa.int64())}), lookup).most_matches == 3
+    assert TableIndex(pa.table({"k": pa.array([], pa.int64())}), lookup).most_matches == 0
+
+
+def test_a_key_that_cannot_be_evaluated_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(expression: Expression, columns: object, length: int) -> pa.Array:  # noqa: ARG001
+        raise ValueError("no")
+
+    storage = Storage(str(tmp_path))
+    version = stored(storage, pa.table({"k": [1]}))
+    lookup = Lookup("t-1", version, "t", ((Column("k", BIGINT), Column("k", BIGINT)),))
+    tables = StaticTables(storage)
+    tables.index(lookup)
+    monkeypatch.setattr("operators.tuples.evaluate", fail)
+    with pytest.raises(LookupFailed, match="k: ValueError: no"):
+        list(LookupJoin([lookup], frozenset({"k"})).batches(pa.RecordBatch.from_pydict({"k": [1]}), tables))

@@ -1,0 +1,150 @@
+"""Streams joined with static tables through the service: selections against DuckDB, and tables that change."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from operators.queries import Selection
+from session.sql.select import plan_select
+from tests.kit.client import Api
+from tests.kit.examples import examples
+from tests.kit.random_joins import (
+    CATALOG,
+    ITEMS,
+    SECOND,
+    TABLES,
+    comparable,
+    condition,
+    random_tuples,
+    table_of,
+)
+from tests.kit.waiting import wait_until
+from tests.oracle.join_run import Streams, rows_of
+
+pytestmark = pytest.mark.service
+
+CATALOG_CSV = """item_id,name,price,category
+P001,Red T-Shirt,9.99,Apparel
+P002,Blue Jeans,39.95,Apparel
+P003,Smart Watch,199.99,Electronics
+P004,Yoga Mat,29.95,Fitness
+P005,Wireless Headphones,99.99,Electronics
+P006,Coffee Mug,5.99,Kitchen
+"""
+
+
+def random_selection(rng: random.Random) -> str:
+    """Return a SELECT over one stream and one or two tables, ``@`` after each name."""
+    sources, where = [f"{rng.choice('ab')}@ AS i0"], []
+    aliases = ["i0"]
+    for n in range(1, rng.choice([2, 2, 3])):
+        name, kind = rng.choice("uw"), rng.choice([",", "JOIN", "LEFT JOIN"])
+        compared = [
+            f"{rng.choice(aliases)}.{rng.choice('km')} = i{n}.{rng.choice('km')}" for _ in range(rng.choice([1, 1, 2]))
+        ]
+        own = [f"i{n}.{condition(rng)}"] * (rng.random() < 0.4)
+        mixed = [f"i0.v > i{n}.v"] * (rng.random() < 0.3)
+        if kind == ",":
+            sources.append(f", {name}@ AS i{n}")
+            where += [*compared, *own, *mixed]
+        else:
+            sources.append(f"{kind} {name}@ AS i{n} ON {' AND '.join([*compared, *own, *mixed])}")
+        aliases.append(f"i{n}")
+        if rng.random() < 0.2:
+            where.append(f"i{n}.s IS NULL")
+    where += [f"{rng.choice(aliases)}.{condition(rng)}" for _ in range(rng.choice([0, 1]))]
+    items = [text.format(rng.choice(aliases), rng.choice(aliases)) for text in rng.sample(ITEMS, rng.randint(1, 4))]
+    listed = ", ".join(f"{text} AS c{n}" for n, text in enumerate(items))
+    return f"SELECT {listed} FROM {' '.join(sources)}" + (f" WHERE {' AND '.join(where)}" if where else "")
+
+
+@pytest.mark.parametrize("seed", range(31, 31 + examples(1)))
+def test_selections_give_the_rows_that_duckdb_gives(api: Api, seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    streams = Streams(api, tmp_path)
+    texts: list[str] = []
+    while len(texts) < 40:
+        text = random_selection(rng)
+        assert isinstance(plan_select(text.replace("@", ""), CATALOG, tables=TABLES), Selection)
+        texts.append(text)
+    created = api.create_queries([{"sql": text.replace("@", streams.suffix)} for text in texts])
+    for answer in created:
+        api.wait_state(answer["id"], "RUNNING")
+    for begin in (100, 200):
+        for name in "ab":
+            streams.push(name, [row for _ in range(4) for row in random_tuples(rng, begin * SECOND)[0]])
+        streams.settle()
+    with duckdb.connect() as connection:
+        for name, rows in TABLES.rows.items():
+            connection.register(name, rows)
+        for name in "ab":
+            connection.register(name, table_of(streams.pushed[f"s-{name}"]))
+        for text, answer in zip(texts, created, strict=True):
+            wanted = sorted(map(comparable, connection.execute(text.replace("@", "")).fetchall()))
+            got: list[tuple[Any, ...]] = []
+
+            def all_come(query: str = answer["id"], got: list[Any] = got, wanted: list[Any] = wanted) -> bool:
+                got[:] = rows_of(api, query)
+                return len(got) >= len(wanted)
+
+            wait_until(all_come, 60, f"the rows of {text} come")
+            assert sorted(map(comparable, got)) == wanted, text
+
+
+def test_carts_are_enriched_with_the_catalogue(api: Api, tmp_path: Path) -> None:
+    name, path = uuid.uuid4().hex[:8], tmp_path / "catalogue.csv"
+    path.write_text(CATALOG_CSV)
+    api.create_stream(
+        f"CREATE STREAM cart_{name} (cust_id VARCHAR, event_time TIMESTAMP LATENESS INTERVAL '0' SECOND,"
+        " item_id VARCHAR) WITH (connector = 'push')"
+    )
+    api.create_table(
+        f"CREATE TABLE product_{name} (item_id VARCHAR, name VARCHAR, price DOUBLE, category VARCHAR)"
+        f" WITH (connector = 'file', path = '{path}', format = 'csv')"
+    )
+    source = f"FROM cart_{name} c JOIN product_{name} p ON c.item_id = p.item_id"
+    windowed = f"FROM cart_{name} [RANGE 1 HOUR] c LEFT JOIN product_{name} p ON c.item_id = p.item_id"
+    enriched, by_category = (
+        answer["id"]
+        for answer in api.create_queries(
+            [
+                {"sql": f"SELECT c.cust_id, c.event_time, p.name, p.price, p.category {source}"},
+                {"sql": f"SELECT p.category, SUM(p.price) AS worth, COUNT(*) AS items {windowed} GROUP BY p.category"},
+            ]
+        )
+    )
+    api.wait_state(enriched, "RUNNING")
+    api.wait_state(by_category, "RUNNING")
+
+    def push(*rows: tuple[str, str, str]) -> None:
+        lines = [f'{{"cust_id": "{c}", "event_time": "2023-02-01 {t}", "item_id": "{i}"}}' for c, t, i in rows]
+        api.push(f"cart_{name}", "application/x-ndjson", "\n".join(lines).encode())
+
+    push(("1234", "10:01:00", "P001"), ("1234", "10:05:00", "P002"), ("1234", "10:06:00", "P404"))
+    wait_until(lambda: bool(api.stream(f"cart_{name}")["tuples"] == 3), 60, "the carts are taken in")
+    path.write_text(CATALOG_CSV.replace("39.95", "35.00"))
+    (later,) = api.create_queries([{"sql": f"SELECT c.cust_id, p.price {source}"}])
+    api.wait_state(later["id"], "RUNNING")
+    push(("77", "10:07:00", "P002"), ("77", "12:00:00", "P404"))
+
+    def read(query: str, columns: int) -> list[tuple[Any, ...]]:
+        return [row[:columns] for row in rows_of(api, query)]
+
+    wait_until(lambda: len(read(by_category, 9)) == 2, 60, "the window's groups come")
+    # tables are read when a query is deployed: the first one goes on with what it has
+    assert [(row[0], *row[2:]) for row in read(enriched, 5)] == [
+        ("1234", "Red T-Shirt", 9.99, "Apparel"),
+        ("1234", "Blue Jeans", 39.95, "Apparel"),
+        ("77", "Blue Jeans", 39.95, "Apparel"),
+    ]
+    assert read(later["id"], 2) == [("77", 35.0)]
+    groups = {row[2]: row[3:] for row in read(by_category, 9)}
+    assert groups == {"Apparel": (pytest.approx(9.99 + 2 * 39.95), 3), None: (None, 1)}
+    plan = api.request("GET", f"/queries/{enriched}/plan").json()
+    assert f"product_{name}" in str(plan)

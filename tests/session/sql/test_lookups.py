@@ -1,0 +1,219 @@
+"""Static tables in a SELECT: which stream each goes to, what stays a condition, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import pyarrow as pa
+import pytest
+
+from operators.lookups import Lookup
+from operators.queries import Aggregation, Join, Query, Selection, query_from_json
+from session.sql.select import plan_select
+from sources.errors import SqlNotAllowed
+from sources.schema import BIGINT, DOUBLE, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamDefinition, StreamSchema
+from sources.static_table import TableDefinition, TableVersion
+
+PURCHASES = StreamSchema(
+    (Field("user_id", BIGINT), Field("pack", INT), Field("price", DOUBLE), Field("time", TIMESTAMP)), "time", 0
+)
+CLICKS = StreamSchema((Field("user_id", BIGINT), Field("ad", BIGINT), Field("time", TIMESTAMP)), "time", 0)
+CATALOG = {
+    name: StreamDefinition(f"s-{name}", name, schema, "push", "json")
+    for name, schema in (("purchases", PURCHASES), ("clicks", CLICKS))
+}
+
+
+def version(name: str, fields: tuple[Field, ...], rows: dict[str, list[object]]) -> TableVersion:
+    schema = Schema(fields)
+    definition = TableDefinition(f"t-{name}", name, schema, "csv")
+    return TableVersion(definition, pa.table(rows, schema=schema.arrow))
+
+
+class Tables:
+    """Packs, brands of packs, and a table in which one key has too many rows."""
+
+    versions: ClassVar = {
+        "packs": version(
+            "packs",
+            (Field("pack", BIGINT), Field("name", VARCHAR), Field("brand", INT)),
+            {"pack": [1, 2, 2], "name": ["a", "b", None], "brand": [1, 1, 2]},
+        ),
+        "brands": version("brands", (Field("brand", INT), Field("label", VARCHAR)), {"brand": [1], "label": ["x"]}),
+        "many": version("many", (Field("pack", INT),), {"pack": [7] * 1001}),
+    }
+    names: Sequence[str] = list(versions)
+
+    def find(self, name: str) -> TableVersion | None:
+        return self.versions.get(name.lower())
+
+
+def planned(sql: str) -> Query:
+    query = plan_select(sql, CATALOG, tables=Tables())
+    assert query_from_json(query.to_json()) == query
+    return query
+
+
+def described(lookups: Sequence[Lookup]) -> list[str]:
+    return [
+        f"{'left ' * lookup.left}{lookup.name}: {', '.join(f'{a} = {b}' for a, b in lookup.keys)}"
+        + (f" and {lookup.on}" if lookup.on is not None else "")
+        for lookup in lookups
+    ]
+
+
+def test_a_selection_gets_the_columns_of_a_table() -> None:
+    query = planned(
+        "SELECT p.user_id, k.name, price FROM purchases p JOIN packs k ON p.pack = k.pack AND k.name <> 'z'"
+        " WHERE price > 1"
+    )
+    assert isinstance(query, Selection)
+    assert described(query.lookups) == ["packs: cast(pack as BIGINT) = pack"]
+    assert str(query.where) == "and(>(price, 1.0), <>(packs.name, 'z'))"
+    assert [(o.name, str(o.expression)) for o in query.outputs] == [
+        ("user_id", "user_id"), ("name", "packs.name"), ("price", "price"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT price FROM purchases p, packs k WHERE p.pack = k.pack",
+        "SELECT price FROM packs k, purchases p WHERE k.pack = p.pack",
+        "SELECT price FROM packs k JOIN purchases p ON k.pack = p.pack",
+        "SELECT price FROM purchases JOIN packs USING (pack)",
+        "SELECT price FROM packs JOIN purchases USING (pack)",
+    ],
+)
+def test_a_table_may_be_named_anywhere(text: str) -> None:
+    query = planned(text)
+    assert isinstance(query, Selection)
+    assert query.where is None
+    assert described(query.lookups) == ["packs: cast(pack as BIGINT) = pack"]
+
+
+def test_columns_of_using_are_one() -> None:
+    query = planned("SELECT * FROM packs JOIN purchases USING (pack) WHERE pack > 1")
+    assert isinstance(query, Selection)
+    assert [o.name for o in query.outputs] == ["user_id", "pack", "price", "time", "name", "brand"]
+    assert str(query.where) == ">(pack, 1)"
+    query = planned("SELECT packs.* FROM purchases JOIN packs USING (pack)")
+    assert isinstance(query, Selection)
+    assert [str(o.expression) for o in query.outputs] == ["packs.pack", "packs.name", "packs.brand"]
+
+
+def test_the_on_of_a_left_join_stays_with_the_lookup() -> None:
+    query = planned(
+        "SELECT price FROM purchases p LEFT JOIN packs k ON p.pack = k.pack AND k.name = 'a' AND p.price > k.brand"
+        " AND p.price > 2 WHERE k.name IS NULL"
+    )
+    assert isinstance(query, Selection)
+    assert described(query.lookups) == [
+        "left packs: cast(pack as BIGINT) = pack and"
+        " and(=(packs.name, 'a'), >(price, cast(packs.brand as DOUBLE)), >(price, 2.0))"
+    ]
+    assert str(query.where) == "is_null(packs.name)"
+
+
+def test_tables_follow_tables() -> None:
+    query = planned(
+        "SELECT b.label, SUM(p.price * k.brand) AS n FROM brands b, packs k, purchases [RANGE 4 SECONDS] p"
+        " WHERE b.brand = k.brand AND k.pack = p.pack GROUP BY b.label"
+    )
+    assert isinstance(query, Aggregation)
+    assert described(query.lookups) == [
+        "packs: cast(pack as BIGINT) = pack", "brands: packs.brand = brand",
+    ]  # fmt: skip
+    assert [str(key) for key in query.keys] == ["brands.label"]
+    assert [measure.name for measure in query.measures] == ["sum(*(price, cast(packs.brand as DOUBLE)))"]
+
+
+def test_a_table_may_be_joined_twice() -> None:
+    query = planned(
+        "SELECT x.name AS one, y.name AS two FROM purchases p JOIN packs x ON p.pack = x.pack"
+        " LEFT JOIN packs y ON y.pack = x.brand"
+    )
+    assert isinstance(query, Selection)
+    assert [lookup.name for lookup in query.lookups] == ["packs", "packs#2"]
+    assert [str(o.expression) for o in query.outputs] == ["packs.name", "packs#2.name"]
+
+
+def test_each_stream_of_a_join_has_its_own_tables() -> None:
+    query = planned(
+        "SELECT k.name, c.ad FROM purchases [RANGE 4 SECONDS] p JOIN clicks [RANGE 4 SECONDS] c"
+        " ON p.user_id = c.user_id JOIN packs k ON k.pack = p.pack LEFT JOIN brands b ON b.brand = c.ad"
+        " WHERE k.brand = c.ad"
+    )
+    assert isinstance(query, Join)
+    purchases, clicks = query.inputs
+    assert described(purchases.lookups) == ["packs: cast(pack as BIGINT) = pack"]
+    assert described(clicks.lookups) == ["left brands: ad = cast(brand as BIGINT)"]
+    # the other equality with the table is one between the streams
+    assert [str(key) for key in purchases.keys] == ["cast(packs.brand as BIGINT)", "user_id"]
+    assert [str(key) for key in clicks.keys] == ["ad", "user_id"]
+
+
+def test_an_inner_join_with_a_table_makes_its_stream_inner() -> None:
+    query = planned(
+        "SELECT k.name FROM clicks [RANGE 4 SECONDS] c LEFT JOIN purchases [RANGE 4 SECONDS] p ON p.user_id = c.user_id"
+        " JOIN packs k ON k.pack = p.pack"
+    )
+    assert isinstance(query, Join)
+    assert [each.outer_of for each in query.inputs] == [(), ()]
+
+
+def test_queries_with_other_rows_of_a_table_have_another_input() -> None:
+    text = "SELECT k.name FROM purchases p JOIN packs k ON p.pack = k.pack"
+    before = planned(text)
+    known = Tables.versions["packs"]
+    Tables.versions["packs"] = TableVersion(known.definition, known.rows.slice(1))
+    try:
+        after = planned(text)
+    finally:
+        Tables.versions["packs"] = known
+    assert isinstance(before, Selection)
+    assert isinstance(after, Selection)
+    assert before.input != after.input
+    assert planned(text).input == before.input  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("marked", "message"),
+    [
+        ("SELECT name FROM ^packs", "A query needs a stream"),
+        ("SELECT price FROM purchases p JOIN packs ^[RANGE 4 SECONDS] k ON p.pack = k.pack", "which has no time"),
+        ("SELECT price FROM purchases p, ^packs k", "'k' is not compared with any"),
+        ("SELECT price FROM purchases p JOIN ^packs k ON p.pack < k.pack", "'k' is not compared with any"),
+        ("SELECT price FROM ^packs k LEFT JOIN purchases p ON p.pack = k.pack", "cannot be on the left of a LEFT JOIN"),
+        ("SELECT price FROM purchases p JOIN ^many m ON p.pack = m.pack", "1001 rows of many have one key"),
+        (
+            "SELECT ^pack FROM purchases p JOIN packs k ON p.pack = k.pack",
+            "is in several inputs; write which: p has user_id",
+        ),
+        ("SELECT ^z.pack FROM purchases p JOIN packs k ON p.pack = k.pack", "its inputs are called 'p', 'k'"),
+        (
+            "SELECT ^k.x FROM purchases p JOIN packs k ON p.pack = k.pack",
+            "k has pack, name, brand",
+        ),
+        (
+            "SELECT price FROM purchases p JOIN ^packs p ON p.pack = p.pack",
+            "are called 'p'",
+        ),
+        ("SELECT 1 AS one FROM purchases p JOIN packs k USING (^price)", "both sides have"),
+        ("SELECT price FROM ^nothing", "and the tables brands, many, packs"),
+        (
+            "SELECT k.name FROM purchases [RANGE 4 SECONDS] p JOIN clicks [RANGE 4 SECONDS] c ON p.user_id = c.user_id"
+            " LEFT JOIN packs k ON k.pack = p.pack AND k.brand ^= c.ad",
+            "names others",
+        ),
+    ],
+)
+def test_refusals_say_what_and_where(marked: str, message: str) -> None:
+    before, _, after = marked.partition("^")
+    with pytest.raises(SqlNotAllowed) as caught:
+        planned(before + after)
+    assert message in caught.value.detail
+    position = caught.value.position
+    assert position is not None
+    assert position.column == len(before) + 1
