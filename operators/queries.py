@@ -344,7 +344,7 @@ class Grouping:
 
 @dataclass(frozen=True)
 class Join:
-    """A windowed equi-join of two or more inputs, grouped or not.
+    """A windowed equi-join of inputs, grouped or not; of one input it gives the tuples of each window.
 
     Its rows are combinations of a tuple of each input that lie in the same window and have equal keys; one with a NULL
     key has no partner. Expressions over them call column ``c`` of the input with alias ``a`` ``a.c``. Each key and

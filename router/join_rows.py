@@ -77,7 +77,7 @@ def index_window(query: Join, block: JoinBlock, start: int, end: int, active_fro
             for attribute, key in enumerate(each.keys)
             if key is not None
         }
-        order = np.lexsort(list(codes.values()))
+        order = np.lexsort(list(codes.values())) if codes else np.arange(len(mine))
         differs = np.zeros(max(0, len(order) - 1), dtype=np.bool_)
         for code in codes.values():
             differs |= np.diff(code[order]) != 0

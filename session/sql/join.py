@@ -1,4 +1,4 @@
-"""Plan a SELECT over several inputs: a windowed equi-join.
+"""Plan a SELECT over several inputs: a windowed equi-join; over one, it gives the tuples of each window.
 
 ON and WHERE are taken apart: conditions on one input go to it, equalities between two make them joined. All that are
 equal to each other by inner conditions are one *attribute*. A LEFT JOIN stays one unless a condition after it, such as
@@ -32,7 +32,7 @@ _EQUALITIES = "A join of streams compares its inputs by equal columns only, as i
 
 
 def plan_join(select: Select, scopes: Sequence[Scope]) -> Join:
-    """Return the join that a SELECT with several inputs asks for; SqlNotAllowed says what it may not do."""
+    """Return the join that a SELECT asks for; SqlNotAllowed says what it may not do."""
     sources = (select.source, *(joined.source for joined in select.joins))
     if len(sources) > MAX_INPUTS:
         raise select.sql.not_allowed(f"A join must have at most {MAX_INPUTS} inputs.", sources[MAX_INPUTS].at)
@@ -59,6 +59,11 @@ def _common_window(select: Select, sources: tuple[WindowedSource, ...]) -> Windo
         if window is None:
             raise select.sql.not_allowed(
                 f"All inputs of a join need the same window; {source.stream} has none. Write one, {example}.", source.at
+            )
+        if isinstance(window, SessionWindow) and len(sources) == 1:
+            raise select.sql.not_allowed(
+                "A session needs an aggregate or GROUP BY, such as SELECT COUNT(*) …; remove it to get the tuples.",
+                source.window_at,
             )
         if isinstance(window, SessionWindow) or source.partition_by:
             raise select.sql.not_allowed(

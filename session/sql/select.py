@@ -1,4 +1,4 @@
-"""Plan a SELECT: a selection of tuples, an aggregation of windows, or a join."""
+"""Plan a SELECT: a selection of tuples, an aggregation of windows, or a join; rows of windows are those of a join."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from operators.queries import (
     Window,
 )
 from session.sql.aggregates import AggregateBinder, has_aggregate
-from session.sql.data_plane import NOT_RUN_YET, check_runs
 from session.sql.expressions import Binder
 from session.sql.join import plan_join
 from session.sql.lookups import NO_TABLES, StaticTables, with_lookups
@@ -33,13 +32,12 @@ _SAME_GROUPS = "Each GROUP BY key has sessions of its own, so PARTITION BY must 
 def plan_select(
     statement: str | Statement,
     catalog: Mapping[str, StreamDefinition],
-    not_run_yet: Mapping[str, str] = NOT_RUN_YET,
     tables: StaticTables = NO_TABLES,
 ) -> Query:
     """Return the query that a SELECT (also inside CREATE QUERY or EXPLAIN) asks for.
 
-    ``catalog`` has the streams by lower-case name, ``tables`` the static tables; what is in ``not_run_yet`` is refused.
-    Raises SqlSyntaxError (400) or SqlNotAllowed (422) with a position.
+    ``catalog`` has the streams by lower-case name, ``tables`` the static tables. Raises SqlSyntaxError (400) or
+    SqlNotAllowed (422) with a position.
     """
     if isinstance(statement, str):
         statement = parse_statement(statement)
@@ -48,9 +46,7 @@ def plan_select(
     if not isinstance(statement, Select):
         raise SqlNotAllowed("A query must be a SELECT; send other statements to POST /sql.")
     try:
-        query = _plan(statement, catalog, tables)
-        check_runs(statement, query, not_run_yet)
-        return query
+        return _plan(statement, catalog, tables)
     except RecursionError:
         position = statement.sql.position(statement.start)
         raise SqlNotAllowed("The statement is nested too deeply; split it.", position=position) from None
@@ -67,10 +63,7 @@ def _plan(select: Select, catalog: Mapping[str, StreamDefinition], tables: Stati
     if window is None:
         return _plan_selection(select, scope, aggregate)
     if aggregate is None and not select.group_by and select.having is None:
-        raise select.sql.not_allowed(
-            "A window needs an aggregate or GROUP BY, such as SELECT COUNT(*) …; remove the window to get the tuples.",
-            select.source.window_at,
-        )
+        return plan_join(select, scopes)  # of one input
     return _plan_aggregation(select, scope, window)
 
 

@@ -58,7 +58,6 @@ REFUSALS = (
     "must not hold for NULL, unless",
     "must be over the columns of one input",
     "alone and compare them",
-    "A window needs an aggregate",
     "compare the columns of",
 )
 

@@ -30,7 +30,7 @@ CATALOG = {"purchases": define(PURCHASES, "s-1")}
 
 def plan(sql: str) -> Query:
     """Plan a SELECT over the catalog, whatever the data plane runs."""
-    return plan_select(sql, CATALOG, {})
+    return plan_select(sql, CATALOG)
 
 
 def selection(sql: str) -> Selection:

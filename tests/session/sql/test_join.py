@@ -208,3 +208,11 @@ def test_outputs_that_are_refused(items: str, message: str) -> None:
 def test_a_join_needs_on_or_using() -> None:
     with pytest.raises(SqlSyntaxError, match="Expected ON and a condition, or USING and columns"):
         plan("SELECT p.price FROM purchases ~ p JOIN ads ~ a WHERE p.user_id = a.user_id")
+
+
+def test_the_tuples_of_each_window_are_a_join_of_one_input() -> None:
+    query = plan("SELECT user_id, price * 2 AS twice FROM purchases [RANGE 8 SECONDS] WHERE price > 5")
+    assert isinstance(query, Join)
+    (only,) = query.inputs
+    assert (str(only.where), only.keys) == (">(price, 5.0)", ())
+    assert [output.name for output in query.outputs] == ["window_start", "window_end", "user_id", "twice"]

@@ -47,7 +47,7 @@ def outcome(text: str) -> BraidError | None:
         statement = parse_statement(text)
         if not isinstance(statement, (Select, CreateQuery, Explain)):
             return None
-        query = plan_select(statement, CATALOG, {})
+        query = plan_select(statement, CATALOG)
     except BraidError as error:
         return error
     assert query_from_json(json.loads(json.dumps(query.to_json()))) == query
