@@ -25,7 +25,7 @@ from operators.fired_rows import Due, Held
 from operators.firing import Predicates, held_windows
 from operators.join_parts import Part, join_of, parts_of
 from operators.live_queries import LiveQuery
-from operators.queries import Window
+from operators.queries import Join, Window
 from operators.relations import JoinResult, Relation, Rows, TooManyCombinations, picked
 from operators.slicing import due_windows, with_ends_in
 
@@ -84,9 +84,9 @@ class JoinedWindow:
     joined: JoinResult
 
     @property
-    def is_grouped(self) -> bool:
-        """Whether its rows are groups."""
-        return join_of(self.parts[0].live).grouping is not None
+    def join(self) -> Join:
+        """The query."""
+        return join_of(self.parts[0].live)
 
     @cached_property
     def combinations(self) -> list[Rows]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from operators.expressions import Expression
 from operators.fired_rows import Fired, apply_having
 from operators.join_firing import JoinedWindow, beyond_combinations, product
 from operators.join_parts import input_of, join_of, measure_of_input
-from operators.keys import encode_keys, key_columns
+from operators.keys import KeyCodes, encode_keys, key_columns
 from operators.queries import WINDOW_END, WINDOW_START, Measure
 from operators.relations import NO_ROW, Rows, TooManyCombinations, picked
 from operators.window_rows import SLOT, WindowRows
@@ -29,48 +29,58 @@ _LIMBS, _LIMB_BITS = 4, 32
 
 def fire_groups(windows: Iterable[JoinedWindow], failures: dict[str, str]) -> Fired | None:
     """Return the rows of grouped joins, None for no rows; ``failures`` gets messages by query id."""
-    found: dict[int, list[tuple[int, int, pa.Table, int]]] = {}
+    found = []
     for window in windows:
         live = window.parts[0].live
         try:
-            table = apply_having(_groups(window), live, failures)
+            found.append((window, apply_having(_groups(window), live, failures)))
         except TooManyCombinations as error:
             failures[live.id] = beyond_combinations(error)
-            continue
+    return fired_windows(found)
+
+
+def fired_windows(rows: Iterable[tuple[JoinedWindow, pa.Table]]) -> Fired | None:
+    """Return what is fired, given the rows of each window as `window_table` makes them; None for no rows."""
+    found: dict[int, list[tuple[JoinedWindow, pa.Table]]] = {}
+    for window, table in rows:
         if table.num_rows:
-            found.setdefault(live.slot, []).append((window.end, window.start, table, window.newest))
+            found.setdefault(window.parts[0].live.slot, []).append((window, table))
     if not found:
         return None
     slots = sorted(found)
-    ordered = [sorted(found[slot], key=lambda each: each[:2]) for slot in slots]
+    ordered = [sorted(found[slot], key=lambda each: (each[0].end, each[0].start)) for slot in slots]
+    tables = [table for mine in ordered for _, table in mine]
     return Fired(
-        WindowRows.of_table(
-            pa.concat_tables([each[2] for mine in ordered for each in mine], promote_options="default")
-        ),
+        WindowRows.of_table(pa.concat_tables(tables, promote_options="default")),
         slots,
-        [sum(each[2].num_rows for each in mine) for mine in ordered],
-        [max(each[3] for each in mine) for mine in ordered],
+        [sum(table.num_rows for _, table in mine) for mine in ordered],
+        [max(window.newest for window, _ in mine) for mine in ordered],
     )
+
+
+def window_table(window: JoinedWindow, columns: Mapping[str, pa.Array], rows: int) -> pa.Table:
+    """Return so many rows of a window: their columns, their slot and the window."""
+    of_all = {
+        SLOT: np.full(rows, window.parts[0].live.slot, dtype=np.int32),
+        WINDOW_START: np.full(rows, window.start).view("datetime64[us]"),
+        WINDOW_END: np.full(rows, window.end).view("datetime64[us]"),
+    }
+    return pa.table({**{name: pa.array(values) for name, values in of_all.items()}, **columns})
 
 
 def _groups(window: JoinedWindow) -> pa.Table:
     """Return a row for each group of a window."""
-    live = window.parts[0].live
-    grouping = join_of(live).grouping
+    grouping = join_of(window.parts[0].live).grouping
     assert grouping is not None
-    length = len(window.combinations[0])
     columns = [_column(window, key) for key in grouping.keys]
-    coded = encode_keys(columns, length, 1, "")
-    count = coded.count
-    numbers: dict[str, pa.Array] = {
-        SLOT: pa.array(np.full(count, live.slot, dtype=np.int32)),
-        WINDOW_START: pa.array(np.full(count, window.start)).view(pa.timestamp("us")),
-        WINDOW_END: pa.array(np.full(count, window.end)).view(pa.timestamp("us")),
-        **{name: coded.keys.column(name).combine_chunks() for name in key_columns(coded.keys)},
-    }
-    for measure in grouping.measures:
-        numbers[measure.name] = _measure(window, measure, coded.codes, count)
-    return pa.table(numbers)
+    coded = encode_keys(columns, len(window.combinations[0]), 1, "")
+    measures = {m.name: _measure(window, m, coded.codes, coded.count) for m in grouping.measures}
+    return window_table(window, {**key_arrays(coded), **measures}, coded.count)
+
+
+def key_arrays(coded: KeyCodes) -> dict[str, pa.Array]:
+    """Return the columns of distinct keys by their names."""
+    return {name: coded.keys.column(name).combine_chunks() for name in key_columns(coded.keys)}
 
 
 def _column(window: JoinedWindow, extra: Expression) -> pa.Array:
@@ -92,7 +102,7 @@ def _measure(window: JoinedWindow, measure: Measure, at: Places, count: int) -> 
         return pa.array(_sums(window.rows(), at, count))
     if measure.function == COUNT_DISTINCT:
         assert measure.argument is not None
-        return pa.array(_distinct(_column(window, measure.argument), at, count))
+        return pa.array(distinct_counts(_column(window, measure.argument), at, count))
     number, mine = of_input
     held, rows = window.held[number], window.combinations[number]
 
@@ -110,18 +120,18 @@ def _measure(window: JoinedWindow, measure: Measure, at: Places, count: int) -> 
     if components.is_ranked(mine):
         encoded = components.encode(mine, _values(mine, held.numbers.get(parts[0].name), rows))
         dictionary = encoded.dictionary
-        numbers[parts[0].name] = _merged(parts[0], encoded.numbers[parts[0].name].astype(np.int64), at, count)
+        numbers[parts[0].name] = merged(parts[0], encoded.numbers[parts[0].name].astype(np.int64), at, count)
     elif len(parts) == _LIMBS:
         limbs = _decimal_sums([numbers_of(part) for part in parts], times, at, count)
         numbers |= {part.name: limb for part, limb in zip(parts, limbs, strict=True)}
     else:
         for part in parts:
             found = numbers_of(part)
-            numbers[part.name] = _merged(part, found * times if part.merge == "sum" else found, at, count)
+            numbers[part.name] = merged(part, found * times if part.merge == "sum" else found, at, count)
     return components.decode(mine, numbers, dictionary)
 
 
-def _distinct(values: pa.Array, at: Places, count: int) -> Numbers:
+def distinct_counts(values: pa.Array, at: Places, count: int) -> Numbers:
     """Return how many different values there are in each group; NULL is none."""
     encoded = values.dictionary_encode()
     there = np.asarray(encoded.indices.is_valid())
@@ -138,10 +148,10 @@ def _values(measure: Measure, values: Numbers | None, rows: Rows) -> pa.Array:
 
 
 def _sums(numbers: Numbers, at: Places, count: int) -> Numbers:
-    return _merged(COUNT, numbers, at, count)
+    return merged(COUNT, numbers, at, count)
 
 
-def _merged(component: Component, numbers: Numbers, at: Places, count: int) -> Numbers:
+def merged(component: Component, numbers: Numbers, at: Places, count: int) -> Numbers:
     total = empty(component, count)
     merge_into(component, total, at, numbers)
     return total

@@ -107,6 +107,8 @@ def is_spread(join: Join) -> bool:
         return False
     if join.grouping is None:
         return True
+    if not join.is_factorised:  # then groups are formed of rows
+        return False
     inner = [(n, each) for n, each in enumerate(join.inputs) if not each.outer_of]
     by = {
         (number, without_alias(key, join.inputs[number].alias))
@@ -144,10 +146,10 @@ def measure_of_input(join: Join, measure: Measure) -> tuple[int, Measure] | None
 
 
 def columns_for_rows(join: Join, number: int) -> set[str]:
-    """Return the columns of an input that making rows of a join takes: for its outputs and its predicate."""
+    """Return the columns of an input that making rows of a join takes: for what is asked of them, and its predicate."""
     each = join.inputs[number]
     prefix = f"{each.alias}."
-    names = {name for output in join.outputs for name in columns_of(output.expression) if name.startswith(prefix)}
+    names = {name for expression in join.over_rows for name in columns_of(expression) if name.startswith(prefix)}
     tested = () if each.where is None else columns_of(each.where)
     return {name[len(prefix) :] for name in names} | set(tested)
 
@@ -172,7 +174,7 @@ def _keys(join: Join, number: int) -> tuple[Expression, ...]:
 
 def _extras(join: Join, number: int) -> tuple[Expression, ...]:
     """Return what groups need of an input besides measures: its share of GROUP BY, and what distinct values are of."""
-    if join.grouping is None:
+    if join.grouping is None or not join.is_factorised:
         return ()
     counted = (m.argument for m in join.grouping.measures if m.function == COUNT_DISTINCT and m.argument is not None)
     extras = dict.fromkeys((*join.grouping.keys, *counted))
@@ -180,6 +182,6 @@ def _extras(join: Join, number: int) -> tuple[Expression, ...]:
 
 
 def _measures(join: Join, number: int) -> tuple[Measure, ...]:
-    measures = () if join.grouping is None else join.grouping.measures
+    measures = () if join.grouping is None or not join.is_factorised else join.grouping.measures
     found = [measure_of_input(join, measure) for measure in measures]
     return tuple(dict.fromkeys(each[1] for each in found if each is not None and each[0] == number))

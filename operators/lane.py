@@ -27,6 +27,7 @@ from operators.early_rows import Current, together, with_changelog_columns
 from operators.fired_rows import Fired
 from operators.firing import fire
 from operators.join_block import JoinedRows, joined_rows
+from operators.join_conditions import fire_tested
 from operators.join_firing import JoinOperator, join_operators, join_windows
 from operators.join_groups import fire_groups
 from operators.lane_state import Head, LaneState, Payload, pack, unpack
@@ -214,12 +215,15 @@ class Lane:
                 continue
             start = EARLIEST if passed is None else passed
             windows = list(join_windows(operator, buckets, self._predicate_of, start, reached, self.failures))
-            groups = fire_groups((window for window in windows if window.is_grouped), self.failures)
-            if groups is not None:
-                fired[name] = [parts[0].live for parts in operator.joins], groups
-            rows = [window for window in windows if not window.is_grouped]
+            tuples = self._tuples_of({part.operator for part in operator.joins[0]})
+            groups = fire_groups((w for w in windows if w.join.is_factorised and w.join.grouping), self.failures)
+            tested = [window for window in windows if not window.join.is_factorised]
+            parts = (groups, fire_tested(tested, tuples, self._join_row_limit, self.failures))
+            there = [part for part in parts if part is not None]
+            if there:
+                fired[name] = [parts[0].live for parts in operator.joins], together(there)
+            rows = [window for window in windows if window.join.is_formed_late]
             if rows:
-                tuples = self._tuples_of({part.operator for part in operator.joins[0]})
                 self.joined[name] = joined_rows(rows, tuples, self._join_row_limit)
                 self.failures |= self.joined[name].beyond
         return fired

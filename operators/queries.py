@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from operators import expressions
-from operators.expressions import Expression
+from operators.expressions import Expression, columns_of
 from operators.lookups import Lookup, input_id
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, DOUBLE, ColumnType
@@ -348,7 +348,7 @@ class Join:
 
     Its rows are combinations of a tuple of each input that lie in the same window and have equal keys; one with a NULL
     key has no partner. Expressions over them call column ``c`` of the input with alias ``a`` ``a.c``. Each key and
-    measure of ``grouping`` is over one input. ``outputs`` are over such columns, or, grouped, over ``key{i}`` and
+    measure of ``grouping``, and ``where``, is over such columns. ``outputs`` are, too, or, grouped, over ``key{i}`` and
     ``Measure.name``; in both cases they include ``window_start`` and ``window_end``.
     """
 
@@ -356,6 +356,7 @@ class Join:
     window: Window
     outputs: tuple[Output, ...]
     grouping: Grouping | None = None
+    where: Expression | None = None
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -370,7 +371,39 @@ class Join:
             "window": self.window.to_json(),
             "outputs": [o.to_json() for o in self.outputs],
             "grouping": None if self.grouping is None else self.grouping.to_json(),
+            **({} if self.where is None else {"where": _where_json(self.where)}),
         }
+
+    @cached_property
+    def over_rows(self) -> tuple[Expression, ...]:
+        """All expressions over its rows: ``where``, and the outputs or what they are grouped by and aggregated of."""
+        tested = () if self.where is None else (self.where,)
+        if self.grouping is None:
+            return (*tested, *(output.expression for output in self.outputs))
+        arguments = (m.argument for m in self.grouping.measures if m.argument is not None)
+        return (*tested, *self.grouping.keys, *arguments)
+
+    @cached_property
+    def is_factorised(self) -> bool:
+        """Whether rows are counted and aggregated key by key: all that is asked of a row is over one input."""
+        if self.where is not None:
+            return False
+        if self.grouping is None:
+            return True
+        keys, arguments = self.over_rows[: len(self.grouping.keys)], self.over_rows[len(self.grouping.keys) :]
+        return all(len(self.inputs_of(key)) == 1 for key in keys) and all(
+            len(self.inputs_of(a)) <= 1 for a in arguments
+        )
+
+    @property
+    def is_formed_late(self) -> bool:
+        """Whether rows are formed by those who read them."""
+        return self.grouping is None and self.is_factorised
+
+    def inputs_of(self, expression: Expression) -> set[int]:
+        """Return the numbers of the inputs that an expression over its rows is over."""
+        names = set(columns_of(expression))
+        return {n for n, each in enumerate(self.inputs) if any(name.startswith(f"{each.alias}.") for name in names)}
 
 
 Query = Selection | Aggregation | Join
@@ -391,6 +424,7 @@ def query_from_json(value: dict[str, Any]) -> Query:
             Window(*value["window"]),
             tuple(Output.from_json(o) for o in value["outputs"]),
             None if value["grouping"] is None else Grouping.from_json(value["grouping"]),
+            _where_from_json(value.get("where")),
         )
     where = _where_from_json(value["where"])
     outputs = tuple(Output.from_json(o) for o in value["outputs"])

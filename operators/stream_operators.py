@@ -157,7 +157,7 @@ class StreamOperators:
     def _part(self, name: str, parts: list[Part]) -> _Operator:
         """Return the operator of an input of joins."""
         queries = [part.query for part in parts]
-        rows = [part for part in parts if join_of(part.live).grouping is None]
+        rows = [part for part in parts if join_of(part.live).grouping is None or not join_of(part.live).is_factorised]
         columns = {name for part in rows for name in columns_for_rows(join_of(part.live), part.number)}
         return _Operator(
             name,

@@ -206,6 +206,9 @@ def evaluation(query: Query) -> dict[str, str]:
 
     Conjuncts over one column are tested together; any other conjunct is evaluated by itself.
     """
+    if isinstance(query, Join) and not query.is_factorised:
+        why = "a condition, a key or an aggregate is across inputs: rows are formed and tested when a window is over"
+        return {"form": "rows", "why": why}
     if isinstance(query, Join):
         what = (
             "rows are" if query.grouping is None else "groups are computed from what is counted by key, and no row is"

@@ -29,11 +29,11 @@ import pyarrow.compute as pc
 from operators.evaluation import evaluate
 from operators.expressions import columns_of
 from operators.join_block import JoinBlock
+from operators.join_rows import JoinIndex, form_rows, index_window, overlapping, windows_of_slot
 from operators.queries import OP, PARTIAL, PTIME, VER, WINDOW_END, WINDOW_START, Aggregation, Join, Query, Selection
 from operators.query_set import COLUMN as QUERY_SET
 from operators.query_set import from_arrow
 from operators.window_rows import WindowRows
-from router.join_rows import JoinIndex, form_rows, index_window, overlapping, windows_of_slot
 from sources.errors import CorruptData, Gone
 from sources.storage import Storage
 
@@ -130,7 +130,7 @@ class Materializer:
         ``parts`` are the batch's blocks that hold rows of the query, in the order of the batch record. Raises Gone when
         a block is no longer there, CorruptData when one does not hold what its batch record says.
         """
-        if isinstance(deployed.query, Join) and deployed.query.grouping is None:
+        if isinstance(deployed.query, Join) and deployed.query.is_formed_late:
             return self._joined_rows(deployed, deployed.query, slot, parts, start, count)
         if not isinstance(deployed.query, Selection):
             return self._window_rows(deployed, deployed.query, slot, parts, start, count)

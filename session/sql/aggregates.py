@@ -29,15 +29,23 @@ class AggregateBinder(Binder):
     def __init__(self, scope: Names, clause: str, keys: tuple[Expression, ...], measures: dict[Measure, None]) -> None:
         super().__init__(scope, clause)
         self._keys = keys
+        self._has_calls = any(isinstance(key, Call) for key in keys)
         self._measures = measures
         self._names_at: dict[str, int] = {}
 
     def bind(self, node: Node) -> Expression:
         """Return the expression over the columns of the group, window bounds and measures."""
+        if self._has_calls and node.kind in ("call", "cast") and has_aggregate((node,)) is None:
+            whole = self._key(AggregateArgument(self.scope, self.clause).bind(node))
+            if whole is not None:  # else a part of it may be a key
+                return whole
         expression = super().bind(node)
-        if expression in self._keys:
-            return Column(f"{_KEY}{self._keys.index(expression)}", expression.type)
-        return expression
+        return self._key(expression) or expression
+
+    def _key(self, expression: Expression) -> Column | None:
+        if expression not in self._keys:
+            return None
+        return Column(f"{_KEY}{self._keys.index(expression)}", expression.type)
 
     def group_value(self, node: Node) -> Expression:
         """Return an output; SqlNotAllowed names a column that is neither grouped by nor aggregated."""

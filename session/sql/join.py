@@ -27,8 +27,7 @@ from session.sql.syntax import Node, conjuncts
 from sources.schema import BOOLEAN
 
 MAX_INPUTS = 10
-_KEY = "A GROUP BY key"
-_EQUALITIES = "A join of streams compares its inputs by equal columns only, as in a.user_id = b.user_id"
+_EQUALITIES = "A join of streams compares each input with others by equal columns, as in a.user_id = b.user_id"
 
 
 def plan_join(select: Select, scopes: Sequence[Scope]) -> Join:
@@ -43,13 +42,14 @@ def plan_join(select: Select, scopes: Sequence[Scope]) -> Join:
             "The rows of a join come once, when they are final; leave EMIT out or write EMIT AFTER WATERMARK.",
             select.emit.at,
         )
-    inputs = _Conditions(select, scope).inputs()
+    conditions = _Conditions(select, scope)
+    inputs, where = conditions.inputs(), conditions.over_rows
     having = () if select.having is None else (select.having,)
     aggregate = has_aggregate((*(item.node for item in select.items), *having))
     if aggregate is None and not select.group_by and select.having is None:
-        return Join(inputs, window, _row_outputs(select, scope))
+        return Join(inputs, window, _row_outputs(select, scope), None, where)
     grouping, outputs = _grouping(select, scope)
-    return Join(inputs, window, outputs, grouping)
+    return Join(inputs, window, outputs, grouping, where)
 
 
 def _common_window(select: Select, sources: tuple[WindowedSource, ...]) -> Window:
@@ -98,23 +98,10 @@ class _RowBinder(Binder):
 
 def _grouping(select: Select, scope: JoinScope) -> tuple[Grouping, tuple[Output, ...]]:
     keys = group_keys(select, scope)
-    for key in keys:
-        _one_input(select, scope, key, select.group_by[0].at, _KEY)
     measures: dict[Measure, None] = {}
     outputs = windowed_outputs(select, scope, AggregateBinder(scope, "SELECT", keys, measures).group_value)
     having = AggregateBinder(scope, "HAVING", keys, measures).group_condition(select.having)
-    for measure in measures:
-        if measure.argument is not None:
-            _one_input(select, scope, measure.argument, select.start, f"What {measure.name} is of")
     return Grouping(keys, tuple(measures), having), outputs
-
-
-def _one_input(select: Select, scope: JoinScope, expression: Expression, at: int, what: str) -> None:
-    inputs = len(_inputs_of(scope, expression))
-    if inputs > 1 or (what == _KEY and not inputs):
-        raise select.sql.not_allowed(
-            f"{what} must be over the columns of one input of the join; {expression} is over {inputs or 'none'}.", at
-        )
 
 
 def _inputs_of(scope: JoinScope, expression: Expression) -> set[int]:
@@ -149,6 +136,7 @@ class _Conditions:
         self._inner = _Split()
         self._outer: dict[int, _Split] = {}
         self._anti: set[int] = set()
+        self._rest: list[Expression] = []
         self._names: list[str] = [each.name for each in scope.inputs]
         for number, joined in enumerate(select.joins, start=1):
             split = self._outer.setdefault(number, _Split()) if joined.left else self._inner
@@ -185,6 +173,11 @@ class _Conditions:
             )
             for number, name in enumerate(self._names)
         )
+
+    @property
+    def over_rows(self) -> Expression | None:
+        """What is left to be tested on joined rows."""
+        return _all_of(self._rest)
 
     # taking conditions apart
 
@@ -239,7 +232,13 @@ class _Conditions:
                     left, first, right, second = right, second, left, first
                 split.equalities.append(_Equality(left, first, right, second))
                 return
-        raise self._select.sql.not_allowed(f"{_EQUALITIES}; this condition is over several: {condition}.", at)
+        if split is not self._inner:
+            raise self._select.sql.not_allowed(
+                "ON of a LEFT JOIN compares its inputs by equal columns only; this condition is over several:"
+                f" {condition}.",
+                at,
+            )
+        self._rest.append(condition)
 
     def _first_of(self, split: _Split) -> int:
         """Return the input that a condition without columns goes to."""
@@ -288,12 +287,7 @@ class _Conditions:
             elif self._is_no_partner(number, condition):
                 self._anti.add(number)
             else:
-                raise self._select.sql.not_allowed(
-                    f"A condition in WHERE on {self._names[number]!r}, the right side of a LEFT JOIN, must not hold"
-                    f" for NULL, unless it is IS NULL of a column that is compared; {condition} does."
-                    " Write it in ON if it says which tuples are joined.",
-                    at,
-                )
+                self._rest.append(condition)
         self._inner.filters = kept
 
     def _is_no_partner(self, number: int, condition: Expression) -> bool:

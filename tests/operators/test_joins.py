@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import lane, lookup_join, relations
+from operators import join_conditions, lane, lookup_join, relations
 from operators.lookup_join import version_path
 from operators.queries import Aggregation, Join
 from session.sql.select import plan_select
@@ -42,6 +42,7 @@ def test_joins_give_the_rows_that_duckdb_gives(seed: int, tmp_path_factory: pyte
     monkeypatch = pytest.MonkeyPatch()
     monkeypatch.setattr(lane, "MOST_ENTRIES", rng.choice([0, 2, 64]))
     monkeypatch.setattr(lookup_join, "MOST_AT_ONCE", rng.choice([1, 3, 1000]))
+    monkeypatch.setattr(join_conditions, "FORMED_AT_ONCE", rng.choice([1, 3, 1000]))
     queries: dict[str, RandomJoin] = {}
     while len(queries) < 4:
         query = random_join(rng)
@@ -108,6 +109,32 @@ def test_a_window_has_no_more_rows_than_the_limit(tmp_path: Any) -> None:
     assert len(pipeline.rows["few"]) == 30
     assert "900 rows" in pipeline.failures["many"]
     assert "few" not in pipeline.failures
+
+
+def test_rows_that_are_tested_have_limits_of_their_own(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join_conditions, "MOST_FORMED", 1000)
+    pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(1), join_row_limit=100)
+    window = "[RANGE 4 SECONDS]"
+    source = f"FROM a {window} AS x JOIN b {window} AS y ON x.k = y.k"
+    kept = plan_select(f"SELECT x.v {source} WHERE x.v + y.v < 10", CATALOG)
+    cut = plan_select(f"SELECT x.v {source} WHERE x.v <= y.v", CATALOG)
+    added = plan_select(f"SELECT SUM(x.v * y.v) AS n {source}", CATALOG)
+    left_out = plan_select(f"SELECT x.v {source.replace('JOIN', 'LEFT JOIN')} JOIN b {window} AS z ON z.k = x.k"
+                           " WHERE x.v < z.v", CATALOG)  # fmt: skip
+    names = {"kept": kept, "cut": cut, "added": added, "left out": left_out}
+    nothing = {"m": 0, "x": 0.0, "s": "", "d": None}
+    rows = [nothing | {"k": 1, "v": i, "t": 5 * SECOND + i} for i in range(30)]
+    created = [(name, slot, query) for slot, (name, query) in enumerate(names.items())]
+    pipeline.run({"s-a": rows, "s-b": rows}, [changelog(1, created)])
+    end = [nothing | {"k": 2, "v": 0, "t": 50 * SECOND}]
+    pipeline.run({"s-a": end, "s-b": end})
+    assert len(pipeline.rows["kept"]) == 55
+    assert len(pipeline.rows["cut"]) == 100
+    assert [row["n"] for row in pipeline.rows["added"]] == [sum(range(30)) ** 2]
+    assert "left out" not in pipeline.rows
+    assert set(pipeline.failures) == {"cut", "left out"}
+    assert "the first 100, which are kept" in pipeline.failures["cut"]
+    assert "more than 1000 of its rows" in pipeline.failures["left out"]
 
 
 @pytest.mark.parametrize(

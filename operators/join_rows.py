@@ -1,4 +1,4 @@
-"""Form the rows of one join query out of join blocks, page by page.
+"""Form the rows of a join out of join blocks, page by page.
 
 The tuples of an input that have the same codes are a group. A window's rows are ordered by the combination of groups
 that they come from, then by the tuple of the first input, of the second, and so on. Only the rows of a page are formed,
@@ -102,8 +102,8 @@ def form_rows(query: Join, block: JoinBlock, index: JoinIndex, window: WindowRow
         for name in table.column_names:
             if not name.startswith("_"):
                 columns[f"{each.alias}.{name}"] = table.column(name).combine_chunks().take(taken)
-    for output in query.outputs:
-        for column in typed_columns_of(output.expression):  # an outer input may have no tuples, nor their columns
+    for expression in query.over_rows:
+        for column in typed_columns_of(expression):  # an outer input may have no tuples, nor their columns
             columns.setdefault(column.name, pa.nulls(length, column.type.arrow))
     columns[WINDOW_START] = pa.array(np.full(length, window.start)).view(pa.timestamp("us"))
     columns[WINDOW_END] = pa.array(np.full(length, window.end)).view(pa.timestamp("us"))
