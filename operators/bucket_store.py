@@ -6,13 +6,16 @@ Small buckets travel inside the row that announces them; moving large ones throu
 from __future__ import annotations
 
 import uuid
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from operators.bucket import Bucket
-from operators.tuple_bucket import TupleBucket
-from operators.window_rows import WindowRows
 from sources.storage import Storage
+
+if TYPE_CHECKING:  # the sink needs the names of folders only, and compiled kernels take a second to import
+    from operators.bucket import Bucket
+    from operators.tuple_bucket import TupleBucket
+    from operators.window_rows import WindowRows
 
 BUCKETS = "buckets"
 RESULTS = "results"

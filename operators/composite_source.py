@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
@@ -14,9 +14,11 @@ from pyspark.sql.types import StructType
 
 from operators.offsets import Offset
 from operators.planner import Planner
-from operators.source_task import SourceTasks
 from operators.wire import WIRE_SCHEMA, to_batch
 from sources.storage import Storage
+
+if TYPE_CHECKING:
+    from operators.source_task import SourceTasks
 
 TUPLES_WORTH_A_TASK = 20_000
 
@@ -68,6 +70,9 @@ class CompositeReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Run one source task."""
         start, end, task, tasks = partition.value
+        # Spark starts processes that only look this class up or plan; compiled kernels take a second to import
+        from operators.source_task import SourceTasks
+
         if self._uri not in _SHARED:
             _SHARED[self._uri] = SourceTasks(Storage(self._uri), self._lanes)
         yield to_batch(list(_SHARED[self._uri].run(Offset.from_json(start), Offset.from_json(end), task, tasks)))

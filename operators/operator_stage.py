@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from operators.bucket_store import RESULTS, put_block_bytes, put_window_rows
-from operators.fired_rows import Fired
-from operators.join_block import JoinedRows
-from operators.lane import Lane
 from operators.lane_state import Payload
 from operators.offsets import Offset, advance_waterline
 from operators.plan_log import PlanLog
 from operators.wire import BLOCK, BUCKET, CONTROL, PROGRESS, STATE
 from sources.errors import CorruptData
 from sources.storage import Storage
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from operators.fired_rows import Fired
+    from operators.join_block import JoinedRows
+    from operators.lane import Lane
 
 _SHARED: dict[str, tuple[PlanLog, dict[int, Lane]]] = {}
 
@@ -44,6 +47,11 @@ class OperatorStage(StatefulProcessor):
         timerValues: Any,  # noqa: N803, ARG002
     ) -> Iterator[pd.DataFrame]:
         """Run a batch of one lane."""
+        # Spark starts a process that only asks for the state's schema; compiled kernels take a second to import
+        import pandas as pd
+
+        from operators.lane import Lane
+
         began = time.perf_counter()
         storage = Storage(self._uri)
         plan, lanes = _SHARED.setdefault(self._uri, (PlanLog(storage), {}))
