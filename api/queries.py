@@ -52,7 +52,8 @@ QUICK_BYTES = 2000
 async def create_queries(request: Request, service: ServiceDep, wait: Wait = 0.0) -> Response:
     """Register a query, or with a JSON array many: all or none. With `wait`, answer once they are RUNNING."""
     body = await read_body(request, service.settings.max_body_bytes)
-    if idempotency_key(request) is None and len(body) <= QUICK_BYTES:
+    # reading a table may take its time
+    if idempotency_key(request) is None and len(body) <= QUICK_BYTES and not service.session.names_table(body):
         service.check_running()
         values = parse_json(body)
         many = isinstance(values, list)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 from fastapi import APIRouter, Request, Response
@@ -31,7 +32,7 @@ async def create_stream(request: Request, service: ServiceDep) -> Response:
 
     def create() -> Outcome:
         stream = service.session.create_stream(statement_of(body, "CREATE STREAM …"))
-        return outcome(201, stream, Location=f"/streams/{stream['name']}")
+        return outcome(201, stream, Location=f"/streams/{quote(stream['name'])}")
 
     return await answer_once(service, request, body, create)
 

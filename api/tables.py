@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 
@@ -27,7 +28,7 @@ async def create_table(request: Request, service: ServiceDep) -> Response:
 
     def create() -> Outcome:
         table = service.session.create_table(statement_of(body, "CREATE TABLE …"))
-        return outcome(201, table, Location=f"/tables/{table['name']}")
+        return outcome(201, table, Location=f"/tables/{quote(table['name'])}")
 
     return await answer_once(service, request, body, create)
 

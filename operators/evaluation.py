@@ -10,7 +10,7 @@ from operators.expressions import Call, Column, Expression, Literal
 from operators.functions import FUNCTIONS
 from operators.functions_signature import Datum
 
-__all__ = ["FUNCTIONS", "evaluate", "fold"]
+__all__ = ["FUNCTIONS", "evaluate", "fold", "holds_for_nulls", "is_null_for_nulls"]
 
 # results may be longer than what they are made from
 _GROWING = ("concat", "replace")
@@ -45,6 +45,26 @@ def _evaluate(expression: Expression, columns: Mapping[str, pa.Array]) -> Datum:
 
 def _first(value: Datum) -> Datum:
     return value[0] if isinstance(value, pa.Array) else value
+
+
+def is_null_for_nulls(expression: Expression) -> bool:
+    """Return whether an expression is NULL where all its columns are, whatever else it says."""
+    value = fold(_with_nulls(expression))
+    return isinstance(value, Literal) and value.value is None
+
+
+def holds_for_nulls(condition: Expression) -> bool:
+    """Return whether a condition may hold where all its columns are NULL."""
+    value = fold(_with_nulls(condition))
+    return not isinstance(value, Literal) or value.value is True
+
+
+def _with_nulls(expression: Expression) -> Expression:
+    if isinstance(expression, Column):
+        return Literal(None, expression.type)
+    if isinstance(expression, Call):
+        return fold(Call(expression.function, tuple(map(_with_nulls, expression.arguments)), expression.type))
+    return expression
 
 
 def fold(expression: Expression) -> Expression:

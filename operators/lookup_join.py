@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from operators import kernels
 from operators.expressions import Expression, columns_of
@@ -29,6 +30,8 @@ MOST_MATCHES = 1000
 """How many rows of a table a tuple may be joined with."""
 MOST_AT_ONCE = 4_000_000
 """How many joined tuples are formed at once, about."""
+MOST_BYTES = 1 << 30
+"""How many bytes a column of texts gets at most with them."""
 
 
 def version_path(version: str) -> str:
@@ -40,26 +43,27 @@ class LookupFailed(Exception):
     """An expression of a lookup could not be evaluated; the message says why."""
 
 
-class StaticTables:
+class IndexedTables:
     """The tables that a worker has indexed, for the lookups that it was asked for last."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._rows: dict[str, pa.Table] = {}
-        self._indexed: dict[Lookup, TableIndex] = {}
+        self._indexed: dict[_IndexKey, TableIndex] = {}
 
     def index(self, lookup: Lookup) -> TableIndex:
         """Return the index of a lookup's table."""
-        found = self._indexed.get(lookup)
+        key = _index_key(lookup)
+        found = self._indexed.get(key)
         if found is None:
-            found = self._indexed[lookup] = TableIndex(self._table(lookup.version), lookup)
+            found = self._indexed[key] = TableIndex(self._table(lookup.version), key[1])
         return found
 
     def keep(self, lookups: Iterable[Lookup]) -> None:
         """Let go of all tables but those of some lookups."""
-        kept = set(lookups)
-        self._indexed = {lookup: index for lookup, index in self._indexed.items() if lookup in kept}
-        versions = {lookup.version for lookup in kept}
+        kept = {_index_key(lookup) for lookup in lookups}
+        self._indexed = {key: index for key, index in self._indexed.items() if key in kept}
+        versions = {version for version, _ in kept}
         self._rows = {version: rows for version, rows in self._rows.items() if version in versions}
 
     def _table(self, version: str) -> pa.Table:
@@ -69,14 +73,24 @@ class StaticTables:
         return self._rows[version]
 
 
-class TableIndex:
-    """The rows of a table by the keys of a lookup; a row with a NULL key is found by nothing."""
+_IndexKey = tuple[str, tuple[Expression, ...]]
 
-    def __init__(self, table: pa.Table, lookup: Lookup) -> None:
-        self.lookup = lookup
+
+def _index_key(lookup: Lookup) -> _IndexKey:
+    return lookup.version, tuple(theirs for _, theirs in lookup.keys)
+
+
+class TableIndex:
+    """The rows of a table by keys, expressions over its columns; a row with a NULL key is found by nothing.
+
+    Raises LookupFailed.
+    """
+
+    def __init__(self, table: pa.Table, keys: Sequence[Expression]) -> None:
         self._table = table
         rows = Tuples({name: _whole(table.column(name)) for name in table.column_names}, table.num_rows)
-        self._columns = [_KeyIndex(rows.value(key)) for _, key in lookup.keys]
+        self._columns = [_KeyIndex(rows.value(key)) for key in keys]
+        _check(rows)
         self._known: list[Numbers] = []
         codes = self._columns[0].codes
         for column in self._columns[1:]:
@@ -93,11 +107,9 @@ class TableIndex:
         """How many rows the most frequent key has."""
         return int(self._counts.max(initial=0))
 
-    def find(self, tuples: Tuples) -> tuple[Numbers, Numbers]:
-        """Return where the rows of each tuple begin, and how many it has; ``row_at`` tells which they are."""
-        columns = [tuples.value(mine) for mine, _ in self.lookup.keys]
-        _check(tuples)
-        coded = encode_keys(columns, tuples.length, 1, "")
+    def find(self, columns: Sequence[pa.Array], length: int) -> tuple[Numbers, Numbers]:
+        """Return where the rows for keys, given as columns, begin, and how many there are; see ``row_at``."""
+        coded = encode_keys(columns, length, 1, "")
         keys = [_whole(coded.keys.column(name)) for name in coded.keys.column_names]
         codes = self._columns[0].find(keys[0])
         for column, key, known in zip(self._columns[1:], keys[1:], self._known, strict=True):
@@ -109,12 +121,21 @@ class TableIndex:
         """Return the row at each place."""
         return picked(self._order, places, NO_ROW)
 
-    def columns(self, rows: Numbers, names: Iterable[str]) -> dict[str, pa.Array]:
-        """Return columns of some rows, by the names that the lookup gives them; NULL at ``NO_ROW``."""
+    def columns(self, rows: Numbers, names: Mapping[str, str]) -> dict[str, pa.Array]:
+        """Return columns of some rows, by the names that they get; NULL at ``NO_ROW``."""
         missing = rows == NO_ROW
         at = pa.array(rows, mask=missing) if missing.any() else pa.array(rows)
-        own = {f"{self.lookup.name}.{name}": name for name in self._table.column_names}
-        return {name: _whole(self._table.column(own[name])).take(at) for name in names if name in own}
+        return {name: _whole(self._table.column(own)).take(at) for name, own in names.items()}
+
+    @property
+    def column_names(self) -> Sequence[str]:
+        """The columns of the table."""
+        names: list[str] = self._table.column_names
+        return names
+
+    def widest(self, names: Iterable[str]) -> int:
+        """Return how many bytes the longest text in some columns has."""
+        return max((_longest(_whole(self._table.column(name))) for name in names), default=0)
 
 
 class _KeyIndex:
@@ -168,19 +189,20 @@ class LookupJoin:
     lookups: Sequence[Lookup]
     needed: frozenset[str]
 
-    def batches(self, batch: pa.RecordBatch, tables: StaticTables) -> Iterator[pa.RecordBatch]:
+    def batches(self, batch: pa.RecordBatch, tables: IndexedTables) -> Iterator[pa.RecordBatch]:
         """Yield the tuples of a batch after the lookups, in pieces of about `MOST_AT_ONCE` at most.
 
         Raises LookupFailed.
         """
         yield from self._after(batch, 0, tables)
 
-    def _after(self, batch: pa.RecordBatch, number: int, tables: StaticTables) -> Iterator[pa.RecordBatch]:
+    def _after(self, batch: pa.RecordBatch, number: int, tables: IndexedTables) -> Iterator[pa.RecordBatch]:
         if number == len(self.lookups):
             yield batch
             return
+        lookup = self.lookups[number]
         needed = set(self.needed).union(*(_columns_read(each) for each in self.lookups[number + 1 :]))
-        for piece in _joined(Tuples.of(batch), tables.index(self.lookups[number]), needed):
+        for piece in _joined(Tuples.of(batch), tables.index(lookup), lookup, needed):
             yield from self._after(piece, number + 1, tables)
 
 
@@ -195,39 +217,71 @@ def _columns_read(lookup: Lookup) -> set[str]:
     return {name for expression in read for name in columns_of(expression)}
 
 
-def _joined(tuples: Tuples, table: TableIndex, needed: set[str]) -> Iterator[pa.RecordBatch]:
+def _joined(tuples: Tuples, table: TableIndex, lookup: Lookup, needed: set[str]) -> Iterator[pa.RecordBatch]:
     """Yield tuples joined with a table, with the columns that are needed."""
-    starts, found = table.find(tuples)
-    counts = np.maximum(found, 1) if table.lookup.left else found
+    columns = [tuples.value(mine) for mine, _ in lookup.keys]
+    _check(tuples)
+    starts, found = table.find(columns, tuples.length)
+    counts = np.maximum(found, 1) if lookup.left else found
     ends = np.cumsum(counts)
+    tested = set() if lookup.on is None else set(columns_of(lookup.on))
+    pairs = _Pairs(tuples, table, lookup, tested | needed)
     first = 0
     while first < tuples.length:
         before = int(ends[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(ends, before + MOST_AT_ONCE, side="right")))
+        last = max(first + 1, int(np.searchsorted(ends, before + pairs.at_once, side="right")))
         mine = np.repeat(np.arange(first, last), counts[first:last])
         nth = np.arange(before, before + len(mine)) - (ends - counts)[mine]
         theirs = table.row_at(np.where(found[mine] > 0, starts[mine] + nth, NO_ROW))
-        if table.lookup.on is not None:
-            mine, theirs = _where_on(tuples, table, table.lookup.on, mine, theirs)
-        yield pa.RecordBatch.from_pydict({**_taken(tuples, mine, needed), **table.columns(theirs, needed)})
+        if lookup.on is not None:
+            mine, theirs = pairs.where_on(lookup.on, mine, theirs)
+        yield pa.RecordBatch.from_pydict(pairs.columns(mine, theirs, needed))
         first = last
 
 
-def _where_on(
-    tuples: Tuples, table: TableIndex, on: Expression, mine: Numbers, theirs: Numbers
-) -> tuple[Numbers, Numbers]:
-    """Return the pairs of tuples and rows for which ON holds; in a left join a tuple without one has `NO_ROW`."""
-    read = set(columns_of(on))
-    pairs = Tuples({**_taken(tuples, mine, read), **table.columns(theirs, read)}, len(mine))
-    holds = np.asarray(pairs.value(on).fill_null(False)) & (theirs != NO_ROW)
-    _check(pairs)
-    if not table.lookup.left:
-        return mine[holds], theirs[holds]
-    alone = np.setdiff1d(mine, mine[holds])
-    mine = np.concatenate([mine[holds], alone])
-    theirs = np.concatenate([theirs[holds], np.full(len(alone), NO_ROW)])
-    order = np.argsort(mine, kind="stable")
-    return mine[order], theirs[order]
+@dataclass(frozen=True)
+class _Pairs:
+    """Pairs of tuples and rows of a table, given as the numbers of both, `NO_ROW` for no row."""
+
+    tuples: Tuples
+    table: TableIndex
+    lookup: Lookup
+    read: set[str]
+
+    @property
+    def at_once(self) -> int:
+        """How many are formed at once: texts of a column must not be more than 2 GB."""
+        of_tuples = (self.tuples.columns[name] for name in self.read if name in self.tuples.columns)
+        widest = max(self.table.widest(self._of_table(self.read).values()), *map(_longest, of_tuples), 1)
+        return max(1, min(MOST_AT_ONCE, MOST_BYTES // widest))
+
+    def columns(self, mine: Numbers, theirs: Numbers, names: set[str]) -> dict[str, pa.Array]:
+        """Return columns of pairs."""
+        return {**_taken(self.tuples, mine, names), **self.table.columns(theirs, self._of_table(names))}
+
+    def _of_table(self, names: Iterable[str]) -> dict[str, str]:
+        own = {f"{self.lookup.name}.{name}": name for name in self.table.column_names}
+        return {name: own[name] for name in names if name in own}
+
+    def where_on(self, on: Expression, mine: Numbers, theirs: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the pairs for which ON holds; in a left join a tuple without one has `NO_ROW`."""
+        pairs = Tuples(self.columns(mine, theirs, set(columns_of(on))), len(mine))
+        holds = np.asarray(pairs.value(on).fill_null(False)) & (theirs != NO_ROW)
+        _check(pairs)
+        if not self.lookup.left:
+            return mine[holds], theirs[holds]
+        alone = np.setdiff1d(mine, mine[holds])
+        mine = np.concatenate([mine[holds], alone])
+        theirs = np.concatenate([theirs[holds], np.full(len(alone), NO_ROW)])
+        order = np.argsort(mine, kind="stable")
+        return mine[order], theirs[order]
+
+
+def _longest(column: pa.Array) -> int:
+    """Return how many bytes the longest text of a column has; 0 for columns of other types."""
+    if not pa.types.is_string(column.type):
+        return 0
+    return pc.max(pc.binary_length(column)).as_py() or 0
 
 
 def _taken(tuples: Tuples, rows: Numbers, names: Iterable[str]) -> Mapping[str, pa.Array]:

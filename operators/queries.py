@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from operators import expressions
+from operators.evaluation import is_null_for_nulls
 from operators.expressions import Expression, columns_of
 from operators.lookups import Lookup, input_id
 from sources.errors import NotAllowed
@@ -385,15 +386,21 @@ class Join:
 
     @cached_property
     def is_factorised(self) -> bool:
-        """Whether rows are counted and aggregated key by key: all that is asked of a row is over one input."""
+        """Whether rows are counted and aggregated key by key.
+
+        Then all that is asked of a row is over one input, and NULL where an outer one has no tuple for it.
+        """
         if self.where is not None:
             return False
         if self.grouping is None:
             return True
-        keys, arguments = self.over_rows[: len(self.grouping.keys)], self.over_rows[len(self.grouping.keys) :]
-        return all(len(self.inputs_of(key)) == 1 for key in keys) and all(
-            len(self.inputs_of(a)) <= 1 for a in arguments
-        )
+        for number, expression in enumerate(self.over_rows):
+            inputs = self.inputs_of(expression)
+            if len(inputs) > 1 or (not inputs and number < len(self.grouping.keys)):
+                return False
+            if any(self.inputs[each].outer_of for each in inputs) and not is_null_for_nulls(expression):
+                return False
+        return True
 
     @property
     def is_formed_late(self) -> bool:

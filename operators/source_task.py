@@ -15,7 +15,7 @@ from operators import kernels
 from operators.bucket import Bucket
 from operators.bucket_store import DEAD_LETTERS, RESULTS, put_block, put_bucket
 from operators.live_queries import LiveQueries
-from operators.lookup_join import LookupFailed, StaticTables
+from operators.lookup_join import IndexedTables, LookupFailed
 from operators.offsets import Offset, Span
 from operators.plan_log import PlanLog
 from operators.planner import BATCHES
@@ -43,7 +43,7 @@ class SourceTasks:
         self._batches = RecordLog(storage, BATCHES)
         self._connectors: dict[str, Connector] = {}
         self._operators: dict[str, tuple[int, dict[str, StreamOperators]]] = {}
-        self._tables = StaticTables(storage)
+        self._tables = IndexedTables(storage)
         kernels.warm_up()
 
     def run(self, start: Offset, end: Offset, task: int, tasks: int) -> Iterator[WireRow]:
@@ -119,23 +119,31 @@ class SourceTasks:
                 name: StreamOperators(live, stream, len(self._lanes), known.get(name), lookups)
                 for name, lookups in inputs.items()
             }
-            self._operators[stream.id] = live.epoch, known
+            others = {name: each for name, each in self._operators.items() if name in live.streams}
+            self._operators = {**others, stream.id: (live.epoch, known)}
             self._tables.keep(
                 lookup
                 for _, each in self._operators.values()
                 for operators in each.values()
-                for lookup in operators.lookups.lookups
+                for lookup in operators.lookup_join.lookups
             )
         return known.values()
 
     def _process(
         self, share: _StreamShare, operators: StreamOperators, tuples: pa.RecordBatch, seq: int, task: int
     ) -> Iterator[WireRow]:
+        for batch in self._looked_up(share, operators, tuples):
+            yield from self._results(share, operators.process(batch, share.waterline), seq, task)
+
+    def _looked_up(
+        self, share: _StreamShare, operators: StreamOperators, tuples: pa.RecordBatch
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield tuples after lookups; where these cannot be carried out, the queries that have them fail."""
         try:
-            for batch in operators.lookups.batches(tuples, self._tables):
-                yield from self._results(share, operators.process(batch, share.waterline), seq, task)
-        except LookupFailed as problem:
-            share.failures.update(dict.fromkeys(operators.queries, str(problem)))
+            yield from operators.lookup_join.batches(tuples, self._tables)
+        except (LookupFailed, pa.ArrowException, OSError, MemoryError) as problem:
+            message = f"A static table could not be joined: {problem or type(problem).__name__}"
+            share.failures.update(dict.fromkeys(operators.queries, message))
 
     def _results(self, share: _StreamShare, output: StreamOutput, seq: int, task: int) -> Iterator[WireRow]:
         share.failures.update(output.failures)

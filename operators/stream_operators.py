@@ -131,7 +131,7 @@ class StreamOperators:
             {name for q in self._selections for output in q.query.outputs for name in columns_of(output.expression)}
         )
         self._expressions = {q.id: [str(expression) for expression in _expressions_of(q)] for q in queries}
-        self.lookups = LookupJoin(lookups, self._columns_read(queries))
+        self.lookup_join = LookupJoin(lookups, self._columns_read(queries))
         """What its tuples are joined with before they come here."""
 
     def _columns_read(self, queries: Sequence[LiveQuery]) -> frozenset[str]:

@@ -142,6 +142,9 @@ class Commands(Reads):
         try:
             self._tables.read(definition)
             self._submit(TableCreated(definition, _key())).wait()
+        except BaseException:
+            self._tables.forget(definition.id)
+            raise
         finally:
             with self._lock:
                 self._reservations.release_name(statement.name)

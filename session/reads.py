@@ -112,6 +112,12 @@ class Reads:
         with self._lock:
             return [table.describe() for table in self._state.catalog.tables()]
 
+    def names_table(self, text: bytes) -> bool:
+        """Return whether the name of a static table is anywhere in a text in UTF-8."""
+        with self._lock:
+            names = [table.definition.name for table in self._state.catalog.tables()]
+        return bool(names) and any(name.lower() in text.decode(errors="replace").lower() for name in names)
+
     def table(self, name: str) -> dict[str, Any]:
         """Return a static table as GET /tables/{name} shows it."""
         with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from operators.queries import Query
-from session.sql.lookups import NO_TABLES, StaticTables
+from session.sql.lookups import NO_TABLES, KnownTables
 from session.sql.parser import parse_statement
 from session.sql.shapes import Shapes
 from session.sql.statements import CreateStream, CreateTable
@@ -18,7 +18,7 @@ _shapes = Shapes()
 
 
 def read_query(
-    sql: str, catalog: Mapping[str, StreamDefinition], tables: StaticTables = NO_TABLES
+    sql: str, catalog: Mapping[str, StreamDefinition], tables: KnownTables = NO_TABLES
 ) -> tuple[str | None, Query]:
     """Return the name (of CREATE QUERY, else None) and the query of a SQL text; NotAllowed for other statements."""
     return _shapes.read(sql, catalog, tables)

@@ -25,6 +25,7 @@ CONNECTOR = "file"
 MOST_BYTES = 1 << 30
 SHOWN_FAULTS = 3
 _OPTIONS = {"csv": ("path", "delimiter"), "json": ("path",), "parquet": ("path",)}
+_NO_DELIMITERS = "\"'\\\r\n"
 FORMATS = tuple(_OPTIONS)
 
 
@@ -85,8 +86,9 @@ def validate_table(connector: str, format: str, options: Mapping[str, str]) -> N
     if unknown:
         has = ", ".join(_OPTIONS[format])
         raise NotAllowed(f"A table with format {format!r} has the options {has}; got {', '.join(unknown)}.")
-    if len(options.get("delimiter", ",")) != 1:
-        raise NotAllowed(f"The delimiter must be one character; got {options['delimiter']!r}.")
+    delimiter = options.get("delimiter", ",")
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in _NO_DELIMITERS:
+        raise NotAllowed(f"The delimiter must be one ASCII character, no quote, no end of a line; got {delimiter!r}.")
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,9 @@ class TableVersion:
     definition: TableDefinition
     rows: pa.Table
 
-    @cached_property
+    @property
     def data(self) -> bytes:
-        """The rows as an Arrow IPC file."""
+        """The rows as an Arrow IPC file, made anew."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, self.rows.schema) as writer:
             writer.write_table(self.rows)
@@ -130,7 +132,7 @@ class TableReader:
                 raise NotAllowed(
                     f"The file of table {definition.name!r} must exist where the service runs; {path!r} does not."
                 )
-            stamp = (info.mtime_ns, info.size)
+            stamp = _stamp(filesystem, info)
             known = self._read.get(definition.id)
             if known is not None and known[0] == stamp:
                 return known[1]
@@ -160,18 +162,29 @@ class TableReader:
                 filesystem, path = fs.FileSystem.from_uri(f"{self._folder.rstrip('/')}/{given}")
             else:
                 filesystem, path = fs.LocalFileSystem(), str(Path(self._folder or ".").joinpath(given))
-        except (OSError, ValueError, pa.ArrowException) as problem:
+            if isinstance(filesystem, fs.LocalFileSystem):
+                path = str(Path(path).resolve())
+        except (OSError, ValueError, RuntimeError, pa.ArrowException) as problem:  # RuntimeError: links in a circle
             raise NotAllowed(f"The path of a table must be a file or a URI; got {given!r}: {problem}.") from None
-        if isinstance(filesystem, fs.LocalFileSystem):
-            path = str(Path(path).resolve())
         if self._folder and not self._is_below(path):
             raise NotAllowed(f"The file of a table must lie below {self._folder!r} (setting table_folder).")
         return filesystem, path
 
     def _is_below(self, path: str) -> bool:
-        folder = self._folder
-        root = fs.FileSystem.from_uri(folder)[1] if "://" in folder else str(Path(folder).resolve())
+        filesystem, root = fs.LocalFileSystem(), self._folder
+        if "://" in root:
+            filesystem, root = fs.FileSystem.from_uri(root)
+        if isinstance(filesystem, fs.LocalFileSystem):
+            root = str(Path(root).resolve())
         return ".." not in Path(path).parts and Path(root) in Path(path).parents
+
+
+def _stamp(filesystem: fs.FileSystem, info: fs.FileInfo) -> tuple[Any, ...]:
+    """Return what differs when a file has changed, also where another took its place with the same time and size."""
+    if isinstance(filesystem, fs.LocalFileSystem):
+        found = Path(info.path).stat()
+        return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size
+    return info.mtime_ns, info.size
 
 
 def _rows(definition: TableDefinition, filesystem: fs.FileSystem, path: str) -> pa.Table:
@@ -205,7 +218,14 @@ _TEXTS: Mapping[str, Callable[[TableDefinition, bytes], Any]] = {
 
 def _parquet_rows(schema: Schema, filesystem: fs.FileSystem, path: str) -> pa.Table:
     try:
-        found = pq.read_table(path, filesystem=filesystem, partitioning=None)
+        with filesystem.open_input_file(path) as source:
+            file = pq.ParquetFile(source)
+            names = match_columns(file.schema_arrow, schema).names
+            groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
+            unpacked = sum(group.total_byte_size for group in groups)
+            if unpacked > MOST_BYTES:
+                raise MalformedRequest(f"It must unpack to at most {MOST_BYTES} bytes; got {unpacked}.")
+            found = file.read(columns=names)
     except pa.ArrowException as problem:
         raise MalformedRequest(f"It must be Parquet: {str(problem)[:200]}.") from None
     given = match_columns(found.schema, schema)

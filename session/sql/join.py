@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from operators.evaluation import fold
-from operators.expressions import Call, Column, Expression, Literal, columns_of, conjuncts_of
+from operators.evaluation import holds_for_nulls
+from operators.expressions import Call, Expression, columns_of, conjuncts_of
 from operators.functions import call
 from operators.functions_coercion import in_one_type
 from operators.join_parts import without_alias
@@ -274,7 +274,7 @@ class _Conditions:
                 if number in self._outer:
                     return number
         for number, condition, _ in self._inner.filters:
-            if number in self._outer and not _lets_nulls_through(condition):
+            if number in self._outer and not holds_for_nulls(condition):
                 return number
         return None
 
@@ -382,17 +382,3 @@ def _under_casts(key: Expression) -> Iterator[Expression]:
     yield key
     if isinstance(key, Call) and key.function == "cast":
         yield from _under_casts(key.arguments[0])
-
-
-def _lets_nulls_through(condition: Expression) -> bool:
-    """Return whether a condition over one input holds when all its columns are NULL."""
-    value = fold(_with_nulls(condition))
-    return not isinstance(value, Literal) or value.value is True
-
-
-def _with_nulls(expression: Expression) -> Expression:
-    if isinstance(expression, Column):
-        return Literal(None, expression.type)
-    if isinstance(expression, Call):
-        return fold(Call(expression.function, tuple(map(_with_nulls, expression.arguments)), expression.type))
-    return expression

@@ -7,11 +7,13 @@ a SELECT over streams only. The ON of a LEFT JOIN stays with the lookup.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from operators.evaluation import is_null_for_nulls
 from operators.expressions import Call, Column, Expression, columns_of
 from operators.functions_coercion import in_one_type
 from operators.lookup_join import MOST_MATCHES, TableIndex
@@ -25,9 +27,10 @@ from sources.schema import BOOLEAN, StreamDefinition
 from sources.static_table import TableVersion
 
 MOST_TABLES = 10
+_ALIAS = re.compile(r"\w+")
 
 
-class StaticTables(Protocol):
+class KnownTables(Protocol):
     """The static tables that a SELECT can name."""
 
     @property
@@ -45,11 +48,11 @@ class _NoTables:
         return None
 
 
-NO_TABLES: StaticTables = _NoTables()
+NO_TABLES: KnownTables = _NoTables()
 
 
 def with_lookups(
-    select: Select, catalog: Mapping[str, StreamDefinition], tables: StaticTables
+    select: Select, catalog: Mapping[str, StreamDefinition], tables: KnownTables
 ) -> tuple[Select, list[Scope]]:
     """Return a SELECT over its streams only, and what names mean in each of them; SqlNotAllowed says what is wrong."""
     inputs = [
@@ -58,13 +61,18 @@ def with_lookups(
     ]
     for each in inputs:
         each.check(select)
+    for each in inputs:
+        if not _ALIAS.fullmatch(each.alias):
+            raise select.sql.not_allowed(
+                f"The alias of an input must have letters, digits and '_' only; got {each.alias!r}.", each.source.at
+            )
     if not any(each.is_table for each in inputs):
         return select, [Scope(select.sql, each.source, each.stream) for each in inputs]
     return _Lookups(select, inputs).taken_out()
 
 
 def _find(
-    select: Select, source: WindowedSource, catalog: Mapping[str, StreamDefinition], tables: StaticTables
+    select: Select, source: WindowedSource, catalog: Mapping[str, StreamDefinition], tables: KnownTables
 ) -> StreamDefinition | TableVersion:
     found = catalog.get(source.stream.lower()) or tables.find(source.stream)
     if found is not None:
@@ -89,6 +97,7 @@ class _Input:
     found: StreamDefinition | TableVersion
     host: int | None = field(init=False)
     table: JoinedTable | None = None
+    matches: int = 1
     lookups: list[Lookup] = field(default_factory=list)
     tables: list[JoinedTable] = field(default_factory=list)
 
@@ -191,28 +200,32 @@ class _Lookups:
         left = [node for node in self._where if id(node) not in self._taken]
         first, *others = streams
         select = replace(self._select, source=first.source, joins=tuple(e.joined for e in others), where=_all_of(left))
-        return select, [Scope(select.sql, s.source, s.stream, s.tables, s.lookups) for s in streams]
+        return select, [
+            Scope(select.sql, s.source, s.stream, s.tables, s.lookups, self._merged[s.number]) for s in streams
+        ]
 
     def _spell_out_using(self, each: _Input) -> None:
         """Write USING as ON."""
         conditions = [] if each.joined.on is None else [each.joined.on]
         for name, at in each.joined.using:
             earlier = [other for other in self._inputs[: each.number] if self._has(other, name)]
-            streams = [other for other in earlier if not other.is_table]
-            chosen = streams if len(streams) == 1 else earlier
-            if len(chosen) != 1 or not self._has(each, name):
+            if len(earlier) != 1 or not self._has(each, name):
                 raise self._select.sql.not_allowed(
                     f"USING needs a column that both sides have, and one input before only; {name!r} is in"
                     f" {' and '.join(other.alias for other in earlier) or 'none of those before'}. Write ON.",
                     at,
                 )
-            sides = tuple(Node("name", at, (other.alias, name)) for other in (chosen[0], each))
+            sides = tuple(Node("name", at, (other.alias, name)) for other in (earlier[0], each))
             conditions.append(Node("call", at, "=", sides, 2, 3))
-            self._merged[each.number if each.is_table else chosen[0].number].add(name.lower())
+            # the name alone means the left column, or of an inner join with a table that of the stream
+            hidden = earlier[0] if earlier[0].is_table and not each.is_table else each
+            self._merged[hidden.number].add(name.lower())
         each.joined = replace(each.joined, on=_all_of(conditions), using=())
 
     def _has(self, each: _Input, name: str) -> bool:
-        return self._names.inputs[each.number].find((name,)) is not None
+        """Return whether an input has a column that is not one with that of another in USING."""
+        found = self._names.inputs[each.number].find((name,)) is not None
+        return found and name.lower() not in self._merged[each.number]
 
     def _make_where(self, each: _Input) -> None:
         """Let the ON of an inner join be a part of WHERE, which says the same."""
@@ -227,24 +240,22 @@ class _Lookups:
         left = table.joined.left
         on = [] if table.joined.on is None else list(conjuncts(table.joined.on))
         if left:
-            conditions = [self._bound(node) for node in on]
+            conditions = list(self._bound(on))
         else:
             waiting = [node for node in self._where if id(node) not in self._taken and self._names_table(node)]
-            conditions = [c for c in map(self._bound, waiting) if table.number in c.inputs]
+            conditions = [c for c in self._bound(waiting) if table.number in c.inputs]
         equalities = [c for c in conditions if self._host_of(table, c) is not None]
         if not equalities:
             return False
         host = self._inputs[min(h for c in equalities if (h := self._host_of(table, c)) is not None)]
-        if left and table.number < host.number:
-            return False
         keyed = [c for c in equalities if self._host_of(table, c) == host.number]
         others = [c for c in conditions if c not in keyed] if left else []
         here = {e.number for e in self._inputs if e.host == host.number} | {table.number}
         for condition in others:
-            if not condition.inputs <= here:
+            if not condition.inputs <= here or max(condition.inputs, default=0) > table.number:
                 raise self._select.sql.not_allowed(
-                    f"ON of a LEFT JOIN with a table may name the table and the input that it is compared with;"
-                    f" {condition.expression} names others.",
+                    "ON of a LEFT JOIN with a table may name the table and, of the inputs before it, the one that it is"
+                    f" compared with; {condition.expression} names others.",
                     condition.node.at,
                 )
         if not left and host.joined.left:  # tuples that are not there have no partner in the table
@@ -277,11 +288,11 @@ class _Lookups:
             None if not on else on[0] if len(on) == 1 else Call("and", tuple(on), BOOLEAN),
             table.joined.left,
         )
-        most = _most_matches(table.version, lookup)
-        if most > MOST_MATCHES:
+        host.matches *= max(1, most := _most_matches(table.version, lookup))
+        if host.matches > MOST_MATCHES:
             raise self._select.sql.not_allowed(
-                f"A tuple may be joined with at most {MOST_MATCHES} rows of a table; {most} rows of"
-                f" {definition.name} have one key. Compare more columns.",
+                f"A tuple may be joined with at most {MOST_MATCHES} rows of tables; {most} rows of"
+                f" {definition.name} have one key, which makes {host.matches}. Compare more columns.",
                 table.source.at,
             )
         host.lookups.append(lookup)
@@ -308,10 +319,12 @@ class _Lookups:
         inputs = {self._names.input_of(self._names.resolve(each.value, each.at).name) for each in names}
         return any(number is not None and self._inputs[number].is_table for number in inputs)
 
-    def _bound(self, node: Node) -> _Condition:
-        expression = Binder(self._names, "ON").condition(node)
-        assert expression is not None
-        return _Condition(node, expression, frozenset(self._inputs_of(expression)))
+    def _bound(self, nodes: Iterable[Node]) -> Iterator[_Condition]:
+        """Yield conditions, those that are always true left out."""
+        for node in nodes:
+            expression = Binder(self._names, "ON").condition(node)
+            if expression is not None:
+                yield _Condition(node, expression, frozenset(self._inputs_of(expression)))
 
     def _inputs_of(self, expression: Expression) -> set[int]:
         found = (self._names.input_of(name) for name in columns_of(expression))
@@ -327,7 +340,12 @@ class _Lookups:
             return None
         other = sides[1] if sides[0] == {table.number} else sides[0]
         hosts = {self._inputs[number].host for number in other}
-        return hosts.pop() if len(hosts) == 1 and table.number not in other else None
+        host = hosts.pop() if len(hosts) == 1 and table.number not in other else None
+        if host is None or (table.joined.left and max(other) > table.number):
+            return None
+        theirs = expression.arguments[0 if sides[1] == {table.number} else 1]
+        # a stream that may have no tuple is joined with tables before it is known, so its key must be NULL then
+        return None if self._inputs[host].joined.left and not is_null_for_nulls(theirs) else host
 
     def _renamed(self, expression: Expression, of_table: bool = False) -> Expression:
         """Return an expression over the columns of one stream and its tables, or over those of a table alone."""
@@ -354,7 +372,7 @@ def _most_matches(version: TableVersion, lookup: Lookup) -> int:
     if key not in _known:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
-        _known[key] = TableIndex(version.rows, lookup).most_matches
+        _known[key] = TableIndex(version.rows, [theirs for _, theirs in lookup.keys]).most_matches
     return _known[key]
 
 

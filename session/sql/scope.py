@@ -129,7 +129,9 @@ class Scope:
         if qualifier is not None and not self.has(qualifier):
             raise self._not_in_from(qualifier, at)
         if qualifier is None or qualifier.lower() == self.name.lower():
-            yield from ((f.name, Column(f.name, f.type)) for f in self.definition.schema.fields)
+            hidden = self._merged if qualifier is None else ()
+            own = (f for f in self.definition.schema.fields if f.name.lower() not in hidden)
+            yield from ((f.name, Column(f.name, f.type)) for f in own)
         for table in self._tables:
             if qualifier is None or qualifier.lower() == table.alias.lower():
                 hidden = table.merged if qualifier is None else ()

@@ -17,7 +17,7 @@ from operators.queries import (
 from session.sql.aggregates import AggregateBinder, has_aggregate
 from session.sql.expressions import Binder
 from session.sql.join import plan_join
-from session.sql.lookups import NO_TABLES, StaticTables, with_lookups
+from session.sql.lookups import NO_TABLES, KnownTables, with_lookups
 from session.sql.parser import parse_statement
 from session.sql.scope import Scope
 from session.sql.select_list import Outputs, group_keys, output_name, windowed_outputs
@@ -32,7 +32,7 @@ _SAME_GROUPS = "Each GROUP BY key has sessions of its own, so PARTITION BY must 
 def plan_select(
     statement: str | Statement,
     catalog: Mapping[str, StreamDefinition],
-    tables: StaticTables = NO_TABLES,
+    tables: KnownTables = NO_TABLES,
 ) -> Query:
     """Return the query that a SELECT (also inside CREATE QUERY or EXPLAIN) asks for.
 
@@ -52,7 +52,7 @@ def plan_select(
         raise SqlNotAllowed("The statement is nested too deeply; split it.", position=position) from None
 
 
-def _plan(select: Select, catalog: Mapping[str, StreamDefinition], tables: StaticTables) -> Query:
+def _plan(select: Select, catalog: Mapping[str, StreamDefinition], tables: KnownTables) -> Query:
     select, scopes = with_lookups(select, catalog, tables)
     if select.joins:
         return plan_join(select, scopes)

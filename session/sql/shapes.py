@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from operators.expressions import Literal
 from operators.queries import Aggregation, Query, Selection
 from session.sql.expressions import Binder
-from session.sql.lookups import NO_TABLES, StaticTables
+from session.sql.lookups import NO_TABLES, KnownTables
 from session.sql.parser import parse_statement
 from session.sql.scope import Scope
 from session.sql.select import plan_select
@@ -93,7 +93,7 @@ class Shapes:
         return len(self._shapes)
 
     def read(
-        self, text: str, catalog: Mapping[str, StreamDefinition], tables: StaticTables = NO_TABLES
+        self, text: str, catalog: Mapping[str, StreamDefinition], tables: KnownTables = NO_TABLES
     ) -> tuple[str | None, Query]:
         """Return the name (of CREATE QUERY, else None) and the query of a text; NotAllowed for other statements."""
         if len(text) > LONGEST:

@@ -30,7 +30,8 @@ def decode_csv(body: bytes, schema: Schema, delimiter: str = ",") -> Decoded:
     try:
         table = csv.read_csv(
             pa.BufferReader(body if body.endswith(b"\n") else body + b"\n"),  # else a row alone is not read
-            read_options=csv.ReadOptions(autogenerate_column_names=True),
+            # one block: a row may be long
+            read_options=csv.ReadOptions(autogenerate_column_names=True, block_size=max(1 << 20, len(body) + 1)),
             parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             # types are told apart below, by the rules for JSON
             convert_options=csv.ConvertOptions(

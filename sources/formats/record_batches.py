@@ -29,6 +29,11 @@ class GivenColumns:
     positions: tuple[int, ...]
     direct: bool
 
+    @property
+    def names(self) -> list[str]:
+        """What the columns are called in the batches."""
+        return [self.given.field(position).name for position in self.positions]
+
     def decode(self, batch: pa.RecordBatch) -> Decoded:
         """Return the tuples of a batch of schema ``given``, and the rows that are none; rows are "lines", from 1.
 

@@ -13,7 +13,7 @@ from operators.bucket_store import RESULTS, put_block_bytes, put_bucket, put_win
 from operators.lane import Lane
 from operators.lane_state import Payload
 from operators.live_queries import LiveQueries, LiveQuery
-from operators.lookup_join import StaticTables
+from operators.lookup_join import IndexedTables
 from operators.offsets import advance_waterline
 from operators.queries import Query
 from operators.stream_operators import StreamOperators
@@ -81,7 +81,7 @@ class JoinPipeline:
         self.lanes = [Lane(self.storage, self.join_row_limit) for _ in range(LANES)]
         self.states = [MemoryState() for _ in range(LANES)]
         self.reader = Materializer(self.storage)
-        self.tables = StaticTables(self.storage)
+        self.tables = IndexedTables(self.storage)
 
     def run(
         self, tuples: Mapping[str, Sequence[Row]], changelogs: Sequence[dict[str, Any]] = ()
@@ -101,7 +101,7 @@ class JoinPipeline:
             for part in (seen[stream.id][:half], seen[stream.id][half:]):
                 for lookups in self.live.inputs(stream.id).values():
                     operators = StreamOperators(self.live, stream, LANES, lookups=lookups)
-                    for joined in operators.lookups.batches(batch_of(part, stream.schema), self.tables):
+                    for joined in operators.lookup_join.batches(batch_of(part, stream.schema), self.tables):
                         output = operators.process(joined, waterline)
                         assert not output.failures
                         for group, bucket in (*output.buckets, *output.tuples):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from operators import lookup_join
 from operators.expressions import Call, Column, Expression
-from operators.lookup_join import LookupFailed, LookupJoin, StaticTables, TableIndex, version_path
+from operators.lookup_join import IndexedTables, LookupFailed, LookupJoin, TableIndex, version_path
 from operators.lookups import Lookup
 from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
 from sources.static_table import TableVersion
@@ -71,7 +71,7 @@ def test_tuples_are_joined_as_loops_do(seed: int, tmp_path_factory: pytest.TempP
     batch = table_of(tuples, mine).combine_chunks().to_batches() or [
         pa.RecordBatch.from_pylist([], table_of([], mine).schema)
     ]
-    found = [row for joined in join.batches(batch[0], StaticTables(storage)) for row in joined.to_pylist()]
+    found = [row for joined in join.batches(batch[0], IndexedTables(storage)) for row in joined.to_pylist()]
     monkeypatch.undo()
 
     def partners(row: dict[str, Any]) -> Rows:
@@ -100,7 +100,7 @@ def test_lookups_follow_each_other(tmp_path: Path) -> None:
     second = Lookup("t-2", cities, "cities", ((Column("shops.city", VARCHAR), Column("city", VARCHAR)),), None, True)
     join = LookupJoin([first, second], frozenset({"shop", "cities.people"}))
     (joined,) = join.batches(
-        pa.RecordBatch.from_pydict({"shop": [2, 1, 3], "unused": [0, 0, 0]}), StaticTables(storage)
+        pa.RecordBatch.from_pydict({"shop": [2, 1, 3], "unused": [0, 0, 0]}), IndexedTables(storage)
     )
     assert joined.to_pylist() == [
         {"shop": 2, "cities.people": None},
@@ -113,7 +113,7 @@ def test_tables_that_nobody_reads_are_let_go(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
     version = stored(storage, pa.table({"k": [1]}))
     lookup = Lookup("t-1", version, "t", ((Column("k", BIGINT), Column("k", BIGINT)),))
-    tables = StaticTables(storage)
+    tables = IndexedTables(storage)
     index = tables.index(lookup)
     storage.delete(version_path(version))
     tables.keep([lookup])
@@ -124,9 +124,19 @@ def test_tables_that_nobody_reads_are_let_go(tmp_path: Path) -> None:
 
 
 def test_the_most_frequent_key_is_known() -> None:
-    lookup = Lookup("t-1", "", "t", ((Column("k", BIGINT), Column("k", BIGINT)),))
-    assert TableIndex(pa.table({"k": pa.array([1, 2, 1, None, None, None, 1], pa.int64())}), lookup).most_matches == 3
-    assert TableIndex(pa.table({"k": pa.array([], pa.int64())}), lookup).most_matches == 0
+    keys = [Column("k", BIGINT)]
+    assert TableIndex(pa.table({"k": pa.array([1, 2, 1, None, None, None, 1], pa.int64())}), keys).most_matches == 3
+    assert TableIndex(pa.table({"k": pa.array([], pa.int64())}), keys).most_matches == 0
+
+
+def test_texts_of_a_piece_fit_into_a_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup_join, "MOST_BYTES", 100)
+    storage = Storage(str(tmp_path))
+    version = stored(storage, pa.table({"k": [1] * 5, "s": ["x" * 30] * 5}))
+    lookup = Lookup("t-1", version, "t", ((Column("k", BIGINT), Column("k", BIGINT)),))
+    join, tuples = LookupJoin([lookup], frozenset({"t.s"})), pa.RecordBatch.from_pydict({"k": [1] * 4})
+    pieces = list(join.batches(tuples, IndexedTables(storage)))
+    assert [piece.num_rows for piece in pieces] == [5] * 4  # a tuple stays whole
 
 
 def test_a_key_that_cannot_be_evaluated_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +146,7 @@ def test_a_key_that_cannot_be_evaluated_is_said(tmp_path: Path, monkeypatch: pyt
     storage = Storage(str(tmp_path))
     version = stored(storage, pa.table({"k": [1]}))
     lookup = Lookup("t-1", version, "t", ((Column("k", BIGINT), Column("k", BIGINT)),))
-    tables = StaticTables(storage)
+    tables = IndexedTables(storage)
     tables.index(lookup)
     monkeypatch.setattr("operators.tuples.evaluate", fail)
     with pytest.raises(LookupFailed, match="k: ValueError: no"):

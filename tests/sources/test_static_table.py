@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sources import static_table
 from sources.errors import NotAllowed
 from sources.schema import (
     BIGINT,
@@ -159,6 +161,41 @@ def test_a_file_is_read_again_when_it_changed(tmp_path: Path) -> None:
     assert reader.read(table(path, "csv")).id == first.id
 
 
+def test_a_file_that_took_the_place_of_another_is_read(tmp_path: Path) -> None:
+    path, other = tmp_path / "t.csv", tmp_path / "other.csv"
+    path.write_text(CSV)
+    other.write_text(CSV.replace("Red", "Ned"))
+    os.utime(other, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+    reader = TableReader()
+    first = reader.read(table(path, "csv"))
+    other.replace(path)
+    assert reader.read(table(path, "csv")).id != first.id
+
+
+def test_rows_may_be_long(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(CSV.replace("Red", "R" * 5_000_000))
+    assert len(rows_of(table(path, "csv"))[0][1]) == 5_000_000 + len(", or not")
+
+
+def test_links_in_a_circle_are_said(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(NotAllowed, match="must be a file or a URI"):
+        TableReader().read(table(tmp_path / "a", "csv"))
+
+
+def test_parquet_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.parquet"
+    long = {f.name: pa.array(["x" * 200_000] if f.type == VARCHAR else [None], f.type.arrow) for f in SCHEMA.fields}
+    pq.write_table(pa.table(long), path)
+    assert len(rows_of(table(path, "parquet"))) == 1
+    monkeypatch.setattr(static_table, "MOST_BYTES", 100_000)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(NotAllowed, match="unpack to at most"):
+        TableReader().read(table(path, "parquet"))
+
+
 def test_a_definition_is_read_as_it_was_written() -> None:
     definition = table("t.csv", "csv", delimiter=";")
     assert TableDefinition.from_json(definition.to_json()) == definition
@@ -171,7 +208,9 @@ def test_a_definition_is_read_as_it_was_written() -> None:
         ("file", "xml", {"path": "x"}, "one of 'csv', 'json', 'parquet'; got 'xml'"),
         ("file", "csv", {}, "path = 'packs.csv'"),
         ("file", "json", {"path": "x", "delimiter": ";"}, "has the options path; got delimiter"),
-        ("file", "csv", {"path": "x", "delimiter": ";;"}, "one character; got ';;'"),
+        ("file", "csv", {"path": "x", "delimiter": ";;"}, "no end of a line; got ';;'"),
+        ("file", "csv", {"path": "x", "delimiter": "é"}, "one ASCII character"),
+        ("file", "csv", {"path": "x", "delimiter": "\n"}, "no end of a line"),
     ],
 )
 def test_bad_options_are_refused(connector: str, form: str, options: dict[str, str], message: str) -> None:
