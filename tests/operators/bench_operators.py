@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,13 @@ from operators.bucket import Bucket
 from operators.expressions import Call, Column, Expression, Literal
 from operators.firing import fire
 from operators.live_queries import LiveQueries, LiveQuery
+from operators.lookup_join import IndexedTables, LookupJoin, version_path
+from operators.lookups import Lookup
 from operators.queries import Aggregation, Measure, Window
 from operators.stream_operators import StreamOperators
-from sources.schema import BOOLEAN, INT, TIMESTAMP, Field, StreamDefinition, StreamSchema
+from sources.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamDefinition, StreamSchema
+from sources.static_table import TableDefinition, TableVersion
+from sources.storage import Storage
 from tests.operators.pipeline import live_of, predicate_of
 
 SECOND = 1_000_000
@@ -139,3 +144,16 @@ def test_compiling_an_epoch_with_one_more_query(benchmark: Any, count: int) -> N
     live = queries(count)
     before = StreamOperators(live, STREAM, 2)
     assert benchmark(lambda: StreamOperators(live, STREAM, 2, before)) is not None
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_lookup_of_a_text(benchmark: Any, tmp_path: Path, left: bool) -> None:
+    rows = pa.table({"key": np.arange(1000), "name": [f"name {i % 50}" for i in range(1000)]})
+    schema = Schema((Field("key", BIGINT), Field("name", VARCHAR)))
+    version = TableVersion(TableDefinition("t-1", "names", schema, "csv"), rows)
+    storage = Storage(str(tmp_path))
+    storage.put(version_path(version.id), version.data)
+    lookup = Lookup("t-1", version.id, "names", ((Column("key", BIGINT), Column("key", BIGINT)),), None, left)
+    join, tables = LookupJoin([lookup], frozenset({"names.name"})), IndexedTables(storage)
+    tuples = pa.RecordBatch.from_pydict({"key": np.random.default_rng(1).integers(0, 1000, 2_000_000)})
+    assert benchmark(lambda: sum(piece.num_rows for piece in join.batches(tuples, tables))) == tuples.num_rows
