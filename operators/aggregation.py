@@ -18,7 +18,8 @@ from operators.components import COUNT_DISTINCT
 from operators.entries import SlicedTuples, argument_of, cell_by_cell, encode_measures, query_by_query, tuples_alone
 from operators.expressions import Expression
 from operators.live_queries import EARLIEST, LiveQuery
-from operators.queries import Aggregation, Measure, Window
+from operators.queries import Aggregation, Measure
+from operators.windows import Window
 
 
 def aggregation_of(live: LiveQuery) -> Aggregation:

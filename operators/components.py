@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators import double_double
+from operators.keys import as_numbers
 from operators.queries import COUNT_ALL, Measure
 
 Numbers = npt.NDArray[Any]
@@ -171,13 +172,7 @@ def renumber_ranks(ranks: Numbers, new: npt.NDArray[np.int64], component: Compon
 
 
 def _plain(column: pa.Array) -> Numbers:
-    kind = column.type
-    if pa.types.is_date32(kind):
-        column = column.view(pa.int32())
-    elif pa.types.is_timestamp(kind):
-        column = column.view(pa.int64())
-    elif pa.types.is_boolean(kind):
-        column = column.cast(pa.int32())
+    column = as_numbers(column)
     return np.asarray(pc.fill_null(column, 0) if column.null_count else column)
 
 

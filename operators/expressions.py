@@ -7,13 +7,13 @@ evaluate it over Arrow arrays (:mod:`operators.evaluation`). NULL follows standa
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from sources.schema import ColumnType
+from sources.schema import BOOLEAN, ColumnType
 
 Value = bool | int | float | str | Decimal | dt.date | dt.datetime | None
 
@@ -88,6 +88,14 @@ def conjuncts_of(expression: Expression | None) -> tuple[Expression, ...]:
     if isinstance(expression, Call) and expression.function == "and":
         return tuple(part for argument in expression.arguments for part in conjuncts_of(argument))
     return (expression,)
+
+
+def all_of(conditions: Iterable[Expression]) -> Expression | None:
+    """Return the AND of some conditions, each once; None for none."""
+    distinct = tuple(dict.fromkeys(conditions))
+    if len(distinct) <= 1:
+        return distinct[0] if distinct else None
+    return Call("and", distinct, BOOLEAN)
 
 
 def to_json(expression: Expression) -> list[Any]:

@@ -30,9 +30,10 @@ from operators.keys import unite_keys
 from operators.live_queries import LiveQuery
 from operators.merging import DENSE_ENTRIES, common_ranks, component_names, numbers_of
 from operators.predicate_analysis import Predicate
-from operators.queries import Measure, Window
+from operators.queries import Measure
 from operators.range_reduction import CellRuns, RangeReduction
 from operators.slicing import due_windows, with_ends_in
+from operators.windows import Window
 
 # so many numbers of (queries, keys) at once
 _MOST_AT_ONCE = 1 << 22

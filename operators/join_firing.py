@@ -25,9 +25,10 @@ from operators.fired_rows import Due, Held
 from operators.firing import Predicates, held_windows
 from operators.join_parts import Part, join_of, parts_of
 from operators.live_queries import LiveQuery
-from operators.queries import Join, Window
+from operators.queries import Join
 from operators.relations import JoinResult, Relation, Rows, TooManyCombinations, picked
 from operators.slicing import due_windows, with_ends_in
+from operators.windows import Window
 
 Numbers = npt.NDArray[Any]
 # a query's window: the query's id, the window's start and end (µs)

@@ -127,15 +127,21 @@ def _encode(columns: Sequence[pa.Array], rows: int) -> tuple[Codes, list[pa.Arra
     return code.astype(np.int32), [column.take(pa.array(some_row)) for column in columns]
 
 
+def as_numbers(column: pa.Array) -> pa.Array:
+    """Return dates as days, timestamps as microseconds, truth values as 0 and 1, other columns as they are."""
+    kind = column.type
+    if pa.types.is_date32(kind):
+        return column.view(pa.int32())
+    if pa.types.is_timestamp(kind):
+        return column.view(pa.int64())
+    return column.cast(pa.int32()) if pa.types.is_boolean(kind) else column
+
+
 def encode_column(column: pa.Array) -> tuple[Codes, pa.Array]:
     """Return a code for each value, equal where they are, NULL included, and what the codes stand for."""
     kind = column.type
     if rows := len(column):
-        plain = column
-        if pa.types.is_date32(kind):
-            plain = column.view(pa.int32())
-        elif pa.types.is_timestamp(kind):
-            plain = column.view(pa.int64())
+        plain = column if pa.types.is_boolean(kind) else as_numbers(column)
         if not column.null_count and (pa.types.is_int32(plain.type) or pa.types.is_int64(plain.type)):
             numbers = np.asarray(plain)
             low, high = int(numbers.min()), int(numbers.max())

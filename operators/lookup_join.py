@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from operators import kernels
 from operators.expressions import Expression, columns_of
-from operators.keys import encode_keys
+from operators.keys import as_numbers, encode_keys
 from operators.lookups import Lookup
 from operators.relations import NO_ROW, picked
 from operators.tuples import Tuples
@@ -157,14 +157,8 @@ class _KeyIndex:
 
 def _plain(column: pa.Array) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.bool_]]:
     """Return values as numpy has them, and which are NULL; those are something else."""
-    kind = column.type
     is_null = np.asarray(column.is_null())
-    if pa.types.is_date32(kind):
-        column = column.view(pa.int32())
-    elif pa.types.is_timestamp(kind):
-        column = column.view(pa.int64())
-    elif pa.types.is_boolean(kind):
-        column = column.cast(pa.int8())
+    column = as_numbers(column)
     if pa.types.is_primitive(column.type):
         return np.asarray(column.fill_null(0)), is_null
     return column.to_numpy(zero_copy_only=False), is_null

@@ -10,8 +10,8 @@ from operators.aggregation import by_window, distinct_arguments, distinct_operat
 from operators.early_rows import is_changelog, is_early
 from operators.expressions import Expression
 from operators.live_queries import LiveQueries, LiveQuery
-from operators.queries import Window
 from operators.sessions import has_sessions
+from operators.windows import Window
 
 
 @dataclass(frozen=True)

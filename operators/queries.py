@@ -13,6 +13,7 @@ from operators import expressions
 from operators.evaluation import is_null_for_nulls
 from operators.expressions import Expression, columns_of
 from operators.lookups import Lookup, input_id
+from operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window, window_from_json
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, DOUBLE, ColumnType
 
@@ -21,89 +22,6 @@ WINDOW_END = "window_end"
 PARTIAL = "_partial"
 # further columns of a changelog: insert or retract, processing time, number of the row among those of its group
 OP, PTIME, VER = "_op", "_ptime", "_ver"
-
-
-@dataclass(frozen=True)
-class Window:
-    """Windows ``[k·slide + offset, k·slide + offset + size)`` for all whole k; tumbling when slide = size.
-
-    All microseconds. Aligned to 1970-01-01T00:00:00Z plus the offset.
-    """
-
-    size_us: int
-    slide_us: int
-    offset_us: int = 0
-
-    def __post_init__(self) -> None:
-        if self.size_us <= 0 or self.slide_us <= 0:
-            raise NotAllowed(
-                "A window's size and slide must be above zero;"
-                f" got size {self.size_us} and slide {self.slide_us} microseconds."
-            )
-
-    def to_json(self) -> list[int]:
-        """Return ``[size, slide, offset]``."""
-        return [self.size_us, self.slide_us, self.offset_us]
-
-
-@dataclass(frozen=True)
-class SessionWindow:
-    """Windows ``[first tuple, last tuple + gap)`` of the tuples of one group, while less than ``gap`` apart.
-
-    Microseconds. Each GROUP BY key has sessions of its own. The end is exclusive, as with other windows: a tuple at
-    exactly ``last tuple + gap`` begins the next session.
-    """
-
-    gap_us: int
-
-    def __post_init__(self) -> None:
-        if self.gap_us <= 0:
-            raise NotAllowed(f"A session's gap must be above zero; got {self.gap_us} microseconds.")
-
-    def to_json(self) -> dict[str, int]:
-        """Return ``{"gap": gap}``; the JSON of a :class:`Window` is a list."""
-        return {"gap": self.gap_us}
-
-
-def window_from_json(value: list[int] | dict[str, int]) -> Window | SessionWindow:
-    """Read what ``to_json`` of a window wrote."""
-    return SessionWindow(value["gap"]) if isinstance(value, dict) else Window(*value)
-
-
-@dataclass(frozen=True)
-class Emit:
-    """How and when the rows of a window come (One SQL to Rule Them All, section 6.5).
-
-    ``stream``: as a changelog of their changes, else as plain rows. ``after_watermark``: once they are final.
-    ``delay_us``: with this period in microseconds from their first change on. With both, early rows come with the
-    period and one comes when the window is final; with neither, every change comes, which takes ``stream``.
-    """
-
-    stream: bool = False
-    after_watermark: bool = True
-    delay_us: int | None = None
-
-    def __post_init__(self) -> None:
-        if not (self.stream or self.after_watermark or self.delay_us is not None):
-            raise NotAllowed("EMIT must say one of STREAM, AFTER WATERMARK and AFTER DELAY; got none.")
-        if self.delay_us is not None and self.delay_us <= 0:
-            raise NotAllowed(
-                f"The delay of EMIT must be above zero; got {self.delay_us} microseconds."
-                " Write EMIT STREAM without AFTER DELAY to get every change."
-            )
-
-    @property
-    def form(self) -> str:
-        """The SQL that asks for it, without the interval: ``EMIT STREAM AFTER DELAY AND AFTER WATERMARK``."""
-        when = ["AFTER DELAY"] * (self.delay_us is not None) + ["AFTER WATERMARK"] * self.after_watermark
-        return " ".join(["EMIT", *["STREAM"] * self.stream, *([" AND ".join(when)] if when else [])])
-
-    def to_json(self) -> list[Any]:
-        """Return ``[stream, after watermark, delay or null]``."""
-        return [self.stream, self.after_watermark, self.delay_us]
-
-
-EMIT_AFTER_WATERMARK = Emit()
 
 
 @dataclass(frozen=True)

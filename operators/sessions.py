@@ -32,8 +32,9 @@ from operators.firing import Predicates, cells_of_queries, needed_names
 from operators.keys import encode_keys, key_columns, key_names, unite_keys
 from operators.live_queries import LiveQuery
 from operators.merging import common_ranks, component_names, numbers_of
-from operators.queries import WINDOW_END, WINDOW_START, Measure, SessionWindow
+from operators.queries import WINDOW_END, WINDOW_START, Measure
 from operators.window_rows import SLOT, WindowRows
+from operators.windows import SessionWindow
 
 Numbers = npt.NDArray[Any]
 Times = npt.NDArray[np.int64]

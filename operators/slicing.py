@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators.queries import Window
+from operators.windows import Window
 
 Times = npt.NDArray[np.int64]
 

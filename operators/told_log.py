@@ -18,7 +18,8 @@ from operators.bucket_store import get_payload, put_payload
 from operators.early_rows import Current, Revision, Told, revise
 from operators.fired_rows import Fired
 from operators.live_queries import EARLIEST, LATEST, LiveQuery
-from operators.queries import COUNT_ALL, SessionWindow
+from operators.queries import COUNT_ALL
+from operators.windows import SessionWindow
 from sources.storage import Storage
 
 OPERATORS_PER_BATCH = 1 << 20

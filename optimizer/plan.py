@@ -9,7 +9,8 @@ from itertools import islice
 from typing import Any
 
 from operators.expressions import columns_of, conjuncts_of
-from operators.queries import Aggregation, Join, Query, Selection, SessionWindow, Window, lookups_of
+from operators.queries import Aggregation, Join, Query, Selection, lookups_of
+from operators.windows import SessionWindow, Window
 from optimizer.graph import to_dot
 from optimizer.optimizer import operator_of
 from sources.errors import BraidError

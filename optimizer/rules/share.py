@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from operators.join_parts import operators_of
-from operators.queries import Join, Query, Selection, SessionWindow
+from operators.queries import Join, Query, Selection
+from operators.windows import SessionWindow
 
 
 def share(query: Query) -> str:

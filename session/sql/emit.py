@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operators.queries import Emit
+from operators.windows import Emit
 from session.sql.cursor import Cursor
 from session.sql.durations import parse_duration
 from session.sql.statements import EmitClause

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from operators.evaluation import holds_for_nulls
-from operators.expressions import Call, Expression, columns_of, conjuncts_of
+from operators.expressions import Call, Expression, all_of, columns_of, conjuncts_of
 from operators.functions import call
 from operators.functions_coercion import in_one_type
 from operators.join_parts import without_alias
-from operators.queries import EMIT_AFTER_WATERMARK, Grouping, Join, JoinInput, Measure, Output, SessionWindow, Window
+from operators.queries import Grouping, Join, JoinInput, Measure, Output
+from operators.windows import EMIT_AFTER_WATERMARK, SessionWindow, Window
 from session.sql.aggregates import AggregateBinder, has_aggregate
 from session.sql.expressions import Binder
 from session.sql.join_scope import JoinScope
@@ -24,7 +25,6 @@ from session.sql.scope import WINDOW_COLUMNS, Scope
 from session.sql.select_list import group_keys, output_name, windowed_outputs, with_bounds
 from session.sql.statements import JoinedSource, Select, WindowedSource
 from session.sql.syntax import Node, conjuncts
-from sources.schema import BOOLEAN
 
 MAX_INPUTS = 10
 _EQUALITIES = "A join of streams compares each input with others by equal columns, as in a.user_id = b.user_id"
@@ -165,7 +165,7 @@ class _Conditions:
             JoinInput(
                 self._scope.inputs[number].definition.id,
                 name,
-                _all_of([without_alias(condition, name) for condition in where[number]]),
+                all_of([without_alias(condition, name) for condition in where[number]]),
                 tuple(None if key is None else without_alias(key, name) for key in keys[number]),
                 outer_of[number],
                 number in self._anti,
@@ -177,7 +177,7 @@ class _Conditions:
     @property
     def over_rows(self) -> Expression | None:
         """What is left to be tested on joined rows."""
-        return _all_of(self._rest)
+        return all_of(self._rest)
 
     # taking conditions apart
 
@@ -368,13 +368,6 @@ class _Attributes:
 def _unified(keys: Mapping[int, Expression]) -> dict[int, Expression]:
     """Return keys that are compared with each other in one type."""
     return dict(zip(keys, in_one_type(tuple(keys.values())), strict=True))
-
-
-def _all_of(conditions: list[Expression]) -> Expression | None:
-    distinct = tuple(dict.fromkeys(conditions))
-    if len(distinct) <= 1:
-        return distinct[0] if distinct else None
-    return Call("and", distinct, BOOLEAN)
 
 
 def _under_casts(key: Expression) -> Iterator[Expression]:

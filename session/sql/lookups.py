@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from operators.evaluation import is_null_for_nulls
-from operators.expressions import Call, Column, Expression, columns_of
+from operators.expressions import Call, Column, Expression, all_of, columns_of
 from operators.functions_coercion import in_one_type
 from operators.lookup_join import MOST_MATCHES, TableIndex
 from operators.lookups import Lookup
@@ -23,7 +23,7 @@ from session.sql.join_scope import JoinScope
 from session.sql.scope import JoinedTable, Scope, check_descriptor, did_you_mean
 from session.sql.statements import JoinedSource, Select, WindowedSource
 from session.sql.syntax import Node, conjuncts, walk
-from sources.schema import BOOLEAN, StreamDefinition
+from sources.schema import StreamDefinition
 from sources.static_table import TableVersion
 
 MOST_TABLES = 10
@@ -279,13 +279,12 @@ class _Lookups:
                 mine, theirs = theirs, mine
             mine, theirs = in_one_type((self._renamed(mine), self._renamed(theirs, of_table=True)))
             keys.append((mine, theirs))
-        on = [self._renamed(condition.expression) for condition in others]
         lookup = Lookup(
             definition.id,
             table.version.id,
             name,
             tuple(dict.fromkeys(keys)),
-            None if not on else on[0] if len(on) == 1 else Call("and", tuple(on), BOOLEAN),
+            all_of(self._renamed(condition.expression) for condition in others),
             table.joined.left,
         )
         host.matches *= max(1, most := _most_matches(table.version, lookup))

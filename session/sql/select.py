@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from operators.expressions import Expression
-from operators.queries import (
-    EMIT_AFTER_WATERMARK,
-    Aggregation,
-    Measure,
-    Query,
-    Selection,
-    SessionWindow,
-    Window,
-)
+from operators.queries import Aggregation, Measure, Query, Selection
+from operators.windows import EMIT_AFTER_WATERMARK, SessionWindow, Window
 from session.sql.aggregates import AggregateBinder, has_aggregate
 from session.sql.expressions import Binder
 from session.sql.join import plan_join

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from operators.queries import Emit, SessionWindow, Window
+from operators.windows import Emit, SessionWindow, Window
 from session.sql.syntax import Node
 from session.sql.tokens import SqlText
 from sources.schema import Schema, StreamSchema

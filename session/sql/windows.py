@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from operators.queries import SessionWindow, Window
+from operators.windows import SessionWindow, Window
 from session.sql.cursor import Cursor
 from session.sql.durations import parse_duration
 from session.sql.statements import WindowedSource

@@ -22,8 +22,9 @@ from operators.firing import fire
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.lookup_join import IndexedTables, LookupJoin, version_path
 from operators.lookups import Lookup
-from operators.queries import Aggregation, Measure, Window
+from operators.queries import Aggregation, Measure
 from operators.stream_operators import StreamOperators
+from operators.windows import Window
 from sources.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamDefinition, StreamSchema
 from sources.static_table import TableDefinition, TableVersion
 from sources.storage import Storage

@@ -21,23 +21,10 @@ from operators.lane_state import Payload
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.offsets import advance_waterline
 from operators.predicate_analysis import Predicate, analyse
-from operators.queries import (
-    COUNT_ALL,
-    EMIT_AFTER_WATERMARK,
-    OP,
-    PTIME,
-    VER,
-    Aggregation,
-    Emit,
-    Measure,
-    Output,
-    Query,
-    Selection,
-    SessionWindow,
-    Window,
-)
+from operators.queries import COUNT_ALL, OP, PTIME, VER, Aggregation, Measure, Output, Query, Selection
 from operators.stream_operators import StreamOperators
 from operators.window_rows import SLOT
+from operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window
 from sources.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
 from sources.storage import Storage
 

@@ -17,8 +17,9 @@ from operators import bucket_store, lane
 from operators.expressions import Column
 from operators.lane import Lane
 from operators.lane_state import Payload
-from operators.queries import COUNT_ALL, EMIT_AFTER_WATERMARK, Aggregation, Emit, Measure, SessionWindow, Window
+from operators.queries import COUNT_ALL, Aggregation, Measure
 from operators.stream_operators import StreamOperators
+from operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window
 from sources.schema import INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
 from sources.storage import Storage
 from tests.kit.examples import examples

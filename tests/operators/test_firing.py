@@ -23,9 +23,10 @@ from operators.expressions import Call, Column, Expression, Literal
 from operators.firing import fire
 from operators.functions import call
 from operators.live_queries import EARLIEST, LiveQueries
-from operators.queries import COUNT_ALL, Aggregation, Measure, Window
+from operators.queries import COUNT_ALL, Aggregation, Measure
 from operators.stream_operators import StreamOperators
 from operators.window_rows import SLOT
+from operators.windows import Window
 from sources.schema import (
     BIGINT,
     BOOLEAN,

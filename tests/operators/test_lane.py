@@ -16,8 +16,8 @@ from operators import bucket_store, lane
 from operators.expressions import Call
 from operators.lane import Lane
 from operators.lane_state import Payload
-from operators.queries import Window
 from operators.stream_operators import StreamOperators
+from operators.windows import Window
 from sources.schema import BOOLEAN
 from sources.storage import Storage
 from tests.operators.pipeline import (

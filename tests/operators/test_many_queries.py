@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators.queries import COUNT_ALL, Aggregation, Measure, Query, Window
+from operators.queries import COUNT_ALL, Aggregation, Measure, Query
+from operators.windows import Window
 from sources.storage import Storage
 from tests.kit.examples import IS_LONG
 from tests.operators.pipeline import K, Pipeline, Row, V, aggregation, changelog, compare

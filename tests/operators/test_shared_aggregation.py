@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from operators import entries, lane
 from operators.expressions import Call, Column, Expression, Literal
-from operators.queries import Aggregation, Measure, Output, Query, Selection, SessionWindow, Window
+from operators.queries import Aggregation, Measure, Output, Query, Selection
+from operators.windows import SessionWindow, Window
 from sources.schema import BOOLEAN
 from sources.storage import Storage
 from tests.kit.examples import examples

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators import slicing
-from operators.queries import Window
 from operators.slicing import FIRST_EDGE, LAST_EDGE, Combs, NeededEdges, due_windows, is_needed, with_ends_in
+from operators.windows import Window
 
 windows = st.lists(
     st.builds(Window, st.integers(1, 30), st.integers(1, 12), st.integers(-40, 40)), min_size=1, max_size=4

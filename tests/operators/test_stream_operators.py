@@ -11,8 +11,9 @@ import pytest
 from operators import tuples as tuples_module
 from operators.evaluation import evaluate
 from operators.expressions import Call, Literal
-from operators.queries import Output, Query, Selection, Window
+from operators.queries import Output, Query, Selection
 from operators.stream_operators import StreamOperators, selected_block
+from operators.windows import Window
 from sources.schema import BOOLEAN, INT, NULL
 from sources.storage import Storage
 from tests.operators.pipeline import (

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from operators.expressions import Column, Literal
 from operators.functions import call
-from operators.queries import Aggregation, Query, SessionWindow, Window
+from operators.queries import Aggregation, Query
+from operators.windows import SessionWindow, Window
 from optimizer.optimizer import operator_of
 from optimizer.plan import Plan, evaluation, window_json
 from sources.errors import BraidError

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from operators.queries import Query, Window
+from operators.queries import Query
+from operators.windows import Window
 from optimizer.optimizer import RULES, operator_of, optimize
 from optimizer.rules.share import share
 from tests.session.queries import GEM_PACK, PRICE, aggregation, selection

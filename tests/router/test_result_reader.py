@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.expressions import Call, Column
-from operators.queries import COUNT_ALL, Aggregation, Emit, Measure, Output, Query, Selection, Window
+from operators.queries import COUNT_ALL, Aggregation, Measure, Output, Query, Selection
+from operators.windows import Emit, Window
 from router import result_reader
 from router.result_reader import BatchIndex, ResultReader
 from sources.errors import CorruptData, Gone, MalformedRequest

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from operators.expressions import Call, Column, Expression, Literal
-from operators.queries import COUNT_ALL, Aggregation, Output, Selection, Window
+from operators.queries import COUNT_ALL, Aggregation, Output, Selection
+from operators.windows import Window
 from sources.schema import BIGINT, BOOLEAN, DOUBLE, INT, TIMESTAMP
 
 PRICE = Column("price", DOUBLE)

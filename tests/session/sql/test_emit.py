@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from operators.queries import EMIT_AFTER_WATERMARK, Emit, query_from_json
+from operators.queries import query_from_json
+from operators.windows import EMIT_AFTER_WATERMARK, Emit
 from sources.errors import NotAllowed
 from tests.session.sql.catalog import aggregation, selection
 

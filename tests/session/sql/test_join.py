@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from operators.queries import Join, Window, query_from_json
+from operators.queries import Join, query_from_json
+from operators.windows import Window
 from session.sql.select import plan_select
 from sources.errors import SqlNotAllowed, SqlSyntaxError
 from sources.schema import BIGINT, DOUBLE, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from operators.queries import Aggregation, Query, SessionWindow, Window, query_from_json
+from operators.queries import Aggregation, Query, query_from_json
+from operators.windows import SessionWindow, Window
 from session.sql.parser import parse_statement
 from session.sql.select import plan_select
 from tests.session.sql.catalog import CATALOG, aggregation, define, plan, selection
