@@ -14,6 +14,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,10 +48,7 @@ def run_bench(
     counts: Sequence[int] | None,
     peers: Sequence[str],
     output: Path,
-    quick: bool,
-    rounds: int,
-    seconds: float | None,
-    seed: int,
+    options: Options,
     console: Console,
     measure: Measure | None = None,
 ) -> int:
@@ -63,7 +61,6 @@ def run_bench(
         ValueError: there is no such workload or peer; nothing was measured, nothing written.
         OSError: `output` cannot be written to.
     """
-    options = Options(quick, rounds, seconds, seed)
     systems = [OURS, *resolve_peers(peers)]
     tasks = plan([load_workload(name) for name in dict.fromkeys(workloads)], counts, systems, options)
     output.mkdir(parents=True, exist_ok=True)
@@ -72,16 +69,13 @@ def run_bench(
         "workloads": list(dict.fromkeys(workloads)),
         "queries": None if counts is None else list(counts),
         "systems": systems,
-        "quick": quick,
-        "rounds": rounds,
-        "seconds": seconds,
-        "seed": seed,
+        **asdict(options),
     }
     document = Document(shlex.join(["braid", *sys.argv[1:]]), settings, machine(), versions())
     document.write(output)
     services = ReusedServices()
     if measure is None:
-        measure = partial(measure_task, make_service=services.make) if quick else measure_task
+        measure = partial(measure_task, make_service=services.make) if options.quick else measure_task
     bench = _Bench(document, output, options, measure)
     interrupted = False
     try:

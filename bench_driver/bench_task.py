@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bench_driver.measure.result import Progress
+from bench_driver.query_load.probes import READ_PROBES
 from bench_driver.query_spec import QuerySpec
 from bench_driver.report.document import Row
 from bench_driver.report.summary import OURS
@@ -52,12 +53,16 @@ class Task:
 
 @dataclass(frozen=True)
 class Options:
-    """How everything is measured; `seconds` is how long a step lasts, None for the default."""
+    """How everything is measured; `seconds` is how long a step lasts, None for the default.
+
+    `reading` tells whose rows of Braid's queries are read while it is measured, as the command line has it.
+    """
 
     quick: bool
     rounds: int
     seconds: float | None
     seed: int
+    reading: str = READ_PROBES
 
 
 Measure = Callable[[Task, Options, Tell], Row]
@@ -79,11 +84,11 @@ def resolve_peers(names: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def make_system(name: str, make_service: MakeService = ServiceProcess) -> System:
+def make_system(name: str, make_service: MakeService = ServiceProcess, reading: str = READ_PROBES) -> System:
     """Return a system under test by name, not started; its module is imported only now."""
     module, kind = _CLASSES[name.split("-")[0]]
     made = getattr(importlib.import_module(module), kind)
-    return made(make_service=make_service) if name == OURS else made(name)
+    return made(make_service=make_service, reading=reading) if name == OURS else made(name)
 
 
 def plan(
@@ -122,7 +127,7 @@ def measure_task(task: Task, options: Options, tell: Tell, make_service: MakeSer
             for place, stream in enumerate(task.workload.streams)
         }
         measured = measure_system(
-            make_system(task.system, make_service),
+            make_system(task.system, make_service, options.reading),
             task.workload,
             queries,
             queues,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bench_driver.query_spec import OPERATORS, ColumnRef, Comparison, JoinStep, QuerySpec, WindowSpec
@@ -16,6 +17,8 @@ from bench_driver.similarity import draw_pattern, draw_similar
 from bench_driver.workload import StreamSpec, Workload
 
 KEY = "key"
+# by which purchases and advertisements meet, and the options of their datasets that bound them
+KEYS_OF_PURCHASES = {"user_id": "users", "gem_pack": "gem_packs"}
 FIELDS = tuple(f"field{i}" for i in range(5))
 ATTRIBUTES = tuple(f"a{i}" for i in range(6))
 
@@ -52,16 +55,27 @@ def _rovio_aggregation(workload: Workload, _: random.Random) -> Draw:
     return lambda: query
 
 
-def _rovio_join(workload: Workload, _: random.Random) -> Draw:
-    """Figure 3.8: purchases of a gem pack that was advertised to the user; all queries are alike."""
-    purchases, ads = (stream.name for stream in _first(workload, 2))
+def _rovio_join(workload: Workload, chosen: random.Random) -> Draw:
+    """Figure 3.8: purchases of a gem pack that was advertised to the user; alike, or with predicates (4.4.2.2)."""
+    streams = _first(workload, 2)
+    purchases, ads = (stream.name for stream in streams)
     query = QuerySpec(
         streams=(purchases, ads),
         window=_fixed_window(workload.options),
-        joins=tuple(JoinStep(ColumnRef(purchases, c), ColumnRef(ads, c)) for c in ("user_id", "gem_pack")),
-        columns=tuple(ColumnRef(purchases, c) for c in ("user_id", "gem_pack", "price")),
+        joins=tuple(JoinStep(ColumnRef(purchases, c), ColumnRef(ads, c)) for c in KEYS_OF_PURCHASES),
+        columns=tuple(ColumnRef(purchases, c) for c in (*KEYS_OF_PURCHASES, "price")),
     )
-    return lambda: query
+    if not workload.options["random_predicates"]:
+        return lambda: query
+
+    def draw() -> QuerySpec:
+        drawn = []
+        for stream in streams:
+            column, option = chosen.choice(list(KEYS_OF_PURCHASES.items()))
+            drawn.append(_predicate(chosen, stream.name, (column,), stream.options[option]))
+        return replace(query, comparisons=tuple(drawn))
+
+    return draw
 
 
 def _aggregation(workload: Workload, chosen: random.Random) -> Draw:

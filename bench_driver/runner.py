@@ -31,6 +31,9 @@ LONGEST_STEP_SECONDS = 90.0
 # windows that end during the latency step, but no more than so many times the usual seconds for them
 WINDOWS_IN_STEP = 2.5
 MOST_LONGER = 2.0
+# readers have this share of a step, and at least so many seconds, to get the rows that were there when it ended
+READING_SHARE = 0.1
+LEAST_READING_SECONDS = 2.0
 
 Tell = Callable[[Progress], None]
 
@@ -197,10 +200,15 @@ class _Run:
         while True:
             number = len(self._found.steps) + 1
             steps.settle(self._rig, rate, self._step_seconds)
+            self._rig.system.missing(self._step_seconds)  # of the step before, which may have been too much
             profile = [(self._step_seconds, rate)]
             teller = self._teller("search", number, rate)
             run = steps.run_step(self._rig, profile, self._settings.warm_up_share, teller)
             result = steps.judge(run, rate)
+            if result.sustained:
+                reading = max(READING_SHARE * self._step_seconds, LEAST_READING_SECONDS)
+                missing = self._rig.system.missing(reading)
+                result = replace(result, sustained=missing is None, missing=missing)
             self._note(steps=(*self._found.steps, result))
             longer = self._step_seconds * LONGER_STEP
             most = self._lengthened == MOST_LONGER_STEPS or longer > LONGEST_STEP_SECONDS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -105,18 +105,33 @@ def list_workloads() -> list[str]:
 
 
 def load_workload(name: str) -> Workload:
-    """Return a workload by name.
+    """Return a workload by name, with other options of its queries if they follow: `ajoin-sc1:ways=[3]`.
 
     Raises:
-        ValueError: there is no such file, or it does not describe a workload; the text names what there is.
+        ValueError: there is no such file or option, or it does not describe a workload; the text names what there is.
     """
-    path = FOLDER / f"{name}.toml"
-    if name not in list_workloads():
-        raise ValueError(f"there is no workload {name!r}; there are {', '.join(list_workloads())}")
+    file, *changes = name.split(":")
+    path = FOLDER / f"{file}.toml"
+    if file not in list_workloads():
+        raise ValueError(f"there is no workload {file!r}; there are {', '.join(list_workloads())}")
     try:
-        return parse_workload(name, tomllib.loads(path.read_text(encoding="utf-8")))
+        workload = parse_workload(name, tomllib.loads(path.read_text(encoding="utf-8")))
     except (TypeError, KeyError, tomllib.TOMLDecodeError) as error:
         raise ValueError(f"{path.name} does not describe a workload: {error}") from error
+    return replace(workload, options={**workload.options, **_options(workload, changes)})
+
+
+def _options(workload: Workload, changes: Sequence[str]) -> dict[str, Any]:
+    try:
+        options = tomllib.loads("\n".join(changes))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"options follow a workload's name as :NAME=VALUE, got {workload.name!r}: {error}") from error
+    if unknown := options.keys() - workload.options.keys():
+        there = ", ".join(sorted(workload.options))
+        raise ValueError(
+            f"{workload.name!r}: there is no option {sorted(unknown)[0]!r} of its queries; there are {there}"
+        )
+    return options
 
 
 def parse_workload(name: str, document: Mapping[str, Any]) -> Workload:

@@ -104,11 +104,14 @@ class _Run(Command):
         "braid bench --list",
         "braid bench rovio-aggregation --quick",
         "braid bench astream-sc1 --queries 1,20,100,1000 --peers spark,flink",
+        "braid bench ajoin-sc1:ways=[2] ajoin-sc1:ways=[3] --queries 1,100 --read all",
         "braid bench compare bench-before bench-report",
     ),
 )
 def bench() -> None:
     """Measure workloads from outside: sustainable throughput, latency, deployment latency.
+
+    Options of a workload's queries, which its file lists, may follow its name as :NAME=VALUE.
 
     Generators, queues and consumers run in processes of their own. report.json and report.html go to --output; a
     report that is there already is kept beside them.
@@ -134,6 +137,14 @@ def bench() -> None:
     "--rounds", type=click.IntRange(min=1), default=1, show_default=True, help="Times everything is measured."
 )
 @click.option("--seconds", type=click.FloatRange(min=1), help="How long a step lasts.")
+@click.option(
+    "--read",
+    "reading",
+    type=click.Choice(["probes", "all", "none"]),
+    default="probes",
+    show_default=True,
+    help="Whose rows are read meanwhile: of a few of Braid's queries, of all, or of none.",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of queries and tuples.")
 @click.pass_context
 def run(
@@ -146,6 +157,7 @@ def run(
     quick: bool,
     rounds: int,
     seconds: float | None,
+    reading: str,
     seed: int,
 ) -> None:
     """Measure workloads; the same without the word `run`."""
@@ -153,7 +165,7 @@ def run(
         _list()
         return
     from bench_driver.bench import missing_packages, run_bench
-    from bench_driver.bench_task import resolve_peers
+    from bench_driver.bench_task import Options, resolve_peers
     from bench_driver.workload import list_workloads, load_workload
 
     if not workloads:
@@ -168,7 +180,7 @@ def run(
         click.echo(f"Error: `braid bench` needs {', '.join(missing)}: install it with {INSTALL}", err=True)
         raise SystemExit(REFUSED)
     try:
-        status = run_bench(workloads, queries, peers, output, quick, rounds, seconds, seed, stderr())
+        status = run_bench(workloads, queries, peers, output, Options(quick, rounds, seconds, seed, reading), stderr())
     except OSError as error:
         click.echo(f"Error: the report cannot be written to {str(output)!r}: {error}", err=True)
         status = REFUSED

@@ -86,6 +86,7 @@ class Measured:
                     "sustained": step.sustained,
                     "growth": step.growth,
                     "pulled_per_second": step.pulled_per_second,
+                    "missing": step.missing,
                 }
                 for step in self.steps
             ],

@@ -16,7 +16,7 @@ class StepResult:
     """What came of offering `rate`; all in tuples a second and stream.
 
     `growth` is that of the fastest growing queue, `pulled_per_second` what the slowest consumer pulled, `consumers`
-    what each consumer of the slowest stream pulled.
+    what each consumer of the slowest stream pulled. `missing` are rows, in words, that did not reach their readers.
     """
 
     rate: float
@@ -24,6 +24,7 @@ class StepResult:
     growth: float
     pulled_per_second: float
     consumers: tuple[float, ...] = ()
+    missing: str | None = None
 
     def __post_init__(self) -> None:
         if self.rate < 0 or self.pulled_per_second < 0:

@@ -1,9 +1,10 @@
 """The consumer's process: `python -m bench_driver.query_load.consume`. Reads probe queries to see how late rows come.
 
-Reads `{"url", "label"}` from standard input, one line of JSON, and follows every RUNNING query that has the label, also
-those that come later, by long poll from its first row until it is RETIRED. Writes `{"started": true}`, then for each
-page that has rows `{"query", "arrived", "event_ms": […], "rows": […]}`: `event_ms` are the different event times of the
-page's rows in whole milliseconds since 1970, `rows` how many rows have each. A line `{"query", "error"}` says that a
+Reads `{"url", "label"}` from standard input, one line of JSON, and follows every RUNNING query that has the label (all
+when it is null), also those that come later, by long poll from its first row until it is RETIRED. Writes `{"started":
+true}`, then for each page that has rows `{"query", "arrived", "count", "event_ms": […], "rows": […]}`: `count` is how
+many rows it has, `event_ms` are their different event times in whole milliseconds since 1970, `rows` how many rows have
+each. Both are null for a query that is no probe, which has no such column. A line `{"query", "error"}` says that a
 query could not be read on. Ends when its input ends.
 
 Pages come as Arrow streams: turning rows into JSON and back would cost the machine under test more than its queries.
@@ -29,18 +30,19 @@ PAGE = 100_000
 WAIT_SECONDS = 30
 PAUSE_SECONDS = 0.2
 EVENT_TIME = re.compile(r"latest|time_\d+")
+MOST_QUERIES = 1000
 BUSY = (429, 503)
 
 
-def event_times(table: pa.Table) -> tuple[list[int], list[int]]:
+def event_times(table: pa.Table) -> tuple[list[int] | None, list[int] | None]:
     """Return the event times of rows, in ms since 1970, different and ascending, and how many rows have each.
 
     The event time of a row is the greatest of `latest` and `time_0`, `time_1`, …; a row where all are NULL is left out.
-    Raises ValueError when there is no such column.
+    None without such a column.
     """
     names = [name for name in table.column_names if EVENT_TIME.fullmatch(name)]
     if not names:
-        raise ValueError(f"a probe query must return latest or time_0, time_1, …; it returns {table.column_names}")
+        return None, None
     latest = pc.max_element_wise(*(table[name].cast(pa.timestamp("us")) for name in names))
     ms = latest.drop_null().cast(pa.int64()).to_numpy() // 1000
     times, rows = np.unique(ms, return_counts=True)
@@ -77,11 +79,8 @@ class Follower:
             cursor = answer.headers["Braid-Cursor"]
             table = pa.ipc.open_stream(answer.content).read_all()
             if table.num_rows:
-                try:
-                    event_ms, rows = event_times(table)
-                except ValueError as error:
-                    return say(query=self._query_id, error=str(error))
-                say(query=self._query_id, arrived=arrived, event_ms=event_ms, rows=rows)
+                event_ms, rows = event_times(table)
+                say(query=self._query_id, arrived=arrived, count=table.num_rows, event_ms=event_ms, rows=rows)
             if answer.headers.get("Braid-End") == "true":
                 return None
 
@@ -97,13 +96,16 @@ def say(**line: Any) -> None:
         sys.stdout.flush()
 
 
-def follow_all(url: str, label: str) -> None:
-    """Follow every query that has the label, from when it is seen RUNNING."""
+def follow_all(url: str, label: str | None) -> None:
+    """Follow every query that has the label, or every one, from when it is seen RUNNING."""
     known: set[str] = set()
+    wanted: dict[str, str | int] = {"state": "RUNNING", "limit": MOST_QUERIES}
+    if label is not None:
+        wanted["label"] = label
     with httpx.Client(base_url=url, timeout=WAIT_SECONDS, trust_env=False) as http:
         while True:
             with contextlib.suppress(httpx.TransportError):
-                answer = http.get("/queries", params={"state": "RUNNING", "label": label})
+                answer = http.get("/queries", params=wanted)
                 running = [query["id"] for query in answer.json()["queries"]] if answer.is_success else []
                 for query_id in running:
                     if query_id not in known:

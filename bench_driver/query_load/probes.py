@@ -8,6 +8,9 @@ from bench_driver.query_spec import Comparison, QuerySpec
 from bench_driver.queues.datasets import AJOIN_ATTRIBUTES, ASTREAM_FIELDS, find_dataset
 from bench_driver.workload import StreamSpec
 
+# whose rows are read
+READ_PROBES, READ_ALL, READ_NONE = "probes", "all", "none"
+
 PROBES = 4
 LEAST_SHARE = 0.2
 LONGEST_SLIDE_MS = 4_000

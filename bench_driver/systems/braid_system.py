@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from api.client import BraidClient, BraidError, BraidRefused
 from bench_driver.dialects.braid import query_sql, stream_sql
 from bench_driver.query_load.child import ChildFailedError, ChildProcess
 from bench_driver.query_load.plan import LoadPlan, users_for
-from bench_driver.query_load.probes import PROBES, choose_probes
+from bench_driver.query_load.probes import PROBES, READ_ALL, READ_NONE, READ_PROBES, choose_probes
 from bench_driver.query_load.process import QueryLoad, run_load
 from bench_driver.query_load.results import CREATE, DELETE, LoadRequest, LoadResult, refused, unanswered
 from bench_driver.query_spec import QuerySpec
@@ -29,6 +30,7 @@ from bench_driver.workload import Churn, Workload
 READY_SECONDS = 240.0
 CONSUMER = "bench_driver.query_load.consume"
 CONSUMER_SECONDS = 60.0
+LOOK_SECONDS = 0.1
 LABEL = "probe"
 NOT_ALLOWED = 422
 
@@ -36,16 +38,21 @@ NOT_ALLOWED = 422
 class BraidSystem:
     """One service; see :class:`~bench_driver.systems.system.System`.
 
-    `environment` is added to the service's own; `make_service` makes what starts and ends it.
+    `environment` is added to the service's own; `make_service` makes what starts and ends it. `reading` says whose rows
+    the consumer reads: of the probes, of all queries, or of none.
     """
 
     name = "braid"
     source = QUEUE
 
     def __init__(
-        self, environment: Mapping[str, str] | None = None, make_service: MakeService = ServiceProcess
+        self,
+        environment: Mapping[str, str] | None = None,
+        make_service: MakeService = ServiceProcess,
+        reading: str = READ_PROBES,
     ) -> None:
         self._environment = dict(environment or {})
+        self._reading = reading
         self._make_service = make_service
         self._service: ServiceProcess | None = None
         self._client: BraidClient | None = None
@@ -54,13 +61,16 @@ class BraidSystem:
         self._churn: QueryLoad | None = None
         self._live: tuple[str, ...] = ()
         self._outputs: list[Output] = []
+        self._rows_read: dict[str, int] = {}
+        self._errors: dict[str, str] = {}
         self._memory_bytes = 0
         self._failed = False
 
     def start(self, workload: Workload, locations: Mapping[str, str]) -> None:
         """Start a service, wait until it is ready, and declare the streams, each pulled from its queue."""
         self.stop()
-        self._workload, self._live, self._outputs, self._failed = workload, (), [], False
+        self._workload, self._live, self._failed = workload, (), False
+        self._outputs, self._rows_read, self._errors = [], {}, {}
         with self._translated():
             self._service = self._make_service("bench", self._environment).start()
             self._service.wait_ready(READY_SECONDS)
@@ -68,7 +78,7 @@ class BraidSystem:
             for stream in workload.streams:
                 columns = find_dataset(stream.dataset).columns
                 self._client.create_stream(stream_sql(stream.name, columns, locations[stream.name], stream.name))
-            order = {"url": self._service.url, "label": LABEL}
+            order = {"url": self._service.url, "label": None if self._reading == READ_ALL else LABEL}
             self._consumer = ChildProcess(CONSUMER, json.dumps(order))
             self._consumer.next_line(CONSUMER_SECONDS)
 
@@ -142,7 +152,29 @@ class BraidSystem:
             if self._consumer is not None:
                 for line in self._consumer.lines_so_far():
                     self._outputs += outputs_of(line)
+                    query, rows = rows_of(line)
+                    self._rows_read[query] = self._rows_read.get(query, 0) + rows
         return list(self._outputs)
+
+    def missing(self, most_seconds: float) -> str | None:
+        """Wait until all rows are read that were there when asked, where all are, and see whether any were left out."""
+        if self._reading != READ_ALL:
+            return None
+        with self._translated():
+            _, client = self._running()
+            queries = list(client.queries(state="RUNNING"))
+        errors = {query["id"]: query["error"] for query in queries if query["error"] is not None}
+        new = [error for query, error in errors.items() if self._errors.get(query) != error]
+        self._errors = errors
+        deadline = time.monotonic() + most_seconds
+        while True:
+            self.outputs()
+            behind = sum(max(0, query["rows_out"] - self._rows_read.get(query["id"], 0)) for query in queries)
+            if not behind:
+                return new[0] if new else None
+            if time.monotonic() > deadline:
+                return f"{behind} rows were not read within {most_seconds:g} s"
+            time.sleep(LOOK_SECONDS)
 
     def memory_bytes(self) -> int:
         """Return the resident memory of the service's processes now, or when it was stopped."""
@@ -155,7 +187,8 @@ class BraidSystem:
         inherited = {name: value for name, value in os.environ.items() if name.startswith("BRAID_")}
         return {
             "environment": {**inherited, **self._environment},
-            "probes": PROBES,
+            "reading": self._reading,
+            "probes": 0 if self._reading == READ_NONE else PROBES,
             "memory_bytes": self.memory_bytes(),
         }
 
@@ -178,9 +211,10 @@ class BraidSystem:
     def _bodies(self, queries: Sequence[QuerySpec], together: int) -> tuple[dict[str, Any], ...]:
         """Return what to POST; of each `together` queries in a row, those that run together, a few are probes."""
         assert self._workload is not None
+        firsts = () if self._reading == READ_NONE else range(0, len(queries), together)
         probes = {
             first + place
-            for first in range(0, len(queries), together)
+            for first in firsts
             for place in choose_probes(queries[first : first + together], self._workload.streams)
         }
         return tuple(
@@ -229,7 +263,15 @@ def outputs_of(line: bytes) -> list[Output]:
     page = json.loads(line)
     if "error" in page:
         raise SystemFailedError(f"Braid: the results of probe {page['query']} cannot be read: {page['error']}")
+    if page["event_ms"] is None:
+        return []
     return [Output(page["arrived"], ms / 1000, rows) for ms, rows in zip(page["event_ms"], page["rows"], strict=True)]
+
+
+def rows_of(line: bytes) -> tuple[str, int]:
+    """Return whose rows a line of the consumer tells of, and how many."""
+    page = json.loads(line)
+    return page["query"], page["count"]
 
 
 def _first(requests: Sequence[LoadRequest]) -> str:

@@ -84,6 +84,12 @@ class System(Protocol):
     def outputs(self) -> list[Output]:
         """Return everything that the probe queries gave to their consumer so far."""
 
+    def missing(self, most_seconds: float) -> str | None:
+        """Return in words which rows that were there when asked nobody has got `most_seconds` later, None for none.
+
+        A system whose rows wait for whoever reads them is not done with a tuple before they are read.
+        """
+
     def settings(self) -> dict[str, Any]:
         """Return what it was configured with, for the report."""
 

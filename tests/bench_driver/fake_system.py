@@ -32,7 +32,7 @@ class FakeSystem:
     When it is done with a chunk is worked out from when its tuples came, not from when this process gets the processor:
     delayed by other programs, it catches up at once. So its speed is exact on a busy machine, too. It pulls small
     chunks, or all there is when it works in `batches`. `pulling` is False for one that takes nothing; `fails_in` names
-    the method that fails, `refuses` the reason not to run the queries.
+    the method that fails, `refuses` the reason not to run the queries, `unread` rows that nobody gets.
     """
 
     name = "fake"
@@ -45,7 +45,9 @@ class FakeSystem:
         fails_in: str | None = None,
         refuses: str | None = None,
         batches: bool = False,
+        unread: str | None = None,
     ) -> None:
+        self._unread = unread
         self.tuples_per_second = tuples_per_second
         self.batches = batches
         self.calls: list[str] = []
@@ -92,6 +94,11 @@ class FakeSystem:
         for puller in self._pullers:
             puller.check()
         return list(self._outputs)
+
+    def missing(self, _: float) -> str | None:
+        """Return what its readers never get."""
+        self._called("missing")
+        return self._unread
 
     def settings(self) -> dict[str, Any]:
         """Return its speed."""

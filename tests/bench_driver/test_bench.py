@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +49,10 @@ class Run:
             tell("search, step 1", 0.5)
             return (measure or good)(task, options, tell)
 
-        settings = {"workloads": ["astream-sc1"], "quick": False, "seconds": None, "seed": 4, **more}
+        workloads = more.pop("workloads", ["astream-sc1"])
+        options = replace(OPTIONS, rounds=rounds, **more)
         console = Console(file=self.said, width=200)
-        return run_bench(
-            counts=counts, peers=peers, output=self.output, rounds=rounds, console=console, measure=note, **settings
-        )
+        return run_bench(workloads, counts, peers, self.output, options, console, measure=note)
 
     @property
     def document(self) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def test_plain_lines_say_how_far_it_is(run: Run) -> None:
 def test_a_terminal_gets_bars(tmp_path: Path) -> None:
     said = io.StringIO()
     console = Console(file=said, force_terminal=True, width=120)
-    status = run_bench(["one-key"], [1], [], tmp_path, False, 1, None, 4, console, measure=good)
+    status = run_bench(["one-key"], [1], [], tmp_path, OPTIONS, console, measure=good)
     assert status == DONE
     assert "1/1" in said.getvalue()
     assert "one-key, 1 query, braid, round 1" in said.getvalue()

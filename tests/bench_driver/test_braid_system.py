@@ -12,7 +12,7 @@ import pytest
 from bench_driver.query_spec import ColumnRef, Comparison, QuerySpec, WindowSpec
 from bench_driver.queues.process import QueueProcess
 from bench_driver.service_process import ServiceProcess
-from bench_driver.systems.braid_system import BraidSystem, outputs_of
+from bench_driver.systems.braid_system import BraidSystem, outputs_of, rows_of
 from bench_driver.systems.system import Output, SystemFailedError, UnsupportedError
 from bench_driver.workload import Churn, StreamSpec, Workload
 from tests.kit.client import Api
@@ -137,7 +137,9 @@ def test_braid_must_be_started_first() -> None:
 
 
 def test_a_line_of_the_consumer_becomes_outputs_or_an_error() -> None:
-    line = b'{"query": "q-1", "arrived": 12.5, "event_ms": [10000, 11001], "rows": [3, 1]}'
+    line = b'{"query": "q-1", "arrived": 12.5, "count": 5, "event_ms": [10000, 11001], "rows": [3, 1]}'
     assert outputs_of(line) == [Output(12.5, 10.0, 3), Output(12.5, 11.001, 1)]
+    assert rows_of(line) == ("q-1", 5)
+    assert outputs_of(b'{"query": "q-1", "arrived": 12.5, "count": 5, "event_ms": null, "rows": null}') == []
     with pytest.raises(SystemFailedError, match=r"q-1.*410"):
         outputs_of(b'{"query": "q-1", "error": "410: gone"}')

@@ -116,3 +116,10 @@ def test_a_join_workload_with_too_few_streams_is_refused(name: str) -> None:
 def test_a_workload_without_the_options_of_its_template_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="must have the streams and options of template"):
         generate_queries(replace(load_workload(name), options={}), 1, 0)
+
+
+def test_rovio_joins_may_have_predicates_of_their_own() -> None:
+    queries = _generate("rovio-join:random_predicates=true", 50)
+    assert [{c.stream for c in query.comparisons} for query in queries] == [{"purchases", "ads"}] * 50
+    assert {c.column for query in queries for c in query.comparisons} == {"user_id", "gem_pack"}
+    assert len({query.comparisons for query in queries}) > 40

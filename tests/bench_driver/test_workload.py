@@ -107,6 +107,16 @@ def test_an_impossible_workload_is_refused(part: str, value: Any, complaint: str
         parse_workload("test", {**SMALLEST, part: value})
 
 
+def test_options_of_the_queries_may_follow_the_name() -> None:
+    workload = load_workload("ajoin-sc1:ways=[3]:similarity=0.25")
+    assert (workload.name, workload.options["ways"]) == ("ajoin-sc1:ways=[3]:similarity=0.25", [3])
+    assert workload.options == {**load_workload("ajoin-sc1").options, "ways": [3], "similarity": 0.25}
+    with pytest.raises(ValueError, match=r"no option 'way' of its queries; there are similarity, ways, window_seconds"):
+        load_workload("ajoin-sc1:way=[3]")
+    with pytest.raises(ValueError, match=":NAME=VALUE"):
+        load_workload("ajoin-sc1:3")
+
+
 def test_an_unknown_workload_is_refused_with_those_there_are() -> None:
     with pytest.raises(ValueError, match=r"no workload '\.\./workload'; there are ajoin-sc1, "):
         load_workload("../workload")
