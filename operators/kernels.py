@@ -167,10 +167,38 @@ def running_sums(sums: Array, cells: Array) -> None:
 
 
 @njit(cache=True, nogil=True)
-def mark(seen: Array, values: Array, least_value: int) -> None:
-    """Set ``seen`` at every value that occurs."""
+def number(codes: Places, distinct: Array, table: Places, values: Array, least_value: int) -> int:
+    """Number values in the order in which they first occur, list them so in ``distinct``, return how many they are.
+
+    ``table`` is -1 everywhere, and as long as the values lie apart.
+    """
+    found = 0
     for i in range(values.size):
-        seen[values[i] - least_value] = 1
+        at = values[i] - least_value
+        if table[at] < 0:
+            table[at] = found
+            distinct[found] = values[i]
+            found += 1
+        codes[i] = table[at]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def order_by_code(order: Array, starts: Array, codes: Array) -> None:
+    """List the rows of each code in ``order``; ``starts[c]``, 0 at first, becomes where those of code c begin.
+
+    Rows with code -1 are left out. ``starts`` has one end more than there are codes.
+    """
+    for i in range(codes.size):
+        if codes[i] >= 0:
+            starts[codes[i] + 1] += 1
+    for c in range(1, starts.size):
+        starts[c] += starts[c - 1]
+    free = starts.copy()
+    for i in range(codes.size):
+        if codes[i] >= 0:
+            order[free[codes[i]]] = i
+            free[codes[i]] += 1
 
 
 @njit(cache=True, nogil=True)
@@ -218,8 +246,9 @@ def warm_up() -> None:
     pick_group(dense, 0, 1, at, at, at, starts)
     running_sums(np.zeros((2, 1), dtype=np.int64), np.zeros((1, 1), dtype=np.int64))
     for values in numbers[:2]:
-        mark(np.zeros(1, dtype=np.uint8), values, 0)
+        number(at, values.copy(), table - np.int32(1), values, 0)
         look_up(at, table, values, 0)
+    order_by_code(counts, np.zeros(2, dtype=np.int64), counts)
     for values in (*numbers, np.zeros(1, dtype=np.complex128)):
         taken(values, table)
     taken(table, short)

@@ -17,7 +17,7 @@ from operators.key_groups import key_groups
 Codes = npt.NDArray[np.int32]
 
 # a column of whole numbers that spans at most so many times its rows is looked up in a table instead of hashed; above
-# the first only where the table, of 5 bytes a number, does not get wider
+# the first only where the table, of 4 bytes a number, does not get wider
 _SPARSE, _SPARSEST, _WIDEST = 4, 16, 1 << 25
 
 
@@ -152,11 +152,9 @@ def encode_column(column: pa.Array) -> tuple[Codes, pa.Array]:
     return np.asarray(encoded.indices), encoded.dictionary
 
 
-def _encode_close(numbers: npt.NDArray[np.integer], low: int, high: int) -> tuple[Codes, npt.NDArray[np.int64]]:
-    seen = np.zeros(high - low + 1, dtype=np.uint8)
-    kernels.mark(seen, numbers, low)
-    table = np.cumsum(seen, dtype=np.int32)
-    table -= 1
+def _encode_close(numbers: npt.NDArray[np.integer], low: int, high: int) -> tuple[Codes, npt.NDArray[np.integer]]:
+    table = np.full(high - low + 1, -1, dtype=np.int32)
     codes = np.empty(len(numbers), dtype=np.int32)
-    kernels.look_up(codes, table, numbers, low)
-    return codes, np.flatnonzero(seen) + low
+    distinct = np.empty(min(len(numbers), len(table)), dtype=numbers.dtype)
+    found = kernels.number(codes, distinct, table, numbers, low)
+    return codes, distinct[:found]

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from operators import kernels
+
 Rows = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
@@ -23,6 +25,10 @@ MANY = 1 << 36
 """Where counting ends: a number of joined rows that is this or more is not told apart from others."""
 MOST_COMBINATIONS = 4_000_000
 """How many combinations are formed at once: each takes a few times 8 bytes a relation."""
+
+
+# codes are looked up in a table of all of them if that has so many entries at most, else so many for each row
+_ALWAYS_A_TABLE, _TABLE_PER_ROW = 1 << 16, 8
 
 
 class TooManyCombinations(Exception):
@@ -65,8 +71,6 @@ class JoinResult:
 
     counts: Rows
     """How many joined rows each row of the first relation is part of; :data:`MANY` for that or more."""
-    taking_part: Sequence[Bools]
-    """Of each relation's rows, whether they are in any combination, or keep one from being there."""
 
     def __init__(self, relations: Sequence[Relation], weights: Sequence[Rows]) -> None:
         self._relations = relations
@@ -84,6 +88,19 @@ class JoinResult:
     def total(self) -> int:
         """The number of joined rows, at least :data:`MANY` for that or more."""
         return int(self.counts.sum())
+
+    @cached_property
+    def taking_part(self) -> Sequence[Bools]:
+        """Of each relation's rows, whether they are in any combination, or keep one from being there."""
+        kept_whole = _kept_whole(self._relations)
+        if self._is_tree:
+            return [some | kept for some, kept in zip(self._met(), kept_whole, strict=True)]
+        found = []
+        for relation, rows, kept in zip(self._relations, self._formed, kept_whole, strict=True):
+            mask = np.full(relation.rows, kept)
+            mask[rows[rows != NO_ROW]] = True
+            found.append(mask)
+        return found
 
     def combinations(self) -> list[Rows]:
         """Return for each relation its row in each combination, ``NO_ROW`` where an outer one has none.
@@ -121,16 +138,16 @@ class JoinResult:
         return np.concatenate([[0], np.cumsum(self.counts)])
 
     def _count(self) -> None:
-        """Count from the last relation to the first what hangs on each row, and back who takes part."""
-        reach = list(self._weights)
+        """Count from the last relation to the first what hangs on each row."""
+        reach = self._reach = list(self._weights)
         self._matches: list[Matches | None] = [None] * len(reach)
         self._below = list(self._weights)  # of each relation, by the rows of its parent, how many rows it adds
-        sides: list[tuple[Rows, Rows]] = []
+        self._sides: dict[int, tuple[Rows, Rows]] = {}
         for number in range(len(reach) - 1, 0, -1):
             parent = self._parents[number]
             rows_of_parent = {parent: np.arange(self._relations[parent].rows)}
             left, right = _codes(self._relations, number, self._pairs[number], rows_of_parent, parent)
-            sides.append((left, right))
+            self._sides[number] = left, right
             matches = self._matches[number] = Matches(left, right)
             below = np.minimum(matches.sums(reach[number]), MANY)
             taken = self._relations[number].taken(matches.counts)
@@ -138,11 +155,15 @@ class JoinResult:
             self._below[number] = below
             reach[parent] = _product(reach[parent], below)
         self.counts = reach[0]
-        there = [reach[0] > 0]
-        for number, (left, right) in enumerate(reversed(sides), start=1):
-            met = left[there[self._parents[number]]]
-            there.append((reach[number] > 0) & np.isin(right, met[met >= 0]) & (not self._relations[number].anti))
-        self.taking_part = [some | kept for some, kept in zip(there, _kept_whole(self._relations), strict=True)]
+
+    def _met(self) -> list[Bools]:
+        """Return of each relation's rows whether they are in any combination: from the first relation to the last."""
+        there = [self.counts > 0]
+        for number in range(1, len(self._relations)):
+            left, right = self._sides[number]
+            met = _is_in(right, left[there[self._parents[number]]])
+            there.append((self._reach[number] > 0) & met & (not self._relations[number].anti))
+        return there
 
     def _between(self, first: int, count: int) -> tuple[list[Rows], int]:
         """Return the combinations in which joined rows lie, and the number of the first row of the first of them."""
@@ -192,11 +213,6 @@ class JoinResult:
         counts = np.zeros(self._relations[0].rows, dtype=np.int64)
         np.add.at(counts, joined[0], extents)
         self.counts = np.minimum(counts, MANY)
-        self.taking_part = []
-        for relation, rows, kept in zip(self._relations, joined, _kept_whole(self._relations), strict=True):
-            mask = np.full(relation.rows, kept)
-            mask[rows[rows != NO_ROW]] = True
-            self.taking_part.append(mask)
 
 
 def _kept_whole(relations: Sequence[Relation]) -> list[bool]:
@@ -238,6 +254,9 @@ def _codes(
     """
     left = np.zeros(len(joined[otherwise]), dtype=np.int64)
     right = np.zeros(relations[number].rows, dtype=np.int64)
+    if len(pairs) == 1:
+        ((attribute, other),) = pairs
+        return picked(relations[other].codes[attribute], joined[other], -1), relations[number].codes[attribute]
     for attribute, other in pairs:
         codes = relations[number].codes[attribute]
         there = picked(relations[other].codes[attribute], joined[other], -1)
@@ -279,14 +298,39 @@ def picked(numbers: npt.NDArray[Any], at: Rows, otherwise: Any) -> npt.NDArray[A
     return np.where(missing, otherwise, numbers[at]) if missing.any() else numbers[at]
 
 
+def _size_of_table(left: Rows, right: Rows) -> int | None:
+    """Return how long a table of all codes is; None where it would be much longer than there are rows."""
+    size = 1 + max(int(left.max(initial=0)), int(right.max(initial=0)))
+    return size if size <= max(_ALWAYS_A_TABLE, _TABLE_PER_ROW * (len(left) + len(right))) else None
+
+
+def _is_in(codes: Rows, some: Rows) -> Bools:
+    """Return which codes are among some others; -1 is not."""
+    size = _size_of_table(codes, some)
+    if size is None:
+        return np.isin(codes, some[some >= 0])
+    table = np.zeros(size + 1, dtype=np.bool_)
+    table[some] = True
+    table[-1] = False
+    return table[codes]
+
+
 class Matches:
     """For each code on the left the rows on the right that have it."""
 
     def __init__(self, left: Rows, right: Rows) -> None:
-        self._order = np.argsort(right, kind="stable")
-        ordered = right[self._order]
-        self._starts = np.searchsorted(ordered, left, side="left")
-        found = np.searchsorted(ordered, left, side="right") - self._starts
+        size = _size_of_table(left, right)
+        if size is None:
+            self._order = np.argsort(right, kind="stable")
+            ordered = right[self._order]
+            self._starts = np.searchsorted(ordered, left, side="left")
+            found = np.searchsorted(ordered, left, side="right") - self._starts
+        else:
+            starts = np.zeros(size + 1, dtype=np.int64)
+            self._order = np.empty(int(np.count_nonzero(right >= 0)), dtype=np.int64)
+            kernels.order_by_code(self._order, starts, right)
+            self._starts = starts[left]
+            found = starts[1:][left] - self._starts
         self.counts: Rows = np.where(left < 0, 0, found)
         """How many there are, shape (left rows,)."""
 
