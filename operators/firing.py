@@ -26,6 +26,7 @@ from operators.cells import CellMap, LineCells, SetCells, unite_bits
 from operators.components import COUNT_NAME, component_named, names_of
 from operators.entries import empty, merge_into
 from operators.fired_rows import DistinctCounts, Due, Fired, FiredRows, Held, counts_distinct
+from operators.join_keys import InputKeys
 from operators.keys import unite_keys
 from operators.live_queries import LiveQuery
 from operators.merging import DENSE_ENTRIES, common_ranks, component_names, numbers_of
@@ -74,10 +75,12 @@ def fire(
     return rows.fired()
 
 
-def held_windows(buckets: Sequence[Bucket], due: Sequence[Due], predicates: Predicates) -> Iterator[Held]:
+def held_windows(
+    buckets: Sequence[Bucket], due: Sequence[Due], predicates: Predicates, keys: InputKeys
+) -> Iterator[Held]:
     """Yield what due windows of queries of one operator hold; it is to be used before the next is asked for."""
     for dimensions, members in _by_dimensions(due, predicates).items():
-        yield from _windows([b for b in buckets if b.dimensions == dimensions], members, predicates, True)
+        yield from _windows([b for b in buckets if b.dimensions == dimensions], members, predicates, True, keys)
 
 
 def _by_dimensions(due: Iterable[Due], predicates: Predicates) -> dict[tuple[str, ...], list[Due]]:
@@ -101,11 +104,16 @@ def _due(
 
 
 def _windows(
-    buckets: Sequence[Bucket], due: Sequence[Due], predicates: Predicates, with_measures: bool
+    buckets: Sequence[Bucket],
+    due: Sequence[Due],
+    predicates: Predicates,
+    with_measures: bool,
+    numbered: InputKeys | None = None,
 ) -> Iterator[Held]:
     """Add up the slices of the due windows of the queries of one cell space; without measures only count tuples.
 
-    What windows hold is to be used before the next is asked for.
+    ``numbered`` are the keys of the buckets where these are numbered already. What windows hold is to be used before
+    the next is asked for.
     """
     if not due:
         return
@@ -115,7 +123,10 @@ def _windows(
         return
     queries = list({each.query.id: each.query for each in due}.values())
     runs_of, cells, maps = cells_of_queries(buckets, queries, predicates)
-    keys, key_maps = unite_keys([bucket.keys for bucket in buckets])
+    if numbered is None:
+        keys, key_maps = unite_keys([bucket.keys for bucket in buckets])
+    else:
+        keys, key_maps = numbered.distinct, [numbered.places[id(bucket.keys)] for bucket in buckets]
     names = needed_names(buckets, measures_of(queries) if with_measures else ())
     dictionaries, ranks = common_ranks(buckets, names)
     per_pass = max(1, DENSE_ENTRIES // cells)

@@ -15,12 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators import kernels
-from operators.attribute_codes import attribute_codes
 from operators.join_firing import JoinedWindow
 from operators.join_parts import columns_for_rows, join_of
-from operators.keys import unite_keys
 from operators.relations import MANY
-from operators.tuple_bucket import TupleBucket
+from operators.tuple_bucket import TupleBucket, between
 
 TIME = "_time"
 SLOT, START, END, COUNT = "slot", "start", "end", "rows"
@@ -36,7 +34,8 @@ class JoinBlock:
     """The windows of queries, and a table of tuples for each input of theirs.
 
     ``windows`` has slot, start, end (µs) and number of rows, by slot, end and start. ``inputs`` have the columns of
-    their streams that some query needs, ``_time`` (µs) and the codes of the attributes, -1 for NULL.
+    their streams that some query needs, ``_time`` (µs) and the codes of the attributes, -1 for NULL; where all inputs
+    are compared by all attributes, one code stands for their combination.
     """
 
     windows: pa.Table
@@ -98,9 +97,7 @@ def joined_rows(
         latest[live.slot] = max(latest.get(live.slot, window.newest), window.newest)
     columns = zip(*sorted(listed), strict=True)
     table = pa.table({n: pa.array(c, pa.int64()) for n, c in zip((SLOT, END, START, COUNT), columns, strict=True)})
-    inputs = [_chosen(windows, number, tuples) for number in range(len(windows[0].parts))]
-    codes = attribute_codes([(each.keys, each.attributes) for each in inputs if each.parts])
-    block = JoinBlock(table, [each.table(codes.get(id(each.keys), {})) for each in inputs])
+    block = JoinBlock(table, [_chosen(windows, number, tuples) for number in range(len(windows[0].parts))])
     slots = sorted(counts)
     return JoinedRows(block, slots, [counts[slot] for slot in slots], [latest[slot] for slot in slots], beyond)
 
@@ -109,59 +106,49 @@ def _many(rows: int) -> str:
     return str(rows) if rows < MANY else f"more than {MANY}"
 
 
-@dataclass(frozen=True)
-class _Chosen:
-    """The tuples of one input that take part in some window: rows of buckets, and their numbers in ``keys``."""
-
-    attributes: Sequence[int]
-    columns: Sequence[str]
-    keys: pa.Table
-    parts: Sequence[tuple[TupleBucket, npt.NDArray[np.int64], npt.NDArray[np.int32]]]
-
-    def table(self, codes: Mapping[int, npt.NDArray[np.int64]]) -> pa.Table:
-        """Return the table of the input, given the codes of its keys."""
-        found = [_with_places(np.empty(0, np.int64), {a: np.empty(0, np.int64) for a in self.attributes})]
-        for bucket, rows, key in self.parts:
-            part = _with_places(bucket.times[rows], {a: code[key] for a, code in codes.items()})
-            # a bucket may be older than a query that needs a column; no tuple of it is seen by that query
-            for name in self.columns:
-                if name in bucket.columns.column_names:
-                    part = part.append_column(name, bucket.columns.column(name).take(pa.array(rows)))
-            found.append(part)
-        return pa.concat_tables(found, promote_options="default").combine_chunks()
-
-
-def _chosen(windows: Sequence[JoinedWindow], number: int, tuples: Mapping[str, Sequence[TupleBucket]]) -> _Chosen:
-    part = windows[0].parts[number]
-    columns = sorted({name for w in windows for name in columns_for_rows(join_of(w.parts[number].live), number)})
+def _chosen(windows: Sequence[JoinedWindow], number: int, tuples: Mapping[str, Sequence[TupleBucket]]) -> pa.Table:
+    """Return the tuples of one input that take part in some window, those of equal codes next to each other."""
+    part, keys = windows[0].parts[number], windows[0].held[number].keys
+    names = sorted({name for w in windows for name in columns_for_rows(join_of(w.parts[number].live), number)})
     first, last = min(window.start for window in windows), max(window.end for window in windows)
-    buckets = [b for b in tuples.get(part.operator, ()) if b.span[0] < last and b.span[1] > first]
-    wanted = _wanted_keys(windows, number)
-    if not buckets or not wanted.num_rows:
-        return _Chosen(part.attributes, columns, pa.table({}), ())
-    keys, (chosen, *numbers) = unite_keys([wanted, *(bucket.keys for bucket in buckets)])
-    is_wanted = np.zeros(keys.num_rows, dtype=np.bool_)
-    is_wanted[chosen] = True
-    parts = []
-    for bucket, number_of in zip(buckets, numbers, strict=True):
-        united = kernels.taken(number_of, bucket.key)
-        rows = np.flatnonzero(is_wanted[united] & (bucket.times >= first) & (bucket.times < last))
-        parts.append((bucket, rows, united[rows]))
-    return _Chosen(part.attributes, columns, keys, parts)
+    is_wanted = _wanted_keys(windows, number)
+    found = [_with_places(np.empty(0, np.int64), {a: np.empty(0, np.int64) for a in keys.codes})]
+    for bucket in between(tuples.get(part.operator, ()), first, last):
+        place = kernels.taken(keys.places[id(bucket.keys)], bucket.key)
+        rows = np.flatnonzero(is_wanted[place] & (bucket.times >= first) & (bucket.times < last))
+        piece = _with_places(bucket.times[rows], {a: code[place[rows]] for a, code in keys.codes.items()})
+        # a bucket may be older than a query that needs a column; no tuple of it is seen by that query
+        for name in names:
+            if name in bucket.columns.column_names:
+                piece = piece.append_column(name, bucket.columns.column(name).take(pa.array(rows)))
+        found.append(piece)
+    table = pa.concat_tables(found, promote_options="default").combine_chunks()
+    order = order_by_codes([np.asarray(table.column(code_column(a)).combine_chunks()) for a in keys.codes])
+    return table if order is None else table.take(pa.array(order))
 
 
-def _wanted_keys(windows: Sequence[JoinedWindow], number: int) -> pa.Table:
-    """Return the keys of one input that take part in some combination."""
-    masks: dict[int, tuple[pa.Table, npt.NDArray[np.bool_]]] = {}
+def _wanted_keys(windows: Sequence[JoinedWindow], number: int) -> npt.NDArray[np.bool_]:
+    """Return which keys of one input take part in some combination; one end more, which does not."""
+    wanted = np.zeros(windows[0].held[number].keys.distinct.num_rows + 1, dtype=np.bool_)
     for window in windows:
-        held = window.held[number]
-        if not len(held.rows):
-            continue
-        _, mask = masks.setdefault(id(held.keys), (held.keys, np.zeros(held.keys.num_rows, dtype=np.bool_)))
-        mask[held.rows[window.joined.taking_part[number]]] = True
-    if not masks:
-        return pa.table({})
-    return pa.concat_tables([keys.filter(pa.array(mask)) for keys, mask in masks.values()])
+        wanted[window.held[number].rows[window.joined.taking_part[number]]] = True
+    return wanted
+
+
+def order_by_codes(codes: Sequence[npt.NDArray[np.int32]]) -> npt.NDArray[np.int64] | None:
+    """Return the order of rows by their codes, the last counting most; None when they are in it already."""
+    if not codes:
+        return None
+    if len(codes) > 1:
+        order = np.lexsort(list(codes))
+        return None if (order[1:] > order[:-1]).all() else order
+    (code,) = codes
+    if (code[1:] >= code[:-1]).all():
+        return None
+    order = np.empty(len(code), dtype=np.int64)
+    from_zero = code.astype(np.int64) + 1  # NULL is -1
+    kernels.order_by_code(order, np.zeros(int(from_zero.max()) + 2, dtype=np.int64), from_zero)
+    return order
 
 
 def _with_places(times: npt.NDArray[np.int64], codes: Mapping[int, npt.NDArray[np.int64]]) -> pa.Table:

@@ -18,16 +18,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.attribute_codes import attribute_codes
 from operators.bucket import Bucket
 from operators.components import COUNT_NAME
 from operators.fired_rows import Due, Held
 from operators.firing import Predicates, held_windows
+from operators.join_keys import InputKeys, number_keys
 from operators.join_parts import Part, join_of, parts_of
 from operators.live_queries import LiveQuery
 from operators.queries import Join
 from operators.relations import JoinResult, Relation, Rows, TooManyCombinations, picked
 from operators.slicing import due_windows, with_ends_in
+from operators.tuple_bucket import TupleBucket, between
 from operators.windows import Window
 
 Numbers = npt.NDArray[Any]
@@ -63,12 +64,12 @@ class JoinOperator:
 
 @dataclass(frozen=True)
 class PartHeld:
-    """What a part holds of a window: rows of ``keys``, and for each of them the numbers of its tuples.
+    """What a part holds of a window: rows of ``keys.distinct``, and for each of them the numbers of its tuples.
 
     ``newest`` is the greatest event time in its slices (µs), None for a part without tuples.
     """
 
-    keys: pa.Table
+    keys: InputKeys
     rows: Rows
     numbers: Mapping[str, Numbers]
     newest: int | None = None
@@ -124,33 +125,49 @@ def join_operators(joins: Iterable[LiveQuery]) -> dict[str, JoinOperator]:
 def join_windows(
     operator: JoinOperator,
     buckets: Mapping[str, Sequence[Bucket]],
+    tuples: Mapping[str, Sequence[TupleBucket]],
     predicates: Predicates,
     after: int,
     upto: int,
     failures: dict[str, str],
 ) -> Iterator[JoinedWindow]:
-    """Yield the windows with joined rows that end in ``(after, upto]``; ``buckets`` are by operator of the parts.
+    """Yield the windows with joined rows that end in ``(after, upto]``.
 
-    A window with too many combinations of keys is left out, and ``failures`` gets a message for its query, by its id.
+    ``buckets`` and ``tuples`` are by operator of the parts; of tuples only the keys are looked at. A window with too
+    many combinations of keys is left out, and ``failures`` gets a message for its query, by its id.
     """
     held: dict[Place, dict[int, list[PartHeld]]] = {}
     places = dict(_due(operator, buckets, after, upto))
-    for number in range(len(operator.joins[0])):
-        mine = [due[number] for due in places.values() if number in due]
-        name = operator.joins[0][number].operator
-        for some in held_windows(buckets.get(name, ()), mine, predicates):
-            for due, found in _by_due(some):
+    if not places:
+        return
+    parts = operator.joins[0]
+    first, last = min(start for _, start, _ in places), max(end for _, _, end in places)
+    mine = [[due[part.number] for due in places.values() if part.number in due] for part in parts]
+    there = [_read_by(buckets.get(part.operator, ()), due) for part, due in zip(parts, mine, strict=True)]
+    keys = number_keys(
+        [part.attributes for part in parts],
+        [bool(part.input.outer_of) for part in parts],
+        [
+            [*(b.keys for b in counted), *(b.keys for b in between(tuples.get(part.operator, ()), first, last))]
+            for part, counted in zip(parts, there, strict=True)
+        ],
+    )
+    for number, due_windows_of in enumerate(mine):
+        for some in held_windows(there[number], due_windows_of, predicates, keys[number]):
+            for due, found in _by_due(some, keys[number]):
                 place = due.query.id.rpartition("#")[0], due.start, due.end
                 held.setdefault(place, {}).setdefault(number, []).append(found)
-    attributes = {part.number: part.attributes for part in operator.joins[0]}
-    tables = [(e.keys, attributes[n]) for inputs in held.values() for n, each in inputs.items() for e in each]
-    codes = attribute_codes(tables)
     by_id = {parts[0].live.id: parts for parts in operator.joins}
     for (query, start, end), inputs in held.items():
         parts = by_id[query]
-        together = [_together(inputs.get(part.number)) for part in parts]
+        together = [_together(inputs.get(part.number), keys[part.number]) for part in parts]
         relations = [
-            Relation(len(each.rows), _codes(codes, part, each), part.input.outer_of, part.input.anti)
+            Relation(
+                len(each.rows),
+                {attribute: code[each.rows] for attribute, code in each.keys.codes.items()},
+                part.input.outer_of,
+                part.input.anti,
+            )
             for part, each in zip(parts, together, strict=True)
         ]
         try:
@@ -196,7 +213,15 @@ def _due(
                 )
 
 
-def _by_due(held: Held) -> Iterator[tuple[Due, PartHeld]]:
+def _read_by(buckets: Sequence[Bucket], due: Sequence[Due]) -> list[Bucket]:
+    """Return the buckets that have a slice in some due window."""
+    if not due:
+        return []
+    first, last = min(each.reads_from for each in due), max(each.end for each in due)
+    return [b for b in buckets if ((b.slices[:, 0] >= first) & (b.slices[:, 1] <= last)).any()]
+
+
+def _by_due(held: Held, keys: InputKeys) -> Iterator[tuple[Due, PartHeld]]:
     """Yield what each of several windows holds."""
     counts = held.counts(held.runs)
     names = [name for name in held.totals if name != COUNT_NAME]
@@ -209,7 +234,7 @@ def _by_due(held: Held) -> Iterator[tuple[Due, PartHeld]]:
             numbers[name] = total[number][present]
         ranks = {name: dictionary for name, dictionary in held.dictionaries.items() if name in numbers}
         values = _values_of_ranks(numbers, ranks)
-        yield due, PartHeld(held.keys, present + held.first_key, {**numbers, **values}, held.newest)
+        yield due, PartHeld(keys, present + held.first_key, {**numbers, **values}, held.newest)
 
 
 def _values_of_ranks(numbers: Mapping[str, Numbers], dictionaries: Mapping[str, pa.Array]) -> dict[str, Numbers]:
@@ -224,25 +249,15 @@ def _values_of_ranks(numbers: Mapping[str, Numbers], dictionaries: Mapping[str, 
     return found
 
 
-_NOTHING = PartHeld(pa.table({}), np.empty(0, dtype=np.int64), {COUNT_NAME: np.empty(0, dtype=np.int64)})
-
-
-def _together(parts: Sequence[PartHeld] | None) -> PartHeld:
+def _together(parts: Sequence[PartHeld] | None, keys: InputKeys) -> PartHeld:
     """Bring together what one window holds for several ranges of keys."""
     if not parts:
-        return _NOTHING
+        return PartHeld(keys, np.empty(0, dtype=np.int64), {COUNT_NAME: np.empty(0, dtype=np.int64)})
     if len(parts) == 1:
         return parts[0]
     names = parts[0].numbers
     numbers = {name: np.concatenate([part.numbers[name] for part in parts]) for name in names}
     return PartHeld(parts[0].keys, np.concatenate([part.rows for part in parts]), numbers, parts[0].newest)
-
-
-def _codes(codes: Mapping[int, Mapping[int, Rows]], part: Part, held: PartHeld) -> dict[int, Rows]:
-    """Return the codes of the attributes of a part, shape (rows held,)."""
-    if not len(held.rows):
-        return {attribute: np.empty(0, dtype=np.int64) for attribute in part.attributes}
-    return {attribute: code[held.rows] for attribute, code in codes[id(held.keys)].items()}
 
 
 def product(factors: Iterable[Numbers], length: int) -> Numbers:

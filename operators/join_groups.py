@@ -90,7 +90,7 @@ def _column(window: JoinedWindow, extra: Expression) -> pa.Array:
     kind = extra.type.arrow
     if not len(held.rows):
         return pa.nulls(len(at), kind)
-    column = held.keys.column(len(part.attributes) + part.extras.index(extra)).combine_chunks()
+    column = held.keys.distinct.column(len(part.attributes) + part.extras.index(extra)).combine_chunks()
     rows = picked(held.rows, at, 0)
     return column.take(pa.array(rows, mask=at == NO_ROW)).cast(kind)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.expressions import typed_columns_of
-from operators.join_block import COUNT, END, SLOT, START, TIME, JoinBlock, code_column
+from operators.join_block import COUNT, END, SLOT, START, TIME, JoinBlock, code_column, order_by_codes
 from operators.queries import WINDOW_END, WINDOW_START, Join
 from operators.relations import JoinResult, Relation, Rows, picked
 from operators.tuples import Tuples
@@ -72,18 +72,21 @@ def index_window(query: Join, block: JoinBlock, start: int, end: int, active_fro
             tuples = Tuples({name: table.column(name).combine_chunks() for name in table.column_names}, table.num_rows)
             mask &= np.asarray(tuples.value(each.where).fill_null(False))
         mine = np.flatnonzero(mask)
+        names = [(attribute, code_column(attribute)) for attribute in range(len(each.keys))]
         codes = {
-            attribute: np.asarray(table.column(code_column(attribute)).combine_chunks())[mine].astype(np.int64)
-            for attribute, key in enumerate(each.keys)
-            if key is not None
+            attribute: np.asarray(table.column(name).combine_chunks())[mine]
+            for attribute, name in names
+            if name in table.column_names
         }
-        order = np.lexsort(list(codes.values())) if codes else np.arange(len(mine))
-        differs = np.zeros(max(0, len(order) - 1), dtype=np.bool_)
+        order = order_by_codes(list(codes.values()))
+        if order is not None:  # of a block written before they were kept in order
+            mine, codes = mine[order], {attribute: code[order] for attribute, code in codes.items()}
+        differs = np.zeros(max(0, len(mine) - 1), dtype=np.bool_)
         for code in codes.values():
-            differs |= np.diff(code[order]) != 0
-        starts = np.flatnonzero(np.concatenate([np.ones(min(1, len(order)), dtype=np.bool_), differs]))
-        inputs.append((mine[order], starts, np.diff(starts, append=len(order))))
-        codes = {attribute: code[order][starts] for attribute, code in codes.items()}
+            differs |= code[1:] != code[:-1]
+        starts = np.flatnonzero(np.concatenate([np.ones(min(1, len(mine)), dtype=np.bool_), differs]))
+        inputs.append((mine, starts, np.diff(starts, append=len(mine))))
+        codes = {attribute: code[starts].astype(np.int64) for attribute, code in codes.items()}
         relations.append(Relation(len(starts), codes, each.outer_of, each.anti))
     return JoinIndex(inputs, JoinResult(relations, [sizes for _, _, sizes in inputs]))
 

@@ -167,8 +167,8 @@ def running_sums(sums: Array, cells: Array) -> None:
 
 
 @njit(cache=True, nogil=True)
-def number(codes: Places, distinct: Array, table: Places, values: Array, least_value: int) -> int:
-    """Number values in the order in which they first occur, list them so in ``distinct``, return how many they are.
+def number(codes: Places, first: Array, table: Places, values: Array, least_value: int) -> int:
+    """Number values in the order in which they first occur, list where in ``first``, and return how many there are.
 
     ``table`` is -1 everywhere, and as long as the values lie apart.
     """
@@ -177,10 +177,17 @@ def number(codes: Places, distinct: Array, table: Places, values: Array, least_v
         at = values[i] - least_value
         if table[at] < 0:
             table[at] = found
-            distinct[found] = values[i]
+            first[found] = i
             found += 1
         codes[i] = table[at]
     return found
+
+
+@njit(cache=True, nogil=True)
+def append_digit(code: Array, values: Array, least_value: int, values_span: int) -> None:
+    """Append to each code the value of its row, of so many possible ones, as a digit."""
+    for i in range(values.size):
+        code[i] = code[i] * values_span + (values[i] - least_value)
 
 
 @njit(cache=True, nogil=True)
@@ -246,7 +253,8 @@ def warm_up() -> None:
     pick_group(dense, 0, 1, at, at, at, starts)
     running_sums(np.zeros((2, 1), dtype=np.int64), np.zeros((1, 1), dtype=np.int64))
     for values in numbers[:2]:
-        number(at, values.copy(), table - np.int32(1), values, 0)
+        number(at, counts, table - np.int32(1), values, 0)
+        append_digit(counts, values, 0, 1)
         look_up(at, table, values, 0)
     order_by_code(counts, np.zeros(2, dtype=np.int64), counts)
     for values in (*numbers, np.zeros(1, dtype=np.complex128)):

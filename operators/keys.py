@@ -113,18 +113,54 @@ def _encode(columns: Sequence[pa.Array], rows: int) -> tuple[Codes, list[pa.Arra
     if len(columns) == 1:
         codes, values = encode_column(columns[0])
         return codes, [values]
-    code, distinct = np.zeros(rows, dtype=np.int64), 1
+    # the columns of a row are the digits of a number
+    code, size = np.zeros(rows, dtype=np.int64), 1
     for column in columns:
-        codes, values = encode_column(column)
-        code = code * len(values) + codes
-        if distinct > 1:  # keep codes dense, so that they never overflow
-            dense, found = encode_column(pa.array(code))
-            code, distinct = dense.astype(np.int64), len(found)
-        else:
-            distinct = len(values)
-    some_row = np.zeros(distinct, dtype=np.int64)
-    some_row[code] = np.arange(rows)
-    return code.astype(np.int32), [column.take(pa.array(some_row)) for column in columns]
+        digits, low, span = _close_numbers(column) or _dictionary_digits(column)
+        if size * span > _widest(rows):  # keep codes dense, so that they never overflow
+            code, size = _dense(code, size)
+        kernels.append_digit(code, digits, low, span)
+        size *= span
+    codes, first = _number(code, 0, size)
+    return codes, [column.take(pa.array(first)) for column in columns]
+
+
+def _dense(code: npt.NDArray[np.int64], size: int) -> tuple[npt.NDArray[np.int64], int]:
+    codes, first = _number(code, 0, size)
+    return codes.astype(np.int64), len(first)
+
+
+def _close_numbers(column: pa.Array) -> tuple[npt.NDArray[np.integer], int, int] | None:
+    """Return whole numbers, the least of them and how far they span, if they are close together; else None."""
+    plain = column if pa.types.is_boolean(column.type) else as_numbers(column)
+    if not len(column) or column.null_count or not (pa.types.is_int32(plain.type) or pa.types.is_int64(plain.type)):
+        return None
+    numbers = np.asarray(plain)
+    low, high = int(numbers.min()), int(numbers.max())
+    return (numbers, low, high - low + 1) if high - low < _widest(len(numbers)) else None
+
+
+def _dictionary_digits(column: pa.Array) -> tuple[npt.NDArray[np.integer], int, int]:
+    encoded = column.dictionary_encode(null_encoding="encode")
+    return np.asarray(encoded.indices), 0, len(encoded.dictionary)
+
+
+def _widest(rows: int) -> int:
+    return max(_SPARSE * rows, min(_SPARSEST * rows, _WIDEST))
+
+
+def _number(numbers: npt.NDArray[np.integer], low: int, span: int) -> tuple[Codes, npt.NDArray[np.int64]]:
+    """Number what is different, in the order in which it occurs first; return the codes and where that is."""
+    rows = len(numbers)
+    if span <= _widest(rows):
+        codes, first = np.empty(rows, dtype=np.int32), np.empty(min(rows, span), dtype=np.int64)
+        found = kernels.number(codes, first, np.full(span, -1, dtype=np.int32), numbers, low)
+        return codes, first[:found]
+    encoded = pa.array(numbers).dictionary_encode()
+    codes = np.asarray(encoded.indices)
+    first = np.empty(len(encoded.dictionary), dtype=np.int64)
+    first[codes[::-1]] = np.arange(rows)[::-1]
+    return codes, first
 
 
 def as_numbers(column: pa.Array) -> pa.Array:
@@ -139,22 +175,10 @@ def as_numbers(column: pa.Array) -> pa.Array:
 
 def encode_column(column: pa.Array) -> tuple[Codes, pa.Array]:
     """Return a code for each value, equal where they are, NULL included, and what the codes stand for."""
-    kind = column.type
-    if rows := len(column):
-        plain = column if pa.types.is_boolean(kind) else as_numbers(column)
-        if not column.null_count and (pa.types.is_int32(plain.type) or pa.types.is_int64(plain.type)):
-            numbers = np.asarray(plain)
-            low, high = int(numbers.min()), int(numbers.max())
-            if high - low < max(_SPARSE * rows, min(_SPARSEST * rows, _WIDEST)):
-                codes, distinct = _encode_close(numbers, low, high)
-                return codes, pa.array(distinct, plain.type).view(kind)
-    encoded = column.dictionary_encode(null_encoding="encode")
-    return np.asarray(encoded.indices), encoded.dictionary
-
-
-def _encode_close(numbers: npt.NDArray[np.integer], low: int, high: int) -> tuple[Codes, npt.NDArray[np.integer]]:
-    table = np.full(high - low + 1, -1, dtype=np.int32)
-    codes = np.empty(len(numbers), dtype=np.int32)
-    distinct = np.empty(min(len(numbers), len(table)), dtype=numbers.dtype)
-    found = kernels.number(codes, distinct, table, numbers, low)
-    return codes, distinct[:found]
+    close = _close_numbers(column)
+    if close is None:
+        encoded = column.dictionary_encode(null_encoding="encode")
+        return np.asarray(encoded.indices), encoded.dictionary
+    numbers, low, span = close
+    codes, first = _number(numbers, low, span)
+    return codes, pa.array(numbers[first]).view(column.type)

@@ -214,8 +214,8 @@ class Lane:
             if reached is None or reached == passed:
                 continue
             start = EARLIEST if passed is None else passed
-            windows = list(join_windows(operator, buckets, self._predicate_of, start, reached, self.failures))
             tuples = self._tuples_of({part.operator for part in operator.joins[0]})
+            windows = list(join_windows(operator, buckets, tuples, self._predicate_of, start, reached, self.failures))
             groups = fire_groups((w for w in windows if w.join.is_factorised and w.join.grouping), self.failures)
             tested = [window for window in windows if not window.join.is_factorised]
             parts = (groups, fire_tested(tested, tuples, self._join_row_limit, self.failures))

@@ -6,7 +6,7 @@ are is known without them. Only tuples that some join wants are in them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,6 +62,11 @@ class TupleBucket:
         header = orjson.loads(places.schema.metadata[_HEADER])
         times, key = (np.asarray(places.column(name).combine_chunks()) for name in ("time", "key"))
         return cls(header["operator"], times, key, keys, columns)
+
+
+def between(buckets: Iterable[TupleBucket], first: int, last: int) -> Iterator[TupleBucket]:
+    """Yield the buckets that may have tuples with event times in ``[first, last)`` (µs)."""
+    return (bucket for bucket in buckets if bucket.span[0] < last and bucket.span[1] > first)
 
 
 def is_tuple_bucket(data: bytes | pa.Buffer) -> bool:
