@@ -1,7 +1,7 @@
 """Keys of the inputs of a join, numbered together, so that firing its windows compares numbers only.
 
 Where all inputs are compared by all attributes, keys that some inner input lacks are in no row of any query: they are
-left out before anything is counted, which is the intersection of keys of the thesis (5.3.1.2, figure 5.11).
+left out before anything is counted: the set intersection of indexes of the thesis (5.3.2, 5.5.1.3).
 """
 
 from __future__ import annotations

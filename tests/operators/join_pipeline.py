@@ -41,7 +41,10 @@ class Deployed:
 
 
 def changelog(
-    epoch: int, created: Sequence[tuple[str, int, Query]], deleted: Sequence[tuple[str, int]] = ()
+    epoch: int,
+    created: Sequence[tuple[str, int, Query]],
+    deleted: Sequence[tuple[str, int]] = (),
+    freed: Sequence[tuple[str, int]] = (),
 ) -> dict[str, Any]:
     """Return the record of a changelog; queries are (id, slot, query), others (id, slot)."""
     return {
@@ -51,7 +54,7 @@ def changelog(
             for name, slot, query in created
         ],
         "deleted": [{"id": name, "slot": slot, "drain": True} for name, slot in deleted],
-        "freed": [],
+        "freed": [{"id": name, "slot": slot} for name, slot in freed],
         "streams_created": [],
         "streams_dropped": [],
         "capacity": 64,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import join_conditions, lane, lookup_join, relations
+from operators import bucket_store, join_conditions, lane, lookup_join, relations
 from operators.lookup_join import version_path
 from operators.queries import Aggregation, Join
 from session.sql.select import plan_select
@@ -26,6 +28,7 @@ from tests.kit.random_joins import (
     plan,
     random_join,
     random_tuples,
+    random_values,
 )
 from tests.operators.join_pipeline import JoinPipeline, changelog
 from tests.operators.pipeline import Row
@@ -195,3 +198,28 @@ def test_what_is_a_join_key_for_one_query_may_be_grouped_by_in_another(tmp_path:
         assert len(pipeline.rows[f"q{number}"]) == 3 * 4 * 4 * 3  # a and b by k: 3 · 4 · 4, each with 3 of c
         grouped = {row["v"]: row["n"] for row in pipeline.rows[f"q{1 - number}"]}
         assert grouped == dict.fromkeys(range(4), 3 * 4 * 3)  # for each k: 4 of a, one of b, 3 of c
+
+
+def test_state_is_bounded_while_joins_come_and_go(tmp_path: Path) -> None:
+    pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(5))
+    drawn = (random_join(random.Random(number)) for number in itertools.count())
+    plans = (found for query in drawn if (found := plan(query)) is not None)
+    for version in TABLES.versions.values():
+        pipeline.storage.put(version_path(version.id), version.data)
+    held, files, slots = [], [], {}
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(bucket_store, "INLINE_BYTES", 0)
+        for number in range(300):
+            changes = []
+            if number % 3 == 0:
+                slot = number // 3 % 8
+                created = [(f"q{number}", slot, next(plans))]
+                changes.append(changelog(number + 1, created, freed=[(slots[slot], slot)] if slot in slots else []))
+                slots[slot] = f"q{number}"
+            rows = [random_values(pipeline.rng) | {"t": number * SECOND + at} for at in range(0, SECOND, SECOND // 8)]
+            pipeline.run({stream.id: rows for stream in STREAMS}, changes)
+            held.append(sum(len(value) for state in pipeline.states for value in state.data.values()))
+            files.append(len(pipeline.storage.names("buckets")))
+    assert sum(map(len, pipeline.rows.values())) > 10_000
+    assert max(held[150:]) <= 1.5 * max(held[50:150]), "as much as the windows of the joins that run need"
+    assert max(files[150:]) <= 1.5 * max(files[50:150])
