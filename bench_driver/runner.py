@@ -162,12 +162,18 @@ class _Run:
         churn = self._workload.churn(len(self._queries))
         if churn is not None:
             system.begin_churn(self._next_queries, churn)
+        self._warm_up()
         rate = self._search()
         self._look_at_latency(rate)
         if churn is not None:
             self._note_churn(system.end_churn())
         if self._workload.profile:
             self._go_through_profile(rate)
+
+    def _warm_up(self) -> None:
+        """Offer the rate that the search begins with for a step that does not count: compilers and caches are cold."""
+        if self._rig.pulls_from_queues and not self._settings.quick:
+            self._run([(self._step_seconds, self._workload.start_rate)], "warm-up", self._workload.start_rate)
 
     def _search(self) -> float:
         """Note the sustainable throughput and return it."""

@@ -170,16 +170,18 @@ def running_sums(sums: Array, cells: Array) -> None:
 def number(codes: Places, first: Array, table: Places, values: Array, least_value: int) -> int:
     """Number values in the order in which they first occur, list where in ``first``, and return how many there are.
 
-    ``table`` is -1 everywhere, and as long as the values lie apart.
+    ``table`` is as long as the values lie apart or longer, 0 everywhere, and so it is left.
     """
     found = 0
     for i in range(values.size):
         at = values[i] - least_value
-        if table[at] < 0:
-            table[at] = found
+        if table[at] == 0:
             first[found] = i
             found += 1
-        codes[i] = table[at]
+            table[at] = found
+        codes[i] = table[at] - 1
+    for n in range(found):
+        table[values[first[n]] - least_value] = 0
     return found
 
 
@@ -253,7 +255,7 @@ def warm_up() -> None:
     pick_group(dense, 0, 1, at, at, at, starts)
     running_sums(np.zeros((2, 1), dtype=np.int64), np.zeros((1, 1), dtype=np.int64))
     for values in numbers[:2]:
-        number(at, counts, table - np.int32(1), values, 0)
+        number(at, counts, np.zeros(1, dtype=np.int32), values, 0)
         append_digit(counts, values, 0, 1)
         look_up(at, table, values, 0)
     order_by_code(counts, np.zeros(2, dtype=np.int64), counts)

@@ -16,9 +16,10 @@ from operators.key_groups import key_groups
 
 Codes = npt.NDArray[np.int32]
 
-# a column of whole numbers that spans at most so many times its rows is looked up in a table instead of hashed; above
-# the first only where the table, of 4 bytes a number, does not get wider
-_SPARSE, _SPARSEST, _WIDEST = 4, 16, 1 << 25
+# whole numbers that span no more than this, or so many times their rows, are looked up in a table instead of hashed
+_WIDEST, _SPARSE = 1 << 24, 4
+# tables of the first length, all zeros, that nobody uses just now: making one would take longer than using it
+_free_tables: list[npt.NDArray[np.int32]] = []
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def _dictionary_digits(column: pa.Array) -> tuple[npt.NDArray[np.integer], int, 
 
 
 def _widest(rows: int) -> int:
-    return max(_SPARSE * rows, min(_SPARSEST * rows, _WIDEST))
+    return max(_SPARSE * rows, _WIDEST)
 
 
 def _number(numbers: npt.NDArray[np.integer], low: int, span: int) -> tuple[Codes, npt.NDArray[np.int64]]:
@@ -154,7 +155,11 @@ def _number(numbers: npt.NDArray[np.integer], low: int, span: int) -> tuple[Code
     rows = len(numbers)
     if span <= _widest(rows):
         codes, first = np.empty(rows, dtype=np.int32), np.empty(min(rows, span), dtype=np.int64)
-        found = kernels.number(codes, first, np.full(span, -1, dtype=np.int32), numbers, low)
+        is_short = span <= _WIDEST
+        table = _free_tables.pop() if is_short and _free_tables else np.zeros(max(span, _WIDEST), dtype=np.int32)
+        found = kernels.number(codes, first, table, numbers, low)
+        if is_short:
+            _free_tables.append(table)
         return codes, first[:found]
     encoded = pa.array(numbers).dictionary_encode()
     codes = np.asarray(encoded.indices)

@@ -67,7 +67,7 @@ def test_a_known_service_rate_is_measured_within_five_percent(queues: dict[str, 
     assert row["settings"]["seconds"] == 3.0
     assert all(row["series"][name] for name in ("queue_length", "latency", "pull_interval", "rate"))
     phases = [progress.phase for progress in told]
-    assert list(dict.fromkeys(phases)) == ["start", "deploy", "search", "latency", "stop"]
+    assert list(dict.fromkeys(phases)) == ["start", "deploy", "warm-up", "search", "latency", "stop"]
     assert {progress.step for progress in told if progress.phase == "search"} == {1, 2}
 
 
