@@ -49,6 +49,11 @@ class JoinOperator:
         return join_of(self.joins[0][0].live).streams
 
     @cached_property
+    def is_outer(self) -> list[bool]:
+        """Of each input whether it is an outer one in any of them."""
+        return [any(part.input.outer_of for part in same) for same in zip(*self.joins, strict=True)]
+
+    @cached_property
     def by_window(self) -> dict[Window, list[tuple[Part, ...]]]:
         """They by their window."""
         found: dict[Window, list[tuple[Part, ...]]] = {}
@@ -146,7 +151,7 @@ def join_windows(
     there = [_read_by(buckets.get(part.operator, ()), due) for part, due in zip(parts, mine, strict=True)]
     keys = number_keys(
         [part.attributes for part in parts],
-        [bool(part.input.outer_of) for part in parts],
+        operator.is_outer,
         [
             [*(b.keys for b in counted), *(b.keys for b in between(tuples.get(part.operator, ()), first, last))]
             for part, counted in zip(parts, there, strict=True)

@@ -200,6 +200,24 @@ def test_what_is_a_join_key_for_one_query_may_be_grouped_by_in_another(tmp_path:
         assert grouped == dict.fromkeys(range(4), 3 * 4 * 3)  # for each k: 4 of a, one of b, 3 of c
 
 
+@pytest.mark.parametrize("first", ["JOIN", "LEFT JOIN"])
+def test_an_inner_and_an_outer_join_share_an_operator(first: str, tmp_path: Path) -> None:
+    text = "SELECT x.v, y.v AS w FROM a [RANGE 5 SECONDS] AS x {} b [RANGE 5 SECONDS] AS y ON x.k = y.k"
+    kinds = [first, *{"JOIN", "LEFT JOIN"} - {first}]
+    plans = [plan_select(text.format(kind), CATALOG) for kind in kinds]
+    pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(1))
+    changes = [changelog(1, [(kind, slot, query) for slot, (kind, query) in enumerate(zip(kinds, plans, strict=True))])]
+    row = {"m": None, "x": None, "s": None, "d": None}
+    left = [row | {"k": key, "v": number, "t": number} for number, key in enumerate((1, 2, None))]
+    end = [row | {"k": 9, "v": 9, "t": 100 * SECOND}]
+    pipeline.run({"s-a": left, "s-b": [left[0] | {"v": 7}]}, changes)
+    pipeline.run({"s-a": end, "s-b": end})
+    assert {kind: sorted((each["v"], each["w"]) for each in rows) for kind, rows in pipeline.rows.items()} == {
+        "JOIN": [(0, 7)],
+        "LEFT JOIN": [(0, 7), (1, None), (2, None)],
+    }
+
+
 def test_state_is_bounded_while_joins_come_and_go(tmp_path: Path) -> None:
     pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(5))
     drawn = (random_join(random.Random(number)) for number in itertools.count())
