@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import StreamingResponse
-from starlette.concurrency import run_in_threadpool
 
 from api import rows
 from api.documents import refused
@@ -51,7 +51,7 @@ async def stream_results(
     deployed = service.session.live_query(id)
     if cursor is not None:
         decode_cursor(cursor, deployed.id)
-    first = await run_in_threadpool(service.results.read, deployed, cursor, PAGE_ROWS)
+    first = await service.on_reader(lambda: service.results.read(deployed, cursor, PAGE_ROWS))
     ended = is_end(service, deployed, first)
     return StreamingResponse(
         events(service, id, first, ended, request),
@@ -66,7 +66,7 @@ async def events(service: Service, query_id: str, page: Page, ended: bool, reque
     session = service.session
     while True:
         if page.table.num_rows:
-            yield await run_in_threadpool(_frames, page)
+            yield await service.on_reader(partial(_frames, page))
         if ended:
             yield _frame("end", page.cursor, b"{}")
             return
@@ -80,7 +80,7 @@ async def events(service: Service, query_id: str, page: Page, ended: bool, reque
                     yield KEEP_ALIVE
                 deployed = session.live_query(query_id)
             had_all = not page.has_more
-            page = await run_in_threadpool(service.results.read, deployed, page.cursor, PAGE_ROWS)
+            page = await service.on_reader(partial(service.results.read, deployed, page.cursor, PAGE_ROWS))
             if deployed.state == FAILED and had_all and not page.table.num_rows:
                 raise NotAllowed(session.query(query_id)["error"] or "The query failed.")
         except BraidError as error:  # the status is sent already, so the event says it

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import orjson
 from fastapi import APIRouter, Header, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from api import documents, rows
 from api.documents import answers
@@ -42,7 +42,7 @@ async def read_results(
     """Read rows after a cursor; with `wait`, answer as soon as there is one. `Accept` chooses JSON, NDJSON or Arrow."""
     form = rows.negotiate(accept)
     page, end = await next_page(service, id, after, limit, wait, request)
-    body = await run_in_threadpool(_encode, form, page, end)
+    body = await service.on_reader(lambda: _encode(form, page, end))
     headers = {
         "Braid-Cursor": page.cursor,
         "Braid-End": "true" if end else "false",
@@ -62,7 +62,7 @@ async def next_page(
     until = time.monotonic() + wait
     while True:
         deployed = service.session.live_query(query_id)
-        page = await run_in_threadpool(service.results.read, deployed, after, limit)
+        page = await service.on_reader(partial(service.results.read, deployed, after, limit))
         end = is_end(service, deployed, page)
         after = page.cursor
         if page.table.num_rows or end:

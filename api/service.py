@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
 from api.lag import Lag
@@ -18,6 +20,11 @@ from session.settings import Settings
 from session.shared_session import SharedSession
 from sources.errors import NotReady
 from sources.storage import Storage
+
+# beyond the cores, threads that form rows are in each other's way: forty got a quarter of the rows done that two did
+READERS = max(2, os.cpu_count() or 1)
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -33,6 +40,11 @@ class Service:
     metrics: Metrics
     why_not_ready: Callable[[], str | None]
     news: News = field(default_factory=News)
+    readers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(READERS))
+
+    async def on_reader(self, work: Callable[[], T]) -> T:
+        """Do work that forms rows or writes them out on a thread: in order, at most as much at once as there are cores."""
+        return await to_thread.run_sync(work, limiter=self.readers)
 
     @classmethod
     def assemble(
