@@ -43,7 +43,7 @@ class Service:
     readers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(READERS))
 
     async def on_reader(self, work: Callable[[], T]) -> T:
-        """Do work that forms rows or writes them out on a thread: in order, at most as much at once as there are cores."""
+        """Do work that forms rows or writes them out on a thread, no more at once than there are cores."""
         return await to_thread.run_sync(work, limiter=self.readers)
 
     @classmethod

@@ -29,7 +29,7 @@ from operators.queries import Join
 from operators.relations import JoinResult, Relation, Rows, TooManyCombinations, picked
 from operators.slicing import due_windows, with_ends_in
 from operators.tuple_bucket import TupleBucket, between
-from operators.windows import Window
+from operators.windows import SessionWindow, Window
 
 Numbers = npt.NDArray[Any]
 # a query's window: the query's id, the window's start and end (µs)
@@ -48,6 +48,11 @@ class JoinOperator:
         """The streams of their inputs."""
         return join_of(self.joins[0][0].live).streams
 
+    @property
+    def is_sessions(self) -> bool:
+        """Whether they are over sessions: all of them are, or none."""
+        return isinstance(join_of(self.joins[0][0].live).window, SessionWindow)
+
     @cached_property
     def is_outer(self) -> list[bool]:
         """Of each input whether it is an outer one in any of them."""
@@ -55,10 +60,12 @@ class JoinOperator:
 
     @cached_property
     def by_window(self) -> dict[Window, list[tuple[Part, ...]]]:
-        """They by their window."""
+        """They by their window; not for sessions."""
         found: dict[Window, list[tuple[Part, ...]]] = {}
         for parts in self.joins:
-            found.setdefault(join_of(parts[0].live).window, []).append(parts)
+            window = join_of(parts[0].live).window
+            assert isinstance(window, Window)
+            found.setdefault(window, []).append(parts)
         return found
 
     def reached(self, waterlines: Mapping[str, int | None]) -> int | None:

@@ -32,9 +32,9 @@ class InputKeys:
 
 
 def number_keys(
-    attributes: Sequence[Sequence[int]], is_outer: Sequence[bool], tables: Sequence[Sequence[pa.Table]]
+    attributes: Sequence[Sequence[int]], is_outer: Sequence[bool] | None, tables: Sequence[Sequence[pa.Table]]
 ) -> list[InputKeys]:
-    """Number the keys in the buckets of each input.
+    """Number the keys in the buckets of each input; where ``is_outer`` is None, all of them.
 
     The first columns of an input's ``tables`` are its ``attributes``. Tables must stay alive as long as what is
     returned: they are known by their ids.
@@ -47,14 +47,14 @@ def number_keys(
 
 
 def _together(
-    columns: int, attribute: int, is_outer: Sequence[bool], tables: Sequence[Sequence[pa.Table]]
+    columns: int, attribute: int, is_outer: Sequence[bool] | None, tables: Sequence[Sequence[pa.Table]]
 ) -> list[InputKeys]:
     """Number keys whose first columns are all attributes; their combination is the code of one of them."""
     heads = {id(table): table.select(range(columns)) for mine in tables for table in mine}
     united, numbers = _united(heads.values())
     number_of = {table: numbers[id(head)] for table, head in heads.items()}
     is_null = _has_null(united)
-    inner = [mine for mine, outer in zip(tables, is_outer, strict=True) if not outer]
+    inner = [] if is_outer is None else [mine for mine, outer in zip(tables, is_outer, strict=True) if not outer]
     # where there is one, what has NULL is in rows without a partner
     wanted = ~is_null if len(inner) > 1 else np.ones(united.num_rows, dtype=np.bool_)
     for mine in inner:

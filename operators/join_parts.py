@@ -16,6 +16,7 @@ from operators.components import COUNT_DISTINCT
 from operators.expressions import Call, Column, Expression, columns_of
 from operators.live_queries import LiveQuery
 from operators.queries import Aggregation, Join, JoinInput, Measure
+from operators.windows import SessionWindow
 
 _SALT = "join"
 
@@ -93,6 +94,8 @@ def operators_of(join: Join) -> tuple[str, ...]:
         by = ",".join(str(key) for key in each.keys if key is not None)
         extras = ",".join(str(without_alias(extra, each.alias)) for extra in _extras(join, number))
         name = f"input:{each.input}:{by}" + (f" with {extras}" if extras else "")
+        if isinstance(join.window, SessionWindow):
+            name += " sessions"
         if not spread:
             attributes = ",".join(str(a) for a, key in enumerate(each.keys) if key is not None)
             name += f" whole {'+'.join(sorted(join.streams))} {attributes}"

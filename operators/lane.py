@@ -35,6 +35,7 @@ from operators.live_queries import EARLIEST, LiveQueries, LiveQuery
 from operators.merging import merge_buckets
 from operators.operator_queries import OperatorQueries, operators_of, with_distinct
 from operators.predicate_analysis import Predicate, analyse
+from operators.session_joins import fire_session_joins, open_tuples
 from operators.sessions import alive_fragments, fire_sessions, merge_fragments
 from operators.slicing import NeededEdges, is_needed
 from operators.told_log import ToldLog, reach_of
@@ -215,6 +216,11 @@ class Lane:
                 continue
             start = EARLIEST if passed is None else passed
             tuples = self._tuples_of({part.operator for part in operator.joins[0]})
+            if operator.is_sessions:
+                ended = fire_session_joins(operator, tuples, start, reached, self._join_row_limit, self.failures)
+                if ended is not None:
+                    fired[name] = [parts[0].live for parts in operator.joins], ended
+                continue
             windows = list(join_windows(operator, buckets, tuples, self._predicate_of, start, reached, self.failures))
             groups = fire_groups((w for w in windows if w.join.is_factorised and w.join.grouping), self.failures)
             tested = [window for window in windows if not window.join.is_factorised]
@@ -304,10 +310,22 @@ class Lane:
             else:
                 found = _alive_slices(buckets, operator, self._reached(name, after))
             alive.update(zip(map(id, buckets), found, strict=True))
+        is_open = self._open_tuples(after)
         for entry in self._entries.values():
             for _, tuples in entry.tuples:
-                alive[id(tuples)] = np.array([self._is_needed(tuples, after)])
+                needed = is_open[id(tuples)] if id(tuples) in is_open else self._is_needed(tuples, after)
+                alive[id(tuples)] = np.array([needed])
         return alive
+
+    def _open_tuples(self, after: dict[str, int | None]) -> dict[int, bool]:
+        """Return whether tuples of joins over sessions are still needed, by the id of their bucket."""
+        found: dict[int, bool] = {}
+        for operator in self._joins.values():
+            if operator.is_sessions:
+                tuples = self._tuples_of({part.operator for part in operator.joins[0]})
+                for bucket, needed in open_tuples(operator, tuples, operator.reached(after)).items():
+                    found[bucket] = needed or found.get(bucket, False)
+        return found
 
     def _is_needed(self, tuples: TupleBucket, after: dict[str, int | None]) -> bool:
         """Return whether some join can still make rows of tuples."""

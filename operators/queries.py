@@ -272,7 +272,7 @@ class Join:
     """
 
     inputs: tuple[JoinInput, ...]
-    window: Window
+    window: Window | SessionWindow
     outputs: tuple[Output, ...]
     grouping: Grouping | None = None
     where: Expression | None = None
@@ -306,9 +306,10 @@ class Join:
     def is_factorised(self) -> bool:
         """Whether rows are counted and aggregated key by key.
 
-        Then all that is asked of a row is over one input, and NULL where an outer one has no tuple for it.
+        Then all that is asked of a row is over one input, and NULL where an outer one has no tuple for it. Sessions are
+        of several inputs together, so nothing of them can be counted input by input.
         """
-        if self.where is not None:
+        if self.where is not None or isinstance(self.window, SessionWindow):
             return False
         if self.grouping is None:
             return True
@@ -346,7 +347,7 @@ def query_from_json(value: dict[str, Any]) -> Query:
     if value["kind"] == "join":
         return Join(
             tuple(JoinInput.from_json(each) for each in value["inputs"]),
-            Window(*value["window"]),
+            window_from_json(value["window"]),
             tuple(Output.from_json(o) for o in value["outputs"]),
             None if value["grouping"] is None else Grouping.from_json(value["grouping"]),
             _where_from_json(value.get("where")),

@@ -233,6 +233,8 @@ class StreamOperators:
             tuples, times, slices, slice_of, operator.keys, self._groups, operator.salt, operator.hashed
         )
         for space, measures in operator.spaces:
+            if sessions and operator.columns is not None:
+                continue  # sessions of joins are of several inputs together
             if sessions:
                 output.buckets += fragments(
                     sliced, times, space, cells, measures, operator.name, self._epoch, operator.cuts

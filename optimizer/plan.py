@@ -207,6 +207,8 @@ def evaluation(query: Query) -> dict[str, str]:
 
     Conjuncts over one column are tested together; any other conjunct is evaluated by itself.
     """
+    if isinstance(query, Join) and isinstance(query.window, SessionWindow):
+        return {"form": "rows", "why": "sessions are of all inputs together: rows are formed when a session is over"}
     if isinstance(query, Join) and not query.is_factorised:
         why = "a condition, a key or an aggregate is across inputs: rows are formed and tested when a window is over"
         return {"form": "rows", "why": why}

@@ -44,6 +44,8 @@ def plan_join(select: Select, scopes: Sequence[Scope]) -> Join:
         )
     conditions = _Conditions(select, scope)
     inputs, where = conditions.inputs(), conditions.over_rows
+    if isinstance(window, SessionWindow):
+        _check_sessions(select, inputs, scopes)
     having = () if select.having is None else (select.having,)
     aggregate = has_aggregate((*(item.node for item in select.items), *having))
     if aggregate is None and not select.group_by and select.having is None:
@@ -52,7 +54,7 @@ def plan_join(select: Select, scopes: Sequence[Scope]) -> Join:
     return Join(inputs, window, outputs, grouping, where)
 
 
-def _common_window(select: Select, sources: tuple[WindowedSource, ...]) -> Window:
+def _common_window(select: Select, sources: tuple[WindowedSource, ...]) -> Window | SessionWindow:
     example = "such as [RANGE 8 SECONDS], after each stream"
     windows = [source.window for source in sources]
     for source, window in zip(sources, windows, strict=True):
@@ -65,16 +67,34 @@ def _common_window(select: Select, sources: tuple[WindowedSource, ...]) -> Windo
                 "A session needs an aggregate or GROUP BY, such as SELECT COUNT(*) …; remove it to get the tuples.",
                 source.window_at,
             )
-        if isinstance(window, SessionWindow) or source.partition_by:
-            raise select.sql.not_allowed(
-                "Joins over session windows are not supported; write a window with a size.", source.window_at
-            )
         if window != windows[0]:
             raise select.sql.not_allowed(
                 "All inputs of a join must have the same window; this one differs from the first.", source.window_at
             )
-    assert isinstance(windows[0], Window)
+    assert windows[0] is not None
     return windows[0]
+
+
+def _check_sessions(select: Select, inputs: Sequence[JoinInput], scopes: Sequence[Scope]) -> None:
+    """Check that all inputs have sessions of the same keys."""
+    sources = (select.source, *(joined.source for joined in select.joins))
+    for source, each, scope in zip(sources, inputs, scopes, strict=True):
+        if None in each.keys:
+            raise select.sql.not_allowed(
+                "Sessions of a join are of tuples that are equal in all that it compares, so each input must be"
+                f" compared by all of it; {each.alias!r} is not.",
+                source.window_at,
+            )
+        named = [Binder(scope, "PARTITION BY").value(node) for node in source.partition_by]
+        compared = [list(_under_casts(key)) for key in each.keys if key is not None]
+        if named and (
+            any(all(name not in under for under in compared) for name in named)
+            or any(all(name not in under for name in named) for under in compared)
+        ):
+            raise select.sql.not_allowed(
+                "PARTITION BY of a join's sessions must have the columns that its input is joined by, or be left out.",
+                source.partition_by[0].at,
+            )
 
 
 def _row_outputs(select: Select, scope: JoinScope) -> tuple[Output, ...]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import math
 import random
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from operators.queries import Aggregation, Join
+from operators.tuples import Tuples
 from session.sql.select import plan_select
 from sources.errors import SqlNotAllowed
 from sources.schema import (
@@ -55,7 +57,7 @@ AGGREGATES = (
     "SUM({0}.v + {1}.v)", "MIN({0}.s || {1}.s)", "AVG({0}.x - {1}.x)", "COUNT(DISTINCT {0}.k + {1}.v)",
     "SUM({0}.d + {1}.d)",
 )  # fmt: skip
-REFUSALS = ("alone and compare them", "compare the columns of")
+REFUSALS = ("alone and compare them", "compare the columns of", "be compared by all of it")
 
 
 def _random_rows(rng: random.Random, keys: Sequence[int | None]) -> pa.Table:
@@ -111,12 +113,13 @@ TABLES = RandomTables()
 class RandomJoin:
     """A SELECT with room for what stands after the name of each input: a window after streams here, nothing in DuckDB.
 
-    ``~`` is the place after a stream, ``@`` that after a table.
+    ``~`` is the place after a stream, ``@`` that after a table. With a ``gap`` the windows are sessions.
     """
 
     text: str
     size: int
     slide: int
+    gap: int = 0
 
     @property
     def sql(self) -> str:
@@ -126,6 +129,8 @@ class RandomJoin:
     def over(self, suffix: str) -> str:
         """Return what Braid is asked over streams and tables whose names end so."""
         window = f"{suffix} [RANGE {self.size} SECONDS SLIDE {self.slide} SECONDS]"
+        if self.gap:
+            window = f"{suffix} [SESSION {self.gap} SECONDS]"
         return self.text.replace("@", suffix).replace("~", window)
 
     @property
@@ -182,7 +187,13 @@ def random_join(rng: random.Random) -> RandomJoin:
         group = (f" GROUP BY {', '.join(keys)}" if keys else "") + having
         select = keys + measures
     listed = ", ".join(f"{text} AS c{n}" for n, text in enumerate(select))
-    return RandomJoin(f"SELECT {listed} FROM {' '.join(sources)}{where}{group}", size, rng.randint(1, size))
+    query = RandomJoin(f"SELECT {listed} FROM {' '.join(sources)}{where}{group}", size, rng.randint(1, size))
+    return query if rng.random() < 0.8 else with_sessions(query, rng.choice([1, 2, 4])) or query
+
+
+def with_sessions(query: RandomJoin, gap: int) -> RandomJoin | None:
+    """Return a join over sessions instead; None where that needs tables, or a group."""
+    return None if "@" in query.text or query.text.count("~") == 1 else replace(query, gap=gap)
 
 
 def plan(query: RandomJoin) -> Join | Aggregation | None:
@@ -220,6 +231,8 @@ def expected(
     reached: int,
 ) -> list[tuple[Any, ...]]:
     """Return the rows of all windows that end at or before the waterline, by DuckDB."""
+    if query.gap:
+        return _expected_of_sessions(query, seen, active_from, active_to, reached)
     size, slide = query.size * SECOND, query.slide * SECOND
     visible = {}
     for stream in STREAMS:
@@ -236,6 +249,47 @@ def expected(
             tables = {name: table_of([r for r in rows if start <= r["t"] < end]) for name, rows in visible.items()}
             found += [(start, end, *row) for row in rows_of_duckdb(query.duckdb, TABLES.rows | tables)]
         start += slide
+    return found
+
+
+def _expected_of_sessions(
+    query: RandomJoin,
+    seen: dict[str, list[Row]],
+    active_from: dict[str, int | None],
+    active_to: int | None,
+    reached: int,
+) -> list[tuple[Any, ...]]:
+    planned = plan(query)
+    assert isinstance(planned, Join)
+    by_key: dict[tuple[Any, ...], list[tuple[int, int, Row]]] = {}
+    for number, each in enumerate(planned.inputs):
+        after = active_from.get(each.stream)
+        rows = [row for row in seen[each.stream] if after is None or row["t"] > after]
+        table = table_of(rows)
+        tuples = Tuples({name: table.column(name).combine_chunks() for name in table.column_names}, len(rows))
+        passes = [True] * len(rows) if each.where is None else tuples.value(each.where).to_pylist()
+        keys = zip(*(tuples.value(key).to_pylist() for key in each.keys if key is not None), strict=True)
+        for row, key, passed in zip(rows, keys, passes, strict=True):
+            if passed:
+                by_key.setdefault(key, []).append((row["t"], number, row))
+    sessions: dict[tuple[int, int], list[tuple[int, Row]]] = {}
+    for members in by_key.values():
+        members.sort(key=lambda member: member[0])
+        first = 0
+        for at, (time, _, _) in enumerate(members, start=1):
+            if at == len(members) or members[at][0] - time >= query.gap * SECOND:
+                bounds = members[first][0], time + query.gap * SECOND
+                sessions.setdefault(bounds, []).extend((number, row) for _, number, row in members[first:at])
+                first = at
+    text = re.sub(r"\b[abc]~ AS i(\d)", r"t\1 AS i\1", query.text)
+    found: list[tuple[Any, ...]] = []
+    for (start, end), mine in sessions.items():
+        if end <= reached and (active_to is None or end <= active_to):
+            tables = {
+                f"t{number}": table_of([row for of, row in mine if of == number])
+                for number in range(len(planned.inputs))
+            }
+            found += [(start, end, *row) for row in rows_of_duckdb(text, tables)]
     return found
 
 

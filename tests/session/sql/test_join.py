@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from operators.queries import Join, query_from_json
-from operators.windows import Window
+from operators.windows import SessionWindow, Window
+from optimizer.optimizer import operator_of
 from session.sql.select import plan_select
 from sources.errors import SqlNotAllowed, SqlSyntaxError
 from sources.schema import BIGINT, DOUBLE, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
@@ -155,7 +156,12 @@ def test_stars_and_names_that_one_input_has() -> None:
     [
         ("^purchases p, ads ~ a WHERE p.user_id = a.user_id", "the same window; purchases has none"),
         ("purchases ~ p, ads ^[RANGE 2 SECONDS] a WHERE p.user_id = a.user_id", "must have the same window"),
-        ("purchases ^[SESSION 2 SECONDS] p, ads [SESSION 2 SECONDS] a WHERE p.user_id = a.user_id", "session windows"),
+        ("purchases [SESSION 2 SECONDS] p, ads ^[SESSION 3 SECONDS] a WHERE p.user_id = a.user_id", "the same window"),
+        (
+            "purchases [SESSION 2 SECONDS] p, ads ^[SESSION 2 SECONDS] a, clicks [SESSION 2 SECONDS] c"
+            " WHERE p.user_id = a.user_id AND p.pack = c.pack",
+            "each input must be compared by all of it; 'a'",
+        ),
         ("purchases ~ p, ^ads ~ a", "'a' is not compared with the others"),
         ("purchases ~ p, ^ads ~ a WHERE p.user_id > a.user_id", "'a' is not compared with the others"),
         ("purchases ~ p LEFT JOIN ads ~ a ON p.user_id = a.user_id AND p.price ^> a.price", "equal columns only"),
@@ -243,3 +249,23 @@ def test_conditions_across_inputs_are_tested_on_rows(text: str, where: str | Non
 def test_groups_across_inputs_are_formed_of_rows(items: str, factorised: bool) -> None:
     query = plan(f"SELECT {items} FROM purchases ~ p JOIN ads ~ a USING (user_id) GROUP BY 1")
     assert query.is_factorised == factorised
+
+
+def test_joins_over_sessions_have_the_same_keys_everywhere() -> None:
+    sessions = "SESSION(TABLE {} PARTITION BY {}, DESCRIPTOR(time), INTERVAL '2' SECOND)"
+    text = (
+        f"SELECT p.price FROM {sessions.format('purchases', 'pack, user_id')} AS p"
+        f" JOIN {sessions.format('ads', '{}')} AS a ON p.user_id = a.user_id AND p.pack = a.pack"
+    )
+    query = plan_select(text.format("user_id, pack"), CATALOG)
+    assert isinstance(query, Join)
+    assert query.window == SessionWindow(2_000_000)
+    assert query_from_json(query.to_json()) == query
+    assert not query.is_formed_late
+    with pytest.raises(SqlNotAllowed, match="the columns that its input is joined by"):
+        plan_select(text.format("user_id"), CATALOG)
+    plain = plan_select(
+        "SELECT p.price FROM purchases [SESSION 2 SECONDS] p JOIN ads [SESSION 2 SECONDS] a USING (user_id)", CATALOG
+    )
+    sliding = plan("SELECT p.price FROM purchases ~ p JOIN ads ~ a USING (user_id)")
+    assert operator_of(plain) != operator_of(sliding), "their tuples are kept in other ways"

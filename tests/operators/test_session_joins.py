@@ -1,0 +1,137 @@
+"""Joins over sessions against sessions made one by one, whose rows DuckDB joins."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operators import formed_rows, lane
+from operators.queries import Join
+from session.sql.select import plan_select
+from sources.storage import Storage
+from tests.kit.examples import examples
+from tests.kit.random_joins import (
+    CATALOG,
+    SECOND,
+    STREAMS,
+    RandomJoin,
+    comparable,
+    expected,
+    plan,
+    random_join,
+    random_tuples,
+    with_sessions,
+)
+from tests.operators.join_pipeline import JoinPipeline, changelog
+from tests.operators.pipeline import Row
+
+
+def random_session_join(rng: random.Random) -> tuple[RandomJoin, Join]:
+    """Return a join of streams over sessions, and its plan."""
+    while True:
+        query = with_sessions(random_join(rng), rng.choice([1, 2, 4]))
+        planned = None if query is None else plan(query)
+        if query is not None and planned is not None:
+            assert isinstance(planned, Join)
+            return query, planned
+
+
+@settings(max_examples=examples(12), deadline=None, print_blob=True)
+@given(seed=st.integers(0, 2**32))
+def test_sessions_of_all_inputs_together(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    rng = random.Random(seed)
+    pipeline = JoinPipeline(Storage(str(tmp_path_factory.mktemp("data"))), STREAMS, rng)
+    queries = {f"q{number}": random_session_join(rng) for number in range(4)}
+    slots = {name: number for number, name in enumerate(queries)}
+    waiting = list(queries)
+    active_from: dict[str, dict[str, int | None]] = {}
+    active_to: dict[str, int] = {}
+    seen: dict[str, list[Row]] = {stream.id: [] for stream in STREAMS}
+    time, epoch = 5 * SECOND, 0
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(lane, "MOST_ENTRIES", rng.choice([0, 2, 64]))
+        monkeypatch.setattr(formed_rows, "FORMED_AT_ONCE", rng.choice([1, 3, 1000]))
+        for _ in range(rng.randint(3, 12)):
+            changes = []
+            if waiting and rng.random() < 0.7:
+                name = waiting.pop()
+                epoch += 1
+                changes.append(changelog(epoch, [(name, slots[name], queries[name][1])]))
+                active_from[name] = dict(pipeline.clocks)
+            running = [name for name in active_from if name not in active_to]
+            if running and rng.random() < 0.1 and all(clock is not None for clock in pipeline.clocks.values()):
+                name = rng.choice(running)
+                if active_from[name] != pipeline.clocks:
+                    epoch += 1
+                    changes.append(changelog(epoch, [], [(name, slots[name])]))
+                    streams = queries[name][1].streams
+                    active_to[name] = min(clock for s in streams if (clock := pipeline.clocks[s]) is not None)
+            batch = {}
+            for stream in STREAMS:
+                batch[stream.id], reached_time = random_tuples(rng, time)
+                time = max(time, reached_time - SECOND)
+            if rng.random() < 0.2:
+                time += 5 * SECOND
+            for stream, rows in pipeline.run(batch, changes).items():
+                seen[stream] += rows
+        last = {"k": 77, "m": 77, "v": 77, "x": 0.0, "s": "end", "d": None, "t": time + 100 * SECOND}
+        for stream, rows in pipeline.run({stream.id: [last] for stream in STREAMS}).items():
+            seen[stream] += rows
+        for state in pipeline.states:
+            assert len(state.data) <= 2, "a head, and an entry for the last tuples"
+    for name in active_from:
+        query, planned = queries[name]
+        reached = min(w for s in planned.streams if (w := pipeline.waterlines[s]) is not None)
+        rows = expected(query, seen, active_from[name], active_to.get(name), reached)
+        got = [
+            tuple(value for column, value in row.items() if column != "_partial") for row in pipeline.rows.get(name, [])
+        ]
+        assert sorted(map(comparable, got)) == sorted(map(comparable, rows)), (seed, name, query.sql)
+    assert not pipeline.failures
+
+
+def test_a_session_goes_on_as_long_as_one_of_its_streams_does(tmp_path: Path) -> None:
+    text = "SELECT x.v, y.v AS w FROM a [SESSION 2 SECONDS] x {} b [SESSION 2 SECONDS] y ON x.k = y.k"
+    plans = [plan_select(text.format(kind), CATALOG) for kind in ("JOIN", "LEFT JOIN")]
+    pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(2))
+    nothing = {"k": 1, "m": 0, "x": 0.0, "s": "", "d": None}
+
+    def at(seconds: float, value: int, **other: object) -> Row:
+        return nothing | {"v": value, "t": int(seconds * SECOND)} | other
+
+    changes = [changelog(1, [("inner", 0, plans[0]), ("left", 1, plans[1])])]
+    # 2 s after the last tuple is the next session
+    pipeline.run({"s-a": [at(1, 1), at(7, 3)], "s-b": [at(2.9, 11), at(4.8, 12)]}, changes)
+    pipeline.run({"s-a": [at(8, 4, k=2), at(8, 5, k=None)], "s-b": [at(6.8, 13), at(8, 14, k=None)]})
+    pipeline.run({"s-a": [at(50, 9, k=9)], "s-b": [at(50, 9, k=9)]})
+    told = {
+        name: [
+            (row["window_start"].timestamp() % 60, row["window_end"].timestamp() % 60, row["v"], row["w"])
+            for row in rows
+        ]
+        for name, rows in pipeline.rows.items()
+    }
+    assert told["inner"] == [(1.0, 6.8, 1, 11), (1.0, 6.8, 1, 12), (6.8, 9.0, 3, 13)]
+    assert told["left"] == [*told["inner"], (8.0, 10.0, 4, None), (8.0, 10.0, 5, None)]
+
+
+def test_too_many_rows_of_sessions_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("operators.session_joins.MOST_FORMED", 99)
+    text = "SELECT x.v FROM a [SESSION 2 SECONDS] x JOIN b [SESSION 2 SECONDS] y ON x.k = y.k WHERE x.v < {}"
+    created = [(name, slot, plan_select(text.format(v), CATALOG)) for slot, (name, v) in enumerate(LIMITS.items())]
+    pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(3), join_row_limit=60)
+    rows = [{"k": 1, "m": 0, "v": v, "x": 0.0, "s": "", "d": None, "t": SECOND + v} for v in range(10)]
+    pipeline.run({"s-a": rows, "s-b": rows}, [changelog(1, created)])
+    end = [rows[0] | {"t": 50 * SECOND}]
+    pipeline.run({"s-a": end, "s-b": end})
+    assert {name: len(mine) for name, mine in pipeline.rows.items()} == {"all": 50, "cut": 60}
+    assert "more than 99 of their rows" in pipeline.failures["none"]
+    assert "the first 60, which are kept" in pipeline.failures["cut"]
+    assert "all" not in pipeline.failures
+
+
+LIMITS = {"all": 5, "cut": 9, "none": 10}
