@@ -31,7 +31,8 @@ LONGEST_STEP_SECONDS = 90.0
 # windows that end during the latency step, but no more than so many times the usual seconds for them
 WINDOWS_IN_STEP = 2.5
 MOST_LONGER = 2.0
-# readers have this share of a step, and at least so many seconds, to get the rows that were there when it ended
+# readers have this share of a step, at least so many seconds, and as long as windows take to come, to get the rows that
+# were there when it ended
 READING_SHARE = 0.1
 LEAST_READING_SECONDS = 2.0
 
@@ -212,7 +213,7 @@ class _Run:
             run = steps.run_step(self._rig, profile, self._settings.warm_up_share, teller)
             result = steps.judge(run, rate)
             if result.sustained:
-                reading = max(READING_SHARE * self._step_seconds, LEAST_READING_SECONDS)
+                reading = max(READING_SHARE * self._step_seconds, LEAST_READING_SECONDS, self._longest_slide)
                 missing = self._rig.system.missing(reading)
                 result = replace(result, sustained=missing is None, missing=missing)
             self._note(steps=(*self._found.steps, result))
@@ -270,9 +271,14 @@ class _Run:
     @property
     def _latency_seconds(self) -> float:
         """Long enough for some windows to end, as far as that is in proportion."""
-        seconds, slide = self._step_seconds, max(query.window.slide_ms for query in self._queries) / 1000
-        needed = WINDOWS_IN_STEP * slide / (1 - self._settings.warm_up_share)
+        seconds = self._step_seconds
+        needed = WINDOWS_IN_STEP * self._longest_slide / (1 - self._settings.warm_up_share)
         return min(max(seconds, needed), MOST_LONGER * seconds)
+
+    @property
+    def _longest_slide(self) -> float:
+        """How many seconds lie between two windows of a query at most."""
+        return max(query.window.slide_ms for query in self._queries) / 1000
 
     def _teller(self, phase: str, step: int, rate: int | None) -> steps.Tell:
         return lambda share: self._tell(Progress(phase, step, share, rate))

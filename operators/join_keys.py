@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -95,15 +96,16 @@ def _united(tables: Iterable[pa.Table]) -> tuple[pa.Table, dict[int, Codes]]:
 
     The buckets that one task makes of the same tuples have the same keys: these count once.
     """
-    by_length: dict[int, list[list[pa.Table]]] = {}
+    by_looks: dict[tuple[Any, ...], list[list[pa.Table]]] = {}
     for table in tables:
-        known = by_length.setdefault(table.num_rows, [])
+        ends = [column[at].as_py() for column in table.columns for at in ((0, -1) if table.num_rows else ())]
+        known = by_looks.setdefault((table.num_rows, *ends), [])
         same = next((each for each in known if table.equals(each[0])), None)
         if same is None:
             known.append([table])
         else:
             same.append(table)
-    alike = [same for known in by_length.values() for same in known]
+    alike = [same for known in by_looks.values() for same in known]
     if not alike:
         return pa.table({}), {}
     keys, codes = unite_keys([same[0] for same in alike])

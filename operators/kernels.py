@@ -186,6 +186,24 @@ def number(codes: Places, first: Array, table: Places, values: Array, least_valu
 
 
 @njit(cache=True, nogil=True)
+def number_ascending(codes: Places, first: Array, table: Places, values: Array, least_value: int, span: int) -> int:
+    """Do what :func:`number` does, but number the values in their order; they lie within ``span``."""
+    for i in range(values.size):
+        if table[values[i] - least_value] == 0:
+            table[values[i] - least_value] = i + 1
+    found = 0
+    for at in range(span):
+        if table[at] > 0:
+            first[found] = table[at] - 1
+            found += 1
+            table[at] = found
+    for i in range(values.size):
+        codes[i] = table[values[i] - least_value] - 1
+    table[:span] = 0
+    return found
+
+
+@njit(cache=True, nogil=True)
 def append_digit(code: Array, values: Array, least_value: int, values_span: int) -> None:
     """Append to each code the value of its row, of so many possible ones, as a digit."""
     for i in range(values.size):
@@ -256,6 +274,7 @@ def warm_up() -> None:
     running_sums(np.zeros((2, 1), dtype=np.int64), np.zeros((1, 1), dtype=np.int64))
     for values in numbers[:2]:
         number(at, counts, np.zeros(1, dtype=np.int32), values, 0)
+        number_ascending(at, counts, np.zeros(1, dtype=np.int32), values, 0, 1)
         append_digit(counts, values, 0, 1)
         look_up(at, table, values, 0)
     order_by_code(counts, np.zeros(2, dtype=np.int64), counts)

@@ -151,13 +151,16 @@ def _widest(rows: int) -> int:
 
 
 def _number(numbers: npt.NDArray[np.integer], low: int, span: int) -> tuple[Codes, npt.NDArray[np.int64]]:
-    """Number what is different, in the order in which it occurs first; return the codes and where that is."""
+    """Number what is different; return the codes, and for each of them where it occurs first."""
     rows = len(numbers)
     if span <= _widest(rows):
         codes, first = np.empty(rows, dtype=np.int32), np.empty(min(rows, span), dtype=np.int64)
         is_short = span <= _WIDEST
         table = _free_tables.pop() if is_short and _free_tables else np.zeros(max(span, _WIDEST), dtype=np.int32)
-        found = kernels.number(codes, first, table, numbers, low)
+        if span <= rows:  # so that tables with the same keys are equal, whatever came first
+            found = kernels.number_ascending(codes, first, table, numbers, low, span)
+        else:
+            found = kernels.number(codes, first, table, numbers, low)
         if is_short:
             _free_tables.append(table)
         return codes, first[:found]

@@ -20,12 +20,12 @@ from operators import formed_rows, kernels
 from operators.expressions import typed_columns_of
 from operators.fired_rows import Fired
 from operators.formed_rows import MOST_FORMED, EvaluationFailed, asked_of
-from operators.join_firing import JoinOperator
+from operators.join_firing import JoinOperator, beyond_combinations
 from operators.join_keys import InputKeys, number_keys
 from operators.join_parts import Part, join_of
 from operators.live_queries import LiveQuery
 from operators.queries import WINDOW_END, WINDOW_START
-from operators.relations import NO_ROW, JoinResult, Relation, Rows
+from operators.relations import NO_ROW, JoinResult, Relation, Rows, TooManyCombinations
 from operators.sessions import chain, gap_of
 from operators.tuple_bucket import TupleBucket
 from operators.tuples import Tuples
@@ -190,7 +190,10 @@ def _pieces(parts: Sequence[Part], inputs: Sequence[_Input], sessions: _Sessions
         Relation(len(rows), {0: np.where(each.code[rows] >= 0, session, -1)}, part.input.outer_of, part.input.anti)
         for part, each, rows, session in zip(parts, inputs, sessions.rows, sessions.session, strict=True)
     ]
-    joined = JoinResult(relations, [np.ones(each.rows, dtype=np.int64) for each in relations])
+    try:
+        joined = JoinResult(relations, [np.ones(each.rows, dtype=np.int64) for each in relations])
+    except TooManyCombinations as error:
+        raise EvaluationFailed(beyond_combinations(error)) from None
     if joined.total > MOST_FORMED:
         raise EvaluationFailed(
             f"Sessions are left out: more than {MOST_FORMED} of their rows in one lane would have to be formed at once."
