@@ -46,8 +46,8 @@ types: setup ## mypy: strict on the kernels and the plan
 unit: setup ## the tests that need no running service
 	$(call step,pytest without a service,$(PY) -m pytest -m "not service")
 
-test-long: setup ## the oracle with 60 examples, the crash test with 15 kills, then all other tests
-	$(call step,pytest with more examples and crashes,BRAID_ORACLE_EXAMPLES=60 BRAID_CRASH_KILLS=15 $(PY) -m pytest)
+test-long: setup ## the oracle with 60 examples and 2000 windows at once, the crash test with 15 kills, then all other tests
+	$(call step,pytest with more examples and crashes,BRAID_ORACLE_EXAMPLES=60 BRAID_ORACLE_WINDOWS=2000 BRAID_ORACLE_MINUTES=10 BRAID_CRASH_KILLS=15 $(PY) -m pytest)
 
 bench-quick: setup ## the quick form of every workload of the benchmark, under a minute each
 	$(call step,quick benchmarks,BRAID_BENCH_SECONDS=6 $(PY) -m pytest tests/bench_driver/test_bench_quick.py)
