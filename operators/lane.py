@@ -26,16 +26,15 @@ from operators.cells import LineCells
 from operators.early_rows import Current, together, with_changelog_columns
 from operators.fired_rows import Fired
 from operators.firing import fire
-from operators.join_block import JoinedRows, joined_rows
-from operators.join_conditions import fire_tested
-from operators.join_firing import JoinOperator, join_operators, join_windows
-from operators.join_groups import fire_groups
+from operators.join_block import JoinedRows
+from operators.join_firing import JoinOperator, join_operators
+from operators.joins import fire_joins
 from operators.lane_state import Head, LaneState, Payload, pack, unpack
 from operators.live_queries import EARLIEST, LiveQueries, LiveQuery
 from operators.merging import merge_buckets
 from operators.operator_queries import OperatorQueries, operators_of, with_distinct
 from operators.predicate_analysis import Predicate, analyse
-from operators.session_joins import fire_session_joins, open_tuples
+from operators.session_joins import open_tuples
 from operators.sessions import alive_fragments, fire_sessions, merge_fragments
 from operators.slicing import NeededEdges, is_needed
 from operators.told_log import ToldLog, reach_of
@@ -206,7 +205,7 @@ class Lane:
     def _fire_joins(
         self, before: dict[str, int | None], after: dict[str, int | None]
     ) -> dict[str, tuple[Sequence[LiveQuery], Fired]]:
-        """Return the groups of joins that are final now; ``joined`` gets their rows where they are not grouped."""
+        """Return the rows of joins that are final now; ``joined`` gets those that readers form."""
         self.joined = {}
         fired: dict[str, tuple[Sequence[LiveQuery], Fired]] = {}
         buckets = self._by_operator() if self._joins else {}
@@ -214,24 +213,16 @@ class Lane:
             passed, reached = operator.reached(before), operator.reached(after)
             if reached is None or reached == passed:
                 continue
-            start = EARLIEST if passed is None else passed
             tuples = self._tuples_of({part.operator for part in operator.joins[0]})
-            if operator.is_sessions:
-                ended = fire_session_joins(operator, tuples, start, reached, self._join_row_limit, self.failures)
-                if ended is not None:
-                    fired[name] = [parts[0].live for parts in operator.joins], ended
-                continue
-            windows = list(join_windows(operator, buckets, tuples, self._predicate_of, start, reached, self.failures))
-            groups = fire_groups((w for w in windows if w.join.is_factorised and w.join.grouping), self.failures)
-            tested = [window for window in windows if not window.join.is_factorised]
-            parts = (groups, fire_tested(tested, tuples, self._join_row_limit, self.failures))
-            there = [part for part in parts if part is not None]
-            if there:
-                fired[name] = [parts[0].live for parts in operator.joins], together(there)
-            rows = [window for window in windows if window.join.is_formed_late]
-            if rows:
-                self.joined[name] = joined_rows(rows, tuples, self._join_row_limit)
-                self.failures |= self.joined[name].beyond
+            start = EARLIEST if passed is None else passed
+            formed, late = fire_joins(
+                operator, buckets, tuples, self._predicate_of, start, reached, self._join_row_limit, self.failures
+            )
+            if formed is not None:
+                fired[name] = [parts[0].live for parts in operator.joins], formed
+            if late is not None:
+                self.joined[name] = late
+                self.failures |= late.beyond
         return fired
 
     def _tuples_of(self, operators: set[str]) -> dict[str, list[TupleBucket]]:

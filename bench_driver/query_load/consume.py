@@ -18,6 +18,7 @@ import re
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -105,13 +106,25 @@ def follow_all(url: str, label: str | None) -> None:
     with httpx.Client(base_url=url, timeout=WAIT_SECONDS, trust_env=False) as http:
         while True:
             with contextlib.suppress(httpx.TransportError):
-                answer = http.get("/queries", params=wanted)
-                running = [query["id"] for query in answer.json()["queries"]] if answer.is_success else []
-                for query_id in running:
+                for query_id in _running(http, wanted):
                     if query_id not in known:
                         known.add(query_id)
                         Follower(url, query_id).start()
             time.sleep(PAUSE_SECONDS)
+
+
+def _running(http: httpx.Client, wanted: dict[str, str | int]) -> Iterator[str]:
+    """Yield the ids of the queries that are listed, page by page."""
+    cursor = None
+    while True:
+        answer = http.get("/queries", params=wanted if cursor is None else {**wanted, "cursor": cursor})
+        if not answer.is_success:
+            return
+        page = answer.json()
+        yield from (query["id"] for query in page["queries"])
+        cursor = page["cursor"]
+        if cursor is None:
+            return
 
 
 def main() -> None:

@@ -231,40 +231,44 @@ def expected(
     reached: int,
 ) -> list[tuple[Any, ...]]:
     """Return the rows of all windows that end at or before the waterline, by DuckDB."""
-    if query.gap:
-        return _expected_of_sessions(query, seen, active_from, active_to, reached)
-    size, slide = query.size * SECOND, query.slide * SECOND
     visible = {}
     for stream in STREAMS:
         after = active_from.get(stream.id)
-        visible[stream.name] = [row for row in seen[stream.id] if after is None or row["t"] > after]
-    times = [row["t"] for rows in visible.values() for row in rows]
+        visible[stream.id] = [row for row in seen[stream.id] if after is None or row["t"] > after]
+    text, windows = _sessions(query, visible) if query.gap else _slides(query, visible)
     found: list[tuple[Any, ...]] = []
-    if not times:
-        return found
-    start = (min(times) - size) // slide * slide
-    while start <= max(times):
-        end = start + size
+    for (start, end), rows_of in windows:
         if end <= reached and (active_to is None or end <= active_to):
-            tables = {name: table_of([r for r in rows if start <= r["t"] < end]) for name, rows in visible.items()}
-            found += [(start, end, *row) for row in rows_of_duckdb(query.duckdb, TABLES.rows | tables)]
-        start += slide
+            tables = {name: table_of(rows) for name, rows in rows_of.items()}
+            found += [(start, end, *row) for row in rows_of_duckdb(text, TABLES.rows | tables)]
     return found
 
 
-def _expected_of_sessions(
-    query: RandomJoin,
-    seen: dict[str, list[Row]],
-    active_from: dict[str, int | None],
-    active_to: int | None,
-    reached: int,
-) -> list[tuple[Any, ...]]:
+# the bounds of a window, and the rows of each table in it
+_WindowRows = tuple[tuple[int, int], dict[str, list[Row]]]
+
+
+def _slides(query: RandomJoin, visible: Mapping[str, list[Row]]) -> tuple[str, list[_WindowRows]]:
+    """Return the text for DuckDB, and the windows that may have tuples, their tables called as the streams are."""
+    size, slide = query.size * SECOND, query.slide * SECOND
+    times = [row["t"] for rows in visible.values() for row in rows]
+    begins = range((min(times) - size) // slide * slide, max(times) + 1, slide) if times else ()
+    return query.duckdb, [
+        (
+            (begin, begin + size),
+            {s.name: [row for row in visible[s.id] if begin <= row["t"] < begin + size] for s in STREAMS},
+        )
+        for begin in begins
+    ]
+
+
+def _sessions(query: RandomJoin, visible: Mapping[str, list[Row]]) -> tuple[str, list[_WindowRows]]:
+    """Return the text for DuckDB over a table for each input, and the sessions; those with equal bounds together."""
     planned = plan(query)
     assert isinstance(planned, Join)
     by_key: dict[tuple[Any, ...], list[tuple[int, int, Row]]] = {}
     for number, each in enumerate(planned.inputs):
-        after = active_from.get(each.stream)
-        rows = [row for row in seen[each.stream] if after is None or row["t"] > after]
+        rows = visible[each.stream]
         table = table_of(rows)
         tuples = Tuples({name: table.column(name).combine_chunks() for name in table.column_names}, len(rows))
         passes = [True] * len(rows) if each.where is None else tuples.value(each.where).to_pylist()
@@ -272,25 +276,20 @@ def _expected_of_sessions(
         for row, key, passed in zip(rows, keys, passes, strict=True):
             if passed:
                 by_key.setdefault(key, []).append((row["t"], number, row))
-    sessions: dict[tuple[int, int], list[tuple[int, Row]]] = {}
+    names = [f"t{number}" for number in range(len(planned.inputs))]
+    sessions: dict[tuple[int, int], dict[str, list[Row]]] = {}
     for members in by_key.values():
         members.sort(key=lambda member: member[0])
         first = 0
         for at, (time, _, _) in enumerate(members, start=1):
             if at == len(members) or members[at][0] - time >= query.gap * SECOND:
-                bounds = members[first][0], time + query.gap * SECOND
-                sessions.setdefault(bounds, []).extend((number, row) for _, number, row in members[first:at])
+                session = sessions.setdefault(
+                    (members[first][0], time + query.gap * SECOND), {name: [] for name in names}
+                )
+                for _, number, row in members[first:at]:
+                    session[names[number]].append(row)
                 first = at
-    text = re.sub(r"\b[abc]~ AS i(\d)", r"t\1 AS i\1", query.text)
-    found: list[tuple[Any, ...]] = []
-    for (start, end), mine in sessions.items():
-        if end <= reached and (active_to is None or end <= active_to):
-            tables = {
-                f"t{number}": table_of([row for of, row in mine if of == number])
-                for number in range(len(planned.inputs))
-            }
-            found += [(start, end, *row) for row in rows_of_duckdb(text, tables)]
-    return found
+    return re.sub(r"\b[abc]~ AS i(\d)", r"t\1 AS i\1", query.text), list(sessions.items())
 
 
 def rows_of_duckdb(text: str, tables: Mapping[str, pa.Table]) -> list[tuple[Any, ...]]:

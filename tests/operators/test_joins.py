@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from operators import bucket_store, formed_rows, join_conditions, lane, lookup_join, relations
 from operators.lookup_join import version_path
-from operators.queries import Aggregation, Join
 from session.sql.select import plan_select
 from sources.storage import Storage
 from tests.kit.examples import examples
@@ -23,15 +22,12 @@ from tests.kit.random_joins import (
     STREAMS,
     TABLES,
     RandomJoin,
-    comparable,
-    expected,
     plan,
     random_join,
-    random_tuples,
     random_values,
 )
 from tests.operators.join_pipeline import JoinPipeline, changelog
-from tests.operators.pipeline import Row
+from tests.operators.random_join_run import run_random_joins
 
 
 @settings(max_examples=examples(12), deadline=None, print_blob=True)
@@ -42,60 +38,16 @@ def test_joins_give_the_rows_that_duckdb_gives(seed: int, tmp_path_factory: pyte
     for version in TABLES.versions.values():
         storage.put(version_path(version.id), version.data)
     pipeline = JoinPipeline(storage, STREAMS, rng)
-    monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setattr(lane, "MOST_ENTRIES", rng.choice([0, 2, 64]))
-    monkeypatch.setattr(lookup_join, "MOST_AT_ONCE", rng.choice([1, 3, 1000]))
-    monkeypatch.setattr(formed_rows, "FORMED_AT_ONCE", rng.choice([1, 3, 1000]))
     queries: dict[str, RandomJoin] = {}
     while len(queries) < 4:
         query = random_join(rng)
-        if plan(query) is None:
-            continue
-        queries[f"q{len(queries)}"] = query
-    waiting = list(queries)
-
-    def planned(name: str) -> Join | Aggregation:
-        found = plan(queries[name])
-        assert found is not None
-        return found
-
-    slots = {name: number for number, name in enumerate(queries)}
-    active_from: dict[str, dict[str, int | None]] = {}
-    active_to: dict[str, int] = {}
-    seen: dict[str, list[Row]] = {stream.id: [] for stream in STREAMS}
-    time, epoch = 5 * SECOND, 0
-    for _ in range(rng.randint(3, 9)):
-        changelogs = []
-        if waiting and rng.random() < 0.7:
-            name = waiting.pop()
-            epoch += 1
-            changelogs.append(changelog(epoch, [(name, slots[name], planned(name))]))
-            active_from[name] = dict(pipeline.clocks)
-        running = [name for name in active_from if name not in active_to]
-        if running and rng.random() < 0.1 and all(clock is not None for clock in pipeline.clocks.values()):
-            name = rng.choice(running)
-            if active_from[name] != pipeline.clocks:
-                epoch += 1
-                changelogs.append(changelog(epoch, [], [(name, slots[name])]))
-                active_to[name] = min(clock for s in planned(name).streams if (clock := pipeline.clocks[s]) is not None)
-        batch = {}
-        for stream in STREAMS:
-            batch[stream.id], reached_time = random_tuples(rng, time)
-            time = max(time, reached_time - SECOND)
-        for stream, rows in pipeline.run(batch, changelogs).items():
-            seen[stream] += rows
-    last = {"k": 77, "m": 77, "v": 77, "x": 0.0, "s": "end", "d": None, "t": time + 100 * SECOND}
-    for stream, rows in pipeline.run({stream.id: [last] for stream in STREAMS}).items():
-        seen[stream] += rows
-    for name in active_from:
-        reached = min(w for s in planned(name).streams if (w := pipeline.waterlines[s]) is not None)
-        rows = expected(queries[name], seen, active_from[name], active_to.get(name), reached)
-        got = [
-            tuple(value for column, value in row.items() if column != "_partial") for row in pipeline.rows.get(name, [])
-        ]
-        assert sorted(map(comparable, got)) == sorted(map(comparable, rows)), (seed, name, queries[name].sql)
-    assert not pipeline.failures
-    monkeypatch.undo()
+        if plan(query) is not None:
+            queries[f"q{len(queries)}"] = query
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(lane, "MOST_ENTRIES", rng.choice([0, 2, 64]))
+        monkeypatch.setattr(lookup_join, "MOST_AT_ONCE", rng.choice([1, 3, 1000]))
+        monkeypatch.setattr(formed_rows, "FORMED_AT_ONCE", rng.choice([1, 3, 1000]))
+        run_random_joins(pipeline, rng, queries)
 
 
 def test_a_window_has_no_more_rows_than_the_limit(tmp_path: Any) -> None:

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators import formed_rows, lane
-from operators.queries import Join
 from session.sql.select import plan_select
 from sources.storage import Storage
 from tests.kit.examples import examples
@@ -19,25 +18,21 @@ from tests.kit.random_joins import (
     SECOND,
     STREAMS,
     RandomJoin,
-    comparable,
-    expected,
     plan,
     random_join,
-    random_tuples,
     with_sessions,
 )
 from tests.operators.join_pipeline import JoinPipeline, changelog
 from tests.operators.pipeline import Row
+from tests.operators.random_join_run import run_random_joins
 
 
-def random_session_join(rng: random.Random) -> tuple[RandomJoin, Join]:
-    """Return a join of streams over sessions, and its plan."""
+def random_session_join(rng: random.Random) -> RandomJoin:
+    """Return a join of streams over sessions."""
     while True:
         query = with_sessions(random_join(rng), rng.choice([1, 2, 4]))
-        planned = None if query is None else plan(query)
-        if query is not None and planned is not None:
-            assert isinstance(planned, Join)
-            return query, planned
+        if query is not None and plan(query) is not None:
+            return query
 
 
 @settings(max_examples=examples(4), deadline=None, print_blob=True)
@@ -45,53 +40,12 @@ def random_session_join(rng: random.Random) -> tuple[RandomJoin, Join]:
 def test_sessions_of_all_inputs_together(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     rng = random.Random(seed)
     pipeline = JoinPipeline(Storage(str(tmp_path_factory.mktemp("data"))), STREAMS, rng)
-    queries = {f"q{number}": random_session_join(rng) for number in range(4)}
-    slots = {name: number for number, name in enumerate(queries)}
-    waiting = list(queries)
-    active_from: dict[str, dict[str, int | None]] = {}
-    active_to: dict[str, int] = {}
-    seen: dict[str, list[Row]] = {stream.id: [] for stream in STREAMS}
-    time, epoch = 5 * SECOND, 0
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(lane, "MOST_ENTRIES", rng.choice([0, 2, 64]))
         monkeypatch.setattr(formed_rows, "FORMED_AT_ONCE", rng.choice([1, 3, 1000]))
-        for _ in range(rng.randint(3, 12)):
-            changes = []
-            if waiting and rng.random() < 0.7:
-                name = waiting.pop()
-                epoch += 1
-                changes.append(changelog(epoch, [(name, slots[name], queries[name][1])]))
-                active_from[name] = dict(pipeline.clocks)
-            running = [name for name in active_from if name not in active_to]
-            if running and rng.random() < 0.1 and all(clock is not None for clock in pipeline.clocks.values()):
-                name = rng.choice(running)
-                if active_from[name] != pipeline.clocks:
-                    epoch += 1
-                    changes.append(changelog(epoch, [], [(name, slots[name])]))
-                    streams = queries[name][1].streams
-                    active_to[name] = min(clock for s in streams if (clock := pipeline.clocks[s]) is not None)
-            batch = {}
-            for stream in STREAMS:
-                batch[stream.id], reached_time = random_tuples(rng, time)
-                time = max(time, reached_time - SECOND)
-            if rng.random() < 0.2:
-                time += 5 * SECOND
-            for stream, rows in pipeline.run(batch, changes).items():
-                seen[stream] += rows
-        last = {"k": 77, "m": 77, "v": 77, "x": 0.0, "s": "end", "d": None, "t": time + 100 * SECOND}
-        for stream, rows in pipeline.run({stream.id: [last] for stream in STREAMS}).items():
-            seen[stream] += rows
-        for state in pipeline.states:
-            assert len(state.data) <= 2, "a head, and an entry for the last tuples"
-    for name in active_from:
-        query, planned = queries[name]
-        reached = min(w for s in planned.streams if (w := pipeline.waterlines[s]) is not None)
-        rows = expected(query, seen, active_from[name], active_to.get(name), reached)
-        got = [
-            tuple(value for column, value in row.items() if column != "_partial") for row in pipeline.rows.get(name, [])
-        ]
-        assert sorted(map(comparable, got)) == sorted(map(comparable, rows)), (seed, name, query.sql)
-    assert not pipeline.failures
+        run_random_joins(pipeline, rng, {f"q{number}": random_session_join(rng) for number in range(4)})
+    for state in pipeline.states:
+        assert len(state.data) <= 2, "a head, and an entry for the last tuples"
 
 
 def test_a_session_goes_on_as_long_as_one_of_its_streams_does(tmp_path: Path) -> None:

@@ -1,0 +1,46 @@
+"""Firing a join operator: what its queries ask decides which rows are formed now, and which when somebody reads them.
+
+- groups that are computed key by key, with no row formed (:mod:`operators.join_groups`);
+- rows that are formed now, to be tested or grouped (:mod:`operators.join_conditions`, :mod:`operators.session_joins`);
+- rows that readers form, out of a block (:mod:`operators.join_block`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from operators.bucket import Bucket
+from operators.early_rows import together
+from operators.fired_rows import Fired
+from operators.firing import Predicates
+from operators.join_block import JoinedRows, joined_rows
+from operators.join_conditions import fire_tested
+from operators.join_firing import JoinOperator, join_windows
+from operators.join_groups import fire_groups
+from operators.session_joins import fire_session_joins
+from operators.tuple_bucket import TupleBucket
+
+
+def fire_joins(
+    operator: JoinOperator,
+    buckets: Mapping[str, Sequence[Bucket]],
+    tuples: Mapping[str, Sequence[TupleBucket]],
+    predicates: Predicates,
+    after: int,
+    upto: int,
+    most_rows: int,
+    failures: dict[str, str],
+) -> tuple[Fired | None, JoinedRows | None]:
+    """Return what the windows give that end in ``(after, upto]``: rows that are formed, and what others are formed of.
+
+    ``buckets`` and ``tuples`` are by operator of the parts. Of a window ``most_rows`` are kept; ``failures`` gets
+    messages by query id.
+    """
+    if operator.is_sessions:
+        return fire_session_joins(operator, tuples, after, upto, most_rows, failures), None
+    windows = list(join_windows(operator, buckets, tuples, predicates, after, upto, failures))
+    groups = fire_groups((w for w in windows if w.join.is_factorised and w.join.grouping), failures)
+    tested = fire_tested([w for w in windows if not w.join.is_factorised], tuples, most_rows, failures)
+    formed = [part for part in (groups, tested) if part is not None]
+    late = [window for window in windows if window.join.is_formed_late]
+    return together(formed) if formed else None, joined_rows(late, tuples, most_rows) if late else None

@@ -1,0 +1,61 @@
+"""Random joins that come and go while random tuples do, in one process, against DuckDB."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from operators.queries import Aggregation, Join
+from tests.kit.random_joins import SECOND, STREAMS, RandomJoin, comparable, expected, plan, random_tuples
+from tests.operators.join_pipeline import JoinPipeline, changelog
+from tests.operators.pipeline import Row
+
+
+def run_random_joins(pipeline: JoinPipeline, rng: random.Random, queries: Mapping[str, RandomJoin]) -> None:
+    """Run batches in which some of the queries are made and deleted, then hold the rows of all against DuckDB's."""
+    plans = {name: _planned(query) for name, query in queries.items()}
+    slots = {name: number for number, name in enumerate(queries)}
+    waiting = list(queries)
+    active_from: dict[str, dict[str, int | None]] = {}
+    active_to: dict[str, int] = {}
+    seen: dict[str, list[Row]] = {stream.id: [] for stream in STREAMS}
+    time, epoch = 5 * SECOND, 0
+    for _ in range(rng.randint(3, 10)):
+        changelogs = []
+        if waiting and rng.random() < 0.7:
+            name = waiting.pop()
+            epoch += 1
+            changelogs.append(changelog(epoch, [(name, slots[name], plans[name])]))
+            active_from[name] = dict(pipeline.clocks)
+        running = [name for name in active_from if name not in active_to]
+        if running and rng.random() < 0.1 and all(clock is not None for clock in pipeline.clocks.values()):
+            name = rng.choice(running)
+            if active_from[name] != pipeline.clocks:
+                epoch += 1
+                changelogs.append(changelog(epoch, [], [(name, slots[name])]))
+                clocks = [pipeline.clocks[stream] for stream in plans[name].streams]
+                active_to[name] = min(clock for clock in clocks if clock is not None)
+        batch = {}
+        for stream in STREAMS:
+            batch[stream.id], reached_time = random_tuples(rng, time)
+            time = max(time, reached_time - SECOND)
+        time += rng.choice([0, 0, 0, 0, 5 * SECOND])
+        for of, rows in pipeline.run(batch, changelogs).items():
+            seen[of] += rows
+    last = {"k": 77, "m": 77, "v": 77, "x": 0.0, "s": "end", "d": None, "t": time + 100 * SECOND}
+    for of, rows in pipeline.run({stream.id: [last] for stream in STREAMS}).items():
+        seen[of] += rows
+    for name in active_from:
+        reached = min(w for s in plans[name].streams if (w := pipeline.waterlines[s]) is not None)
+        wanted = expected(queries[name], seen, active_from[name], active_to.get(name), reached)
+        got = [
+            tuple(value for column, value in row.items() if column != "_partial") for row in pipeline.rows.get(name, [])
+        ]
+        assert sorted(map(comparable, got)) == sorted(map(comparable, wanted)), (name, queries[name].sql)
+    assert not pipeline.failures
+
+
+def _planned(query: RandomJoin) -> Join | Aggregation:
+    found = plan(query)
+    assert found is not None
+    return found
