@@ -18,7 +18,8 @@ from operators.tuples import Tuples
 
 Cells = npt.NDArray[np.int32]
 
-_MOST_LISTED = 1 << 16
+_STRETCHES_BITS = 16
+_MOST_SPAN = 1 << 62
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,22 +62,24 @@ class Dimension:
         return np.asarray(self.boundaries, dtype=np.float64 if self.kind == "DOUBLE" else np.int64)
 
     def _cells_of_integers(self, values: npt.NDArray[Any]) -> Cells:
-        if self._table is None:
+        if self._stretches is None:
             return np.searchsorted(self._sorted, values, side="right").astype(np.int32)
+        table, shift = self._stretches
         cells = np.empty(len(values), dtype=np.int32)
-        kernels.look_up(cells, self._table, values, self.boundaries[0] - 1)
+        kernels.count_boundaries(cells, self._sorted, table, shift, values)
         return cells
 
     @cached_property
-    def _table(self) -> Cells | None:
-        """The cell of every whole number from one below the boundaries to the last; None when they are many."""
-        if not self.boundaries:
+    def _stretches(self) -> tuple[Cells, int] | None:
+        """The cell at the start of each stretch of ``2 ** shift`` numbers from the first boundary on, and ``shift``.
+
+        None without boundaries, and where they are too far from each other to be subtracted.
+        """
+        if not self.boundaries or (span := int(self.boundaries[-1]) - int(self.boundaries[0])) >= _MOST_SPAN:
             return None
-        least, greatest = self.boundaries[0] - 1, self.boundaries[-1]
-        if greatest - least > _MOST_LISTED or least < -(2**63):
-            return None
-        listed = np.arange(least, greatest + 1, dtype=np.int64)
-        return np.searchsorted(self._sorted, listed, side="right").astype(np.int32)
+        shift = max(0, span.bit_length() - _STRETCHES_BITS)
+        starts = self._sorted[0] + (np.arange((span >> shift) + 1, dtype=np.int64) << shift)
+        return np.searchsorted(self._sorted, starts, side="right").astype(np.int32), shift
 
     def _cells_of_strings(self, array: pa.Array) -> Cells:
         """Look up each distinct string once."""

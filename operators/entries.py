@@ -69,10 +69,9 @@ class SlicedTuples:
         groups, slices = len(self.keys.group_starts) - 1, len(self.slices)
         group_of_key = np.repeat(np.arange(groups, dtype=np.int32), np.diff(self.keys.group_starts))
         place = kernels.taken(group_of_key, self.keys.codes) * np.int32(slices) + self.slice_of.astype(np.int32)
-        few = groups * slices <= np.iinfo(np.uint16).max
-        order = np.argsort(place.astype(np.uint16) if few else place, kind="stable")  # of 16 bits: a radix sort
-        starts = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=groups * slices))])
-        return order.astype(np.int32), starts
+        order, starts = np.empty(len(place), dtype=np.int32), np.zeros(groups * slices + 1, dtype=np.int64)
+        kernels.order_by_code(order, starts, place)
+        return order, starts
 
     def ordered(self, name: str, numbers: Numbers) -> Numbers:
         """Return the numbers of the tuples in the order of `by_group`; equal names must stand for equal numbers."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators import kernels
-from operators.join_firing import JoinedWindow
+from operators.join_counts import CountedJoins
 from operators.join_parts import columns_for_rows, join_of
 from operators.relations import MANY
 from operators.tuple_bucket import TupleBucket, between
@@ -74,9 +74,7 @@ class JoinedRows:
     beyond: Mapping[str, str]
 
 
-def joined_rows(
-    windows: Sequence[JoinedWindow], tuples: Mapping[str, Sequence[TupleBucket]], most_rows: int
-) -> JoinedRows:
+def joined_rows(counted: CountedJoins, tuples: Mapping[str, Sequence[TupleBucket]], most_rows: int) -> JoinedRows:
     """Return the rows of windows of one join operator, at most ``most_rows`` of each.
 
     ``tuples`` are the tuple buckets of each part's operator.
@@ -84,8 +82,8 @@ def joined_rows(
     listed, beyond = [], {}
     counts: dict[int, int] = {}
     latest: dict[int, int] = {}
-    for window in windows:
-        live, total = window.parts[0].live, window.joined.total
+    for window in counted.windows:
+        live, total = window.parts[0].live, window.rows
         if total > most_rows:
             beyond[live.id] = (
                 f"A window has {_many(total)} rows in one lane, of which the first {most_rows} are kept"
@@ -97,7 +95,7 @@ def joined_rows(
         latest[live.slot] = max(latest.get(live.slot, window.newest), window.newest)
     columns = zip(*sorted(listed), strict=True)
     table = pa.table({n: pa.array(c, pa.int64()) for n, c in zip((SLOT, END, START, COUNT), columns, strict=True)})
-    block = JoinBlock(table, [_chosen(windows, number, tuples) for number in range(len(windows[0].parts))])
+    block = JoinBlock(table, [_chosen(counted, number, tuples) for number in range(len(counted.keys))])
     slots = sorted(counts)
     return JoinedRows(block, slots, [counts[slot] for slot in slots], [latest[slot] for slot in slots], beyond)
 
@@ -106,12 +104,13 @@ def _many(rows: int) -> str:
     return str(rows) if rows < MANY else f"more than {MANY}"
 
 
-def _chosen(windows: Sequence[JoinedWindow], number: int, tuples: Mapping[str, Sequence[TupleBucket]]) -> pa.Table:
+def _chosen(counted: CountedJoins, number: int, tuples: Mapping[str, Sequence[TupleBucket]]) -> pa.Table:
     """Return the tuples of one input that take part in some window, those of equal codes next to each other."""
-    part, keys = windows[0].parts[number], windows[0].held[number].keys
-    names = sorted({name for w in windows for name in columns_for_rows(join_of(w.parts[number].live), number)})
+    windows, keys = counted.windows, counted.keys[number]
+    part, lives = windows[0].parts[number], {window.parts[0].live.id: window.parts[0].live for window in windows}
+    names = sorted({name for live in lives.values() for name in columns_for_rows(join_of(live), number)})
     first, last = min(window.start for window in windows), max(window.end for window in windows)
-    is_wanted = _wanted_keys(windows, number)
+    is_wanted = np.append(counted.wanted[number], False)  # the place of what is left out is the end
     found = [_with_places(np.empty(0, np.int64), {a: np.empty(0, np.int64) for a in keys.codes})]
     for bucket in between(tuples.get(part.operator, ()), first, last):
         place = kernels.taken(keys.places[id(bucket.keys)], bucket.key)
@@ -125,14 +124,6 @@ def _chosen(windows: Sequence[JoinedWindow], number: int, tuples: Mapping[str, S
     table = pa.concat_tables(found, promote_options="default").combine_chunks()
     order = order_by_codes([np.asarray(table.column(code_column(a)).combine_chunks()) for a in keys.codes])
     return table if order is None else table.take(pa.array(order))
-
-
-def _wanted_keys(windows: Sequence[JoinedWindow], number: int) -> npt.NDArray[np.bool_]:
-    """Return which keys of one input take part in some combination; one end more, which does not."""
-    wanted = np.zeros(windows[0].held[number].keys.distinct.num_rows + 1, dtype=np.bool_)
-    for window in windows:
-        wanted[window.held[number].rows[window.joined.taking_part[number]]] = True
-    return wanted
 
 
 def order_by_codes(codes: Sequence[npt.NDArray[np.int32]]) -> npt.NDArray[np.int64] | None:

@@ -12,6 +12,7 @@ from operators import formed_rows
 from operators.fired_rows import Fired
 from operators.formed_rows import MOST_FORMED, EvaluationFailed, asked_of
 from operators.join_block import JoinBlock, joined_rows
+from operators.join_counts import count_alone
 from operators.join_firing import JoinedWindow
 from operators.join_groups import fired_windows
 from operators.join_parts import join_of
@@ -34,7 +35,7 @@ def fire_tested(
     """
     if not windows:
         return None
-    block = joined_rows(windows, tuples, MANY).block
+    block = joined_rows(count_alone([held.keys for held in windows[0].held], windows), tuples, MANY).block
     found = []
     for window in windows:
         live = window.parts[0].live

@@ -75,6 +75,25 @@ class JoinOperator:
 
 
 @dataclass(frozen=True)
+class DueJoins:
+    """The windows of an operator's queries that are due, and the keys in the buckets that they read.
+
+    ``windows`` tell what each input reads that may have tuples there, by its number; ``buckets`` are those of each
+    input.
+    """
+
+    operator: JoinOperator
+    windows: Mapping[Place, Mapping[int, Due]]
+    buckets: Sequence[Sequence[Bucket]]
+    keys: Sequence[InputKeys]
+
+    @cached_property
+    def by_id(self) -> dict[str, tuple[Part, ...]]:
+        """The parts of each query."""
+        return {parts[0].live.id: parts for parts in self.operator.joins}
+
+
+@dataclass(frozen=True)
 class PartHeld:
     """What a part holds of a window: rows of ``keys.distinct``, and for each of them the numbers of its tuples.
 
@@ -134,24 +153,20 @@ def join_operators(joins: Iterable[LiveQuery]) -> dict[str, JoinOperator]:
     return {name: JoinOperator(name, members) for name, members in found.items()}
 
 
-def join_windows(
+def due_joins(
     operator: JoinOperator,
     buckets: Mapping[str, Sequence[Bucket]],
     tuples: Mapping[str, Sequence[TupleBucket]],
-    predicates: Predicates,
     after: int,
     upto: int,
-    failures: dict[str, str],
-) -> Iterator[JoinedWindow]:
-    """Yield the windows with joined rows that end in ``(after, upto]``.
+) -> DueJoins | None:
+    """Return the windows that end in ``(after, upto]``, None for none.
 
-    ``buckets`` and ``tuples`` are by operator of the parts; of tuples only the keys are looked at. A window with too
-    many combinations of keys is left out, and ``failures`` gets a message for its query, by its id.
+    ``buckets`` and ``tuples`` are by operator of the parts; of tuples only the keys are looked at.
     """
-    held: dict[Place, dict[int, list[PartHeld]]] = {}
     places = dict(_due(operator, buckets, after, upto))
     if not places:
-        return
+        return None
     parts = operator.joins[0]
     first, last = min(start for _, start, _ in places), max(end for _, _, end in places)
     mine = [[due[part.number] for due in places.values() if part.number in due] for part in parts]
@@ -164,15 +179,27 @@ def join_windows(
             for part, counted in zip(parts, there, strict=True)
         ],
     )
-    for number, due_windows_of in enumerate(mine):
-        for some in held_windows(there[number], due_windows_of, predicates, keys[number]):
-            for due, found in _by_due(some, keys[number]):
-                place = due.query.id.rpartition("#")[0], due.start, due.end
+    return DueJoins(operator, places, there, keys)
+
+
+def join_windows(
+    due: DueJoins, places: Iterable[Place], predicates: Predicates, failures: dict[str, str]
+) -> Iterator[JoinedWindow]:
+    """Yield those of some windows that have joined rows.
+
+    A window with too many combinations of keys is left out, and ``failures`` gets a message for its query, by its id.
+    """
+    held: dict[Place, dict[int, list[PartHeld]]] = {}
+    listed = list(places)
+    for number, (keys, buckets) in enumerate(zip(due.keys, due.buckets, strict=True)):
+        mine = [due.windows[place][number] for place in listed if number in due.windows[place]]
+        for some in held_windows(buckets, mine, predicates, keys):
+            for each, found in _by_due(some, keys):
+                place = each.query.id.rpartition("#")[0], each.start, each.end
                 held.setdefault(place, {}).setdefault(number, []).append(found)
-    by_id = {parts[0].live.id: parts for parts in operator.joins}
     for (query, start, end), inputs in held.items():
-        parts = by_id[query]
-        together = [_together(inputs.get(part.number), keys[part.number]) for part in parts]
+        parts = due.by_id[query]
+        together = [_together(inputs.get(part.number), due.keys[part.number]) for part in parts]
         relations = [
             Relation(
                 len(each.rows),

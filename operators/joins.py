@@ -15,7 +15,8 @@ from operators.fired_rows import Fired
 from operators.firing import Predicates
 from operators.join_block import JoinedRows, joined_rows
 from operators.join_conditions import fire_tested
-from operators.join_firing import JoinOperator, join_windows
+from operators.join_counts import count_alone, count_together
+from operators.join_firing import JoinOperator, due_joins, join_windows
 from operators.join_groups import fire_groups
 from operators.session_joins import fire_session_joins
 from operators.tuple_bucket import TupleBucket
@@ -38,9 +39,13 @@ def fire_joins(
     """
     if operator.is_sessions:
         return fire_session_joins(operator, tuples, after, upto, most_rows, failures), None
-    windows = list(join_windows(operator, buckets, tuples, predicates, after, upto, failures))
+    due = due_joins(operator, buckets, tuples, after, upto)
+    if due is None:
+        return None, None
+    counted, others = count_together(due, predicates)
+    windows = list(join_windows(due, others, predicates, failures))
     groups = fire_groups((w for w in windows if w.join.is_factorised and w.join.grouping), failures)
     tested = fire_tested([w for w in windows if not w.join.is_factorised], tuples, most_rows, failures)
     formed = [part for part in (groups, tested) if part is not None]
-    late = [window for window in windows if window.join.is_formed_late]
-    return together(formed) if formed else None, joined_rows(late, tuples, most_rows) if late else None
+    counted = counted.with_more(count_alone(due.keys, [window for window in windows if window.join.is_formed_late]))
+    return together(formed) if formed else None, joined_rows(counted, tuples, most_rows) if counted.windows else None

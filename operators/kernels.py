@@ -229,11 +229,53 @@ def order_by_code(order: Array, starts: Array, codes: Array) -> None:
 
 
 @njit(cache=True, nogil=True)
-def look_up(out: Places, table: Places, values: Array, least_value: int) -> None:
-    """Set ``out`` to the table's entry for each value; one beyond the table has the entry at its end."""
-    greatest_value = least_value + table.size - 1
+def keep_mapped(
+    kept: Places, cells: Places, keys: Places, cell: Array, key: Array, cell_map: Places, key_map: Places
+) -> int:
+    """List the entries whose cell and key are mapped to something, and to what; return how many there are."""
+    n = 0
+    for i in range(cell.size):
+        c, k = cell_map[cell[i]], key_map[key[i]]
+        if c >= 0 and k >= 0:
+            kept[n], cells[n], keys[n] = i, c, k
+            n += 1
+    return n
+
+
+@njit(cache=True, nogil=True)
+def count_pairs(
+    pairs: Array, met: Array, code: Array, cell: Array, number: Array, starts: Array, cells: Array, numbers: Array
+) -> None:
+    """Add up by both cells how many pairs there are of entries with the same code.
+
+    Those on the right with code c are ``[starts[c], starts[c + 1])`` of ``cells`` and ``numbers``; ``met[c]`` is set
+    where there are some on both sides.
+    """
+    for i in range(code.size):
+        row, many = cell[i], number[i]
+        for j in range(starts[code[i]], starts[code[i] + 1]):
+            pairs[row, cells[j]] += many * numbers[j]
+            met[code[i]] = True
+
+
+@njit(cache=True, nogil=True)
+def count_boundaries(out: Places, boundaries: Array, table: Places, shift: int, values: Array) -> None:
+    """Set ``out`` to how many of the ascending boundaries are at most each value.
+
+    From the least boundary on values lie in stretches of ``2 ** shift``; ``table`` has the count for the first of each.
+    """
+    least_value, greatest_value = boundaries[0], boundaries[-1]
     for i in range(values.size):
-        out[i] = table[min(max(values[i], least_value), greatest_value) - least_value]
+        value = values[i]
+        if value < least_value:
+            out[i] = 0
+        elif value >= greatest_value:
+            out[i] = boundaries.size
+        else:
+            found = table[(value - least_value) >> shift]
+            while boundaries[found] <= value:
+                found += 1
+            out[i] = found
 
 
 @njit(cache=True, nogil=True)
@@ -258,6 +300,7 @@ def warm_up() -> None:
     for cell in (at, short):
         for key in (at, short):
             place_mapped(at, cell, key, table, table, 0, 1)
+            keep_mapped(at.copy(), at.copy(), at.copy(), cell, key, table, table)
     counts = np.zeros(1, dtype=np.int64)
     count(counts, at)
     for out, values in ((numbers[1], numbers[0]), (numbers[1], numbers[1]), (numbers[2], numbers[2])):
@@ -276,8 +319,10 @@ def warm_up() -> None:
         number(at, counts, np.zeros(1, dtype=np.int32), values, 0)
         number_ascending(at, counts, np.zeros(1, dtype=np.int32), values, 0, 1)
         append_digit(counts, values, 0, 1)
-        look_up(at, table, values, 0)
+        count_boundaries(at, numbers[1], table, 0, values)
     order_by_code(counts, np.zeros(2, dtype=np.int64), counts)
+    order_by_code(at, np.zeros(2, dtype=np.int64), at)
+    count_pairs(np.zeros((1, 1), dtype=np.int64), np.zeros(1, dtype=np.bool_), at, at, counts, starts, at, counts)
     for values in (*numbers, np.zeros(1, dtype=np.complex128)):
         taken(values, table)
     taken(table, short)

@@ -64,9 +64,9 @@ def encode_keys(
     else:
         keys = pa.Table.from_arrays(distinct, names=key_names(len(columns)))
         share = key_groups(distinct[:group_columns], keys.num_rows, groups, salt)
-    starts = np.concatenate([[0], np.cumsum(np.bincount(share, minlength=groups))])
+    order, starts = np.empty(len(share), dtype=np.int64), np.zeros(groups + 1, dtype=np.int64)
+    kernels.order_by_code(order, starts, share)
     if groups > 1 and keys.num_rows > 1:
-        order = np.argsort(share, kind="stable")
         rank = np.empty(len(order), dtype=np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
         keys, codes = keys.take(pa.array(order)), kernels.taken(rank, codes)

@@ -6,6 +6,7 @@ are is known without them. Only tuples that some join wants are in them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -83,17 +84,12 @@ def tuple_buckets(
     operator: str,
 ) -> Iterator[tuple[int, TupleBucket]]:
     """Yield the wanted tuples of each key group that has any, with its number; ``wanted`` has shape (tuples,)."""
-    groups = sliced.keys.group_starts
-    chosen = np.flatnonzero(wanted)
-    codes = kernels.taken(sliced.keys.codes, chosen)
-    group = np.searchsorted(groups, codes, side="right") - 1
-    for number in np.unique(group).tolist():
-        mine = group == number
-        rows, key = chosen[mine], codes[mine] - np.int32(groups[number])
-        yield (
-            number,
-            TupleBucket(operator, times[rows], key, sliced.keys.of_group(number), _taken(sliced, columns, rows)),
-        )
+    for number, (first, after) in enumerate(itertools.pairwise(sliced.keys.group_starts.tolist())):
+        rows = np.flatnonzero(wanted & (sliced.keys.codes >= first) & (sliced.keys.codes < after))
+        if len(rows):
+            key = kernels.taken(sliced.keys.codes, rows) - np.int32(first)
+            mine = _taken(sliced, columns, rows)
+            yield number, TupleBucket(operator, times[rows], key, sliced.keys.of_group(number), mine)
 
 
 def _taken(sliced: SlicedTuples, columns: Sequence[str], rows: npt.NDArray[np.int64]) -> pa.Table:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import bucket_store, formed_rows, join_conditions, lane, lookup_join, relations
+from operators import bucket_store, formed_rows, join_conditions, join_counts, lane, lookup_join, relations
 from operators.lookup_join import version_path
 from session.sql.select import plan_select
 from sources.storage import Storage
@@ -45,6 +45,7 @@ def test_joins_give_the_rows_that_duckdb_gives(seed: int, tmp_path_factory: pyte
             queries[f"q{len(queries)}"] = query
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(lane, "MOST_ENTRIES", rng.choice([0, 2, 64]))
+        monkeypatch.setattr(join_counts, "STEPS_PER_KEY", rng.choice([0, 4, 1000]))
         monkeypatch.setattr(lookup_join, "MOST_AT_ONCE", rng.choice([1, 3, 1000]))
         monkeypatch.setattr(formed_rows, "FORMED_AT_ONCE", rng.choice([1, 3, 1000]))
         run_random_joins(pipeline, rng, queries)
