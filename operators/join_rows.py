@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from operators import kernels
 from operators.expressions import typed_columns_of
 from operators.join_block import COUNT, END, SLOT, START, TIME, JoinBlock, code_column, order_by_codes
 from operators.queries import WINDOW_END, WINDOW_START, Join
-from operators.relations import JoinResult, Relation, Rows, picked
+from operators.relations import NO_ROW, JoinResult, Relation, Rows
 from operators.tuples import Tuples
 
 ActiveFrom = Mapping[str, int | None]
@@ -45,23 +46,23 @@ def windows_of_slot(blocks: Sequence[JoinBlock], slot: int) -> list[WindowRows]:
 
 @dataclass(frozen=True)
 class JoinIndex:
-    """The tuples of a block that a window of a query joins: of each input their rows, by group, and its groups.
+    """The tuples of a block that a window of a query joins: of each input their rows, group by group.
 
-    Group g of an input has the tuples ``rows[starts[g]]``, …, as many as ``sizes[g]`` says.
+    ``joined`` are the groups, the members of which are these tuples.
     """
 
-    inputs: Sequence[tuple[Rows, Rows, Rows]]
+    inputs: Sequence[Rows]
     joined: JoinResult
 
     @property
     def nbytes(self) -> int:
         """The memory it takes, about: what orders and counts the groups has a few numbers for each of them."""
-        return sum(rows.nbytes + 8 * sizes.nbytes for rows, _, sizes in self.inputs)
+        return 9 * sum(rows.nbytes for rows in self.inputs)
 
 
 def index_window(query: Join, block: JoinBlock, start: int, end: int, active_from: ActiveFrom) -> JoinIndex:
     """Return what rows of a window are formed from; ``active_from`` is that of the query's streams."""
-    inputs, relations = [], []
+    inputs, sizes, relations = [], [], []
     for each, table in zip(query.inputs, block.inputs, strict=True):
         times = np.asarray(table.column(TIME).combine_chunks())
         after = active_from.get(each.stream)
@@ -85,23 +86,28 @@ def index_window(query: Join, block: JoinBlock, start: int, end: int, active_fro
         for code in codes.values():
             differs |= code[1:] != code[:-1]
         starts = np.flatnonzero(np.concatenate([np.ones(min(1, len(mine)), dtype=np.bool_), differs]))
-        inputs.append((mine, starts, np.diff(starts, append=len(mine))))
+        inputs.append(mine)
+        sizes.append(np.diff(starts, append=len(mine)))
         codes = {attribute: code[starts].astype(np.int64) for attribute, code in codes.items()}
         relations.append(Relation(len(starts), codes, each.outer_of, each.anti))
-    return JoinIndex(inputs, JoinResult(relations, [sizes for _, _, sizes in inputs]))
+    return JoinIndex(inputs, JoinResult(relations, sizes))
+
+
+def _places(rows: Rows, at: Rows) -> pa.Array:
+    """Return some of the rows, NULL for ``NO_ROW``."""
+    missing = at == NO_ROW
+    if not missing.any():
+        return pa.array(kernels.taken(rows, at))
+    return pa.array(kernels.taken(np.append(rows, 0), np.where(missing, len(rows), at)), mask=missing)
 
 
 def form_rows(query: Join, block: JoinBlock, index: JoinIndex, window: WindowRows, first: int, count: int) -> pa.Table:
     """Return the joined rows ``[first, first + count)`` of a window: columns ``alias.column``, and its bounds."""
-    groups, within = index.joined.page(first, count)
-    length = len(within)
     columns: dict[str, pa.Array] = {}
-    for number, each in reversed(list(enumerate(query.inputs))):
-        table, (rows, starts, sizes) = block.inputs[number], index.inputs[number]
-        within, nth = np.divmod(within, picked(sizes, groups[number], 1))
-        missing = groups[number] < 0
-        places = picked(rows, np.where(missing, 0, picked(starts, groups[number], 0) + nth), 0)
-        taken = pa.array(places, mask=missing if missing.any() else None)
+    for each, table, rows, at in zip(
+        query.inputs, block.inputs, index.inputs, index.joined.page(first, count), strict=True
+    ):
+        length, taken = len(at), _places(rows, at)
         for name in table.column_names:
             if not name.startswith("_"):
                 columns[f"{each.alias}.{name}"] = table.column(name).combine_chunks().take(taken)

@@ -229,6 +229,28 @@ def order_by_code(order: Array, starts: Array, codes: Array) -> None:
 
 
 @njit(cache=True, nogil=True)
+def expand(out: Array, taken: Array, low: Array, stride: Array, size: Array, first: Array) -> None:
+    """List the digits that count through the numbers ``[low[i], low[i] + taken[i])`` of each row i.
+
+    A digit goes from ``first[i]`` on through ``size[i]`` values, each of which stays for ``stride[i]`` numbers; where
+    ``first[i]`` is -1 it is always that.
+    """
+    at = 0
+    for i in range(taken.size):
+        digit = (low[i] // stride[i]) % size[i]
+        left = stride[i] - low[i] % stride[i]
+        for _ in range(taken[i]):
+            out[at] = -1 if first[i] < 0 else first[i] + digit
+            at += 1
+            left -= 1
+            if left == 0:
+                left = stride[i]
+                digit += 1
+                if digit == size[i]:
+                    digit = 0
+
+
+@njit(cache=True, nogil=True)
 def keep_mapped(
     kept: Places, cells: Places, keys: Places, cell: Array, key: Array, cell_map: Places, key_map: Places
 ) -> int:
@@ -322,6 +344,8 @@ def warm_up() -> None:
         count_boundaries(at, numbers[1], table, 0, values)
     order_by_code(counts, np.zeros(2, dtype=np.int64), counts)
     order_by_code(at, np.zeros(2, dtype=np.int64), at)
+    expand(counts.copy(), *np.ones((5, 1), dtype=np.int64))
+    taken(counts, np.zeros(1, dtype=np.int64))
     count_pairs(np.zeros((1, 1), dtype=np.int64), np.zeros(1, dtype=np.bool_), at, at, counts, starts, at, counts)
     for values in (*numbers, np.zeros(1, dtype=np.complex128)):
         taken(values, table)

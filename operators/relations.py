@@ -60,10 +60,11 @@ class Relation:
 
 
 class JoinResult:
-    """What relations give when they are joined, where row i of relation n stands for ``weights[n][i]`` rows (not 0).
+    """What relations give when they are joined, where row i of relation n stands for ``weights[n][i]`` members (not 0).
 
-    A combination stands for the product of the weights of its rows. Combinations are in order of the first relation's
-    rows, then of the second's, and so on.
+    A combination stands for so many joined rows as the product of the weights of its rows: one for each member of the
+    first relation's row, each of the second's, and so on, the last changing first. Combinations are in order of the
+    first relation's rows, then of the second's, and so on.
 
     Where each relation is compared with one of those before it, rows are counted from the last relation to the first,
     and only combinations that are asked for are formed. Else all are formed, and too many raise TooManyCombinations.
@@ -112,13 +113,13 @@ class JoinResult:
         alone = JoinResult(self._relations, [np.ones(each.rows, dtype=np.int64) for each in self._relations])
         if alone.total > MOST_COMBINATIONS:
             raise TooManyCombinations(alone.total)
-        return alone.page(0, alone.total)[0]
+        return alone.page(0, alone.total)
 
-    def page(self, first: int, count: int) -> tuple[list[Rows], Rows]:
+    def page(self, first: int, count: int) -> list[Rows]:
         """Return the joined rows ``[first, first + count)``, as far as there are so many, below :data:`MANY`.
 
-        For each of them there is the row of each relation, ``NO_ROW`` where an outer one has none, and its number among
-        the rows of its combination.
+        For each of them there is the member of each relation, ``NO_ROW`` where an outer one has none. The members of a
+        relation are numbered row after row.
         """
         if self._is_tree:
             combinations, begin = self._between(first, count)
@@ -129,13 +130,24 @@ class JoinResult:
         before = begin + np.cumsum(extents) - extents
         low_within = np.maximum(first - before, 0)
         taken = np.maximum(np.minimum(extents, first + count - before) - low_within, 0)
-        which = np.repeat(np.arange(len(taken)), taken)
-        within = np.arange(len(which)) - np.repeat(np.cumsum(taken) - taken, taken) + low_within[which]
-        return [rows[which] for rows in combinations], within
+        total = int(taken.sum())
+        stride = np.ones(len(taken), dtype=np.int64)  # how many joined rows a member of the relation stays for
+        found = []
+        for rows, weight, members in reversed(list(zip(combinations, self._weights, self._members, strict=True))):
+            member, size = np.empty(total, dtype=np.int64), picked(weight, rows, 1)
+            kernels.expand(member, taken, low_within, stride, size, picked(members, rows, NO_ROW))
+            found.append(member)
+            stride = _product(stride, size)
+        return found[::-1]
 
     @cached_property
     def _before(self) -> Rows:
         return np.concatenate([[0], np.cumsum(self.counts)])
+
+    @cached_property
+    def _members(self) -> list[Rows]:
+        """Of each relation the first member of each row."""
+        return [np.cumsum(weight) - weight for weight in self._weights]
 
     def _count(self) -> None:
         """Count from the last relation to the first what hangs on each row."""

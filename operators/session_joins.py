@@ -200,7 +200,7 @@ def _pieces(parts: Sequence[Part], inputs: Sequence[_Input], sessions: _Sessions
             " Join by more columns, or make the gap shorter."
         )
     for begin in range(0, joined.total, formed_rows.FORMED_AT_ONCE):
-        chosen, _ = joined.page(begin, min(formed_rows.FORMED_AT_ONCE, joined.total - begin))
+        chosen = joined.page(begin, min(formed_rows.FORMED_AT_ONCE, joined.total - begin))
         yield _piece(parts, inputs, sessions, chosen)
 
 
