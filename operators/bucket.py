@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from operators.cells import Cells, cells_from_arrow
 from operators.components import COUNT_NAME
+from sources.columns import one_array
 
 Numbers = npt.NDArray[Any]
 
@@ -103,7 +104,7 @@ class Bucket:
         slices = table()
         header = orjson.loads(slices.schema.metadata[b"bucket"])
         cells, keys = cells_from_arrow(table()), table()
-        dictionaries = {name: table().column(0).combine_chunks() for name in header["dictionaries"]}
+        dictionaries = {name: one_array(table().column(0)) for name in header["dictionaries"]}
         entries = table()
         columns = {name: _flat(entries.column(name)) for name in entries.column_names}
         columns.setdefault(COUNT_NAME, np.ones(entries.num_rows, dtype=np.int32))

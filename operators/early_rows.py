@@ -28,6 +28,7 @@ from operators.live_queries import LiveQuery
 from operators.queries import COUNT_ALL, OP, PTIME, VER, WINDOW_END, WINDOW_START
 from operators.sessions import chain, has_sessions
 from operators.window_rows import SLOT, WindowRows
+from sources.columns import one_array
 
 INSERT, RETRACT = "insert", "retract"
 
@@ -309,7 +310,7 @@ class _Groups:
         """
         if not len(numbers):
             return numbers
-        columns = [self.table.column(name).combine_chunks() for name in (SLOT, *self.keys)]
+        columns = [one_array(self.table.column(name)) for name in (SLOT, *self.keys)]
         of = encode_keys(columns, len(numbers), 1, "").codes.astype(np.int64)
         number, _ = chain(of, _numbers(self.table, WINDOW_START), _numbers(self.table, WINDOW_END), 0)
         order = np.argsort(number, kind="stable")
@@ -322,7 +323,7 @@ class _Groups:
         for name in self._values.column_names:
             some = np.flatnonzero(asked.uses[name][at] & ~found)
             if len(some):
-                column = self._values.column(name).combine_chunks()
+                column = one_array(self._values.column(name))
                 found[some] = _differ(column.take(pa.array(one[some])), column.take(pa.array(other[some])))
         return found
 
@@ -394,7 +395,7 @@ def _placed(count: int, at: npt.NDArray[Any], values: npt.NDArray[Any], otherwis
 
 def _numbers(table: pa.Table, name: str) -> Numbers:
     """Return a column of whole numbers or times, without NULL."""
-    column = table.column(name).combine_chunks()
+    column = one_array(table.column(name))
     if pa.types.is_timestamp(column.type):
         column = column.view(pa.int64())
     return np.asarray(column).astype(np.int64)
@@ -402,4 +403,4 @@ def _numbers(table: pa.Table, name: str) -> Numbers:
 
 def _extra(table: pa.Table, name: str) -> npt.NDArray[Any]:
     """Return a column that a table without rows may not have."""
-    return np.asarray(table.column(name).combine_chunks()) if table.num_rows else np.zeros(0, dtype=np.int64)
+    return np.asarray(one_array(table.column(name))) if table.num_rows else np.zeros(0, dtype=np.int64)

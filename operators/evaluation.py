@@ -9,6 +9,7 @@ import pyarrow as pa
 from operators.expressions import Call, Column, Expression, Literal
 from operators.functions import FUNCTIONS
 from operators.functions_signature import Datum
+from sources.columns import one_array
 
 __all__ = ["FUNCTIONS", "evaluate", "fold", "holds_for_nulls", "is_null_for_nulls"]
 
@@ -30,8 +31,7 @@ def evaluate(expression: Expression, columns: Mapping[str, pa.Array], length: in
 
 def _evaluate(expression: Expression, columns: Mapping[str, pa.Array]) -> Datum:
     if isinstance(expression, Column):
-        column = columns[expression.name]
-        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        return one_array(columns[expression.name])
     if isinstance(expression, Literal):
         return pa.scalar(expression.value, expression.type.arrow)
     arguments = [_evaluate(argument, columns) for argument in expression.arguments]

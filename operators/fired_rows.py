@@ -24,6 +24,7 @@ from operators.query_set import Bools
 from operators.range_reduction import CellRuns, RangeReduction
 from operators.tuples import Tuples
 from operators.window_rows import WindowRows
+from sources.columns import arrays_of, one_array
 
 Numbers = npt.NDArray[Any]
 Places = npt.NDArray[np.int64]
@@ -127,7 +128,7 @@ def keys_of_wide(keys: pa.Table, wide: pa.Table) -> npt.NDArray[np.int64]:
         found = row[theirs]
     else:
         found = np.zeros(wide.num_rows, dtype=np.int64)
-    found[np.asarray(wide.column(value).combine_chunks().is_null())] = -1
+    found[np.asarray(one_array(wide.column(value)).is_null())] = -1
     return found
 
 
@@ -278,7 +279,7 @@ def apply_having(rows: pa.Table, query: LiveQuery, failures: dict[str, str]) -> 
 def _satisfies_having(rows: pa.Table, query: LiveQuery, failures: dict[str, str]) -> Bools:
     having = having_of(query.query)
     assert having is not None
-    tuples = Tuples({name: rows.column(name).combine_chunks() for name in rows.column_names}, rows.num_rows)
+    tuples = Tuples(arrays_of(rows), rows.num_rows)
     satisfied: Bools = np.asarray(pc.fill_null(tuples.value(having), False))
     if tuples.failures:
         failures[query.id] = "; ".join(tuples.failures.values())

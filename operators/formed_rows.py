@@ -18,6 +18,7 @@ from operators.live_queries import LiveQuery
 from operators.queries import WINDOW_END, WINDOW_START, Measure
 from operators.tuples import Tuples
 from operators.window_rows import SLOT
+from sources.columns import one_array
 
 MOST_FORMED = 10_000_000
 """How many rows are formed and tested at most, of a window or of all sessions that end together, in one lane."""
@@ -88,9 +89,7 @@ def _groups(live: LiveQuery, pieces: Iterable[Tuples]) -> pa.Table | None:
     windows = [pa.concat_arrays(found) for found in bounds.values()]
     coded = encode_keys([*windows, *(whole[key] for key in grouping.keys)], length, 1, "")
     names = [*_BOUNDS, *key_names(len(grouping.keys))]
-    keys = {
-        name: coded.keys.column(at).combine_chunks() for name, at in zip(names, key_columns(coded.keys), strict=True)
-    }
+    keys = {name: one_array(coded.keys.column(at)) for name, at in zip(names, key_columns(coded.keys), strict=True)}
     measures = {
         m.name: _measure(m, None if m.argument is None else whole[m.argument], coded) for m in grouping.measures
     }

@@ -19,6 +19,7 @@ from operators.join_counts import CountedJoins
 from operators.join_parts import columns_for_rows, join_of
 from operators.relations import MANY
 from operators.tuple_bucket import TupleBucket, between
+from sources.columns import one_array
 
 TIME = "_time"
 SLOT, START, END, COUNT = "slot", "start", "end", "rows"
@@ -122,7 +123,7 @@ def _chosen(counted: CountedJoins, number: int, tuples: Mapping[str, Sequence[Tu
                 piece = piece.append_column(name, bucket.columns.column(name).take(pa.array(rows)))
         found.append(piece)
     table = pa.concat_tables(found, promote_options="default").combine_chunks()
-    order = order_by_codes([np.asarray(table.column(code_column(a)).combine_chunks()) for a in keys.codes])
+    order = order_by_codes([np.asarray(one_array(table.column(code_column(a)))) for a in keys.codes])
     return table if order is None else table.take(pa.array(order))
 
 

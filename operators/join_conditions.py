@@ -20,6 +20,7 @@ from operators.join_rows import WindowRows, form_rows, index_window
 from operators.relations import MANY
 from operators.tuple_bucket import TupleBucket
 from operators.tuples import Tuples
+from sources.columns import arrays_of
 
 
 def fire_tested(
@@ -63,4 +64,4 @@ def _pieces(window: JoinedWindow, block: JoinBlock) -> Iterator[Tuples]:
     whole = WindowRows(0, window.start, window.end, index.joined.total)
     for first in range(0, whole.count, most):
         rows = form_rows(join, block, index, whole, first, min(most, whole.count - first))
-        yield Tuples({name: rows.column(name).combine_chunks() for name in rows.column_names}, rows.num_rows)
+        yield Tuples(arrays_of(rows), rows.num_rows)

@@ -20,6 +20,7 @@ from operators.keys import KeyCodes, encode_keys, key_columns
 from operators.queries import WINDOW_END, WINDOW_START, Measure
 from operators.relations import NO_ROW, Rows, TooManyCombinations, picked
 from operators.window_rows import SLOT, WindowRows
+from sources.columns import one_array
 
 Numbers = npt.NDArray[Any]
 Places = npt.NDArray[np.int32]
@@ -80,7 +81,7 @@ def _groups(window: JoinedWindow) -> pa.Table:
 
 def key_arrays(coded: KeyCodes) -> dict[str, pa.Array]:
     """Return the columns of distinct keys by their names."""
-    return {name: coded.keys.column(name).combine_chunks() for name in key_columns(coded.keys)}
+    return {name: one_array(coded.keys.column(name)) for name in key_columns(coded.keys)}
 
 
 def _column(window: JoinedWindow, extra: Expression) -> pa.Array:
@@ -90,7 +91,7 @@ def _column(window: JoinedWindow, extra: Expression) -> pa.Array:
     kind = extra.type.arrow
     if not len(held.rows):
         return pa.nulls(len(at), kind)
-    column = held.keys.distinct.column(len(part.attributes) + part.extras.index(extra)).combine_chunks()
+    column = one_array(held.keys.distinct.column(len(part.attributes) + part.extras.index(extra)))
     rows = picked(held.rows, at, 0)
     return column.take(pa.array(rows, mask=at == NO_ROW)).cast(kind)
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from operators.keys import Codes, encode_column, unite_keys
 from operators.query_set import Bools
 from operators.relations import Rows
+from sources.columns import one_array
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def _attribute_codes(tables: Sequence[tuple[pa.Table, Sequence[int]]]) -> list[d
     found = [{attribute: np.empty(0, dtype=np.int64) for attribute in attributes} for _, attributes in tables]
     for attribute in sorted({a for _, attributes in tables for a in attributes}):
         having = [
-            (number, table.column(list(attributes).index(attribute)).combine_chunks())
+            (number, one_array(table.column(list(attributes).index(attribute))))
             for number, (table, attributes) in enumerate(tables)
             if attribute in attributes and table.num_columns
         ]

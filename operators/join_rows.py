@@ -19,6 +19,7 @@ from operators.join_block import COUNT, END, SLOT, START, TIME, JoinBlock, code_
 from operators.queries import WINDOW_END, WINDOW_START, Join
 from operators.relations import NO_ROW, JoinResult, Relation, Rows
 from operators.tuples import Tuples
+from sources.columns import arrays_of, one_array
 
 ActiveFrom = Mapping[str, int | None]
 
@@ -37,7 +38,7 @@ def windows_of_slot(blocks: Sequence[JoinBlock], slot: int) -> list[WindowRows]:
     """Return the windows of the query in a slot that have rows in some blocks, in their order."""
     found = []
     for number, block in enumerate(blocks):
-        slots = np.asarray(block.windows.column(SLOT).combine_chunks())
+        slots = np.asarray(one_array(block.windows.column(SLOT)))
         first, after = np.searchsorted(slots, [slot, slot + 1]).tolist()
         mine = block.windows.slice(first, after - first).select([START, END, COUNT]).to_pydict()
         found += [WindowRows(number, *each) for each in zip(mine[START], mine[END], mine[COUNT], strict=True)]
@@ -64,18 +65,18 @@ def index_window(query: Join, block: JoinBlock, start: int, end: int, active_fro
     """Return what rows of a window are formed from; ``active_from`` is that of the query's streams."""
     inputs, sizes, relations = [], [], []
     for each, table in zip(query.inputs, block.inputs, strict=True):
-        times = np.asarray(table.column(TIME).combine_chunks())
+        times = np.asarray(one_array(table.column(TIME)))
         after = active_from.get(each.stream)
         mask = (times >= start) & (times < end)
         if after is not None:
             mask &= times > after
         if each.where is not None and table.num_rows:
-            tuples = Tuples({name: table.column(name).combine_chunks() for name in table.column_names}, table.num_rows)
+            tuples = Tuples(arrays_of(table), table.num_rows)
             mask &= np.asarray(tuples.value(each.where).fill_null(False))
         mine = np.flatnonzero(mask)
         names = [(attribute, code_column(attribute)) for attribute in range(len(each.keys))]
         codes = {
-            attribute: np.asarray(table.column(name).combine_chunks())[mine]
+            attribute: np.asarray(one_array(table.column(name)))[mine]
             for attribute, name in names
             if name in table.column_names
         }
@@ -110,7 +111,7 @@ def form_rows(query: Join, block: JoinBlock, index: JoinIndex, window: WindowRow
         length, taken = len(at), _places(rows, at)
         for name in table.column_names:
             if not name.startswith("_"):
-                columns[f"{each.alias}.{name}"] = table.column(name).combine_chunks().take(taken)
+                columns[f"{each.alias}.{name}"] = one_array(table.column(name)).take(taken)
     for expression in query.over_rows:
         for column in typed_columns_of(expression):  # an outer input may have no tuples, nor their columns
             columns.setdefault(column.name, pa.nulls(length, column.type.arrow))

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from operators import kernels
 from operators.key_groups import key_groups
+from sources.columns import one_array
 
 Codes = npt.NDArray[np.int32]
 
@@ -81,7 +82,7 @@ def unite_keys(tables: Sequence[pa.Table]) -> tuple[pa.Table, list[Codes]]:
     if all(table is first or table.equals(first) for table in tables):
         return first, [np.arange(first.num_rows, dtype=np.int32)] * len(tables)
     together = pa.concat_tables(tables).combine_chunks()
-    columns = [column.combine_chunks() for column in together.columns]
+    columns = [one_array(column) for column in together.columns]
     codes, distinct = _encode(columns, together.num_rows)
     bounds = np.cumsum([0, *(table.num_rows for table in tables)])
     return pa.Table.from_arrays(distinct, names=first.column_names), [

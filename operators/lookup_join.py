@@ -21,6 +21,7 @@ from operators.keys import as_numbers, encode_keys
 from operators.lookups import Lookup
 from operators.relations import NO_ROW, picked
 from operators.tuples import Tuples
+from sources.columns import one_array
 from sources.storage import Storage
 
 Numbers = npt.NDArray[np.int64]
@@ -88,7 +89,7 @@ class TableIndex:
 
     def __init__(self, table: pa.Table, keys: Sequence[Expression]) -> None:
         self._table = table
-        rows = Tuples({name: _whole(table.column(name)) for name in table.column_names}, table.num_rows)
+        rows = Tuples({name: one_array(table.column(name)) for name in table.column_names}, table.num_rows)
         self._columns = [_KeyIndex(rows.value(key)) for key in keys]
         _check(rows)
         self._known: list[Numbers] = []
@@ -110,7 +111,7 @@ class TableIndex:
     def find(self, columns: Sequence[pa.Array], length: int) -> tuple[Numbers, Numbers]:
         """Return where the rows for keys, given as columns, begin, and how many there are; see ``row_at``."""
         coded = encode_keys(columns, length, 1, "")
-        keys = [_whole(coded.keys.column(name)) for name in coded.keys.column_names]
+        keys = [one_array(coded.keys.column(name)) for name in coded.keys.column_names]
         codes = self._columns[0].find(keys[0])
         for column, key, known in zip(self._columns[1:], keys[1:], self._known, strict=True):
             codes = _position(known, _combined(codes, column.find(key), column.size))
@@ -125,7 +126,7 @@ class TableIndex:
         """Return columns of some rows, by the names that they get; NULL at ``NO_ROW``."""
         missing = rows == NO_ROW
         at = pa.array(rows, mask=missing) if missing.any() else pa.array(rows)
-        return {name: _whole(self._table.column(own)).take(at) for name, own in names.items()}
+        return {name: one_array(self._table.column(own)).take(at) for name, own in names.items()}
 
     @property
     def column_names(self) -> Sequence[str]:
@@ -135,7 +136,7 @@ class TableIndex:
 
     def widest(self, names: Iterable[str]) -> int:
         """Return how many bytes the longest text in some columns has."""
-        return max((_longest(_whole(self._table.column(name))) for name in names), default=0)
+        return max((_longest(one_array(self._table.column(name))) for name in names), default=0)
 
 
 class _KeyIndex:
@@ -284,7 +285,3 @@ def _taken(tuples: Tuples, rows: Numbers, names: Iterable[str]) -> Mapping[str, 
         return {name: tuples.columns[name] for name in wanted}
     at = pa.array(rows)
     return {name: tuples.columns[name].take(at) for name in wanted}
-
-
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

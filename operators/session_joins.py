@@ -30,6 +30,7 @@ from operators.sessions import chain, gap_of
 from operators.tuple_bucket import TupleBucket
 from operators.tuples import Tuples
 from operators.window_rows import WindowRows
+from sources.columns import arrays_of
 
 Times = npt.NDArray[np.int64]
 
@@ -138,7 +139,7 @@ def _input(buckets: Sequence[TupleBucket], keys: InputKeys) -> _Input:
         places.append(place[known].astype(np.int64))
     columns = pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
     time, place = np.concatenate(times), np.concatenate(places)
-    arrays = {name: columns.column(name).combine_chunks() for name in columns.column_names}
+    arrays = arrays_of(columns)
     return _Input(Tuples(arrays, len(time)), time, place, code_of[place])
 
 

@@ -35,6 +35,7 @@ from operators.merging import common_ranks, component_names, numbers_of
 from operators.queries import WINDOW_END, WINDOW_START, Measure
 from operators.window_rows import SLOT, WindowRows
 from operators.windows import SessionWindow
+from sources.columns import one_array
 
 Numbers = npt.NDArray[Any]
 Times = npt.NDArray[np.int64]
@@ -176,7 +177,7 @@ def alive_fragments(
         return [np.ones(bucket.entries, dtype=np.bool_) for bucket in buckets]
     gap = max(gap_of(query) for query in queries)
     keys, key_maps = unite_keys([bucket.keys for bucket in buckets])
-    columns = [keys.column(name).combine_chunks() for name in key_names(len(aggregation_of(queries[0]).keys))]
+    columns = [one_array(keys.column(name)) for name in key_names(len(aggregation_of(queries[0]).keys))]
     narrow = encode_keys(columns, keys.num_rows, 1, "").codes.astype(np.int64)
     key = np.concatenate([narrow[new[bucket.key]] for bucket, new in zip(buckets, key_maps, strict=True)])
     first, last = (np.concatenate([bucket.component(name) for bucket in buckets]) for name in (FIRST, LAST))
@@ -360,7 +361,7 @@ def _sessions_of(
         SLOT: pa.array(np.full(len(due), query.slot, dtype=np.int32)),
         WINDOW_START: pa.array(ends[FIRST][due]).view(pa.timestamp("us")),
         WINDOW_END: pa.array(end[due]).view(pa.timestamp("us")),
-        **{name: taken.column(name).combine_chunks() for name in key_columns(taken)},
+        **{name: one_array(taken.column(name)) for name in key_columns(taken)},
     }
     for measure in aggregation_of(query).measures:
         columns[measure.name] = _values(measure, totals, due, joined.dictionaries)

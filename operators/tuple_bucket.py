@@ -18,6 +18,7 @@ import pyarrow as pa
 from operators import kernels
 from operators.entries import SlicedTuples
 from operators.query_set import Bools
+from sources.columns import one_array
 
 _HEADER = b"tuples"
 
@@ -61,7 +62,7 @@ class TupleBucket:
         source = pa.BufferReader(data)
         places, keys, columns = (pa.ipc.open_stream(source).read_all() for _ in range(3))
         header = orjson.loads(places.schema.metadata[_HEADER])
-        times, key = (np.asarray(places.column(name).combine_chunks()) for name in ("time", "key"))
+        times, key = (np.asarray(one_array(places.column(name))) for name in ("time", "key"))
         return cls(header["operator"], times, key, keys, columns)
 
 

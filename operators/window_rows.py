@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators.queries import WINDOW_END, WINDOW_START
+from sources.columns import one_array
 
 SLOT = "_slot"
 
@@ -45,10 +46,8 @@ class WindowRows:
     @classmethod
     def of_table(cls, table: pa.Table) -> WindowRows:
         """Take rows with the columns ``_slot``, ``window_start`` and ``window_end``."""
-        slot = np.asarray(table.column(SLOT).combine_chunks()).astype(np.int64)
-        start, end = (
-            np.asarray(table.column(name).combine_chunks().cast(pa.int64())) for name in (WINDOW_START, WINDOW_END)
-        )
+        slot = np.asarray(one_array(table.column(SLOT))).astype(np.int64)
+        start, end = (np.asarray(one_array(table.column(name)).cast(pa.int64())) for name in (WINDOW_START, WINDOW_END))
         differs = (slot[1:] != slot[:-1]) | (start[1:] != start[:-1]) | (end[1:] != end[:-1])
         first = np.concatenate([[0], np.flatnonzero(differs) + 1]) if len(slot) else np.empty(0, dtype=np.int64)
         count = np.diff(first, append=len(slot))
@@ -130,7 +129,7 @@ class WindowRows:
         """Read what :meth:`write` wrote; numbers are not copied."""
         source = pa.BufferReader(data)
         runs = pa.ipc.open_stream(source).read_all()
-        of, *numbers = (np.asarray(runs.column(name).combine_chunks()) for name in (_TABLE, SLOT, _START, _END, _COUNT))
+        of, *numbers = (np.asarray(one_array(runs.column(name))) for name in (_TABLE, SLOT, _START, _END, _COUNT))
         tables = []
         while source.tell() < source.size():
             tables.append(pa.ipc.open_stream(source).read_all())

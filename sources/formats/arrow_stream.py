@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from sources.columns import one_array
 from sources.errors import MalformedRequest, TooLarge
 from sources.formats.coercion import complaint
 from sources.formats.columns import convert_text, convert_values, nulls, one_zero
@@ -95,7 +96,7 @@ def _plain(column: pa.ChunkedArray, field: Field) -> pa.Array:
             column = column.cast(column.type.value_type)
         if types.is_large_string(column.type):
             column = column.cast(pa.string())
-        array = column.combine_chunks()
+        array = one_array(column)
     except TooLarge:
         raise
     except Exception as problem:  # as above

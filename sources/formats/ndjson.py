@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.json
 from pyarrow.json import ParseOptions, ReadOptions
 
+from sources.columns import one_array
 from sources.formats.columns import convert_text, one_zero
 from sources.formats.decoded import Decoded
 from sources.formats.json_rows import Unparsable, decode_rows, needs_exact_numbers, parse_json
@@ -71,7 +72,7 @@ def read_fast(body: bytes, schema: Schema) -> pa.RecordBatch | None:
         return None
     arrays: list[pa.Array] = []
     for f in schema.fields:
-        column: Any = table.column(f.name).combine_chunks()
+        column: Any = one_array(table.column(f.name))
         if column is not None and column.null_count and _may_hide(body, f.name, f.name in schema.required):
             return None
         if f.type.kind == "DOUBLE":
