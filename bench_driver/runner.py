@@ -35,6 +35,8 @@ MOST_LONGER = 2.0
 # were there when it ended
 READING_SHARE = 0.1
 LEAST_READING_SECONDS = 2.0
+# after a step that was too much, readers get so long at most to read what came of it
+CATCHING_UP_SECONDS = 180
 
 Tell = Callable[[Progress], None]
 
@@ -207,7 +209,7 @@ class _Run:
         while True:
             number = len(self._found.steps) + 1
             steps.settle(self._rig, rate, self._step_seconds)
-            self._rig.system.missing(self._step_seconds)  # of the step before, which may have been too much
+            self._rig.system.missing(CATCHING_UP_SECONDS)  # of the step before, which may have been too much
             profile = [(self._step_seconds, rate)]
             teller = self._teller("search", number, rate)
             run = steps.run_step(self._rig, profile, self._settings.warm_up_share, teller)
