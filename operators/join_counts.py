@@ -77,16 +77,16 @@ def count_alone(keys: Sequence[InputKeys], windows: Sequence[JoinedWindow]) -> C
 
 def count_together(due: DueJoins, predicates: Predicates) -> tuple[CountedJoins, list[Place]]:
     """Count the rows of those windows for which pairs are quick; return also the places of all others."""
-    pairs = list(_pairs(due, predicates))
-    known = {pair.place for pair in pairs}
+    candidates = list(_candidates(due, predicates))
+    known = {candidate.place for candidate in candidates}
     others = [place for place in due.windows if place not in known]
-    if not pairs:
+    if not candidates:
         return count_alone(due.keys, []), others
-    left_side, right_side = (_Side(due, number, pairs, predicates) for number in (0, 1))
+    left_side, right_side = (_Side(due, number, candidates, predicates) for number in (0, 1))
     codes = max(left_side.codes, right_side.codes)
     met = np.zeros(codes, dtype=np.bool_)
     windows: list[CountedWindow] = []
-    for alike in _alike(pairs):
+    for alike in _alike(candidates):
         left, right = left_side.entries(alike[0]), right_side.entries(alike[0])
         if left is None or right is None:
             continue
@@ -96,7 +96,7 @@ def count_together(due: DueJoins, predicates: Predicates) -> tuple[CountedJoins,
             or left.cells * right.cells > _MOST_CELLS
             or float(left.number.sum()) * float(right.number.sum()) > _MOST_ROWS
         ):
-            others += [pair.place for pair in alike]
+            others += [each.place for each in alike]
             continue
         by_cells = np.zeros((left.cells, right.cells), dtype=np.int64)
         kernels.count_pairs(
@@ -105,20 +105,20 @@ def count_together(due: DueJoins, predicates: Predicates) -> tuple[CountedJoins,
         rows = _rows(by_cells, left_side.runs(alike), right_side.runs(alike))
         windows += [
             CountedWindow(
-                due.by_id[pair.place[0]],
-                pair.inputs[0].start,
-                pair.inputs[0].end,
+                due.by_id[each.place[0]],
+                each.inputs[0].start,
+                each.inputs[0].end,
                 min(many, MANY),
                 max(left.newest, right.newest),
             )
-            for pair, many in zip(alike, rows.tolist(), strict=True)
+            for each, many in zip(alike, rows.tolist(), strict=True)
             if many
         ]
     return CountedJoins(windows, due.keys, [side.wanted(met) for side in (left_side, right_side)]), others
 
 
 @dataclass(frozen=True)
-class _Pair:
+class _Candidate:
     """A window of two inner inputs whose keys are numbered as one: what each reads, and which columns it tests."""
 
     place: Place
@@ -132,7 +132,7 @@ class _Pair:
         return left.end, left.start, left.reads_from, right.reads_from
 
 
-def _pairs(due: DueJoins, predicates: Predicates) -> Iterator[_Pair]:
+def _candidates(due: DueJoins, predicates: Predicates) -> Iterator[_Candidate]:
     """Yield the windows whose rows may be counted in pairs."""
     parts = due.operator.joins[0]
     if len(parts) != 2 or not parts[0].attributes or parts[0].attributes != parts[1].attributes:
@@ -141,13 +141,15 @@ def _pairs(due: DueJoins, predicates: Predicates) -> Iterator[_Pair]:
         mine = due.by_id[place[0]]
         if len(inputs) == 2 and join_of(mine[0].live).is_formed_late and not any(p.input.outer_of for p in mine):
             left, right = inputs[0], inputs[1]
-            yield _Pair(place, (left, right), (predicates(left.query).dimensions, predicates(right.query).dimensions))
+            yield _Candidate(
+                place, (left, right), (predicates(left.query).dimensions, predicates(right.query).dimensions)
+            )
 
 
-def _alike(pairs: Iterable[_Pair]) -> Iterator[list[_Pair]]:
+def _alike(candidates: Iterable[_Candidate]) -> Iterator[list[_Candidate]]:
     """Yield together those that read the same slices and test the same columns; those of the same slices in a row."""
-    ordered = sorted(pairs, key=lambda pair: (pair.bounds, pair.dimensions))
-    for _, alike in itertools.groupby(ordered, key=lambda pair: (pair.bounds, pair.dimensions)):
+    ordered = sorted(candidates, key=lambda each: (each.bounds, each.dimensions))
+    for _, alike in itertools.groupby(ordered, key=lambda each: (each.bounds, each.dimensions)):
         yield list(alike)
 
 
@@ -200,14 +202,14 @@ class _Space:
 class _Side:
     """One of both inputs."""
 
-    def __init__(self, due: DueJoins, number: int, pairs: Iterable[_Pair], predicates: Predicates) -> None:
+    def __init__(self, due: DueJoins, number: int, candidates: Iterable[_Candidate], predicates: Predicates) -> None:
         self._number = number
         (code,) = due.keys[number].codes.values()
         self._code = np.append(code, -1).astype(np.int32)  # the place of a key that is left out is -1
         queries: dict[Dimensions, dict[str, LiveQuery]] = {}
-        for pair in pairs:
-            query = pair.inputs[number].query
-            queries.setdefault(pair.dimensions[number], {})[query.id] = query
+        for each in candidates:
+            query = each.inputs[number].query
+            queries.setdefault(each.dimensions[number], {})[query.id] = query
         self._spaces: dict[Dimensions, _Space] = {}
         for dimensions, mine in queries.items():
             buckets = [bucket for bucket in due.buckets[number] if bucket.dimensions == dimensions]
@@ -228,16 +230,16 @@ class _Side:
         """Return which keys have a code that was met."""
         return np.append(met, False)[self._code[:-1]]
 
-    def runs(self, pairs: Sequence[_Pair]) -> CellRuns:
+    def runs(self, alike: Sequence[_Candidate]) -> CellRuns:
         """Return the cells of the queries of windows that test the same columns."""
-        space = self._spaces[pairs[0].dimensions[self._number]]
-        return space.runs.taken([space.number_of[pair.inputs[self._number].query.id] for pair in pairs])
+        space = self._spaces[alike[0].dimensions[self._number]]
+        return space.runs.taken([space.number_of[each.inputs[self._number].query.id] for each in alike])
 
-    def entries(self, pair: _Pair) -> _Entries | None:
+    def entries(self, window: _Candidate) -> _Entries | None:
         """Return the entries in a window, None for none; they are kept for the next windows with the same bounds."""
-        if self._bounds != pair.bounds:
-            self._bounds, self._known = pair.bounds, {}
-        dimensions, due = pair.dimensions[self._number], pair.inputs[self._number]
+        if self._bounds != window.bounds:
+            self._bounds, self._known = window.bounds, {}
+        dimensions, due = window.dimensions[self._number], window.inputs[self._number]
         if dimensions not in self._known:
             space = self._spaces.get(dimensions)
             self._known[dimensions] = None if space is None else _entries(space, due.reads_from, due.end)

@@ -7,7 +7,7 @@ however many the window has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,6 +59,17 @@ class JoinIndex:
     def nbytes(self) -> int:
         """The memory it takes, about: what orders and counts the groups has a few numbers for each of them."""
         return 9 * sum(rows.nbytes for rows in self.inputs)
+
+
+def what_is_indexed(query: Join, start: int, active_from: ActiveFrom) -> Hashable:
+    """Return what decides about the index of a window that begins at ``start``: queries with equal ones share it."""
+    found = []
+    for each in query.inputs:
+        after = active_from.get(each.stream)
+        sees_after = start - 1 if after is None else max(start - 1, after)
+        # 0.0 and -0.0 are equal, but have different texts
+        found.append((each.where, str(each.where), each.outer_of, each.anti, sees_after))
+    return tuple(found)
 
 
 def index_window(query: Join, block: JoinBlock, start: int, end: int, active_from: ActiveFrom) -> JoinIndex:

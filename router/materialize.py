@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from operators.evaluation import evaluate
 from operators.expressions import columns_of
 from operators.join_block import JoinBlock
-from operators.join_rows import JoinIndex, form_rows, index_window, overlapping, windows_of_slot
+from operators.join_rows import JoinIndex, form_rows, index_window, overlapping, what_is_indexed, windows_of_slot
 from operators.queries import OP, PARTIAL, PTIME, VER, WINDOW_END, WINDOW_START, Aggregation, Join, Query, Selection
 from operators.query_set import COLUMN as QUERY_SET
 from operators.query_set import from_arrow
@@ -210,12 +210,13 @@ class Materializer:
         windows = windows_of_slot(blocks, slot)
         for number, part in enumerate(parts):
             _check_count(part, slot, sum(window.count for window in windows if window.block == number))
+        active_from = deployed.active_from or {}
         pieces = []
         for window, first, taken in overlapping(windows, start, count):
             block = blocks[window.block]
             index = self._indexes.get(
-                (paths[window.block], slot, window.start, window.end),
-                partial(index_window, query, block, window.start, window.end, deployed.active_from or {}),
+                (paths[window.block], window.start, window.end, what_is_indexed(query, window.start, active_from)),
+                partial(index_window, query, block, window.start, window.end, active_from),
             )
             rows = form_rows(query, block, index, window, first, taken)
             if len(rows) != taken:

@@ -1,7 +1,8 @@
 """One step of a measurement: offer tuples at a rate or a profile of rates, wait, and read what came of it.
 
 A system that pulls from the queues is offered a rate by its generators. One with a generator of its own is told the
-rate; as fast as it can is its sustainable rate already, because such a generator waits for the system.
+rate; as fast as it can is its sustainable rate already, because such a generator waits for the system, but for joins:
+what their windows cost grows with the square of the rate.
 """
 
 from __future__ import annotations
@@ -113,6 +114,8 @@ def run_step(rig: Rig, profile: Profile, warm_up_share: float, tell: Tell) -> St
 
     The last rate stays when the step is over. `tell` gets the share of the step that is over.
     """
+    if not rig.pulls_from_queues:
+        rig.system.offer(profile[0][1])  # it may start again for that, which is not part of the step
     begin = time.time() + LEAD_SECONDS
     end = begin + sum(seconds for seconds, _ in profile)
     if rig.pulls_from_queues:
@@ -122,9 +125,9 @@ def run_step(rig: Rig, profile: Profile, warm_up_share: float, tell: Tell) -> St
         wait_until(end, begin, end, tell)
     else:
         at = begin
-        wait_until(at, begin, end, tell)
-        for seconds, rate in profile:
-            rig.system.offer(rate)
+        for number, (seconds, rate) in enumerate(profile):
+            if number:
+                rig.system.offer(rate)
             at += seconds
             wait_until(at, begin, end, tell)
     return _see(rig, begin, end, warm_up_share, tuple(profile))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import bucket_store, formed_rows, join_conditions, join_counts, lane, lookup_join, relations
+from operators import bucket_store, formed_rows, join_conditions, join_counts, join_rows, lane, lookup_join, relations
+from operators.join_block import JoinBlock
+from operators.join_rows import JoinIndex
 from operators.lookup_join import version_path
+from operators.queries import Join, Query
+from router import materialize
 from session.sql.select import plan_select
 from sources.storage import Storage
 from tests.kit.examples import examples
@@ -196,3 +201,35 @@ def test_state_is_bounded_while_joins_come_and_go(tmp_path: Path) -> None:
     assert sum(map(len, pipeline.rows.values())) > 3_000
     assert max(held[60:]) <= 1.5 * max(held[20:60]), "as much as the windows of the joins that run need"
     assert max(files[60:]) <= 1.5 * max(files[20:60])
+
+
+def test_alike_queries_share_the_index_of_a_window(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one was made in the middle of the first window, of which it sees less."""
+    indexed: list[int] = []
+
+    def index_window(query: Join, block: JoinBlock, start: int, end: int, active_from: Any) -> JoinIndex:
+        indexed.append(start)
+        return join_rows.index_window(query, block, start, end, active_from)
+
+    monkeypatch.setattr(materialize, "index_window", index_window)
+    w = "[RANGE 4 SECONDS]"
+    one = plan_select(f"SELECT x.v FROM a {w} x, b {w} y WHERE x.k = y.k AND y.v < 5", CATALOG)
+    same = plan_select(f"SELECT p.k, q.v AS w FROM a {w} p, b {w} q WHERE p.k = q.k AND q.v < 5", CATALOG)
+    other = plan_select(f"SELECT x.v FROM a {w} x, b {w} y WHERE x.k = y.k AND y.v < 4", CATALOG)
+    row = {"k": 1, "m": 1, "x": 0.0, "s": "", "d": None}
+    pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(2))
+
+    def run(*times: float, created: Sequence[tuple[str, int, Query]] = ()) -> None:
+        rows = [row | {"v": v, "t": int(time * SECOND)} for time in times for v in range(6)]
+        pipeline.run({"s-a": rows, "s-b": rows}, [changelog(pipeline.seq + 1, created)])
+
+    run(5, created=[("one", 0, one), ("same", 1, same), ("other", 2, other)])
+    run(6, 9, created=[("late", 3, one)])
+    run(50)
+    assert {name: len(rows) for name, rows in pipeline.rows.items()} == {
+        "one": 12 * 10 + 6 * 5,
+        "same": 12 * 10 + 6 * 5,
+        "other": 12 * 8 + 6 * 4,
+        "late": 6 * 5 + 6 * 5,
+    }
+    assert sorted(indexed) == [4 * SECOND] * 3 + [8 * SECOND] * 2
