@@ -53,7 +53,7 @@ class RunSettings:
 
     seconds: float = 30.0
     warm_up_share: float = 0.25
-    most_steps: int = 6
+    most_steps: int = 9
     refinements: int = 2
     latency_load: float = 0.9
     ready_seconds: float = 60.0

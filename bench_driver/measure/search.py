@@ -49,7 +49,7 @@ class SearchPlan:
     At most `most_steps` steps in all, and at most `refinements` of them after the first that is sustained.
     """
 
-    most_steps: int = 6
+    most_steps: int = 9
     refinements: int = 2
     below_taken: float = 0.97
     down: float = 0.93
