@@ -180,7 +180,7 @@ def test_quick_means_short_steps_and_few() -> None:
     assert quick.step_seconds == 6.0
     assert (quick.plan.most_steps, quick.plan.refinements) == (2, 0)
     assert RunSettings(seconds=2.0, quick=True).step_seconds == 2.0
-    assert RunSettings().plan.most_steps == 6
+    assert RunSettings().plan.most_steps == 9
     assert quick.to_json()["quick"] is True
 
 
