@@ -82,39 +82,23 @@ def count_together(due: DueJoins, predicates: Predicates) -> tuple[CountedJoins,
     others = [place for place in due.windows if place not in known]
     if not candidates:
         return count_alone(due.keys, []), others
-    left_side, right_side = (_Side(due, number, candidates, predicates) for number in (0, 1))
-    codes = max(left_side.codes, right_side.codes)
-    met = np.zeros(codes, dtype=np.bool_)
+    sides = [_Side(due, number, candidates, predicates) for number in (0, 1)]
+    met = np.zeros(max(side.codes for side in sides), dtype=np.bool_)
     windows: list[CountedWindow] = []
     for alike in _alike(candidates):
-        left, right = left_side.entries(alike[0]), right_side.entries(alike[0])
+        left, right = (side.entries(alike[0]) for side in sides)
         if left is None or right is None:
             continue
-        ordered = _Ordered.of(right, codes)
-        if (
-            ordered.steps(left) > STEPS_PER_KEY * len(alike) * codes
-            or left.cells * right.cells > _MOST_CELLS
-            or float(left.number.sum()) * float(right.number.sum()) > _MOST_ROWS
-        ):
+        by_cells = _count_pairs(left, right, STEPS_PER_KEY * len(alike) * len(met), met)
+        if by_cells is None:
             others += [each.place for each in alike]
             continue
-        by_cells = np.zeros((left.cells, right.cells), dtype=np.int64)
-        kernels.count_pairs(
-            by_cells, met, left.code, left.cell, left.number, ordered.starts, ordered.cell, ordered.number
-        )
-        rows = _rows(by_cells, left_side.runs(alike), right_side.runs(alike))
-        windows += [
-            CountedWindow(
-                due.by_id[each.place[0]],
-                each.inputs[0].start,
-                each.inputs[0].end,
-                min(many, MANY),
-                max(left.newest, right.newest),
-            )
-            for each, many in zip(alike, rows.tolist(), strict=True)
-            if many
-        ]
-    return CountedJoins(windows, due.keys, [side.wanted(met) for side in (left_side, right_side)]), others
+        newest = max(left.newest, right.newest)
+        for each, rows in zip(alike, _rows(by_cells, *(side.runs(alike) for side in sides)).tolist(), strict=True):
+            if rows:
+                query, start, end = each.place
+                windows.append(CountedWindow(due.by_id[query], start, end, min(rows, MANY), newest))
+    return CountedJoins(windows, due.keys, [side.wanted(met) for side in sides]), others
 
 
 @dataclass(frozen=True)
@@ -265,6 +249,21 @@ def _entries(space: _Space, start: int, end: int) -> _Entries | None:
         return None
     numbers = np.concatenate(number).astype(np.int64, copy=False)
     return _Entries(np.concatenate(code), np.concatenate(cell), numbers, space.cells, max(newest))
+
+
+def _count_pairs(left: _Entries, right: _Entries, most_steps: int, met: Bools) -> npt.NDArray[np.int64] | None:
+    """Return how many pairs with the same code lie in each pair of cells; None where that is not quick.
+
+    Codes with pairs are marked in ``met``, shape (codes,).
+    """
+    ordered = _Ordered.of(right, len(met))
+    if ordered.steps(left) > most_steps or left.cells * right.cells > _MOST_CELLS:
+        return None
+    if float(left.number.sum()) * float(right.number.sum()) > _MOST_ROWS:
+        return None
+    by_cells = np.zeros((left.cells, right.cells), dtype=np.int64)
+    kernels.count_pairs(by_cells, met, left.code, left.cell, left.number, ordered.starts, ordered.cell, ordered.number)
+    return by_cells
 
 
 def _rows(by_cells: npt.NDArray[np.int64], left: CellRuns, right: CellRuns) -> npt.NDArray[np.int64]:
