@@ -20,7 +20,7 @@ def run_random_joins(pipeline: JoinPipeline, rng: random.Random, queries: Mappin
     active_to: dict[str, int] = {}
     seen: dict[str, list[Row]] = {stream.id: [] for stream in STREAMS}
     time, epoch = 5 * SECOND, 0
-    for _ in range(rng.randint(3, 10)):
+    for _ in range(rng.randint(3, 12)):
         changelogs = []
         if waiting and rng.random() < 0.7:
             name = waiting.pop()

@@ -185,7 +185,7 @@ def test_state_is_bounded_while_joins_come_and_go(tmp_path: Path) -> None:
     held, files, slots = [], [], {}
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(bucket_store, "INLINE_BYTES", 0)
-        for number in range(100):
+        for number in range(150):
             changes = []
             if number % 3 == 0:
                 slot = number // 3 % 8
@@ -198,9 +198,9 @@ def test_state_is_bounded_while_joins_come_and_go(tmp_path: Path) -> None:
             pipeline.run({stream.id: rows for stream in STREAMS}, changes)
             held.append(sum(len(value) for state in pipeline.states for value in state.data.values()))
             files.append(len(pipeline.storage.names("buckets")))
-    assert sum(map(len, pipeline.rows.values())) > 3_000
-    assert max(held[60:]) <= 1.5 * max(held[20:60]), "as much as the windows of the joins that run need"
-    assert max(files[60:]) <= 1.5 * max(files[20:60])
+    assert sum(map(len, pipeline.rows.values())) > 5_000
+    assert max(held[75:]) <= 1.5 * max(held[25:75]), "as much as the windows of the joins that run need"
+    assert max(files[75:]) <= 1.5 * max(files[25:75])
 
 
 def test_alike_queries_share_the_index_of_a_window(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def random_session_join(rng: random.Random) -> RandomJoin:
             return query
 
 
-@settings(max_examples=examples(4), deadline=None, print_blob=True)
+@settings(max_examples=examples(12), deadline=None, print_blob=True)
 @given(seed=st.integers(0, 2**32))
 def test_sessions_of_all_inputs_together(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     rng = random.Random(seed)

@@ -15,7 +15,7 @@ from tests.oracle.verify import verify
 
 pytestmark = pytest.mark.service
 
-QUERIES = int(os.environ.get("BRAID_ORACLE_WINDOWS", "60"))
+QUERIES = int(os.environ.get("BRAID_ORACLE_WINDOWS", "100"))
 MINUTES = float(os.environ.get("BRAID_ORACLE_MINUTES", "0.5"))
 PUSHES = 20
 MILLISECOND = 1000
