@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from operators.cells import Cells, cells_from_arrow
 from operators.components import COUNT_NAME
+from operators.slice_tree import Level, level_above
 from sources.columns import one_array
 
 Numbers = npt.NDArray[Any]
@@ -56,6 +58,11 @@ class Bucket:
     def entries(self) -> int:
         """How many entries there are."""
         return len(self.cell)
+
+    @cached_property
+    def above(self) -> Level | None:
+        """Its slices added up in stretches; None where that would not make entries fewer."""
+        return level_above(self, self.cells.count, self.keys.num_rows)
 
     @property
     def nbytes(self) -> int:

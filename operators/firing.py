@@ -33,6 +33,7 @@ from operators.merging import DENSE_ENTRIES, common_ranks, component_names, numb
 from operators.predicate_analysis import Predicate
 from operators.queries import Measure
 from operators.range_reduction import CellRuns, RangeReduction
+from operators.slice_tree import Entries, stretches
 from operators.slicing import due_windows, with_ends_in
 from operators.windows import Window
 
@@ -144,7 +145,7 @@ def _windows(
     ]
     for first_key in range(0, keys.num_rows, per_pass):
         count = min(per_pass, keys.num_rows - first_key)
-        addresses = _Addresses(buckets, maps, key_maps, first_key, count)
+        addresses = _Addresses(maps, key_maps, first_key, count)
         for number, by_start in enumerate(ends.values()):
             totals = {name: empty(component_named(name, dtype), cells * count) for name, dtype in names.items()}
             reached = [after[number] for after in afters]
@@ -158,13 +159,13 @@ def _windows(
                     reached[run] = slice_
                     bucket = buckets[i]
                     newest = max(newest, int(bucket.latest[slice_:after].max()))
-                    low, high = int(bucket.starts[slice_]), int(bucket.starts[after])
-                    at = addresses.of(i, low, high)
-                    for name, total in totals.items():
-                        component = component_named(name, total.dtype)
-                        numbers = numbers_of(bucket, component, low, high, ranks[i])
-                        if numbers is not None:
-                            merge_into(component, total, at, numbers)
+                    for entries, low, high in stretches(bucket, bucket.above, slice_, after):
+                        at = addresses.of(i, entries, low, high)
+                        for name, total in totals.items():
+                            component = component_named(name, total.dtype)
+                            numbers = numbers_of(entries, component, low, high, ranks[i])
+                            if numbers is not None:
+                                merge_into(component, total, at, numbers)
                 reduced = {
                     name: RangeReduction(total.reshape(cells, count), component_named(name, total.dtype).merge)
                     for name, total in totals.items()
@@ -220,18 +221,17 @@ class _Addresses:
 
     def __init__(
         self,
-        buckets: Sequence[Bucket],
         maps: Sequence[CellMap],
         key_maps: Sequence[npt.NDArray[np.int32]],
         first: int,
         count: int,
     ) -> None:
-        self._buckets, self._maps, self._key_maps = buckets, maps, key_maps
+        self._maps, self._key_maps = maps, key_maps
         self._first, self._count = first, count
 
-    def of(self, number: int, low: int, high: int) -> npt.NDArray[np.int32]:
-        """Return the addresses of the entries ``[low, high)`` of a bucket."""
-        bucket, at = self._buckets[number], np.empty(high - low, dtype=np.int32)
-        cell, key = bucket.cell[low:high], bucket.key[low:high]
+    def of(self, number: int, entries: Entries, low: int, high: int) -> npt.NDArray[np.int32]:
+        """Return the addresses of the entries ``[low, high)``, of the bucket with that number or of a level of it."""
+        at = np.empty(high - low, dtype=np.int32)
+        cell, key = entries.cell[low:high], entries.key[low:high]
         kernels.place_mapped(at, cell, key, self._maps[number], self._key_maps[number], self._first, self._count)
         return at

@@ -15,6 +15,7 @@ from operators.cells import CellMap, Cells, LineCells, SetCells, unite_sets
 from operators.components import COUNT_NAME, Component, component_named
 from operators.entries import empty, merge_into
 from operators.keys import unite_keys
+from operators.slice_tree import Entries
 from operators.slicing import NeededEdges, coalesce
 
 Numbers = npt.NDArray[Any]
@@ -48,18 +49,18 @@ def common_ranks(
 
 
 def numbers_of(
-    bucket: Bucket, component: Component, low: int, high: int, ranks: Mapping[str, npt.NDArray[np.int64]]
+    entries: Entries, component: Component, low: int, high: int, ranks: Mapping[str, npt.NDArray[np.int64]]
 ) -> Numbers | None:
-    """Return a component of the entries ``[low, high)``; None when the bucket does not have it.
+    """Return a component of the entries ``[low, high)`` of a bucket; None when it does not have the component.
 
     A count that was left out is that of all tuples, since no value was NULL. (A bucket older than all queries with this
     measure lacks it too; no query reads its slices.)
     """
-    numbers = bucket.components.get(component.name)
+    numbers = entries.components.get(component.name)
     if numbers is None:
         if not component.name.startswith("count("):
             return None
-        numbers = bucket.components[COUNT_NAME]
+        numbers = entries.components[COUNT_NAME]
     picked = numbers[low:high]
     if component.name in ranks:
         picked = components.renumber_ranks(picked, ranks[component.name], component)

@@ -111,9 +111,8 @@ def test_firing(benchmark: Any, count: int) -> None:
     assert sum(fired.counts) > 0
 
 
-@pytest.mark.parametrize("count", [100, 500])
-def test_firing_windows_that_share_no_edge(benchmark: Any, count: int) -> None:
-    """The same with windows of 1 to 20 s in whole milliseconds, over 20 s of 100 000 tuples and 100 keys each."""
+def with_random_windows(count: int, slicings: int) -> LiveQueries:
+    """Return queries with windows of 1 to 20 s in whole milliseconds, in so many slicings: operators of their own."""
     rng = random.Random(9)
 
     def with_random_window(live: LiveQuery) -> Aggregation:
@@ -123,20 +122,42 @@ def test_firing_windows_that_share_no_edge(benchmark: Any, count: int) -> None:
         return replace(live.query, window=Window(size * 1000, slide * 1000, rng.randrange(size) * 1000))
 
     live = live_of(*(with_random_window(query) for query in queries(count).by_slot.values()), stream=STREAM)
+    live.by_slot = {
+        slot: replace(query, operator=f"{query.operator}/{slot % slicings}") for slot, query in live.by_slot.items()
+    }
+    return live
+
+
+@pytest.mark.parametrize("rate", [100_000, 1_000_000])
+@pytest.mark.parametrize(("count", "slicings"), [(100, 1), (500, 1), (500, 5), (500, 25)])
+def test_windows_that_share_no_edge(benchmark: Any, count: int, slicings: int, rate: int) -> None:
+    """A second of tuples becomes buckets, and the windows that end in it are fired, out of 20 s and 100 keys."""
+    live = with_random_windows(count, slicings)
     operators = StreamOperators(live, STREAM, 1)
     generator = np.random.default_rng(9)
-    buckets = []
-    for second in range(20):
-        times = (100 + second) * SECOND + np.arange(100_000, dtype=np.int64) * 10
+
+    def process(second: int) -> list[Bucket]:
+        times = (100 + second) * SECOND + np.arange(rate, dtype=np.int64) * (SECOND // rate)
         numbers = [generator.integers(0, limit, len(times), dtype=np.int32) for limit in (100, *[LIMIT] * len(FIELDS))]
         columns = [*map(pa.array, numbers), pa.array(times, pa.timestamp("us"))]
         tuples = pa.record_batch(columns, schema=SCHEMA.arrow)
-        buckets += [Bucket.deserialize(b.serialize()) for _, b in operators.process(tuples, None).buckets]
-    ((_, members),) = live.aggregations(STREAM.id).items()
-    known, windows = {query.id: predicate_of(query) for query in members}, by_window(members)
-    fired = benchmark(lambda: fire(buckets, windows, lambda q: known[q.id], 119 * SECOND, 120 * SECOND))
-    assert fired is not None
-    assert sum(fired.counts) > 0
+        return [Bucket.deserialize(b.serialize()) for _, b in operators.process(tuples, None).buckets]
+
+    earlier = [bucket for second in range(19) for bucket in process(second)]
+    of_operator = {
+        name: ({query.id: predicate_of(query) for query in members}, by_window(members))
+        for name, members in live.aggregations(STREAM.id).items()
+    }
+
+    def run() -> int:
+        buckets, rows = [*earlier, *process(19)], 0
+        for name, (known, windows) in of_operator.items():
+            mine = [bucket for bucket in buckets if bucket.operator == name]
+            fired = fire(mine, windows, lambda q, known=known: known[q.id], 119 * SECOND, 120 * SECOND)
+            rows += 0 if fired is None else sum(fired.counts)
+        return rows
+
+    assert benchmark(run) > 0
 
 
 @pytest.mark.parametrize("count", [1000, 10_000])
