@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from operators.offsets import Offset
 from operators.planner import Planner
 from operators.wire import WIRE_SCHEMA, to_batch
+from operators.worker_memory import set_aside
 from sources.storage import Storage
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class CompositeReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Run one source task."""
+        set_aside()
         start, end, task, tasks = partition.value
         # Spark starts processes that only look this class up or plan; compiled kernels take a second to import
         from operators.source_task import SourceTasks

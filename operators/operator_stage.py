@@ -14,6 +14,7 @@ from operators.lane_state import Payload
 from operators.offsets import Offset, advance_waterline
 from operators.plan_log import PlanLog
 from operators.wire import BLOCK, BUCKET, CONTROL, PROGRESS, STATE
+from operators.worker_memory import set_aside
 from sources.errors import CorruptData
 from sources.storage import Storage
 
@@ -37,6 +38,7 @@ class OperatorStage(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state: a head and one entry per batch, opaque bytes both."""
+        set_aside()
         self._head = handle.getValueState("head", "data binary")
         self._entries = handle.getMapState("entries", "seq long", "data binary")
 

@@ -20,6 +20,7 @@ from operators.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS
 from operators.plan_log import write_activation
 from operators.planner import BATCHES
 from operators.wire import BLOCK, OUTPUT_SCHEMA, PROGRESS
+from operators.worker_memory import set_aside
 from sources.record_log import RecordLog
 from sources.storage import Storage
 
@@ -56,6 +57,7 @@ class RouterWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Pass the rows on to ``commit``."""
+        set_aside()
         rows: list[tuple[str, str]] = []
         for batch in iterator:
             rows.extend(zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True))
@@ -63,6 +65,7 @@ class RouterWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
         """Publish the batch."""
+        set_aside()
         rows = [row for message in messages if isinstance(message, StagedRows) for row in message.rows]
         publish(Storage(self._uri), rows)
 

@@ -1,0 +1,57 @@
+"""What outlives a task is looked at by no collection until the next full one; cycles made later still go."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from operators import worker_memory
+from operators.worker_memory import set_aside
+
+
+class Node:
+    """Something that can be part of a cycle."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def _unfrozen() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+def test_what_is_alive_is_set_aside() -> None:
+    gc.unfreeze()
+    kept = Node()
+    gc.collect()
+    set_aside()
+    assert gc.get_freeze_count() > 1000
+    assert not any(each is kept for each in gc.get_objects())
+
+
+def test_cycles_that_a_task_leaves_behind_are_collected() -> None:
+    gc.collect()
+    set_aside()
+    gone = weakref.ref(Node())
+    gc.collect()
+    assert gone() is None
+
+
+def test_cycles_that_were_set_aside_go_with_the_next_full_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_memory, "_TASKS_BETWEEN_FULL_COLLECTIONS", 5)
+    kept: Node | None = Node()
+    gone = weakref.ref(kept)
+    gc.collect()
+    while not gc.get_freeze_count():
+        set_aside()
+    kept = None
+    for _ in range(5):
+        gc.collect()
+        set_aside()
+    gc.collect()
+    assert gone() is None
