@@ -18,6 +18,8 @@ from operators.tuples import Tuples
 
 Cells = npt.NDArray[np.int32]
 
+# so many boundaries are compared with each value one by one
+_FEW = {"i": 3, "f": 4}
 _STRETCHES_BITS = 16
 _MOST_SPAN = 1 << 62
 
@@ -48,11 +50,7 @@ class Dimension:
         array = tuples.columns[self.name]
         if self.kind == "VARCHAR":
             return self._cells_of_strings(array)
-        values = _numeric(array)
-        if values.dtype == np.int64 or values.dtype == np.int32:
-            cells = self._cells_of_integers(values)
-        else:
-            cells = np.searchsorted(self._sorted, values, side="right").astype(np.int32)
+        cells = self._cells_of_numbers(_numeric(array))
         if array.null_count:
             cells[np.asarray(array.is_null())] = self.cell_count - 1
         return cells
@@ -61,25 +59,49 @@ class Dimension:
     def _sorted(self) -> npt.NDArray[Any]:
         return np.asarray(self.boundaries, dtype=np.float64 if self.kind == "DOUBLE" else np.int64)
 
-    def _cells_of_integers(self, values: npt.NDArray[Any]) -> Cells:
-        if self._stretches is None:
+    def _cells_of_numbers(self, values: npt.NDArray[Any]) -> Cells:
+        cells = np.zeros(len(values), dtype=np.int32)
+        if len(self.boundaries) <= _FEW[values.dtype.kind]:
+            kernels.count_few_boundaries(cells, self._sorted, values)
+            return cells
+        stretches = self._double_stretches if values.dtype.kind == "f" else self._integer_stretches
+        if stretches is None:
             return np.searchsorted(self._sorted, values, side="right").astype(np.int32)
-        table, shift = self._stretches
-        cells = np.empty(len(values), dtype=np.int32)
-        kernels.count_boundaries(cells, self._sorted, table, shift, values)
+        table, width = stretches
+        if values.dtype.kind == "f":
+            kernels.count_double_boundaries(cells, self._sorted, table, width, values)
+        elif width:
+            kernels.count_boundaries(cells, self._sorted, table, int(width), values)
+        else:
+            kernels.count_close_boundaries(cells, self._sorted[0], self._sorted[-1], table, values)
         return cells
 
     @cached_property
-    def _stretches(self) -> tuple[Cells, int] | None:
+    def _integer_stretches(self) -> tuple[Cells, int] | None:
         """The cell at the start of each stretch of ``2 ** shift`` numbers from the first boundary on, and ``shift``.
 
-        None without boundaries, and where they are too far from each other to be subtracted.
+        None where they are too far from each other to be subtracted.
         """
-        if not self.boundaries or (span := int(self.boundaries[-1]) - int(self.boundaries[0])) >= _MOST_SPAN:
+        span = int(self.boundaries[-1]) - int(self.boundaries[0])
+        if span >= _MOST_SPAN:
             return None
         shift = max(0, span.bit_length() - _STRETCHES_BITS)
         starts = self._sorted[0] + (np.arange((span >> shift) + 1, dtype=np.int64) << shift)
         return np.searchsorted(self._sorted, starts, side="right").astype(np.int32), shift
+
+    @cached_property
+    def _double_stretches(self) -> tuple[Cells, float] | None:
+        """How many boundaries there are before each stretch of doubles, and how many stretches there are to 1.
+
+        None where that cannot be computed in doubles: infinite boundaries, or too far apart or too close.
+        """
+        with np.errstate(all="ignore"):
+            scale = float(2**_STRETCHES_BITS / (self._sorted[-1] - self._sorted[0]))
+            places = (self._sorted - self._sorted[0]) * scale
+        if not (0.0 < scale < np.inf and np.isfinite(places).all()):
+            return None
+        stretches = places.astype(np.int64)
+        return np.searchsorted(stretches, np.arange(stretches[-1] + 1)).astype(np.int32), scale
 
     def _cells_of_strings(self, array: pa.Array) -> Cells:
         """Look up each distinct string once."""

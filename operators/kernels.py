@@ -281,6 +281,25 @@ def count_pairs(
 
 
 @njit(cache=True, nogil=True)
+def count_few_boundaries(out: Places, boundaries: Array, values: Array) -> None:
+    """Set ``out``, all zeros, to how many of few boundaries are at most each value, without a branch."""
+    for first in range(0, values.size, 4096):
+        last = min(values.size, first + 4096)
+        for boundary in boundaries:
+            for i in range(first, last):
+                out[i] += values[i] >= boundary
+
+
+@njit(cache=True, nogil=True)
+def count_close_boundaries(out: Places, least_value: int, greatest_value: int, table: Places, values: Array) -> None:
+    """Set ``out`` to how many boundaries are at most each value; ``table`` has it from the least to the greatest."""
+    for i in range(values.size):
+        value = values[i]
+        inside = max(least_value, min(greatest_value, value))
+        out[i] = table[inside - least_value] if value >= least_value else 0
+
+
+@njit(cache=True, nogil=True)
 def count_boundaries(out: Places, boundaries: Array, table: Places, shift: int, values: Array) -> None:
     """Set ``out`` to how many of the ascending boundaries are at most each value.
 
@@ -295,6 +314,27 @@ def count_boundaries(out: Places, boundaries: Array, table: Places, shift: int, 
             out[i] = boundaries.size
         else:
             found = table[(value - least_value) >> shift]
+            while boundaries[found] <= value:
+                found += 1
+            out[i] = found
+
+
+@njit(cache=True, nogil=True)
+def count_double_boundaries(out: Places, boundaries: Array, table: Places, scale: float, values: Array) -> None:
+    """Do the same for doubles; NaN is beyond all boundaries.
+
+    The stretch of a value is its distance from the least boundary times ``scale``, rounded down. However that is
+    rounded, it never falls as values grow; ``table`` has how many boundaries are in earlier stretches.
+    """
+    least_value, greatest_value = boundaries[0], boundaries[-1]
+    for i in range(values.size):
+        value = values[i]
+        if value < least_value:
+            out[i] = 0
+        elif not value < greatest_value:
+            out[i] = boundaries.size
+        else:
+            found = table[int((value - least_value) * scale)]
             while boundaries[found] <= value:
                 found += 1
             out[i] = found
@@ -342,6 +382,10 @@ def warm_up() -> None:
         number_ascending(at, counts, np.zeros(1, dtype=np.int32), values, 0, 1)
         append_digit(counts, values, 0, 1)
         count_boundaries(at, numbers[1], table, 0, values)
+        count_close_boundaries(at, 0, 0, table, values)
+        count_few_boundaries(at, numbers[1], values)
+    count_few_boundaries(at, numbers[2], numbers[2])
+    count_double_boundaries(at, numbers[2], table, 0.0, numbers[2])
     order_by_code(counts, np.zeros(2, dtype=np.int64), counts)
     order_by_code(at, np.zeros(2, dtype=np.int64), at)
     expand(counts.copy(), *np.ones((5, 1), dtype=np.int64))
