@@ -184,6 +184,11 @@ class LookupJoin:
     lookups: Sequence[Lookup]
     needed: frozenset[str]
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """The columns that somebody reads before or after the lookups, those of tables included."""
+        return self.needed.union(*map(_columns_read, self.lookups))
+
     def batches(self, batch: pa.RecordBatch, tables: IndexedTables) -> Iterator[pa.RecordBatch]:
         """Yield the tuples of a batch after the lookups, in pieces of about `MOST_AT_ONCE` at most.
 

@@ -54,8 +54,9 @@ class SourceTasks:
         for share, mine in self._shares(live, end, task, tasks):
             shares[share.stream.id] = share
             operators = self._operators_of(share.stream, live)
-            for chunk in self._read(share, mine):
-                tuples = share.admit(chunk)
+            read = {name for each in operators for name in each.lookup_join.reads}
+            names = [name for name in share.stream.schema.names if name in read]
+            for tuples in _gathered(map(share.admit, self._read(share, mine)), names):
                 for each in operators:
                     yield from self._process(share, each, tuples, end.seq, task)
         for share in shares.values():
@@ -98,7 +99,7 @@ class SourceTasks:
             return
         try:
             connector = self._connector_of(share.stream)
-            yield from _gather(connector.read(span.partition, span.start, span.end), share.stream)
+            yield from connector.read(span.partition, span.start, span.end)
         except Exception as problem:
             if share.must_be_read:
                 raise
@@ -252,24 +253,19 @@ def dead_letter_table(reason: str, received_us: int, entries: Sequence[tuple[str
     )
 
 
-def _gather(chunks: Iterable[Chunk], stream: StreamDefinition) -> Iterator[Chunk]:
-    """Join small chunks, so that kernels run over many tuples at once; malformed inputs keep their own chunks."""
+def _gathered(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Join small batches, so that kernels run over many tuples at once; only of the columns ``names``."""
     waiting: list[pa.RecordBatch] = []
-    rows = size = 0
-    received = 0
-    for chunk in chunks:
-        if chunk.malformed:
-            yield Chunk(chunk.tuples.slice(0, 0), chunk.malformed, chunk.received_us, 0)
-        waiting.append(chunk.tuples)
-        rows, size, received = rows + chunk.tuples.num_rows, size + chunk.bytes, chunk.received_us
+    rows = 0
+    for batch in batches:
+        waiting.append(batch.select(names))
+        rows += batch.num_rows
         if rows >= TUPLES_AT_ONCE:
-            yield Chunk(_concat(waiting, stream), (), received, size)
-            waiting, rows, size = [], 0, 0
-    if waiting:
-        yield Chunk(_concat(waiting, stream), (), received, size)
+            yield from _joined(waiting)
+            waiting, rows = [], 0
+    if rows:
+        yield from _joined(waiting)
 
 
-def _concat(batches: list[pa.RecordBatch], stream: StreamDefinition) -> pa.RecordBatch:
-    table = pa.Table.from_batches(batches, stream.schema.arrow).combine_chunks()
-    found = table.to_batches()
-    return found[0] if found else batches[0]
+def _joined(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from pa.Table.from_batches(batches).combine_chunks().to_batches()

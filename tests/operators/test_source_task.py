@@ -1,0 +1,44 @@
+"""What source tasks hand to operators: few large batches with the columns that somebody reads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from operators import source_task
+from operators.source_task import _gathered
+
+
+def batches(lengths: list[int]) -> list[pa.RecordBatch]:
+    bounds = np.cumsum([0, *lengths])
+    columns = {"a": pa.array(range(bounds[-1])), "b": pa.array([f"text {i}" for i in range(bounds[-1])])}
+    whole = pa.RecordBatch.from_pydict({**columns, "c": columns["a"]})
+    return [whole.slice(low, length) for low, length in zip(bounds[:-1].tolist(), lengths, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "joined"),
+    [
+        ([], []),
+        ([0], []),
+        ([0, 0], []),
+        ([3], [3]),
+        ([3, 0, 4], [7]),
+        ([9, 1, 5, 6, 2], [10, 11, 2]),
+        ([25, 1], [25, 1]),
+    ],
+)
+def test_batches_are_joined_until_they_are_large(
+    lengths: list[int], joined: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_task, "TUPLES_AT_ONCE", 10)
+    found = list(_gathered(batches(lengths), ["b", "a"]))
+    assert [batch.num_rows for batch in found] == joined
+    assert all(batch.schema.names == ["b", "a"] for batch in found)
+    rows = [row for batch in found for row in batch.to_pylist()]
+    assert rows == [{"b": f"text {i}", "a": i} for i in range(sum(lengths))]
+
+
+def test_nothing_is_joined_where_nobody_reads() -> None:
+    assert not [batch for batch in _gathered(batches([3, 4]), []) if batch.num_columns]
