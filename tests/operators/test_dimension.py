@@ -36,7 +36,8 @@ def cells(kind: str, boundaries: list[Any], values: pa.Array) -> list[int]:
 def test_cells_of_doubles(boundaries: list[float], others: list[float], scale: float) -> None:
     boundaries = sorted({0.0 + each * scale for each in boundaries})  # no -0.0
     values = np.array([each * scale for each in others] + boundaries, dtype=np.float64)
-    values = np.concatenate([values, np.nextafter(values, -np.inf), np.nextafter(values, np.inf), [np.nan]])
+    with np.errstate(over="ignore", under="ignore"):
+        values = np.concatenate([values, np.nextafter(values, -np.inf), np.nextafter(values, np.inf), [np.nan]])
     wanted = np.searchsorted(np.array(boundaries, dtype=np.float64), values, side="right").tolist()
     found = cells("DOUBLE", boundaries, pa.array(values, pa.float64(), from_pandas=False))
     assert found[:-1] == wanted[:-1]
