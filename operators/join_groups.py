@@ -52,7 +52,7 @@ def fired_windows(rows: Iterable[tuple[JoinedWindow, pa.Table]]) -> Fired | None
     ordered = [sorted(found[slot], key=lambda each: (each[0].end, each[0].start)) for slot in slots]
     tables = [table for mine in ordered for _, table in mine]
     return Fired(
-        WindowRows.of_table(pa.concat_tables(tables, promote_options="default")),
+        WindowRows.of_tables(tables),
         slots,
         [sum(table.num_rows for _, table in mine) for mine in ordered],
         [max(window.newest for window, _ in mine) for mine in ordered],

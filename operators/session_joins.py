@@ -87,7 +87,7 @@ def fire_session_joins(
     slots = sorted(found)
     tables = [found[slot][0] for slot in slots]
     return Fired(
-        WindowRows.of_table(pa.concat_tables(tables, promote_options="default")),
+        WindowRows.of_tables(tables),
         slots,
         [table.num_rows for table in tables],
         [found[slot][1] for slot in slots],

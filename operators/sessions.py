@@ -281,7 +281,7 @@ def fire_sessions(
     slots = sorted(tables)
     rows = [tables[slot][0] for slot in slots]
     counts, latest_us = [table.num_rows for table in rows], [tables[slot][1] for slot in slots]
-    return Fired(WindowRows.of_table(pa.concat_tables(rows, promote_options="default")), slots, counts, latest_us)
+    return Fired(WindowRows.of_tables(rows), slots, counts, latest_us)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ With thousands of queries a second of a stream gives millions of rows; slot, sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -53,6 +53,14 @@ class WindowRows:
         count = np.diff(first, append=len(slot))
         values = table.drop_columns([SLOT, WINDOW_START, WINDOW_END])
         return cls.one(values, slot[first], start[first], end[first], count)
+
+    @classmethod
+    def of_tables(cls, tables: Iterable[pa.Table]) -> WindowRows:
+        """Take rows of several such tables; what one of them calls by a name may be of another type in the next."""
+        alike: dict[str, list[pa.Table]] = {}
+        for table in tables:
+            alike.setdefault(table.schema.to_string(), []).append(table)
+        return cls.concat([cls.of_table(pa.concat_tables(each)) for each in alike.values()])
 
     @classmethod
     def concat(cls, parts: Sequence[WindowRows]) -> WindowRows:

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from operators import formed_rows, lane
@@ -37,6 +37,7 @@ def random_session_join(rng: random.Random) -> RandomJoin:
 
 @settings(max_examples=examples(12), deadline=None, print_blob=True)
 @given(seed=st.integers(0, 2**32))
+@example(seed=3170).via("queries of one operator whose GROUP BY keys have different types")
 def test_sessions_of_all_inputs_together(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     rng = random.Random(seed)
     pipeline = JoinPipeline(Storage(str(tmp_path_factory.mktemp("data"))), STREAMS, rng)

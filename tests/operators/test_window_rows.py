@@ -28,6 +28,10 @@ def table_of(rows: list[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=pa.schema(list(schema.items())))
 
 
+def row_of(slot: int) -> dict[str, Any]:
+    return {SLOT: slot, WINDOW_START: 0, WINDOW_END: 5, "n": 7}
+
+
 @given(RUNS, RUNS, st.booleans())
 def test_runs_are_rows_and_back(first: Runs, second: Runs, differ: bool) -> None:
     one, two = table_of(rows_of(first)), table_of(rows_of(second))
@@ -51,6 +55,15 @@ def test_rows_without_columns_keep_their_number(first: Runs, second: Runs) -> No
     bare, full = table_of(rows_of(first)).drop_columns(["n"]), table_of(rows_of(second))
     rows = WindowRows.concat([WindowRows.of_table(bare), WindowRows.of_table(full)])
     assert rows.table() == pa.concat_tables([bare, full], promote_options="default")
+
+
+def test_columns_of_one_name_may_differ_in_their_types() -> None:
+    whole, text = table_of([row_of(0), row_of(1)]), table_of([row_of(2)])
+    text = text.set_column(text.schema.get_field_index("n"), "n", pa.array(["seven"]))
+    rows = WindowRows.of_tables([whole, text, table_of([row_of(0)])])
+    assert len(rows) == 4
+    assert [row["n"] for row in rows.of_slot(0).table().to_pylist()] == [7, 7]
+    assert rows.of_slot(2).table().column("n").to_pylist() == ["seven"]
 
 
 @given(RUNS, st.integers(1, 3))
