@@ -58,7 +58,7 @@ def start_spark(settings: JobSettings, log_config: Path | None = None) -> SparkS
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # the work is done in Python: the first compiler alone starts sooner and takes less of the cores
-    # for which it would reserve 48 MB of code: Spark fills 42 within two minutes, and when they are full no more is compiled
+    # it would reserve 48 MB for code, of which Spark fills 42 within two minutes; a full cache ends all compiling
     java_options = ["-Xss4m", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=128m"]
     if log_config is not None:
         java_options.append(f"-Dlog4j2.configurationFile=file:{log_config}")
