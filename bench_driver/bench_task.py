@@ -6,6 +6,7 @@ import contextlib
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from bench_driver.measure.result import Progress
 from bench_driver.query_load.probes import READ_PROBES
@@ -15,6 +16,9 @@ from bench_driver.report.summary import OURS
 from bench_driver.service_process import MakeService, ServiceProcess
 from bench_driver.systems.system import System, UnsupportedError
 from bench_driver.workload import Workload
+
+if TYPE_CHECKING:
+    from bench_driver.runner import RunSettings
 
 PEERS = {
     "spark": ("spark-queries", "spark-fused", "spark-queries-own", "spark-fused-own"),
@@ -55,7 +59,8 @@ class Task:
 class Options:
     """How everything is measured; `seconds` is how long a step lasts, None for the default.
 
-    `reading` tells whose rows of Braid's queries are read while it is measured, as the command line has it.
+    `reading` tells whose rows of Braid's queries are read while it is measured, as the command line has it. With a
+    `rate`, in tuples a second and stream, that one is offered and no sustainable throughput searched.
     """
 
     quick: bool
@@ -63,6 +68,7 @@ class Options:
     seconds: float | None
     seed: int
     reading: str = READ_PROBES
+    rate: int | None = None
 
 
 Measure = Callable[[Task, Options, Tell], Row]
@@ -112,23 +118,21 @@ def measure_task(task: Task, options: Options, tell: Tell, make_service: MakeSer
         Exception: whatever else keeps it from being measured.
     """
     from bench_driver.queues.process import QueueProcess
-    from bench_driver.runner import RunSettings
     from bench_driver.runner import measure as measure_system
 
-    settings = RunSettings(seed=options.seed, quick=options.quick)
-    if options.seconds is not None:
-        settings = replace(settings, seconds=options.seconds)
+    settings = run_settings(options)
+    workload = task.workload if options.rate is None else replace(task.workload, start_rate=options.rate)
     queries, next_queries = _queries(task, options.seed)
     with contextlib.ExitStack() as stack:
         queues = {
             stream.name: stack.enter_context(
                 QueueProcess(stream.name, stream.dataset, stream.options, options.seed + place)
             )
-            for place, stream in enumerate(task.workload.streams)
+            for place, stream in enumerate(workload.streams)
         }
         measured = measure_system(
             make_system(task.system, make_service, options.reading),
-            task.workload,
+            workload,
             queries,
             queues,
             settings,
@@ -138,6 +142,16 @@ def measure_task(task: Task, options: Options, tell: Tell, make_service: MakeSer
     if measured.unsupported is not None:
         raise UnsupportedError(measured.unsupported)
     return measured.row()
+
+
+def run_settings(options: Options) -> RunSettings:
+    """Return how long and how exactly to measure: a given rate takes one step, and latency is looked at there."""
+    from bench_driver.runner import RunSettings
+
+    settings = RunSettings(seed=options.seed, quick=options.quick)
+    if options.seconds is not None:
+        settings = replace(settings, seconds=options.seconds)
+    return settings if options.rate is None else replace(settings, most_steps=1, latency_load=1.0)
 
 
 def _queries(task: Task, seed: int) -> tuple[list[QuerySpec], list[QuerySpec]]:

@@ -63,17 +63,17 @@ class Dimension:
         cells = np.zeros(len(values), dtype=np.int32)
         if len(self.boundaries) <= _FEW[values.dtype.kind]:
             kernels.count_few_boundaries(cells, self._sorted, values)
-            return cells
-        stretches = self._double_stretches if values.dtype.kind == "f" else self._integer_stretches
-        if stretches is None:
-            return np.searchsorted(self._sorted, values, side="right").astype(np.int32)
-        table, width = stretches
-        if values.dtype.kind == "f":
-            kernels.count_double_boundaries(cells, self._sorted, table, width, values)
-        elif width:
-            kernels.count_boundaries(cells, self._sorted, table, int(width), values)
+        elif values.dtype.kind == "f" and self._double_stretches is not None:
+            before, scale = self._double_stretches
+            kernels.count_double_boundaries(cells, self._sorted, before, scale, values)
+        elif values.dtype.kind == "i" and self._integer_stretches is not None:
+            starts, shift = self._integer_stretches
+            if shift:
+                kernels.count_boundaries(cells, self._sorted, starts, shift, values)
+            else:
+                kernels.count_close_boundaries(cells, self._sorted[0], self._sorted[-1], starts, values)
         else:
-            kernels.count_close_boundaries(cells, self._sorted[0], self._sorted[-1], table, values)
+            return np.searchsorted(self._sorted, values, side="right").astype(np.int32)
         return cells
 
     @cached_property

@@ -104,6 +104,7 @@ class _Run(Command):
         "braid bench --list",
         "braid bench rovio-aggregation --quick",
         "braid bench astream-sc1 --queries 1,20,100,1000 --peers spark,flink",
+        "braid bench every-second --rate 1000000",
         "braid bench ajoin-sc1:ways=[2] ajoin-sc1:ways=[3] --queries 1,100 --read all",
         "braid bench compare bench-before bench-report",
     ),
@@ -138,6 +139,11 @@ def bench() -> None:
 )
 @click.option("--seconds", type=click.FloatRange(min=1), help="How long a step lasts.")
 @click.option(
+    "--rate",
+    type=click.IntRange(min=1),
+    help="Offer so many tuples a second and stream, and look at latency there, instead of searching.",
+)
+@click.option(
     "--read",
     "reading",
     type=click.Choice(["probes", "all", "none"]),
@@ -157,6 +163,7 @@ def run(
     quick: bool,
     rounds: int,
     seconds: float | None,
+    rate: int | None,
     reading: str,
     seed: int,
 ) -> None:
@@ -179,8 +186,9 @@ def run(
     if missing := missing_packages():
         click.echo(f"Error: `braid bench` needs {', '.join(missing)}: install it with {INSTALL}", err=True)
         raise SystemExit(REFUSED)
+    options = Options(quick, rounds, seconds, seed, reading, rate)
     try:
-        status = run_bench(workloads, queries, peers, output, Options(quick, rounds, seconds, seed, reading), stderr())
+        status = run_bench(workloads, queries, peers, output, options, stderr())
     except OSError as error:
         click.echo(f"Error: the report cannot be written to {str(output)!r}: {error}", err=True)
         status = REFUSED

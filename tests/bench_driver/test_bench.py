@@ -24,6 +24,7 @@ from bench_driver.bench_task import (
     make_system,
     plan,
     resolve_peers,
+    run_settings,
 )
 from bench_driver.report.document import read_document
 from bench_driver.systems.system import SystemFailedError, UnsupportedError
@@ -244,6 +245,12 @@ def test_counts_are_the_commands_or_the_workloads_or_few() -> None:
     assert [task.queries for task in plan([workload], None, ["braid"], quick)] == [20]
     assert [task.queries for task in plan([load_workload("astream-sc2")], None, ["braid"], quick)] == [10]
     assert [task.queries for task in plan([workload], [5, 3], ["braid"], quick)] == [3, 5]
+
+
+def test_a_given_rate_is_offered_once_and_latency_looked_at_there() -> None:
+    searched, given = run_settings(OPTIONS), run_settings(replace(OPTIONS, seconds=9.0, rate=5000))
+    assert (searched.plan.most_steps, searched.latency_load) == (9, 0.9)
+    assert (given.plan.most_steps, given.latency_load, given.step_seconds, given.seed) == (1, 1.0, 9.0, 4)
 
 
 def test_the_report_is_json_for_others(run: Run) -> None:

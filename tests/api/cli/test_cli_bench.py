@@ -31,11 +31,20 @@ def passed_on(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
 def test_options_are_passed_on(braid: Braid, passed_on: list[tuple[Any, ...]], tmp_path: Path) -> None:
     words = "bench astream-sc1 rovio-join --queries 1,20 --peers spark,flink-jobs --quick --rounds 3 --seconds 9.5"
-    assert braid(*words.split(), "--seed", "7", "--read", "all", "--output", str(tmp_path)).exit_code == 0
+    assert (
+        braid(*words.split(), "--seed", "7", "--read", "all", "--rate", "5000", "--output", str(tmp_path)).exit_code
+        == 0
+    )
     assert braid("bench", "--quick", "one-key").exit_code == 0
     assert braid("bench", "run", "one-key").exit_code == 0
     assert passed_on == [
-        (("astream-sc1", "rovio-join"), (1, 20), ("spark", "flink-jobs"), tmp_path, Options(True, 3, 9.5, 7, "all")),
+        (
+            ("astream-sc1", "rovio-join"),
+            (1, 20),
+            ("spark", "flink-jobs"),
+            tmp_path,
+            Options(True, 3, 9.5, 7, "all", 5000),
+        ),
         (("one-key",), None, (), Path("bench-report"), Options(True, 1, None, 1)),
         (("one-key",), None, (), Path("bench-report"), Options(False, 1, None, 1)),
     ]
