@@ -96,8 +96,8 @@ def unite_sets(cells: Sequence[SetCells]) -> tuple[SetCells, list[CellMap]]:
     """Return one cell for each query-set that occurs, and the new number of each old cell."""
     words = max(each.query_sets.shape[1] for each in cells)
     padded = [np.pad(each.query_sets, ((0, 0), (0, words - each.query_sets.shape[1]))) for each in cells]
-    distinct, number = np.unique(np.concatenate(padded), axis=0, return_inverse=True)
-    return SetCells(distinct), _split(number.reshape(-1), [each.count for each in cells])
+    distinct, numbers = query_set.distinct(np.concatenate(padded))
+    return SetCells(distinct), _split(numbers, [each.count for each in cells])
 
 
 def unite_bits(cells: Sequence[SetCells], slots: npt.NDArray[np.int64]) -> tuple[Bools, list[CellMap]]:
@@ -105,11 +105,11 @@ def unite_bits(cells: Sequence[SetCells], slots: npt.NDArray[np.int64]) -> tuple
 
     A cell that none of the slots has gets -1.
     """
-    bits = [query_set.unpack(each.query_sets, slots) for each in cells]
-    distinct, number = np.unique(np.concatenate(bits), axis=0, return_inverse=True)
-    wanted = query_set.not_empty(distinct)
-    numbers = np.where(wanted[number.reshape(-1)], number.reshape(-1), -1)
-    return distinct, _split(numbers, [each.count for each in cells])
+    words = query_set.words_for(len(slots))
+    reduced = [query_set.pack(query_set.unpack(each.query_sets, slots), words) for each in cells]
+    distinct, numbers = query_set.distinct(np.concatenate(reduced))
+    numbers = np.where(query_set.not_empty(distinct)[numbers], numbers, -1)
+    return query_set.unpack(distinct, np.arange(len(slots))), _split(numbers, [each.count for each in cells])
 
 
 def _split(numbers: npt.NDArray[Any], counts: Sequence[int]) -> list[CellMap]:

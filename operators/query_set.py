@@ -47,6 +47,12 @@ def not_empty(query_sets: Words | Bools) -> Bools:
     return np.asarray(np.any(query_sets, axis=1), dtype=np.bool_)
 
 
+def distinct(query_sets: Words) -> tuple[Words, npt.NDArray[np.int32]]:
+    """Return each query-set that occurs once, and for each row the number of its own, shape (rows,)."""
+    encoded = to_arrow(query_sets).dictionary_encode()
+    return from_arrow(encoded.dictionary), np.asarray(encoded.indices)
+
+
 def count_per_slot(query_sets: Words) -> npt.NDArray[np.int64]:
     """Return, for each slot, how many rows have it: shape (64 * words,)."""
     rows, words = query_sets.shape
