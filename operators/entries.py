@@ -102,9 +102,9 @@ class SlicedTuples:
         keys: Sequence[Expression],
         groups: int,
         salt: str,
-        hashed: int,
+        hashed: Sequence[int] | None = None,
     ) -> SlicedTuples:
-        """Number the keys of tuples whose slices are known; the first ``hashed`` decide about the key group."""
+        """Number the keys of tuples whose slices are known; columns ``hashed``, else all, decide about the group."""
         latest = np.full(len(slices), np.iinfo(np.int64).min)
         if len(slices) == 1:
             latest[0] = times.max()

@@ -3,8 +3,9 @@
 The *part* of a join at one input is an aggregation of that stream by the attributes that it is joined by. Parts share
 their operators with those of all joins that compare the stream by the same attributes, whatever is on the other sides.
 
-Equal keys of all inputs meet in one lane. Where they cannot all be hashed alike, because inputs are compared by
-different attributes or GROUP BY brings keys together again, all keys of the join go to one lane.
+What belongs together meets in one lane: keys are spread over lanes by attributes that decide about every combination
+(see :func:`spread_by`). Inputs that lack these go to all lanes, since a join is distributive over union (thesis 5.6.2).
+Where there are no such attributes, or GROUP BY brings any keys together again, all of the join goes to one lane.
 """
 
 from __future__ import annotations
@@ -28,12 +29,24 @@ def join_of(live: LiveQuery) -> Join:
 
 
 @dataclass(frozen=True)
+class Placement:
+    """Which lane a key of an input goes to: that of ``salt`` and its columns ``hashed``, or all where that is None."""
+
+    salt: str
+    hashed: tuple[int, ...] | None
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether every lane gets all keys."""
+        return self.hashed is None
+
+
+@dataclass(frozen=True)
 class Part:
     """A join at one input.
 
     ``query`` is the live aggregation that stands for it, in ``operator``; its first keys are the ``attributes`` that it
     is joined by, then come the ``extras`` that groups need of this input, given as expressions over joined rows.
-    ``salt`` and ``hashed`` say which lane a key goes to: that of its first ``hashed`` columns.
     """
 
     live: LiveQuery
@@ -41,8 +54,7 @@ class Part:
     query: LiveQuery
     attributes: tuple[int, ...]
     extras: tuple[Expression, ...]
-    salt: str
-    hashed: int
+    placement: Placement
 
     @property
     def input(self) -> JoinInput:
@@ -58,11 +70,9 @@ class Part:
 def parts_of(live: LiveQuery) -> tuple[Part, ...]:
     """Return the parts of a live join, one for each input."""
     join = join_of(live)
-    whole = "" if is_spread(join) else "+".join(sorted(join.streams))
     found = []
-    for number, name in enumerate(operators_of(join)):
+    for number, (name, placement) in enumerate(zip(operators_of(join), placements_of(join), strict=True)):
         each = join.inputs[number]
-        attributes = tuple(a for a, key in enumerate(each.keys) if key is not None)
         query = replace(
             live,
             id=f"{live.id}#{number}",
@@ -77,8 +87,7 @@ def parts_of(live: LiveQuery) -> tuple[Part, ...]:
                 lookups=each.lookups,
             ),
         )
-        hashed = 0 if whole else len(attributes)
-        found.append(Part(live, number, query, attributes, _extras(join, number), f"{_SALT} {whole}".strip(), hashed))
+        found.append(Part(live, number, query, attributes_of(join)[number], _extras(join, number), placement))
     return tuple(found)
 
 
@@ -88,37 +97,65 @@ def operators_of(join: Join) -> tuple[str, ...]:
     Parts are alike that have the same keys and extras, and spread them over lanes alike. A stream that is joined with
     itself has an operator for each time it occurs: a query has one bit in each.
     """
-    spread = is_spread(join)
     names: list[str] = []
-    for number, each in enumerate(join.inputs):
-        by = ",".join(str(key) for key in each.keys if key is not None)
+    for number, (each, placement) in enumerate(zip(join.inputs, placements_of(join), strict=True)):
+        keys = [str(key) for key in each.keys if key is not None]
+        by = ",".join(keys)
         extras = ",".join(str(without_alias(extra, each.alias)) for extra in _extras(join, number))
         name = f"input:{each.input}:{by}" + (f" with {extras}" if extras else "")
         if isinstance(join.window, SessionWindow):
             name += " sessions"
-        if not spread:
-            attributes = ",".join(str(a) for a, key in enumerate(each.keys) if key is not None)
-            name += f" whole {'+'.join(sorted(join.streams))} {attributes}"
+        if placement.is_everywhere:
+            name += " everywhere"
+        elif placement.salt != _SALT:
+            name += f" in one lane, {placement.salt}"
+        elif placement.hashed != tuple(range(len(keys))):
+            name += f" spread by {','.join(keys[column] for column in placement.hashed or ())}"
         occurs = sum(earlier.input == each.input for earlier in join.inputs[:number])
         names.append(f"{name} #{occurs + 1}" if occurs else name)
     return tuple(names)
 
 
-def is_spread(join: Join) -> bool:
-    """Return whether the keys of a join can be spread over lanes: all inputs have them, and groups do not span them."""
-    if any(key is None for each in join.inputs for key in each.keys):
-        return False
-    if join.grouping is None:
-        return True
-    if not join.is_factorised:  # then groups are formed of rows
-        return False
+def attributes_of(join: Join) -> list[tuple[int, ...]]:
+    """Return for each input by which attributes it is compared."""
+    return [tuple(a for a, key in enumerate(each.keys) if key is not None) for each in join.inputs]
+
+
+def placements_of(join: Join) -> list[Placement]:
+    """Return for each input which lanes its keys go to."""
+    spread = spread_by(join)
+    if not spread:
+        return [Placement(f"{_SALT} {'+'.join(sorted(join.streams))}", ())] * len(join.inputs)
+    return [
+        Placement(_SALT, tuple(map(mine.index, spread)) if set(spread) <= set(mine) else None)
+        for mine in attributes_of(join)
+    ]
+
+
+def spread_by(join: Join) -> tuple[int, ...]:
+    """Return the attributes that decide about the lane of each combination; none where all goes to one lane.
+
+    Inputs that are not outer ones are equal in an attribute, so one that such an input has will do, and of an outer one
+    that has it only what is equal there can be a partner. With GROUP BY it must be among the keys, else groups would
+    span lanes. Taken are all attributes that all inputs have, else the one that most have. Then all lanes do the work
+    of the other inputs, which pays where rows are formed and tested in lanes: forming takes longer than all else.
+    """
     inner = [(n, each) for n, each in enumerate(join.inputs) if not each.outer_of]
-    by = {
-        (number, without_alias(key, join.inputs[number].alias))
-        for key in join.grouping.keys
-        if (number := input_of(join, key)) is not None
-    }
-    return all(any((n, each.keys[a]) in by for n, each in inner) for a in range(len(join.inputs[0].keys)))
+    by = set()
+    for key in () if join.grouping is None else join.grouping.keys:
+        if (number := input_of(join, key)) is not None:
+            by.add((number, without_alias(key, join.inputs[number].alias)))
+    holders = {}
+    for attribute in range(len(join.inputs[0].keys)):
+        if any(
+            each.keys[attribute] is not None and (join.grouping is None or (n, each.keys[attribute]) in by)
+            for n, each in inner
+        ):
+            holders[attribute] = sum(each.keys[attribute] is not None for each in join.inputs)
+    common = tuple(a for a, count in holders.items() if count == len(join.inputs))
+    if common or join.is_factorised:
+        return common
+    return tuple(sorted(holders, key=lambda a: -holders[a])[:1])
 
 
 def input_of(join: Join, expression: Expression) -> int | None:

@@ -52,11 +52,11 @@ def key_names(count: int) -> list[str]:
 
 
 def encode_keys(
-    columns: Sequence[pa.Array], rows: int, groups: int, salt: str, group_columns: int | None = None
+    columns: Sequence[pa.Array], rows: int, groups: int, salt: str, hashed: Sequence[int] | None = None
 ) -> KeyCodes:
     """Number the distinct keys of some rows, ordered by key group (thesis 5.3.1.1); ``salt`` as in `key_groups`.
 
-    The key group depends on the first ``group_columns`` columns, on all without it.
+    The key group depends on the columns ``hashed``, on all without it.
     """
     codes, distinct = _encode([_one_zero(column) for column in columns], rows)
     if not len(columns):
@@ -64,7 +64,8 @@ def encode_keys(
         share = key_groups([], 1, groups, salt)
     else:
         keys = pa.Table.from_arrays(distinct, names=key_names(len(columns)))
-        share = key_groups(distinct[:group_columns], keys.num_rows, groups, salt)
+        deciding = distinct if hashed is None else [distinct[column] for column in hashed]
+        share = key_groups(deciding, keys.num_rows, groups, salt)
     order, starts = np.empty(len(share), dtype=np.int64), np.zeros(groups + 1, dtype=np.int64)
     kernels.order_by_code(order, starts, share)
     if groups > 1 and keys.num_rows > 1:

@@ -27,7 +27,7 @@ from operators.bucket import Bucket
 from operators.cell_space import CellSpace, assign_cells, cell_spaces, set_spaces
 from operators.entries import SlicedTuples
 from operators.expressions import Expression, columns_of, conjuncts_of
-from operators.join_parts import Part, columns_for_rows, join_of, parts_over
+from operators.join_parts import Part, Placement, columns_for_rows, join_of, parts_over
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.lookup_join import LookupJoin
 from operators.lookups import Lookup, input_id
@@ -70,16 +70,15 @@ class StreamOutput:
 class _Operator:
     """An aggregation operator: its queries, and their cell spaces with the measures that they need.
 
-    ``keys`` are those of its queries, and for COUNT(DISTINCT …) the expression one more; the first ``hashed`` decide,
-    with ``salt``, about the lane. ``columns`` are what rows of joins are made of, None when it has no part in them.
+    ``keys`` are those of its queries, and for COUNT(DISTINCT …) the expression one more; ``placement`` says which of
+    them decide about the lane. ``columns`` are what rows of joins are made of, None when it has no part in them.
     """
 
     name: str
     queries: tuple[LiveQuery, ...]
     spaces: tuple[tuple[CellSpace, tuple[Measure, ...]], ...]
     keys: tuple[Expression, ...]
-    salt: str
-    hashed: int
+    placement: Placement
     columns: tuple[str, ...] | None = None
 
     @cached_property
@@ -148,11 +147,12 @@ class StreamOperators:
     def _aggregations(self, name: str, queries: list[LiveQuery]) -> Iterator[_Operator]:
         """Yield an operator, and one for each expression of which its queries count distinct values."""
         keys = aggregation_of(queries[0]).keys
-        yield _Operator(name, tuple(queries), self._spaces(queries), keys, name, len(keys))
+        placement = Placement(name, tuple(range(len(keys))))
+        yield _Operator(name, tuple(queries), self._spaces(queries), keys, placement)
         for text, (argument, counting) in distinct_arguments(queries).items():
             wide = distinct_operator(name, text)
             spaces = self._spaces(counting, only_counts=True)
-            yield _Operator(wide, tuple(counting), spaces, (*keys, argument), name, len(keys))
+            yield _Operator(wide, tuple(counting), spaces, (*keys, argument), placement)
 
     def _part(self, name: str, parts: list[Part]) -> _Operator:
         """Return the operator of an input of joins."""
@@ -164,8 +164,7 @@ class StreamOperators:
             tuple(queries),
             self._spaces(queries),
             aggregation_of(queries[0]).keys,
-            parts[0].salt,
-            parts[0].hashed,
+            parts[0].placement,
             columns=tuple(sorted(columns)) if rows else None,
         )
 
@@ -229,9 +228,12 @@ class StreamOperators:
             slices, slice_of = np.zeros((1, 2), dtype=np.int64), np.zeros(len(times), dtype=np.int64)
         else:
             slices, slice_of = cut_slices(times, operator.combs, operator.cuts)
+        placement = operator.placement
+        groups = 1 if placement.is_everywhere else self._groups
         sliced = SlicedTuples.of(
-            tuples, times, slices, slice_of, operator.keys, self._groups, operator.salt, operator.hashed
+            tuples, times, slices, slice_of, operator.keys, groups, placement.salt, placement.hashed
         )
+        lanes = range(self._groups // groups)  # one bucket goes to one lane, or to all
         for space, measures in operator.spaces:
             if sessions and operator.columns is not None:
                 continue  # sessions of joins are of several inputs together
@@ -240,12 +242,14 @@ class StreamOperators:
                     sliced, times, space, cells, measures, operator.name, self._epoch, operator.cuts
                 )
                 continue
-            output.buckets += aggregate(sliced, space, cells, measures, operator.name, self._epoch)
+            buckets = aggregate(sliced, space, cells, measures, operator.name, self._epoch)
+            output.buckets += [(group + lane, bucket) for group, bucket in buckets for lane in lanes]
         if operator.columns is not None:
             wanted = np.zeros(tuples.length, dtype=np.bool_)
             for space, _ in operator.spaces:
                 wanted |= assign_cells(space, cells, tuples.length)[0] >= 0
-            output.tuples += tuple_buckets(sliced, times, wanted, operator.columns, operator.name)
+            made = tuple_buckets(sliced, times, wanted, operator.columns, operator.name)
+            output.tuples += [(group + lane, bucket) for group, bucket in made for lane in lanes]
 
 
 def _expressions_of(live: LiveQuery) -> Sequence[Expression]:

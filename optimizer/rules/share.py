@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operators.join_parts import operators_of
+from operators.join_parts import attributes_of, operators_of
 from operators.queries import Join, Query, Selection
 from operators.windows import SessionWindow
 
@@ -18,6 +18,7 @@ def share(query: Query) -> str:
     if isinstance(query, Selection):
         return f"selection:{query.input}"
     if isinstance(query, Join):
-        return f"join:{' '.join(operators_of(query))}"
+        compared = ";".join(",".join(map(str, attributes)) for attributes in attributes_of(query))
+        return f"join:{' '.join(operators_of(query))} on {compared}"
     kind = "sessions" if isinstance(query.window, SessionWindow) else "aggregation"
     return f"{kind}:{query.input}:{','.join(str(key) for key in query.keys)}"

@@ -23,8 +23,6 @@ from sources.schema import StreamDefinition
 from sources.storage import Storage
 from tests.operators.pipeline import MemoryState, Row, batch_of
 
-LANES = 2
-
 
 @dataclass(frozen=True)
 class Deployed:
@@ -65,7 +63,8 @@ def changelog(
 class JoinPipeline:
     """``clocks`` and ``waterlines`` are those at the start of the next batch, ``rows`` what each query got so far.
 
-    With ``rng`` lanes move to other workers, batches are run twice from the same state, and pages are of any length.
+    ``rng`` says how many lanes there are, when they move to other workers or run a batch twice from the same state, and
+    how long pages are.
     """
 
     storage: Storage
@@ -81,8 +80,9 @@ class JoinPipeline:
 
     def __post_init__(self) -> None:
         self.live.streams.update({stream.id: stream for stream in self.streams})
-        self.lanes = [Lane(self.storage, self.join_row_limit) for _ in range(LANES)]
-        self.states = [MemoryState() for _ in range(LANES)]
+        count = self.rng.choice([1, 2, 2, 3])
+        self.lanes = [Lane(self.storage, self.join_row_limit) for _ in range(count)]
+        self.states = [MemoryState() for _ in range(count)]
         self.reader = Materializer(self.storage)
         self.tables = IndexedTables(self.storage)
 
@@ -94,7 +94,7 @@ class JoinPipeline:
         for record in changelogs:
             self.live.apply(record, self.clocks)
         seen: dict[str, list[Row]] = {}
-        payloads: list[list[Payload]] = [[] for _ in range(LANES)]
+        payloads: list[list[Payload]] = [[] for _ in self.lanes]
         before = dict(self.waterlines)
         for stream in self.streams:
             time = stream.schema.event_time
@@ -103,7 +103,7 @@ class JoinPipeline:
             half = len(seen[stream.id]) // 2
             for part in (seen[stream.id][:half], seen[stream.id][half:]):
                 for lookups in self.live.inputs(stream.id).values():
-                    operators = StreamOperators(self.live, stream, LANES, lookups=lookups)
+                    operators = StreamOperators(self.live, stream, len(self.lanes), lookups=lookups)
                     for joined in operators.lookup_join.batches(batch_of(part, stream.schema), self.tables):
                         output = operators.process(joined, waterline)
                         assert not output.failures
@@ -115,7 +115,7 @@ class JoinPipeline:
             self.clocks[stream.id] = clock
             self.waterlines[stream.id] = advance_waterline(waterline, clock, stream.schema.lateness_us)
         blocks: dict[int, list[BlockPart]] = {}
-        for lane in range(LANES):
+        for lane in range(len(self.lanes)):
             self._advance(lane, payloads[lane], before, blocks)
         for slot, parts in blocks.items():
             self._read(self.live.by_slot[slot], parts)

@@ -1,0 +1,64 @@
+"""Which lanes the keys of a join's inputs go to: what belongs together meets in one, and as many as can be are used."""
+
+from __future__ import annotations
+
+import pytest
+
+from operators.join_parts import operators_of, placements_of, spread_by
+from operators.queries import Join
+from session.sql.select import plan_select
+from tests.kit.random_joins import CATALOG
+
+W = "[RANGE 4 SECONDS]"
+
+
+def join(text: str) -> Join:
+    found = plan_select(text.replace("~", W), CATALOG)
+    assert isinstance(found, Join)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "hashed"),
+    [
+        # all inputs have all attributes: all are hashed
+        ("SELECT x.v FROM a ~ x, b ~ y WHERE x.k = y.k AND x.m = y.m", [(0, 1), (0, 1)]),
+        ("SELECT x.v FROM a ~ x, b ~ y, c ~ z WHERE x.k = y.k AND y.m = z.m AND z.k = x.k", [(0,), (0,), (0,)]),
+        # what is counted by key stays in one lane
+        ("SELECT x.v FROM a ~ x, b ~ y, c ~ z WHERE x.k = y.k AND y.m = z.m", [(), (), ()]),
+        # a chain: by the first, and the last input goes everywhere
+        ("SELECT x.v FROM a ~ x, b ~ y, c ~ z WHERE x.k = y.k AND y.m = z.m AND x.v < z.v", [(0,), (0,), None]),
+        # by what most inputs have
+        ("SELECT x.v FROM a ~ x, b ~ y, c ~ z, a ~ u WHERE x.k = y.k AND y.m = z.m AND z.m = u.m AND x.v < u.v",
+         [None, (1,), (0,), (0,)]),
+        # by what an inner input has
+        ("SELECT x.v FROM a ~ x LEFT JOIN b ~ y ON x.k = y.k LEFT JOIN c ~ z ON y.m = z.m WHERE x.v < coalesce(z.v, 3)",
+         [(0,), (0,), None]),
+        # groups must not span lanes
+        ("SELECT x.k, SUM(x.v + z.v) AS n FROM a ~ x, b ~ y, c ~ z WHERE x.k = y.k AND y.m = z.m GROUP BY x.k",
+         [(0,), (0,), None]),
+        ("SELECT z.m, SUM(x.v + z.v) AS n FROM a ~ x, b ~ y, c ~ z WHERE x.k = y.k AND y.m = z.m GROUP BY z.m",
+         [None, (1,), (0,)]),
+        ("SELECT x.m, COUNT(*) AS n FROM a ~ x, b ~ y WHERE x.k = y.k AND x.m = y.m GROUP BY x.m", [(1,), (1,)]),
+        ("SELECT x.v, COUNT(*) AS n FROM a ~ x, b ~ y WHERE x.k = y.k GROUP BY x.v", [(), ()]),
+        ("SELECT SUM(x.v + z.v) AS n FROM a ~ x, b ~ y, c ~ z WHERE x.k = y.k AND y.m = z.m", [(), (), ()]),
+    ],
+)  # fmt: skip
+def test_keys_are_spread_by_what_decides_about_combinations(text: str, hashed: list[tuple[int, ...] | None]) -> None:
+    placements = placements_of(join(text))
+    assert [placement.hashed for placement in placements] == hashed
+    assert len({placement.salt for placement in placements}) == 1
+
+
+def test_an_input_is_shared_by_joins_of_other_streams_that_place_it_alike() -> None:
+    two = operators_of(join("SELECT x.v FROM a ~ x, b ~ y WHERE x.k = y.k"))
+    three = operators_of(join("SELECT x.v FROM a ~ x, b ~ y, c ~ z WHERE x.k = y.k AND y.m = z.m AND x.v < z.v"))
+    other = operators_of(join("SELECT x.v FROM a ~ x, a ~ y, c ~ z WHERE x.k = y.k AND y.m = z.m AND x.v > z.v"))
+    assert two[0] == three[0] == other[0]
+    assert three[2] == other[2]
+    assert two[1] != three[1]
+
+
+def test_a_group_that_has_no_attribute_of_an_inner_input_stays_in_one_lane() -> None:
+    outer = join("SELECT y.k, COUNT(*) AS n FROM a ~ x LEFT JOIN b ~ y ON x.k = y.k GROUP BY y.k")
+    assert spread_by(outer) == ()
