@@ -183,22 +183,28 @@ def query_by_query(
     encoded: Mapping[Measure, Encoded],
     bits: npt.NDArray[np.int64],
 ) -> Iterator[Entries]:
-    """Add each tuple to an entry of every query that selects it; the cells are the queries."""
+    """Add each tuple to an entry of every query that selects it; the cells are the queries.
+
+    While they are added up, the entries of one slice and key lie next to each other, and so do their tuples: memory is
+    written from one end to the other.
+    """
     keys = sliced.keys
     shape = (queries, len(sliced.slices), keys.count)
     totals = new_totals(math.prod(shape), encoded)
-    ends = np.cumsum(bits)
+    order, starts = np.empty(len(cell), dtype=np.int32), np.zeros(shape[1] * shape[2] + 1, dtype=np.int64)
+    kernels.order_by_code(order, starts, sliced.column)
+    ends = np.cumsum(kernels.taken(bits, order))
     first = 0
     while first < len(cell):
         done = int(ends[first - 1]) if first else 0
         last = max(first + 1, int(np.searchsorted(ends, done + _PLACES_AT_ONCE, side="right")))
         at = np.empty(int(ends[last - 1]) - done, dtype=np.int32)
         source = np.empty_like(at)
-        part = slice(first, last)
-        kernels.place_each(at, source, cell[part], sliced.column[part], query_sets, shape[1] * shape[2])
-        add_up(totals, at, encoded, source + np.int32(first))
+        kernels.place_each(at, source, order[first:last], cell, sliced.column, query_sets, queries)
+        add_up(totals, at, encoded, source)
         first = last
-    yield from _dense_entries(totals, shape, keys.group_starts)
+    by_query = {name: total.reshape(-1, queries).T.ravel() for name, total in totals.items()}
+    yield from _dense_entries(by_query, shape, keys.group_starts)
 
 
 def _most_entries(length: int) -> int:

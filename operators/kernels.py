@@ -88,28 +88,30 @@ def set_bits(query_sets: Array) -> Array:
     return found
 
 
+# the number of the only bit of a word is found by multiplying it with a de Bruijn sequence: six bits that occur once
+_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+_BIT_OF = np.zeros(64, dtype=np.int32)
+for _bit in range(64):
+    _BIT_OF[((1 << _bit) * int(_DE_BRUIJN) % 2**64) >> 58] = _bit
+
+
 @njit(cache=True, nogil=True)
-def place_each(at: Places, source: Places, cell: Places, column: Places, query_sets: Array, columns: int) -> None:
-    """List where each tuple goes in an array of shape (queries, columns): once for each query in its set.
+def place_each(
+    at: Places, source: Places, tuples: Places, cell: Places, column: Places, query_sets: Array, queries: int
+) -> None:
+    """List where each of some tuples goes in an array of shape (columns, queries): once for each query in its set.
 
     ``source`` becomes the number of the tuple.
     """
     i = 0
     words = query_sets.shape[1]
-    for t in range(cell.size):
+    for t in tuples:
         for w in range(words):
             word = query_sets[cell[t], w]
             while word:
                 lowest = word & (~word + np.uint64(1))
-                bit = 0
-                probe = lowest
-                while probe > np.uint64(255):
-                    probe >>= np.uint64(8)
-                    bit += 8
-                while probe > np.uint64(1):
-                    probe >>= np.uint64(1)
-                    bit += 1
-                at[i] = (w * 64 + bit) * columns + column[t]
+                bit = _BIT_OF[(lowest * _DE_BRUIJN) >> np.uint64(58)]
+                at[i] = column[t] * queries + w * 64 + bit
                 source[i] = t
                 i += 1
                 word ^= lowest
@@ -372,7 +374,7 @@ def warm_up() -> None:
         greatest(out, at, values)
     query_sets = np.ones((1, 1), dtype=np.uint64)
     set_bits(query_sets)
-    place_each(at, at.copy(), table, at.copy(), query_sets, 1)
+    place_each(at, at.copy(), table, table, at.copy(), query_sets, 1)
     dense, starts = np.zeros((1, 1, 1), dtype=np.int64), np.zeros(2, dtype=np.int64)
     occupied_per_group(dense, starts)
     pick_group(dense, 0, 1, at, at, at, starts)
