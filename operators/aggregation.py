@@ -15,7 +15,7 @@ from operators.bucket import Bucket
 from operators.cell_space import CellSpace, LineSpace
 from operators.cells import Cells, SetCells
 from operators.components import COUNT_DISTINCT
-from operators.entries import SlicedTuples, argument_of, cell_by_cell, encode_measures, query_by_query, tuples_alone
+from operators.entries import SlicedTuples, argument_of, cell_by_cell, query_by_query, tuples_alone
 from operators.expressions import Expression
 from operators.live_queries import EARLIEST, LiveQuery
 from operators.queries import Aggregation, Measure
@@ -83,13 +83,18 @@ def aggregate(
 
     ``found`` are the tuples' cells in each dimension.
     """
-    encoded = encode_measures(measures, sliced.tuples)
     cells: Cells
     if isinstance(space, LineSpace):
-        cell, cells = space.assign(found, sliced.tuples.length)
+        encoded = sliced.measures.of(measures)
+        cell, cells = space.assign(found, sliced.length)
         entries = cell_by_cell(sliced, cell, cells.count, encoded)
     else:
-        cell, query_sets = space.assign(found, sliced.tuples.length)
+        rows = space.rows(found, sliced.length)
+        if rows is not None:
+            sliced = sliced.taken(rows)
+            found = {name: found[name][rows] for name in space.dimensions}
+        encoded = sliced.measures.of(measures)
+        cell, query_sets = space.assign(found, sliced.length)
         alone = tuples_alone(sliced, cell, query_sets, len(space.queries))
         if alone is not None:
             cells = SetCells(space.to_slots(query_set.singletons(len(space.queries))))

@@ -23,6 +23,8 @@ from operators.query_set import Words, words_for
 Numbers = npt.NDArray[np.int32]
 
 NO_CELL = -1
+# tuples that no query selects are left out beforehand where no more than this share remains
+_WORTH_TAKING = 0.8
 
 
 class LineSpace:
@@ -68,6 +70,16 @@ class SetSpace:
         self._words = words
         self._slots = np.array([q.slot for q in queries], dtype=np.int64)
         self._axes = [_query_sets_over(index.dimensions[name], queries, index) for name in dimensions]
+        self._wanted = [query_set.not_empty(axis) for axis in self._axes]
+
+    def rows(self, found: Mapping[str, Cells], length: int) -> npt.NDArray[np.int64] | None:
+        """Return the tuples that lie in a cell of some query in every dimension; None where these are hardly fewer."""
+        there = np.ones(length, dtype=np.bool_)
+        for name, wanted in zip(self.dimensions, self._wanted, strict=True):
+            if not wanted.all():
+                there &= kernels.taken(wanted, found[name])
+        rows = np.flatnonzero(there)
+        return rows if len(rows) < _WORTH_TAKING * length else None
 
     def assign(self, found: Mapping[str, Cells], length: int) -> tuple[Numbers, Words]:
         """Return each tuple's cell, shape (length,), and the query-set of each cell."""

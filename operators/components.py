@@ -105,6 +105,11 @@ class Encoded:
     valid: npt.NDArray[np.int32] | None
     dictionary: pa.Array | None = None
 
+    def taken(self, rows: npt.NDArray[np.int64]) -> Encoded:
+        """Return the numbers of some tuples."""
+        numbers = {name: values[rows] for name, values in self.numbers.items()}
+        return Encoded(numbers, None if self.valid is None else self.valid[rows], self.dictionary)
+
 
 def encode(measure: Measure, column: pa.Array) -> Encoded:
     """Return the numbers of a measure with an argument; NULL is the neutral value."""

@@ -13,8 +13,8 @@ Entries are addressed by number: slice, cell and key of a tuple make its address
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -42,19 +42,53 @@ _LEAST_GROUP = 2.0
 _SAMPLE = 4096
 # queries are added up alone in so many entries at most, and with so many queries a tuple at most
 _MOST_ALONE = 1 << 24
-_MOST_QUERIES_ALONE = 200
+_MOST_QUERIES_ALONE = 2000
 _PLACES_AT_ONCE = 1 << 20
+
+
+class EncodedMeasures:
+    """The numbers that tuples add to measures, worked out once however many cell spaces ask."""
+
+    def __init__(self, find: Callable[[Measure], Encoded]) -> None:
+        self._find = find
+        self._known: dict[str, Encoded] = {}
+
+    @classmethod
+    def of_tuples(cls, tuples: Tuples) -> EncodedMeasures:
+        """Take them from columns."""
+        return cls(lambda measure: components.encode(measure, tuples.value(argument_of(measure))))
+
+    def of(self, measures: Iterable[Measure]) -> dict[Measure, Encoded]:
+        """Return the numbers of some measures."""
+        for measure in measures:
+            if measure.name not in self._known:
+                self._known[measure.name] = self._find(measure)
+        return {measure: self._known[measure.name] for measure in measures}
+
+    def taken(self, rows: npt.NDArray[np.int64]) -> EncodedMeasures:
+        """Return those of some of the tuples."""
+        return EncodedMeasures(lambda measure: self.of([measure])[measure].taken(rows))
 
 
 @dataclass(frozen=True)
 class SlicedTuples:
     """Tuples of one operator with their slices and keys; ``latest`` is the greatest event time of each slice (µs)."""
 
-    tuples: Tuples
+    measures: EncodedMeasures
     slices: npt.NDArray[np.int64]
     slice_of: npt.NDArray[np.int64]
     latest: npt.NDArray[np.int64]
     keys: KeyCodes
+
+    @property
+    def length(self) -> int:
+        """How many tuples there are."""
+        return len(self.slice_of)
+
+    def taken(self, rows: npt.NDArray[np.int64]) -> SlicedTuples:
+        """Return some of the tuples, with the same slices and keys."""
+        keys = replace(self.keys, codes=self.keys.codes[rows])
+        return SlicedTuples(self.measures.taken(rows), self.slices, self.slice_of[rows], self.latest, keys)
 
     @cached_property
     def column(self) -> npt.NDArray[np.int32]:
@@ -86,7 +120,7 @@ class SlicedTuples:
     @cached_property
     def sample(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Some tuples, and the place of each in an array of shape (slices, keys): one of each of so many stretches."""
-        length = self.tuples.length
+        length = self.length
         starts = np.arange(min(length, _SAMPLE)) * length // min(length, _SAMPLE)
         widths = np.diff(starts, append=length)
         positions = starts + np.random.default_rng(0).integers(0, widths)
@@ -111,14 +145,14 @@ class SlicedTuples:
         else:
             kernels.greatest(latest, slice_of.astype(np.int32), times)
         codes = encode_keys([tuples.value(key) for key in keys], tuples.length, groups, salt, hashed)
-        return cls(tuples, slices, slice_of, latest, codes)
+        return cls(EncodedMeasures.of_tuples(tuples), slices, slice_of, latest, codes)
 
 
 def cell_by_cell(
     sliced: SlicedTuples, cell: npt.NDArray[np.int32], cells: int, encoded: Mapping[Measure, Encoded]
 ) -> Iterator[Entries]:
     """Yield the entries of tuples of which each belongs to one cell, -1 for none."""
-    length, keys = sliced.tuples.length, sliced.keys
+    length, keys = sliced.length, sliced.keys
     shape = (cells, len(sliced.slices), keys.count)
     entries = math.prod(shape)
     if entries > _ALWAYS_DENSE and _is_list(sliced, cell, entries):
@@ -138,7 +172,7 @@ def _is_list(sliced: SlicedTuples, cell: npt.NDArray[np.int32], entries: int) ->
 
     They are spread over the addresses as evenly as can be, or less; how much less a sample tells by its equal pairs.
     """
-    length = sliced.tuples.length
+    length = sliced.length
     if _group_size(length, entries) >= _LEAST_GROUP:
         return False
     positions, column = sliced.sample
@@ -168,7 +202,7 @@ def tuples_alone(
     Grouping tuples by query-set pays as long as groups are large (thesis 4.3.1.4, where a list takes their place). With
     about a tuple per group it shares nothing and makes more entries than the queries have.
     """
-    length, slices, keys = sliced.tuples.length, len(sliced.slices), sliced.keys.count
+    length, slices, keys = sliced.length, len(sliced.slices), sliced.keys.count
     if slices * len(query_sets) * keys <= _most_entries(length) or slices * queries * keys > _MOST_ALONE:
         return None
     bits = kernels.taken(kernels.set_bits(query_sets), cell)
@@ -216,11 +250,6 @@ def argument_of(measure: Measure) -> Expression:
     """Return what a measure is of; not for COUNT(*)."""
     assert measure.argument is not None
     return measure.argument
-
-
-def encode_measures(measures: Sequence[Measure], tuples: Tuples) -> dict[Measure, Encoded]:
-    """Return the numbers that tuples add to each measure."""
-    return {measure: components.encode(measure, tuples.value(argument_of(measure))) for measure in measures}
 
 
 def accumulate(at: npt.NDArray[np.int32], size: int, encoded: Mapping[Measure, Encoded]) -> dict[str, Numbers]:

@@ -393,6 +393,6 @@ def warm_up() -> None:
     expand(counts.copy(), *np.ones((5, 1), dtype=np.int64))
     taken(counts, np.zeros(1, dtype=np.int64))
     count_pairs(np.zeros((1, 1), dtype=np.int64), np.zeros(1, dtype=np.bool_), at, at, counts, starts, at, counts)
-    for values in (*numbers, np.zeros(1, dtype=np.complex128)):
+    for values in (*numbers, np.zeros(1, dtype=np.complex128), np.zeros(1, dtype=np.bool_)):
         taken(values, table)
     taken(table, short)

@@ -26,7 +26,7 @@ from operators.bucket import Bucket
 from operators.cell_space import CellSpace, assign_cells
 from operators.cells import Cells, LineCells, SetCells, unite_sets
 from operators.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
-from operators.entries import SlicedTuples, accumulate, empty, encode_measures, merge_into
+from operators.entries import SlicedTuples, accumulate, empty, merge_into
 from operators.fired_rows import Fired, apply_having, counts_distinct, keys_of_wide
 from operators.firing import Predicates, cells_of_queries, needed_names
 from operators.keys import encode_keys, key_columns, key_names, unite_keys
@@ -95,7 +95,7 @@ def fragments(
     cuts: Sequence[int],
 ) -> Iterator[tuple[int, Bucket]]:
     """Bring the tuples of a chunk together as fragments; yield a bucket for each key group that has any."""
-    cell, cells = assign_cells(space, found, sliced.tuples.length)
+    cell, cells = assign_cells(space, found, sliced.length)
     chosen = np.flatnonzero(cell >= 0)
     if not len(chosen):
         return
@@ -106,7 +106,7 @@ def fragments(
     number, count = chain(address, mine, mine, gap, cuts)
     at = np.full(len(cell), -1, dtype=np.int32)
     at[chosen] = number
-    encoded = encode_measures(measures, sliced.tuples)
+    encoded = sliced.measures.of(measures)
     totals = accumulate(at, count, encoded)
     totals |= _ends(number, count, mine, mine)
     where = np.zeros(count, dtype=np.int64)

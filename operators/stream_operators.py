@@ -248,7 +248,7 @@ class StreamOperators:
             wanted = np.zeros(tuples.length, dtype=np.bool_)
             for space, _ in operator.spaces:
                 wanted |= assign_cells(space, cells, tuples.length)[0] >= 0
-            made = tuple_buckets(sliced, times, wanted, operator.columns, operator.name)
+            made = tuple_buckets(tuples, sliced, times, wanted, operator.columns, operator.name)
             output.tuples += [(group + lane, bucket) for group, bucket in made for lane in lanes]
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from operators import kernels
 from operators.entries import SlicedTuples
 from operators.query_set import Bools
+from operators.tuples import Tuples
 from sources.columns import one_array
 
 _HEADER = b"tuples"
@@ -78,6 +79,7 @@ def is_tuple_bucket(data: bytes | pa.Buffer) -> bool:
 
 
 def tuple_buckets(
+    tuples: Tuples,
     sliced: SlicedTuples,
     times: npt.NDArray[np.int64],
     wanted: Bools,
@@ -89,11 +91,11 @@ def tuple_buckets(
         rows = np.flatnonzero(wanted & (sliced.keys.codes >= first) & (sliced.keys.codes < after))
         if len(rows):
             key = kernels.taken(sliced.keys.codes, rows) - np.int32(first)
-            mine = _taken(sliced, columns, rows)
+            mine = _taken(tuples, columns, rows)
             yield number, TupleBucket(operator, times[rows], key, sliced.keys.of_group(number), mine)
 
 
-def _taken(sliced: SlicedTuples, columns: Sequence[str], rows: npt.NDArray[np.int64]) -> pa.Table:
+def _taken(tuples: Tuples, columns: Sequence[str], rows: npt.NDArray[np.int64]) -> pa.Table:
     at = pa.array(rows)
-    taken: Mapping[str, pa.Array] = {name: sliced.tuples.columns[name].take(at) for name in columns}
+    taken: Mapping[str, pa.Array] = {name: tuples.columns[name].take(at) for name in columns}
     return pa.table(taken) if taken else pa.table({"_": pa.nulls(len(rows))})

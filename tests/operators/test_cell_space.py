@@ -52,6 +52,9 @@ def test_query_sets_of_tuples_are_those_of_each_query(seed: int, dimensions: lis
         cell, meanings = space.wanted(*space.assign(cells, length))
         query_sets = meanings.query_sets
         assert cell.max() < len(query_sets)
+        rows = space.rows(cells, length)
+        left_out = np.setdiff1d(np.arange(length), np.arange(length) if rows is None else rows)
+        assert (cell[left_out] == NO_CELL).all()
         for query in space.queries:
             mine = np.ones(length, dtype=np.bool_)
             for name, mask in index.masks_of(query.id).items():
