@@ -15,15 +15,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.aggregation import by_window
+from operators.aggregation import aggregate, aggregation_of, by_window, measures_of
 from operators.bucket import Bucket
+from operators.cell_space import cell_spaces
+from operators.entries import SlicedTuples
 from operators.expressions import Call, Column, Expression, Literal
 from operators.firing import fire
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.lookup_join import IndexedTables, LookupJoin, version_path
 from operators.lookups import Lookup
+from operators.predicate_index import PredicateIndex
 from operators.queries import Aggregation, Measure
+from operators.slicing import Combs, cut_slices
 from operators.stream_operators import StreamOperators
+from operators.tuples import Tuples
 from operators.windows import Window
 from sources.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamDefinition, StreamSchema
 from sources.static_table import TableDefinition, TableVersion
@@ -91,6 +96,47 @@ def test_source_task_with_conjunctions(benchmark: Any, count: int) -> None:
     """The same with predicates on two columns each."""
     operators, tuples = StreamOperators(queries(count, 2), STREAM, 2), chunk(100)
     assert benchmark(lambda: len(operators.process(tuples, None).buckets)) > 0
+
+
+CLUSTERS = 50
+
+
+def clustered(share: float) -> LiveQueries:
+    """Return 1000 queries in clusters: a range of field1, the cluster's own but for a share, and part of field2."""
+    rng, width = random.Random(3), LIMIT / CLUSTERS
+
+    def query(cluster: int) -> Aggregation:
+        low = int((cluster + 0.3 * rng.random()) * width)
+        high = int((cluster + 1 - 0.3 * rng.random()) * width + share * LIMIT)
+        bounds = [(">=", "field1", low), ("<", "field1", high), (rng.choice("<>"), "field2", rng.randrange(LIMIT))]
+        where = tuple(Call(op, (Column(name, INT), Literal(n, INT)), BOOLEAN) for op, name, n in bounds)
+        window = Window(SECOND, SECOND)
+        measures = (Measure("sum", Column("field0", INT)),)
+        return Aggregation(STREAM.id, window, Call("and", where, BOOLEAN), (Column("key", INT),), measures, ())
+
+    return live_of(*(query(number % CLUSTERS) for number in range(1000)), stream=STREAM)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.25, 0.5, 0.75])
+@pytest.mark.parametrize("groups", [1, 10, CLUSTERS])
+def test_query_groups(benchmark: Any, groups: int, share: float) -> None:
+    """A chunk is added up for query groups with query-sets of their own (thesis 5.4.1): clusters that lie together."""
+    live, tuples = clustered(share), Tuples.of(chunk(100))
+    queries = list(live.by_slot.values())
+    index = PredicateIndex()
+    index.update({query.id: query.where for query in queries})
+    members = [[q for q in queries if q.slot % CLUSTERS * groups // CLUSTERS == group] for group in range(groups)]
+    spaces = [space for mine in members for space in cell_spaces(mine, index, live.words)]
+    keys, measures = aggregation_of(queries[0]).keys, measures_of(queries)
+    times = np.asarray(tuples.columns["time"].view(pa.int64()))
+    slices, slice_of = cut_slices(times, Combs.of({Window(SECOND, SECOND)}), [])
+
+    def run() -> int:
+        cells = index.cells_of(tuples)
+        sliced = SlicedTuples.of(tuples, times, slices, slice_of, keys, 2, "")
+        return sum(len(list(aggregate(sliced, space, cells, measures, "", 1))) for space in spaces)
+
+    assert benchmark(run) > 0
 
 
 @pytest.mark.parametrize("count", COUNTS)
