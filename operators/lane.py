@@ -34,6 +34,7 @@ from operators.live_queries import EARLIEST, LiveQueries, LiveQuery
 from operators.merging import merge_buckets
 from operators.operator_queries import OperatorQueries, operators_of, with_distinct
 from operators.predicate_analysis import Predicate, analyse
+from operators.report import Work
 from operators.session_joins import open_tuples
 from operators.sessions import alive_fragments, fire_sessions, merge_fragments
 from operators.slicing import NeededEdges, is_needed
@@ -76,6 +77,8 @@ class Lane:
         self._all_operators: dict[str, OperatorQueries] = {}
         self._joins: dict[str, JoinOperator] = {}
         self._joins_of: dict[str, list[JoinOperator]] = {}
+        self.work = Work()
+        """What it did since somebody last asked."""
         self.failures: dict[str, str] = {}
         """Queries whose evaluation raised in the last batch, with the message."""
         self.joined: dict[str, JoinedRows] = {}
@@ -181,26 +184,40 @@ class Lane:
         buckets = self._by_operator()
         for name, operator in self._operators.items():
             passed, reached = before.get(operator.stream), after.get(operator.stream)
-            rows = None
-            if operator.final.queries and name in buckets and reached is not None and reached != passed:
-                rows = self._rows(name, buckets, operator.final, EARLIEST if passed is None else passed, reached)
-                if rows is not None and operator.final.has_changelogs:
-                    rows = with_changelog_columns(rows, now_us)
-            early = None
-            if operator.early:
-                asking = self._told.counted(operator.early)
-                new = [bucket for bucket in brought if bucket.operator == name]
-                current = self._current(name, buckets, asking, new, passed) if new else None
-                early = self._told.revise(name, current, asking, passed, reached, now_us)
-            elif name in self._told.operators:
-                self._told.revise(name, None, (), passed, reached, now_us)
-            parts = [part for part in (rows, early) if part is not None]
+            with self.work.timed(name):
+                parts = self._fire_one(name, operator, buckets, passed, reached, brought, now_us)
             if parts:
                 fired[name] = (operator.queries, together(parts))
         for name in self._told.operators:
             if name not in self._operators:
                 self._told.revise(name, None, (), None, None, now_us)
         return fired
+
+    def _fire_one(
+        self,
+        name: str,
+        operator: OperatorQueries,
+        buckets: dict[str, list[Bucket]],
+        passed: int | None,
+        reached: int | None,
+        brought: Sequence[Bucket],
+        now_us: int,
+    ) -> list[Fired]:
+        """Return the final rows of one operator, and the early ones."""
+        rows = None
+        if operator.final.queries and name in buckets and reached is not None and reached != passed:
+            rows = self._rows(name, buckets, operator.final, EARLIEST if passed is None else passed, reached)
+            if rows is not None and operator.final.has_changelogs:
+                rows = with_changelog_columns(rows, now_us)
+        early = None
+        if operator.early:
+            asking = self._told.counted(operator.early)
+            new = [bucket for bucket in brought if bucket.operator == name]
+            current = self._current(name, buckets, asking, new, passed) if new else None
+            early = self._told.revise(name, current, asking, passed, reached, now_us)
+        elif name in self._told.operators:
+            self._told.revise(name, None, (), passed, reached, now_us)
+        return [part for part in (rows, early) if part is not None]
 
     def _fire_joins(
         self, before: dict[str, int | None], after: dict[str, int | None]
@@ -215,9 +232,10 @@ class Lane:
                 continue
             tuples = self._tuples_of({part.operator for part in operator.joins[0]})
             start = EARLIEST if passed is None else passed
-            formed, late = fire_joins(
-                operator, buckets, tuples, self._predicate_of, start, reached, self._join_row_limit, self.failures
-            )
+            with self.work.timed(name):
+                formed, late = fire_joins(
+                    operator, buckets, tuples, self._predicate_of, start, reached, self._join_row_limit, self.failures
+                )
             if formed is not None:
                 fired[name] = [parts[0].live for parts in operator.joins], formed
             if late is not None:

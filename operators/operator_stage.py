@@ -13,6 +13,7 @@ from operators.bucket_store import RESULTS, put_block_bytes, put_window_rows
 from operators.lane_state import Payload
 from operators.offsets import Offset, advance_waterline
 from operators.plan_log import PlanLog
+from operators.report import is_due, united
 from operators.wire import BLOCK, BUCKET, CONTROL, PROGRESS, STATE
 from operators.worker_memory import set_aside
 from sources.errors import CorruptData
@@ -78,8 +79,15 @@ class OperatorStage(StatefulProcessor):
         if lane_number == self._first_lane:
             output.append((PROGRESS, orjson.dumps(progress).decode()))
         busy = int((time.perf_counter() - began) * 1e6)
-        state = {"lane": lane_number, "bytes": lane.bytes, "busy_us": busy, "failures": lane.failures}
-        output.append((STATE, orjson.dumps({**state, "due_us": lane.due_us}).decode()))
+        state = {
+            "lane": lane_number,
+            "bytes": lane.bytes,
+            "busy_us": busy,
+            "failures": lane.failures,
+            "due_us": lane.due_us,
+            "report": lane.work.tell() if is_due(start, end) else None,
+        }
+        output.append((STATE, orjson.dumps(state).decode()))
         yield pd.DataFrame(output, columns=["kind", "body"])
 
     def close(self) -> None:
@@ -189,7 +197,19 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
         "source_busy_us": [control["busy_us"] for control in controls],
         "streams": streams,
         "failures": failures,
+        "report": _report([control["report"] for control in controls if control["report"] is not None]),
     }
+
+
+def _report(told: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Bring together what source tasks tell of their work; None when they tell nothing with this batch."""
+    if not told:
+        return None
+    samples: dict[str, list[str]] = {}
+    for each in told:
+        for name, texts in each["samples"].items():
+            samples.setdefault(name, []).extend(texts)
+    return {"sources": united(told), "samples": samples}
 
 
 def _block_entry(

@@ -20,6 +20,7 @@ from operators.offsets import Offset, Span
 from operators.plan_log import PlanLog
 from operators.planner import BATCHES
 from operators.query_set import count_per_slot
+from operators.report import Work, draw_sample, is_due
 from operators.stream_operators import Selected, StreamOperators, StreamOutput, selected_block
 from operators.tuple_bucket import TupleBucket
 from operators.wire import BLOCK, BUCKET, CONTROL, WireRow
@@ -44,6 +45,7 @@ class SourceTasks:
         self._connectors: dict[str, Connector] = {}
         self._operators: dict[str, tuple[int, dict[str, StreamOperators]]] = {}
         self._tables = IndexedTables(storage)
+        self._work = Work()
         kernels.warm_up()
 
     def run(self, start: Offset, end: Offset, task: int, tasks: int) -> Iterator[WireRow]:
@@ -51,14 +53,17 @@ class SourceTasks:
         began = time.time()
         live = self._plan.at(start, end)
         shares: dict[str, _StreamShare] = {}
+        samples = _Samples(end.seq) if is_due(start, end) else None
         for share, mine in self._shares(live, end, task, tasks):
             shares[share.stream.id] = share
+            if samples is not None:
+                samples.next_span()
             operators = self._operators_of(share.stream, live)
             read = {name for each in operators for name in each.lookup_join.reads}
             names = [name for name in share.stream.schema.names if name in read]
             for tuples in _gathered(map(share.admit, self._read(share, mine)), names):
                 for each in operators:
-                    yield from self._process(share, each, tuples, end.seq, task)
+                    yield from self._process(share, each, tuples, end.seq, task, samples)
         for share in shares.values():
             yield from self._dead_letters(share, end.seq, task)
         control = {
@@ -71,6 +76,7 @@ class SourceTasks:
             "streams": {share.stream.id: share.counts for share in shares.values()},
             "unread": {share.stream.id: share.unread for share in shares.values() if share.unread is not None},
             "failures": {q: m for share in shares.values() for q, m in share.failures.items()},
+            "report": None if samples is None else {**self._work.tell(), "samples": samples.by_input},
         }
         body = orjson.dumps(control).decode()
         for lane in self._lanes:
@@ -131,10 +137,18 @@ class SourceTasks:
         return known.values()
 
     def _process(
-        self, share: _StreamShare, operators: StreamOperators, tuples: pa.RecordBatch, seq: int, task: int
+        self,
+        share: _StreamShare,
+        operators: StreamOperators,
+        tuples: pa.RecordBatch,
+        seq: int,
+        task: int,
+        samples: _Samples | None,
     ) -> Iterator[WireRow]:
         for batch in self._looked_up(share, operators, tuples):
-            yield from self._results(share, operators.process(batch, share.waterline), seq, task)
+            if samples is not None:
+                samples.take(operators, batch)
+            yield from self._results(share, operators.process(batch, share.waterline, self._work), seq, task)
 
     def _looked_up(
         self, share: _StreamShare, operators: StreamOperators, tuples: pa.RecordBatch
@@ -183,6 +197,26 @@ def _selection_entry(storage: Storage, stream: str, seq: int, selected: Selected
         "counts": counts[slots].tolist(),
         "latest_event_us": [selected.latest_us] * len(slots),
     }
+
+
+class _Samples:
+    """Samples of the tuples of each input, after lookups: of the first chunk of each span."""
+
+    def __init__(self, seed: int) -> None:
+        self.by_input: dict[str, list[str]] = {}
+        self._seed = seed
+        self._taken: set[str] = set()
+
+    def next_span(self) -> None:
+        """Begin with another partition or stream."""
+        self._taken = set()
+
+    def take(self, operators: StreamOperators, tuples: pa.RecordBatch) -> None:
+        """Draw a sample of what predicates test, unless there is one of this span."""
+        if tuples.num_rows and operators.name not in self._taken and operators.tested:
+            self._taken.add(operators.name)
+            sample = draw_sample(tuples, operators.tested, self._seed)
+            self.by_input.setdefault(operators.name, []).append(sample)
 
 
 class _StreamShare:

@@ -34,6 +34,7 @@ from operators.lookups import Lookup, input_id
 from operators.predicate_index import PredicateIndex
 from operators.queries import Aggregation, Measure
 from operators.query_set import Words
+from operators.report import Work, index_of
 from operators.sessions import fragments, has_sessions
 from operators.slicing import Combs, cut_slices
 from operators.tuple_bucket import TupleBucket, tuple_buckets
@@ -110,7 +111,7 @@ class StreamOperators:
         self._words = live.words
         self._groups = groups
         self._epoch = live.epoch
-        name = input_id(stream.id, lookups)
+        self.name = name = input_id(stream.id, lookups)
         self._selections = live.selections(name)
         operators = live.aggregations(name)
         parts = parts_over(live.joins, name)
@@ -138,6 +139,12 @@ class StreamOperators:
         read = {name for q in queries for expression in _expressions_of(q) for name in columns_of(expression)}
         rows = {name for operator in self._operators for name in operator.columns or ()}
         return frozenset({self._stream.schema.event_time, *self._needed, *read, *rows})
+
+    @property
+    def tested(self) -> set[str]:
+        """The columns that predicates of its queries read."""
+        dimensions = self._index.dimensions.values()
+        return {name for each in dimensions for name in (columns_of(each.residual) if each.residual else (each.name,))}
 
     @property
     def queries(self) -> set[str]:
@@ -174,18 +181,21 @@ class StreamOperators:
         spaces = cell_spaces(queries, self._index, self._words)
         return tuple((space, () if only_counts else measures_of(space.queries)) for space in spaces)
 
-    def process(self, batch: pa.RecordBatch, waterline: int | None) -> StreamOutput:
-        """Run all shared operators over tuples none of which is below ``waterline`` (µs)."""
-        output = StreamOutput()
+    def process(self, batch: pa.RecordBatch, waterline: int | None, work: Work | None = None) -> StreamOutput:
+        """Run all shared operators over tuples none of which is below ``waterline`` (µs); ``work`` counts the time."""
+        output, work = StreamOutput(), Work() if work is None else work
         if not batch.num_rows or not self._expressions:
             return output
         tuples = Tuples.of(batch)
         times = np.asarray(tuples.columns[self._stream.schema.event_time].view(pa.int64()))
-        cells = self._index.cells_of(tuples)
+        with work.timed(index_of(self.name)):
+            cells = self._index.cells_of(tuples)
         if self._selections:
-            output.selected = self._select(tuples, times, cells, waterline)
+            with work.timed(self._selections[0].operator):
+                output.selected = self._select(tuples, times, cells, waterline)
         for operator in self._operators:
-            self._aggregate(operator, tuples, times, cells, output)
+            with work.timed(operator.name):
+                work.saw_keys(operator.name, self._aggregate(operator, tuples, times, cells, output))
         if tuples.failures:
             output.failures = {
                 query.partition("#")[0]: tuples.failures[text]
@@ -221,8 +231,11 @@ class StreamOperators:
         times: np.ndarray,
         cells: dict[str, np.ndarray],
         output: StreamOutput,
-    ) -> None:
-        """Shared aggregation (4.3.1.5): slice, number the keys, add each tuple to one cell per space."""
+    ) -> int:
+        """Shared aggregation (4.3.1.5): slice, number the keys, add each tuple to one cell per space.
+
+        Returns how many distinct keys there are.
+        """
         sessions = has_sessions(operator.queries)
         if sessions:  # fragments have no slices
             slices, slice_of = np.zeros((1, 2), dtype=np.int64), np.zeros(len(times), dtype=np.int64)
@@ -250,6 +263,7 @@ class StreamOperators:
                 wanted |= assign_cells(space, cells, tuples.length)[0] >= 0
             made = tuple_buckets(tuples, sliced, times, wanted, operator.columns, operator.name)
             output.tuples += [(group + lane, bucket) for group, bucket in made for lane in lanes]
+        return sliced.keys.count
 
 
 def _expressions_of(live: LiveQuery) -> Sequence[Expression]:

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from operators.aggregation import distinct_operator
+from operators.components import COUNT_DISTINCT
 from operators.expressions import columns_of, conjuncts_of
+from operators.join_parts import operators_of
 from operators.queries import Aggregation, Join, Query, Selection, lookups_of
 from operators.windows import SessionWindow, Window
 from optimizer.graph import to_dot
@@ -23,8 +26,9 @@ ROUTER = "router"
 class Operator:
     """A shared operator: all its queries read the same ``streams`` and partition them by the same attributes.
 
-    ``tables`` are the static tables that the streams are joined with before. ``queries`` has the ids of the queries in
-    the order in which they came; ``used`` counts how many of them have each window.
+    ``tables`` are the static tables that the streams are joined with before; ``inputs`` tell the streams after that
+    apart. ``queries`` has the ids of the queries in the order in which they came; ``used`` counts how many of them have
+    each window, ``sources`` how many have each operator of source tasks (those of a join's inputs others may share).
     """
 
     id: str
@@ -32,8 +36,10 @@ class Operator:
     streams: tuple[str, ...]
     partitioning: tuple[str, ...]
     tables: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
     queries: dict[str, None] = field(default_factory=dict)
     used: Counter[Window | SessionWindow] = field(default_factory=Counter)
+    sources: Counter[str] = field(default_factory=Counter)
 
     @property
     def windows(self) -> tuple[Window | SessionWindow, ...]:
@@ -43,12 +49,14 @@ class Operator:
     def add(self, query_id: str, query: Query) -> None:
         """Let a query run in it."""
         self.queries[query_id] = None
+        self.sources.update(source_operators(query))
         if not isinstance(query, Selection):
             self.used[query.window] += 1
 
     def remove(self, query_id: str, query: Query) -> None:
         """Take a query of it out."""
         del self.queries[query_id]
+        self.sources -= Counter(source_operators(query))
         if not isinstance(query, Selection):
             self.used[query.window] -= 1
             if not self.used[query.window]:
@@ -194,6 +202,17 @@ class Plan:
         }
 
 
+def source_operators(query: Query) -> tuple[str, ...]:
+    """Return the names of the operators that a query has in source tasks."""
+    if isinstance(query, Join):
+        return operators_of(query)
+    name = operator_of(query)
+    if not isinstance(query, Aggregation):
+        return (name,)
+    counted = (str(m.argument) for m in query.measures if m.function == COUNT_DISTINCT)
+    return (name, *(distinct_operator(name, text) for text in dict.fromkeys(counted)))
+
+
 def predicate_columns(query: Query) -> list[str]:
     """Return the columns that the query's predicates read, sorted."""
     if isinstance(query, Join):
@@ -260,11 +279,13 @@ def _empty(operator: str, query: Query) -> Operator:
     found = (f"{lookup.name.partition('#')[0]}@{lookup.version}" for lookup in lookups_of(query))
     tables = tuple(dict.fromkeys(found))
     if isinstance(query, Selection):
-        return Operator(operator, "selection", query.streams, (), tables)
+        return Operator(operator, "selection", query.streams, (), tables, (query.input,))
     if isinstance(query, Join):
         by = (f"{each.alias}.{key}" for each in query.inputs for key in each.keys if key is not None)
-        return Operator(operator, "join", query.streams, tuple(by), tables)
-    return Operator(operator, "aggregation", query.streams, tuple(str(key) for key in query.keys), tables)
+        inputs = tuple(dict.fromkeys(each.input for each in query.inputs))
+        return Operator(operator, "join", query.streams, tuple(by), tables, inputs)
+    by = (str(key) for key in query.keys)
+    return Operator(operator, "aggregation", query.streams, tuple(by), tables, (query.input,))
 
 
 def _why(operator: Operator, stream: str, others: int) -> str:

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from operators.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS
 from operators.plan_log import write_activation
 from operators.planner import BATCHES
+from operators.report import united
 from operators.wire import BLOCK, OUTPUT_SCHEMA, PROGRESS
 from operators.worker_memory import set_aside
 from sources.record_log import RecordLog
@@ -90,6 +91,8 @@ def publish(storage: Storage, rows: Sequence[tuple[str, str]]) -> None:
     record["bytes"] = {"state": sum(lane["bytes"] for lane in lanes)}
     record["emit_due_us"] = min((lane["due_us"] for lane in lanes if lane.get("due_us") is not None), default=None)
     record["operator_busy_us"] = [lane["busy_us"] for lane in lanes]
+    if record["report"] is not None:
+        record["report"]["lanes"] = united(lane["report"] for lane in lanes if lane["report"] is not None)
     record["committed_us"] = time.time_ns() // 1000
     record["duration_us"] = record["committed_us"] - record["started_us"]
     log.append(record["seq"], record)

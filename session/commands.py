@@ -222,7 +222,7 @@ class Commands(Reads):
 
     def _explain(self, query: Query, streams: dict[str, str]) -> dict[str, Any]:
         with self._lock:
-            plan = self._state.plan.explain(query, streams)
+            plan = self._explained(query, streams)
         graph = {"nodes": plan.pop("nodes"), "edges": plan.pop("edges")}
         return {**plan, "columns": result_columns(query), "plan": graph}
 

@@ -12,6 +12,8 @@ from typing import Any
 import orjson
 
 from operators.queries import OP, PTIME, VER, Aggregation, Query, Selection
+from optimizer.costs import operator_statistics, query_statistics
+from optimizer.statistics import Statistics
 from session.archive import Archive
 from session.changelog_history import ChangelogHistory
 from session.query_record import PENDING, STATES, QueryRecord, Times
@@ -61,6 +63,7 @@ class Reads:
         self._changelogs = changelogs
         self._history = ChangelogHistory(changelogs)
         self._archive = archive
+        self._statistics = Statistics()
 
     @property
     def applied_seq(self) -> int:
@@ -235,7 +238,12 @@ class Reads:
     def plan(self) -> dict[str, Any]:
         """Return the plan of everything as a graph."""
         with self._lock:
-            return self._state.plan.to_json()
+            plan = self._state.plan
+            graph = plan.to_json()
+            for node in graph["nodes"]:
+                if node["id"] in plan.operators:
+                    node["statistics"] = operator_statistics(self._statistics, plan.operators[node["id"]])
+            return graph
 
     def query_plan(self, query_id: str) -> dict[str, Any]:
         """Return how a query runs and with whom it shares."""
@@ -244,7 +252,13 @@ class Reads:
         record = known or self._archived(query_id)
         with self._lock:
             shown = {"id": record.id, "name": record.name, "state": record.state}
-            return {**shown, **self._state.plan.explain(record.query, record.stream_names, record.id)}
+            return {**shown, **self._explained(record.query, record.stream_names, record.id)}
+
+    def _explained(self, query: Query, streams: dict[str, str], query_id: str | None = None) -> dict[str, Any]:
+        """Return how a query runs or would run, with what is known of it; under the lock."""
+        plan = self._state.plan
+        known = query_statistics(plan, self._statistics, query, streams, query_id)
+        return {**plan.explain(query, streams, query_id), "statistics": known}
 
     def _archived(self, query_id: str) -> QueryRecord:
         """Return a query that is not in the state: from the archive, or UnknownObject or Gone."""

@@ -170,6 +170,7 @@ class SharedSession(Commands):
                 return
             changes = self._state.apply_batch(record)
             self._changed.notify_all()
+        self._statistics.observe(record)
         self._plan_snapshot_if_due()
         for listener in self._slot_listeners:
             listener(changes)

@@ -1,4 +1,4 @@
-"""Draw a plan: the graph as a tree from the streams to the results."""
+"""Show a plan: what is said of it, and the graph as a tree from the streams to the results."""
 
 from __future__ import annotations
 
@@ -10,18 +10,23 @@ import click
 from rich.text import Text
 from rich.tree import Tree
 
-from api.cli.output import stdout
+from api.cli.output import print_fields, stdout
 from api.cli.table import cell_text
 
 _TITLES = ("label", "name", "operator", "kind", "type")
 
 
 def print_plan(graph: Mapping[str, Any]) -> None:
-    """Print a graph of `nodes` and `edges` as a tree, anything else as indented JSON."""
+    """Print a graph of `nodes` and `edges` as a tree below what else there is, anything else as indented JSON."""
     tree = plan_tree(graph)
     if tree is None:
         click.echo(json.dumps(graph, indent=2, ensure_ascii=False))
         return
+    facts = {name: value for name, value in graph.items() if name not in ("nodes", "edges", "links")}
+    statistics = facts.pop("statistics", None)
+    if isinstance(statistics, Mapping):
+        facts.update(statistics)
+    print_fields(facts, False)
     console = stdout()
     # a tree that is piped must not be broken at rich's 80 columns
     console.print(tree, width=console.width if console.is_terminal else 10_000, crop=False)

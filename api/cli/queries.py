@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from api.cli.command import LABEL, NAME, SQL, Command, json_option, with_client
-from api.cli.output import print_fields, print_json, print_list
+from api.cli.output import print_json, print_list
 from api.cli.plan import print_plan
 from api.client import BraidClient, BraidRefused
 
@@ -98,10 +98,7 @@ def explain(braid: BraidClient, sql_or_id: str, form: str, as_json: bool) -> Non
         print_json([outcome])
         return
     plan = outcome.get("plan")
-    drawn = isinstance(plan, Mapping)
-    print_fields(readable({name: value for name, value in outcome.items() if name != "plan" or not drawn}), False)
-    if isinstance(plan, Mapping):
-        print_plan(plan)
+    print_plan({**{name: value for name, value in outcome.items() if name != "plan"}, **plan} if plan else outcome)
 
 
 def find_query(braid: BraidClient, id_or_name: str) -> dict[str, Any]:

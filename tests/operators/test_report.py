@@ -1,0 +1,57 @@
+"""What processes tell of their work: each second once, all of it, and samples that read as they were drawn."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from operators.offsets import Offset
+from operators.report import REPORT_EVERY_US, SAMPLE_TUPLES, Work, draw_sample, is_due, read_sample, united
+
+
+@pytest.mark.parametrize(("start", "end", "due"), [(0, 1_700_000, True), (1_700_000, 1_999_999, False), (7, 7, False)])
+def test_the_first_batch_of_a_second_tells(start: int, end: int, due: bool) -> None:
+    assert REPORT_EVERY_US == 1_000_000
+    assert is_due(Offset(planned_us=start), Offset(planned_us=end)) == due
+
+
+def test_work_is_told_once_and_added_up() -> None:
+    one, other = Work(), Work()
+    for work, operator in ((one, "a"), (one, "a"), (one, "b"), (other, "a")):
+        with work.timed(operator):
+            pass
+        work.busy_us[operator] += 10
+    one.saw_keys("a", 5)
+    one.saw_keys("a", 3)
+    other.saw_keys("a", 7)
+    with pytest.raises(ZeroDivisionError), one.timed("c"):
+        1 / 0  # noqa: B018
+    told = [one.tell(), other.tell()]
+    assert set(told[0]["busy_us"]) == {"a", "b", "c"}
+    assert told[0]["keys"] == {"a": 5}
+    assert one.tell() == {"busy_us": {}, "keys": {}}
+    together = united(told)
+    assert together["keys"] == {"a": 7}
+    assert together["busy_us"]["a"] == sum(each["busy_us"]["a"] for each in told) >= 30
+
+
+def test_a_sample_has_the_columns_asked_for_that_there_are() -> None:
+    values = {
+        "k": [1, None, 3],
+        "s": ["é", None, ""],
+        "d": [Decimal("1.25"), None, Decimal("0.00")],
+        "other": [1, 2, 3],
+    }
+    tuples = pa.RecordBatch.from_pydict(values)
+    sample = read_sample(draw_sample(tuples, {"s", "k", "d", "gone"}, 1))
+    assert sample.equals(tuples.select(["d", "k", "s"]))
+
+
+def test_a_sample_of_many_tuples_is_some_of_them_the_same_for_the_same_seed() -> None:
+    tuples = pa.RecordBatch.from_pydict({"k": range(10_000)})
+    sample = read_sample(draw_sample(tuples, ["k"], 3)).column(0).to_pylist()
+    assert len(set(sample)) == SAMPLE_TUPLES
+    assert sample == read_sample(draw_sample(tuples, ["k"], 3)).column(0).to_pylist()
+    assert max(sample) > 5000 > min(sample)

@@ -1,0 +1,87 @@
+"""Statistics of batch records: rates that follow what comes, selectivities of the newest tuples; old ones go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from operators.report import draw_sample
+from optimizer.statistics import SAMPLE_KEPT, TIME_CONSTANT_SECONDS, Rate, Statistics
+from tests.session.queries import above
+
+SECOND = 1_000_000
+
+
+def record(second: float, tuples: int = 0, report: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"committed_us": int(second * SECOND), "streams": {"s-1": {"tuples": tuples}}, "report": report}
+
+
+def told(
+    sources: dict[str, int], lanes: dict[str, int] | None = None, prices: list[float | None] | None = None
+) -> dict[str, Any]:
+    sample = draw_sample(pa.RecordBatch.from_pydict({"price": pa.array(prices or [], pa.float64())}), ["price"], 1)
+    return {
+        "sources": {"busy_us": sources, "keys": dict.fromkeys(sources, 7)},
+        "lanes": {"busy_us": lanes or {}, "keys": {}},
+        "samples": {} if prices is None else {"s-1": [sample]},
+    }
+
+
+def test_a_rate_follows_what_comes_and_forgets() -> None:
+    rate = Rate()
+    assert rate.value == 0
+    for _ in range(100):
+        rate.add(50, 0.5)
+    assert rate.value == pytest.approx(100)
+    rate.add(0, TIME_CONSTANT_SECONDS)
+    assert 0 < rate.value < 40
+
+
+def test_tuples_and_time_become_rates() -> None:
+    statistics = Statistics()
+    for second in range(20):
+        statistics.observe(record(second, 1000, told({"a": 200_000, "b": 100_000}, {"a": 50_000})))
+        statistics.observe(record(second + 0.5, 500))
+    assert statistics.tuples_per_second("s-1") == pytest.approx(1500, rel=0.05)
+    assert statistics.tuples_per_second("s-2") == 0
+    assert statistics.source_cores(["a", "b"]) == pytest.approx(0.3)
+    assert statistics.lane_cores(["a", "b"]) == pytest.approx(0.05)
+    assert statistics.all_cores() == pytest.approx(0.35)
+    assert statistics.distinct_keys(["a", "gone"]) == 7
+    assert statistics.distinct_keys(["gone"]) is None
+
+
+def test_an_operator_that_is_gone_is_forgotten() -> None:
+    statistics = Statistics()
+    for second in range(3):
+        statistics.observe(record(second, 0, told({"a": 1000})))
+    for second in range(3, 3 + int(25 * TIME_CONSTANT_SECONDS)):
+        statistics.observe(record(second, 0, told({"b": 1000})))
+    assert statistics.source_cores(["a"]) == 0
+    assert statistics.distinct_keys(["a"]) is None
+    assert statistics.source_cores(["b"]) == pytest.approx(0.001)
+
+
+def test_selectivity_is_the_share_of_the_newest_tuples() -> None:
+    statistics = Statistics()
+    assert statistics.selectivity("s-1", above(5.0)) is None
+    everything = statistics.selectivity("s-1", None)
+    assert everything is not None
+    assert everything.share == 1
+    statistics.observe(record(0, 4, told({}, prices=[1.0, None, 6.0, 7.0])))
+    found = statistics.selectivity("s-1", above(5.0))
+    assert found is not None
+    assert (found.share, found.sampled) == (0.5, 4)
+    for second in range(SAMPLE_KEPT):
+        statistics.observe(record(second, 2, told({}, prices=[9.0, 9.0])))
+    found = statistics.selectivity("s-1", above(5.0))
+    assert found is not None
+    assert (found.share, found.sampled) == (1.0, SAMPLE_KEPT)
+
+
+def test_a_predicate_over_a_column_that_is_not_sampled_has_no_selectivity() -> None:
+    statistics = Statistics()
+    statistics.observe(record(0, 1, told({}, prices=[1.0])))
+    assert statistics.selectivity("s-2", above(5.0)) is None

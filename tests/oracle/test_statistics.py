@@ -1,0 +1,56 @@
+"""What a running service tells of its queries: how much they select of what comes, and what they take of the work."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Api
+from tests.kit.waiting import wait_until
+
+pytestmark = pytest.mark.service
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_a_plan_tells_selectivity_and_cost(api: Api) -> None:
+    name = f"readings_{uuid.uuid4().hex[:8]}"
+    api.create_stream(
+        f"CREATE STREAM {name} (device INT, volts INT, time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
+        " WITH (connector = 'push')"
+    )
+    select = f"SELECT device, COUNT(*) AS n FROM {name} [RANGE 1 SECOND] WHERE volts < {{}} GROUP BY device"
+    query, other = (each["id"] for each in api.create_queries([{"sql": select.format(limit)} for limit in (25, 70)]))
+    api.wait_state(query, "RUNNING")
+    numbers = itertools.count()
+
+    def statistics(path: str = f"/queries/{query}/plan") -> dict[str, Any]:
+        found: dict[str, Any] = api.request("GET", path).json()["statistics"]
+        return found
+
+    def has_told() -> bool:
+        lines = "\n".join(
+            f'{{"device": {n % 3}, "volts": {n % 100}, "time": "{START + timedelta(milliseconds=10 * n):%FT%T.%f}"}}'
+            for n in itertools.islice(numbers, 100)
+        )
+        api.push(name, "application/x-ndjson", lines.encode())
+        return statistics()["cores"] is not None and statistics()["sampled_tuples"][name] >= 100
+
+    wait_until(has_told, 90, "a process tells of its work and its tuples")
+    found = statistics()
+    assert found["selectivity"][name] == pytest.approx(0.25, abs=0.15)
+    assert found["tuples_per_second"][name] > 0
+    assert found["cores"] > 0
+    assert 0 < found["cost_share"] <= 1
+    assert statistics(f"/queries/{other}/plan")["selectivity"][name] == pytest.approx(0.7, abs=0.15)
+    answer = api.request("POST", "/queries/validate", json={"sql": select.format(50)}).json()
+    assert answer["statistics"]["selectivity"][name] == pytest.approx(0.5, abs=0.15)
+    assert answer["statistics"]["cores"] is None
+    operators = [node for node in api.request("GET", "/plan").json()["nodes"] if "statistics" in node]
+    (mine,) = (node for node in operators if name in node["streams"])
+    assert mine["statistics"]["source_cores"] > 0
+    assert mine["statistics"]["distinct_keys"] == 3
