@@ -8,14 +8,17 @@ each relation that belong together.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from operators import kernels
+from operators.join_order import join_order, parents_of
+
+T = TypeVar("T")
 
 Rows = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -63,19 +66,23 @@ class JoinResult:
     """What relations give when they are joined, where row i of relation n stands for ``weights[n][i]`` members (not 0).
 
     A combination stands for so many joined rows as the product of the weights of its rows: one for each member of the
-    first relation's row, each of the second's, and so on, the last changing first. Combinations are in order of the
-    first relation's rows, then of the second's, and so on.
+    row of the first relation in ``order``, each of the second's, and so on, the last changing first. Combinations are
+    in order of the first one's rows, then of the second's, and so on.
 
     Where each relation is compared with one of those before it, rows are counted from the last relation to the first,
     and only combinations that are asked for are formed. Else all are formed, and too many raise TooManyCombinations.
     """
 
+    order: Sequence[int]
+    """The numbers of the relations in the order in which they are joined (:mod:`operators.join_order`)."""
     counts: Rows
-    """How many joined rows each row of the first relation is part of; :data:`MANY` for that or more."""
+    """How many joined rows each row of the first of them is part of; :data:`MANY` for that or more."""
 
     def __init__(self, relations: Sequence[Relation], weights: Sequence[Rows]) -> None:
-        self._relations = relations
-        self._weights = [weight.astype(np.int64) for weight in weights]
+        self._given, self.order = relations, join_order(relations)
+        self._place = np.argsort(self.order).tolist()
+        relations = self._relations = [self._placed(relations[number]) for number in self.order]
+        self._weights = [weights[number].astype(np.int64) for number in self.order]
         self._pairs = [_compared(relations, number) for number in range(len(relations))]
         parents = [{other for _, other in pairs} for pairs in self._pairs]
         self._parents = [min(found, default=0) for found in parents]
@@ -84,6 +91,14 @@ class JoinResult:
             self._count()
         else:
             self._form()
+
+    def _placed(self, relation: Relation) -> Relation:
+        """Return a relation that knows others by their place in the order."""
+        return replace(relation, outer_of=tuple(self._place[other] for other in relation.outer_of))
+
+    def _as_given(self, found: Sequence[T]) -> list[T]:
+        """Return what there is of each relation in the order in which they were given."""
+        return [found[place] for place in self._place]
 
     @property
     def total(self) -> int:
@@ -95,13 +110,13 @@ class JoinResult:
         """Of each relation's rows, whether they are in any combination, or keep one from being there."""
         kept_whole = _kept_whole(self._relations)
         if self._is_tree:
-            return [some | kept for some, kept in zip(self._met(), kept_whole, strict=True)]
+            return self._as_given([some | kept for some, kept in zip(self._met(), kept_whole, strict=True)])
         found = []
         for relation, rows, kept in zip(self._relations, self._formed, kept_whole, strict=True):
             mask = np.full(relation.rows, kept)
             mask[rows[rows != NO_ROW]] = True
             found.append(mask)
-        return found
+        return self._as_given(found)
 
     def combinations(self) -> list[Rows]:
         """Return for each relation its row in each combination, ``NO_ROW`` where an outer one has none.
@@ -109,8 +124,8 @@ class JoinResult:
         Raises TooManyCombinations.
         """
         if not self._is_tree:
-            return self._formed
-        alone = JoinResult(self._relations, [np.ones(each.rows, dtype=np.int64) for each in self._relations])
+            return self._as_given(self._formed)
+        alone = JoinResult(self._given, [np.ones(each.rows, dtype=np.int64) for each in self._given])
         if alone.total > MOST_COMBINATIONS:
             raise TooManyCombinations(alone.total)
         return alone.page(0, alone.total)
@@ -138,7 +153,7 @@ class JoinResult:
             kernels.expand(member, taken, low_within, stride, size, picked(members, rows, NO_ROW))
             found.append(member)
             stride = _product(stride, size)
-        return found[::-1]
+        return self._as_given(found[::-1])
 
     @cached_property
     def _before(self) -> Rows:
@@ -245,12 +260,8 @@ def _compared(relations: Sequence[Relation], number: int) -> list[tuple[int, int
     mine = relations[number]
     if mine.outer_of:
         return [(a, other) for a in mine.codes for other in mine.outer_of if a in relations[other].codes]
-    inner = [other for other in range(number) if not relations[other].outer_of]
-    holders = {a: [other for other in inner if a in relations[other].codes] for a in mine.codes}
-    holders = {attribute: having for attribute, having in holders.items() if having}
-    # those that have an attribute are equal there, so one that has all of them will do
-    whole = [other for other in inner if all(other in having for having in holders.values())]
-    return [(attribute, (whole or having)[0]) for attribute, having in holders.items()]
+    inner = {other: relations[other].codes for other in range(number) if not relations[other].outer_of}
+    return list(parents_of(mine.codes, inner).items())
 
 
 def _codes(

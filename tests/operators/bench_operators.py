@@ -26,6 +26,7 @@ from operators.lookup_join import IndexedTables, LookupJoin, version_path
 from operators.lookups import Lookup
 from operators.predicate_index import PredicateIndex
 from operators.queries import Aggregation, Measure
+from operators.relations import JoinResult, Relation
 from operators.slicing import Combs, cut_slices
 from operators.stream_operators import StreamOperators
 from operators.tuples import Tuples
@@ -212,6 +213,29 @@ def test_compiling_an_epoch_with_one_more_query(benchmark: Any, count: int) -> N
     live = queries(count)
     before = StreamOperators(live, STREAM, 2)
     assert benchmark(lambda: StreamOperators(live, STREAM, 2, before)) is not None
+
+
+# rows and attributes of relations, and how many values each attribute has
+SHAPES = {
+    "chain of 3": ([(2000, (0,)), (100_000, (0, 1)), (300_000, (1,))], {0: 100_000, 1: 100_000}),
+    "star of 4": (
+        [(100_000, (0, 1, 2)), (100_000, (0,)), (1000, (1,)), (300_000, (2,))],
+        {0: 100_000, 1: 10_000, 2: 100_000},
+    ),
+    "triangle": ([(3000, (0, 1)), (30_000, (1, 2)), (100_000, (0, 2))], {0: 3000, 1: 3000, 2: 3000}),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("order", ["given", "reversed", "ends first"])
+def test_joins_in_any_order_of_from(benchmark: Any, order: str, shape: str) -> None:
+    """Rows of a window are counted; what is formed in between, if anything, must not follow the order of FROM."""
+    rng = np.random.default_rng(1)
+    specified, values = SHAPES[shape]
+    made = [Relation(rows, {a: rng.integers(0, values[a], rows) for a in mine}) for rows, mine in specified]
+    orders = {"given": made, "reversed": made[::-1], "ends first": [*made[:1], *made[2:], made[1]]}
+    weights = [np.ones(each.rows, dtype=np.int64) for each in orders[order]]
+    assert benchmark(lambda: JoinResult(orders[order], weights).total) > 0
 
 
 @pytest.mark.parametrize("left", [False, True])
