@@ -91,7 +91,7 @@ def publish(storage: Storage, rows: Sequence[tuple[str, str]]) -> None:
     record["bytes"] = {"state": sum(lane["bytes"] for lane in lanes)}
     record["emit_due_us"] = min((lane["due_us"] for lane in lanes if lane.get("due_us") is not None), default=None)
     record["operator_busy_us"] = [lane["busy_us"] for lane in lanes]
-    if record["report"] is not None:
+    if record.get("report") is not None:
         record["report"]["lanes"] = united(lane["report"] for lane in lanes if lane["report"] is not None)
     record["committed_us"] = time.time_ns() // 1000
     record["duration_us"] = record["committed_us"] - record["started_us"]
