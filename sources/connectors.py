@@ -10,6 +10,8 @@ from sources.errors import NotAllowed
 from sources.flight import FlightConnector
 from sources.flight import validate_options as validate_flight
 from sources.generator import GeneratorConnector, validate_options
+from sources.kafka import KafkaConnector
+from sources.kafka import validate_options as validate_kafka
 from sources.push import PushConnector
 from sources.schema import StreamDefinition, StreamSchema
 from sources.storage import Storage
@@ -35,6 +37,7 @@ CONNECTORS: dict[str, ConnectorKind] = {
         ("json", "arrow"), _validate_push, lambda definition, storage: PushConnector(storage, definition)
     ),
     "generator": ConnectorKind((), validate_options, lambda definition, _: GeneratorConnector(definition)),
+    "kafka": ConnectorKind(("json",), validate_kafka, KafkaConnector),
     "flight": ConnectorKind((), validate_flight, lambda definition, _: FlightConnector(definition)),
 }
 

@@ -6,11 +6,9 @@ Source tasks pull ranges of offsets; batches that have the stream's types alread
 
 from __future__ import annotations
 
-import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,18 +19,16 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from sources.connector import Chunk, Extent, Malformed
-from sources.errors import BraidError, CorruptData, Gone, MalformedRequest, NotAllowed, NotReady, TooLarge
+from sources.errors import CorruptData, Gone, MalformedRequest, NotAllowed, NotReady, TooLarge
 from sources.formats.record_batches import GivenColumns, match_columns
+from sources.offset_watch import OffsetWatch
 from sources.schema import StreamDefinition, StreamSchema
 
 OPTIONS = ("location", "path", "consumer")
 SCHEMES = ("grpc", "grpc+tcp", "grpc+tls")
 PATIENCE_SECONDS = 5.0  # how long a read waits for the next tuples before it gives up
-ANSWER_SECONDS = 1.0  # how long the server may take to say which offsets it has …
-STALL_SECONDS = 0.05  # … and how much of that the planner waits for
-ASK_EVERY_SECONDS = 0.01
+ANSWER_SECONDS = 1.0  # how long the server may take to say which offsets it has
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0  # between the attempts of a read, seconds
-FIRST_REST, LONGEST_REST = 0.25, 5.0  # between questions that were not answered, seconds
 MOST_ROWS = 1 << 20  # in one chunk
 MOST_OFFSET = 2**63 - 1
 CALL_ERRORS = (pa.ArrowException, OSError)  # FlightError is an ArrowException
@@ -41,8 +37,6 @@ CHANNEL = [
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
-
-log = logging.getLogger("braid.flight")
 
 
 @dataclass(frozen=True)
@@ -90,7 +84,8 @@ class FlightConnector:
         options = validate_options(definition.name, definition.schema, with_defaults)
         self._server = _Server(options)
         self._patience = patience_seconds
-        self._watch = _OffsetWatch(self._ask, f"Stream {definition.name!r} from {options.location}")
+        subject = f"Stream {definition.name!r} from {options.location}"
+        self._watch = OffsetWatch(self._ask, subject, CALL_ERRORS, _brief)
         self._columns: GivenColumns | None = None
         self._checked = False
 
@@ -267,51 +262,6 @@ class _Server:
         return client
 
 
-class _OffsetWatch:
-    """What the server last said it has, asked in a thread so that the one who wants to know is not held up.
-
-    Who calls ``extents`` waits for an answer for STALL_SECONDS at most, and only while the server answers that fast.
-    """
-
-    def __init__(self, ask: Callable[[], dict[str, Extent]], subject: str) -> None:
-        self._ask = ask
-        self._subject = subject
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="flight-offsets")
-        self._known: dict[str, Extent] = {}
-        self._asked: Future[tuple[dict[str, Extent], float]] | None = None
-        self._ask_at = 0.0
-        self._rest = 0.0  # 0 while the server answers
-        self._is_prompt = True
-
-    def extents(self) -> dict[str, Extent]:
-        """Return the extent of each partition as last known, nothing after an answer that failed."""
-        now = time.monotonic()
-        if self._asked is None and now >= self._ask_at:
-            self._asked = self._thread.submit(_timed, self._ask)
-            self._ask_at = now + ASK_EVERY_SECONDS
-            if self._is_prompt:
-                wait([self._asked], STALL_SECONDS)
-        if self._asked is not None and self._asked.done():
-            self._learn(self._asked)
-            self._asked = None
-        return dict(self._known)
-
-    def _learn(self, asked: Future[tuple[dict[str, Extent], float]]) -> None:
-        try:
-            self._known, seconds = asked.result()
-        except (BraidError, *CALL_ERRORS) as problem:
-            if not self._rest:
-                log.warning("%s gets nothing until this is settled: %s", self._subject, _brief(problem))
-            self._known, self._is_prompt = {}, False
-            self._rest = min(max(2 * self._rest, FIRST_REST), LONGEST_REST)
-            self._ask_at = time.monotonic() + self._rest
-        else:
-            if self._rest:
-                log.warning("%s is served again", self._subject)
-            self._is_prompt = seconds < STALL_SECONDS
-            self._rest = 0.0
-
-
 def _parse_offsets(body: bytes) -> dict[str, Extent] | None:
     """Return the extent of each partition, or None when the answer is not as it must be."""
     try:
@@ -321,11 +271,6 @@ def _parse_offsets(body: bytes) -> dict[str, Extent] | None:
         return None
     sound = all(type(s) is type(e) is int and 0 <= s <= e <= MOST_OFFSET for s, e in kept.values())
     return kept if sound else None
-
-
-def _timed(ask: Callable[[], dict[str, Extent]]) -> tuple[dict[str, Extent], float]:
-    began = time.monotonic()
-    return ask(), time.monotonic() - began
 
 
 def _is_location(text: str) -> bool:

@@ -14,16 +14,20 @@ from sources.schema import StreamDefinition, StreamSchema
 from sources.storage import Storage
 
 SCHEMA = StreamSchema(DATASETS["ads"], "time", 0)
+NEEDED = {
+    "kafka": {"topic": "ads", "properties.bootstrap.servers": "127.0.0.1:1"},
+    "flight": {"location": "grpc://127.0.0.1:1"},
+}
 
 
 def test_every_connector_opens_what_it_validates(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
     for connector, kind in CONNECTORS.items():
         for stream_format in ("", *kind.formats):
-            options = {"location": "grpc://127.0.0.1:1"} if connector == "flight" else {}
+            options = NEEDED.get(connector, {})
             validate_definition("ads", SCHEMA, connector, stream_format, options)
             definition = StreamDefinition("s1", "ads", SCHEMA, connector, stream_format, options, created_us=10**15)
-            nothing = {} if connector == "flight" else {"0": (0, 0)}  # partitions are the server's, and there is none
+            nothing = {} if connector in NEEDED else {"0": (0, 0)}  # partitions are the server's, and there is none
             assert open_connector(definition, storage).available(10**15 - 1) == nothing
     push = StreamDefinition("s1", "ads", SCHEMA, "push", "json")
     assert isinstance(open_connector(push, storage), PushConnector)
@@ -35,7 +39,7 @@ def test_every_connector_opens_what_it_validates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("connector", "stream_format", "options", "message"),
     [
-        ("carrier pigeon", "", {}, "must be one of 'push', 'generator', 'flight'; got 'carrier pigeon'"),
+        ("carrier pigeon", "", {}, "must be one of 'push', 'generator', 'kafka', 'flight'; got 'carrier pigeon'"),
         ("push", "xml", {}, "Connector 'push' takes format 'json' or 'arrow'; got format 'xml'"),
         ("push", "json", {"topic": "x"}, "Connector 'push' has no options; got 'topic'"),
         ("generator", "json", {}, "Connector 'generator' takes no format; got format 'json'"),

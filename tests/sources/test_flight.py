@@ -22,7 +22,8 @@ import pytest
 
 from sources.connectors import open_connector, validate_definition
 from sources.errors import CorruptData, Gone, NotAllowed, NotReady
-from sources.flight import ANSWER_SECONDS, ASK_EVERY_SECONDS, MOST_ROWS, STALL_SECONDS, FlightConnector
+from sources.flight import ANSWER_SECONDS, MOST_ROWS, FlightConnector
+from sources.offset_watch import ASK_EVERY_SECONDS, STALL_SECONDS
 from sources.schema import BIGINT, DOUBLE, TIMESTAMP, ColumnType, Field, StreamDefinition, StreamSchema
 from sources.storage import Storage
 from tests.kit.waiting import wait_until

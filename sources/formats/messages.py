@@ -1,0 +1,42 @@
+"""Messages that come one by one, each a JSON object: decoded together, as lines are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sources.formats.decoded import Decoded, MalformedLine
+from sources.formats.ndjson import BLANKS, decode_ndjson
+from sources.schema import Schema
+
+NO_OBJECT = b"null"
+
+
+def decode_json_messages(values: Sequence[bytes | None], schema: Schema) -> Decoded:
+    """Decode JSON objects; malformed ones are numbered from 1, as lines would be. None is a message without a value."""
+    lines: list[bytes] = []
+    reasons: dict[int, str] = {}
+    for number, value in enumerate(values, start=1):
+        text = b"" if value is None else value.replace(b"\n", b" ")  # between tokens a space is as good
+        if not text.strip(BLANKS):
+            reasons[number] = " must be a JSON object, got no value"
+        elif not _is_utf8(text):
+            reasons[number] = " must be UTF-8"
+        lines.append(NO_OBJECT if number in reasons else text)
+    decoded = decode_ndjson(b"\n".join(lines), schema)
+    malformed = [each if each.line not in reasons else _with(each, reasons, values) for each in decoded.malformed]
+    return Decoded(decoded.tuples, tuple(malformed))
+
+
+def _with(known: MalformedLine, reasons: dict[int, str], values: Sequence[bytes | None]) -> MalformedLine:
+    raw = (values[known.line - 1] or b"").decode(errors="replace")
+    return MalformedLine(known.line, f"line {known.line}{reasons[known.line]}", raw)
+
+
+def _is_utf8(text: bytes) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

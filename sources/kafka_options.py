@@ -1,0 +1,136 @@
+"""What a CREATE STREAM says about a Kafka topic: options named as in Flink SQL, and secrets by reference.
+
+``properties.…`` are passed on to the client, as far as they are about the connection: none that runs a command or loads
+a library. A secret stands in the environment of the service and of its workers; ``secret:kafka_password`` is what
+``BRAID_SECRET_KAFKA_PASSWORD`` holds there, and nothing else is ever kept or shown.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sources.errors import NotAllowed, NotReady
+
+EARLIEST, LATEST, TIMESTAMP = "earliest-offset", "latest-offset", "timestamp"
+MODES = (EARLIEST, LATEST, TIMESTAMP)
+SERVERS = "bootstrap.servers"
+PREFIX = "properties."
+SECRET = "secret:"
+SECRET_VARIABLE = "BRAID_SECRET_"
+SECRETS = (
+    "sasl.oauthbearer.client.secret",
+    "sasl.password",
+    "ssl.key.password",
+    "ssl.key.pem",
+    "ssl.keystore.password",
+)
+PROPERTIES = (
+    SERVERS,
+    "broker.address.family",
+    "client.id",
+    "client.rack",
+    "enable.ssl.certificate.verification",
+    "fetch.max.bytes",
+    "fetch.min.bytes",
+    "fetch.wait.max.ms",
+    "max.partition.fetch.bytes",
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.method",
+    "sasl.oauthbearer.scope",
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.username",
+    "security.protocol",
+    "socket.keepalive.enable",
+    "ssl.ca.location",
+    "ssl.ca.pem",
+    "ssl.certificate.location",
+    "ssl.certificate.pem",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.location",
+    "ssl.keystore.location",
+    *SECRETS,
+)
+_OPTIONS = ("topic", "scan.startup.mode", "scan.startup.timestamp-millis")
+_SECRET_NAME = re.compile(r"[a-z0-9_]+", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class KafkaOptions:
+    """Where a stream comes from, and where it begins; ``timestamp_ms`` is since 1970, for that mode only."""
+
+    topic: str
+    properties: Mapping[str, str]
+    mode: str
+    timestamp_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.topic:
+            raise NotAllowed("Connector 'kafka' must know its topic; add topic = 'NAME' to WITH.")
+        if not self.properties.get(SERVERS):
+            raise NotAllowed(
+                f"Connector 'kafka' must know its brokers; add '{PREFIX}{SERVERS}' = 'HOST:PORT,HOST:PORT' to WITH."
+            )
+        for name, value in self.properties.items():
+            if name not in PROPERTIES:
+                raise NotAllowed(
+                    f"Option '{PREFIX}{name}' is none that may be set; there are"
+                    f" {', '.join(PREFIX + known for known in PROPERTIES)}."
+                )
+            if name in SECRETS and not value.startswith(SECRET):
+                raise NotAllowed(
+                    f"Option '{PREFIX}{name}' must be a reference, so that the secret is not kept: '{SECRET}NAME', with"
+                    f" the secret in the environment of the service as {SECRET_VARIABLE}NAME."
+                )
+            if value.startswith(SECRET) and not _SECRET_NAME.fullmatch(value.removeprefix(SECRET)):
+                raise NotAllowed(f"Option '{PREFIX}{name}' must be '{SECRET}' and a name of letters, digits and _.")
+        if self.mode not in MODES:
+            raise NotAllowed(
+                f"Option 'scan.startup.mode' must be one of {', '.join(map(repr, MODES))}; got {self.mode!r}."
+            )
+        if (self.mode == TIMESTAMP) != (self.timestamp_ms is not None):
+            raise NotAllowed(
+                f"Option 'scan.startup.timestamp-millis' goes with 'scan.startup.mode' = {TIMESTAMP!r}, and only with"
+                " that."
+            )
+
+    @property
+    def where(self) -> str:
+        """The topic and its brokers, in words."""
+        return f"topic {self.topic!r} at {self.properties[SERVERS]}"
+
+    def client(self) -> dict[str, str]:
+        """Return the client's properties with what secrets refer to; NotReady names one that is not there."""
+        found = {}
+        for name, value in self.properties.items():
+            found[name] = _secret(value.removeprefix(SECRET)) if value.startswith(SECRET) else value
+        return found
+
+
+def read_options(options: Mapping[str, str]) -> KafkaOptions:
+    """Read what stands in WITH; NotAllowed tells what exists instead."""
+    for option in options:
+        if option not in _OPTIONS and not option.startswith(PREFIX):
+            known = ", ".join(map(repr, (*_OPTIONS, f"{PREFIX}{SERVERS}", f"{PREFIX}…")))
+            raise NotAllowed(f"Connector 'kafka' has the options {known}; got {option!r}.")
+    timestamp = options.get("scan.startup.timestamp-millis")
+    if timestamp is not None and not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) < 18):
+        raise NotAllowed(f"Option 'scan.startup.timestamp-millis' must be milliseconds since 1970; got {timestamp!r}.")
+    return KafkaOptions(
+        options.get("topic", ""),
+        {name.removeprefix(PREFIX): value for name, value in options.items() if name.startswith(PREFIX)},
+        options.get("scan.startup.mode", LATEST),
+        None if timestamp is None else int(timestamp),
+    )
+
+
+def _secret(name: str) -> str:
+    variable = SECRET_VARIABLE + name.upper()
+    value = os.environ.get(variable)
+    if value is None:
+        raise NotReady(f"The secret {name!r} must be in the environment of the service as {variable}; it is not.")
+    return value

@@ -1,0 +1,80 @@
+"""What a server last said that it has, asked in a thread, so that one that does not answer holds up no other stream."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+from sources.connector import Extent
+from sources.errors import BraidError
+
+STALL_SECONDS = 0.05  # how much of the time that the server takes to answer the one who asks waits for
+ASK_EVERY_SECONDS = 0.01
+FIRST_REST, LONGEST_REST = 0.25, 5.0  # between questions that were not answered, seconds
+
+log = logging.getLogger("braid.sources")
+
+Ask = Callable[[], dict[str, Extent]]
+
+
+class OffsetWatch:
+    """Asks ``ask`` which offsets there are; ``subject`` is the stream, in words, for the log.
+
+    Who calls ``extents`` waits for an answer for STALL_SECONDS at most, and only while the server answers that fast.
+    ``errors`` are those that say that it did not answer; ``brief`` puts one in few words.
+    """
+
+    def __init__(
+        self,
+        ask: Ask,
+        subject: str,
+        errors: tuple[type[Exception], ...],
+        brief: Callable[[BaseException], str] = str,
+        every_seconds: float = ASK_EVERY_SECONDS,
+    ) -> None:
+        self._ask = ask
+        self._subject = subject
+        self._errors: tuple[type[Exception], ...] = (BraidError, *errors)
+        self._brief = brief
+        self._every = every_seconds
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="offsets")
+        self._known: dict[str, Extent] = {}
+        self._asked: Future[tuple[dict[str, Extent], float]] | None = None
+        self._ask_at = 0.0
+        self._rest = 0.0  # 0 while the server answers
+        self._is_prompt = True
+
+    def extents(self) -> dict[str, Extent]:
+        """Return the extent of each partition as last known, nothing after an answer that failed."""
+        now = time.monotonic()
+        if self._asked is None and now >= self._ask_at:
+            self._asked = self._thread.submit(_timed, self._ask)
+            self._ask_at = now + self._every
+            if self._is_prompt:
+                wait([self._asked], STALL_SECONDS)
+        if self._asked is not None and self._asked.done():
+            self._learn(self._asked)
+            self._asked = None
+        return dict(self._known)
+
+    def _learn(self, asked: Future[tuple[dict[str, Extent], float]]) -> None:
+        try:
+            self._known, seconds = asked.result()
+        except self._errors as problem:
+            if not self._rest:
+                log.warning("%s gets nothing until this is settled: %s", self._subject, self._brief(problem))
+            self._known, self._is_prompt = {}, False
+            self._rest = min(max(2 * self._rest, FIRST_REST), LONGEST_REST)
+            self._ask_at = time.monotonic() + self._rest
+        else:
+            if self._rest:
+                log.warning("%s is served again", self._subject)
+            self._is_prompt = seconds < STALL_SECONDS
+            self._rest = 0.0
+
+
+def _timed(ask: Ask) -> tuple[dict[str, Extent], float]:
+    began = time.monotonic()
+    return ask(), time.monotonic() - began

@@ -1,0 +1,88 @@
+"""Queries over a Kafka topic through the service, while the broker stops answering for a while."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.kit.client import Api
+from tests.kit.kafka import Broker
+from tests.kit.waiting import wait_until
+
+pytestmark = pytest.mark.service
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    running = Broker(tmp_path_factory.mktemp("kafka") / "broker.log")
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+def message(number: int) -> bytes:
+    at = START + timedelta(milliseconds=20 * number)
+    return json.dumps({"device": number % 7, "volts": number % 100, "time": f"{at:%FT%T.%f}"}).encode()
+
+
+def test_a_topic_is_queried_and_read_on_when_its_broker_is_back(api: Api, broker: Broker) -> None:
+    topic, name = broker.create_topic(3), f"readings_{uuid.uuid4().hex[:8]}"
+    broker.produce(topic, [b'{"device": 1, "volts": 1, "time": "2025-01-01T00:00:00Z"}'])
+    api.create_stream(
+        f"CREATE STREAM {name} (device INT, volts INT, time TIMESTAMP LATENESS INTERVAL '5' SECOND) WITH ("
+        f"connector = 'kafka', topic = '{topic}', 'properties.bootstrap.servers' = '{broker.servers}',"
+        " 'scan.startup.mode' = 'earliest-offset')"
+    )
+    wait_until(lambda: bool(api.stream(name)["tuples"] == 1), 60, "what is there already is read")
+    selected, summed = (
+        each["id"]
+        for each in api.create_queries(
+            [
+                {"sql": f"SELECT volts, time FROM {name} WHERE volts > 95"},
+                {"sql": f"SELECT device, SUM(volts) AS total FROM {name} [RANGE 2 SECONDS] GROUP BY device"},
+            ]
+        )
+    )
+    for query in (selected, summed):
+        api.wait_state(query, "RUNNING")
+    numbers = range(1500)
+
+    def produce(some: range) -> None:
+        for partition in range(3):
+            broker.produce(topic, [message(n) for n in some if n % 3 == partition], partition)
+
+    produce(numbers[:500])
+    broker.produce(topic, [b"no JSON", None], 1)
+    if broker.process is not None:
+        with broker.paused():
+            wait_until(lambda: bool(api.get("/healthz")), 10, "the service does not mind")
+    produce(numbers[500:])
+    broker.produce(topic, [message(100_000)])  # the clock moves on, and all windows end
+    wait_until(lambda: bool(api.stream(name)["tuples"] == 1 + len(numbers) + 1), 90, lambda: str(api.stream(name)))
+    expected = sorted(n % 100 for n in numbers if n % 100 > 95)
+
+    def rows(query: str) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = api.page(query)["rows"]
+        return found
+
+    wait_until(lambda: len(rows(selected)) >= len(expected), 60, "all selected tuples come")
+    assert sorted(row["volts"] for row in rows(selected)) == expected  # type: ignore[type-var]
+    totals: dict[tuple[datetime, int], int] = defaultdict(int)
+    for n in numbers:
+        window = START + timedelta(seconds=20 * n // 1000 // 2 * 2)
+        totals[window, n % 7] += n % 100
+    wait_until(lambda: len(rows(summed)) >= len(totals), 60, "all windows come")
+    found = {(datetime.fromisoformat(str(r["window_start"])), r["device"]): r["total"] for r in rows(summed)}
+    assert found == totals
+    shown = api.stream(name)
+    assert (shown["malformed"], shown["late"]) == (2, 0)
+    reasons = [letter["detail"] for page in api.dead_letters(name) for letter in page]
+    assert all(reason.startswith("partition 1, offset ") for reason in reasons)

@@ -1,0 +1,191 @@
+"""The Kafka connector against a real broker: what is read, where it begins, and what happens when it misbehaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sources.connector import Extent
+from sources.errors import NotAllowed, NotReady
+from sources.kafka import KafkaConnector, validate_options
+from sources.schema import INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
+from sources.storage import Storage
+from tests.kit.kafka import GIVEN, Broker
+from tests.kit.waiting import wait_until
+
+SCHEMA = StreamSchema((Field("k", INT), Field("s", VARCHAR), Field("t", TIMESTAMP)), "t", 0)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    running = Broker(tmp_path_factory.mktemp("kafka") / "broker.log")
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage(str(tmp_path))
+
+
+def connector(broker: Broker, topic: str, storage: Storage, patience: float = 5.0, **options: str) -> KafkaConnector:
+    given = {"topic": topic, "properties.bootstrap.servers": broker.servers, **options}
+    definition = StreamDefinition("s-1", "readings", SCHEMA, "kafka", "json", given)
+    return KafkaConnector(definition, storage, patience)
+
+
+EARLIEST = {"scan.startup.mode": "earliest-offset"}
+
+
+def message(number: int, text: str = "é") -> bytes:
+    return json.dumps({"k": number, "s": text, "t": f"2026-01-01T00:00:{number % 60:02d}Z"}).encode()
+
+
+def ends(source: KafkaConnector, wanted: dict[str, int]) -> dict[str, Extent]:
+    """Return the extents once they end there."""
+
+    def found() -> dict[str, Extent] | None:
+        extents = source.available(0)
+        return extents if {name: each.end for name, each in extents.items()} == wanted else None
+
+    return wait_until(found, 30, lambda: f"the offsets end at {wanted}, got {source.available(0)}")  # type: ignore[return-value]
+
+
+def keys(source: KafkaConnector, partition: str, start: int, end: int) -> list[int]:
+    chunks = list(source.read(partition, start, end))
+    assert not [malformed for chunk in chunks for malformed in chunk.malformed]
+    tuples = pa.Table.from_batches([chunk.tuples for chunk in chunks], SCHEMA.arrow)
+    found: list[int] = tuples.column("k").to_pylist()
+    return found
+
+
+def test_any_range_reads_the_same_at_every_call(broker: Broker, storage: Storage) -> None:
+    topic = broker.create_topic(2)
+    broker.produce(topic, (message(number) for number in range(500)), 0)
+    broker.produce(topic, (message(number) for number in range(1000, 1020)), 1)
+    source = connector(broker, topic, storage, **EARLIEST)
+    assert ends(source, {"0": 500, "1": 20}) == {"0": Extent(0, 500), "1": Extent(0, 20)}
+    rng = random.Random(1)
+    for _ in range(12):
+        start = rng.randint(0, 500)
+        end = rng.randint(start, 500)
+        assert keys(source, "0", start, end) == list(range(start, end))
+    assert keys(source, "1", 0, 20) == list(range(1000, 1020))
+    assert keys(source, "0", 0, 100) + keys(source, "0", 100, 500) == list(range(500))
+    broker.produce(topic, [message(500)], 0)
+    ends(source, {"0": 501, "1": 20})
+    assert keys(source, "0", 500, 501) == [500]
+
+
+def test_what_does_not_fit_is_malformed_and_says_where_it_is(broker: Broker, storage: Storage) -> None:
+    topic = broker.create_topic()
+    values = [
+        message(0),
+        b"{",
+        None,
+        b'{"k": "x", "t": "2026-01-01T00:00:00Z"}',
+        b'{"k": 1, "s": "\xff"}',
+        b'{\n"k": 7,\n"s": null, "t": "2026-01-01T00:00:01Z"}',
+        b"   ",
+        b"[1]",
+        message(9),
+    ]
+    broker.produce(topic, values)
+    source = connector(broker, topic, storage, **EARLIEST)
+    ends(source, {"0": len(values)})
+    (chunk,) = source.read("0", 0, len(values))
+    assert chunk.tuples.column("k").to_pylist() == [0, 7, 9]
+    assert chunk.bytes == sum(len(value) for value in values if value is not None)
+    details = [each.detail for each in chunk.malformed]
+    assert [detail.partition(" must")[0].partition(":")[0] for detail in details] == [
+        f"partition 0, offset {number}" for number in (1, 2, 3, 4, 6, 7)
+    ]
+    assert "got no value" in details[1]
+    assert "column 'k'" in details[2]
+    assert "must be UTF-8" in details[3]
+    assert [each.raw for each in chunk.malformed][:2] == ["{", ""]
+
+
+def test_latest_begins_where_the_topic_was_first_seen_and_new_partitions_at_their_beginning(
+    broker: Broker, storage: Storage
+) -> None:
+    topic = broker.create_topic()
+    broker.produce(topic, [message(0), message(1)])
+    first = connector(broker, topic, storage)
+    assert ends(first, {"0": 2}) == {"0": Extent(2, 2)}
+    broker.produce(topic, [message(2)])
+    again = connector(broker, topic, storage)
+    assert ends(again, {"0": 3}) == {"0": Extent(2, 3)}
+    assert keys(again, "0", 2, 3) == [2]
+    assert json.loads(storage.get("streams/s-1/start.json")) == {"0": 2}
+
+
+@pytest.mark.skipif(GIVEN in os.environ, reason="a broker that is not ours is not paused")
+def test_a_broker_that_does_not_answer_is_waited_for_and_then_read_on(broker: Broker, storage: Storage) -> None:
+    topic = broker.create_topic()
+    broker.produce(topic, [message(number) for number in range(3)])
+    source = connector(broker, topic, storage, patience=0.5, **EARLIEST)
+    ends(source, {"0": 3})
+    with broker.paused():
+        with pytest.raises(NotReady, match=r"readings.*gave none for 0\.5 s"):
+            list(connector(broker, topic, storage, patience=0.5, **EARLIEST).read("0", 0, 3))
+        wait_until(lambda: not source.available(0), 30, "nothing is available of a broker that does not answer")
+    ends(source, {"0": 3})
+    patient = connector(broker, topic, storage, **EARLIEST)
+    assert keys(patient, "0", 0, 3) == [0, 1, 2]
+
+
+def test_nothing_is_available_without_brokers(storage: Storage) -> None:
+    definition = StreamDefinition(
+        "s-1", "readings", SCHEMA, "kafka", "json", {"topic": "t", "properties.bootstrap.servers": "127.0.0.1:1"}
+    )
+    assert KafkaConnector(definition, storage).available(0) == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"topic": ""}, "must know its topic"),
+        ({"properties.bootstrap.servers": ""}, "'properties.bootstrap.servers' = 'HOST:PORT"),
+        ({"brokers": "h:1"}, "has the options 'topic'"),
+        ({"properties.plugin.library.paths": "x"}, "properties.plugin.library.paths' is none that may be set"),
+        ({"properties.sasl.password": "hunter2"}, "must be a reference"),
+        ({"properties.sasl.username": "secret:../etc"}, "letters, digits"),
+        ({"scan.startup.mode": "latest"}, "'earliest-offset', 'latest-offset', 'timestamp'; got 'latest'"),
+        ({"scan.startup.mode": "timestamp"}, "goes with"),
+        ({"scan.startup.timestamp-millis": "5"}, "goes with"),
+        (
+            {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": "-5"},
+            "milliseconds since 1970; got '-5'",
+        ),
+    ],
+)
+def test_wrong_options_say_what_exists(options: dict[str, str], says: str) -> None:
+    given = {"topic": "t", "properties.bootstrap.servers": "h:1", **options}
+    with pytest.raises(NotAllowed) as refused:
+        validate_options("s", SCHEMA, given)
+    assert says in refused.value.detail
+    assert "hunter2" not in refused.value.detail
+
+
+def test_secrets_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {
+        "topic": "t",
+        "properties.bootstrap.servers": "h:1",
+        "properties.sasl.password": "secret:kafka_password",
+    }
+    options = validate_options("s", SCHEMA, given)
+    with pytest.raises(NotReady, match="BRAID_SECRET_KAFKA_PASSWORD"):
+        options.client()
+    monkeypatch.setenv("BRAID_SECRET_KAFKA_PASSWORD", "hunter2")
+    assert options.client()["sasl.password"] == "hunter2"
+    assert "hunter2" not in repr(options)
