@@ -14,7 +14,7 @@ define step
 	else status=$$?; printf '── %s: FAILED after %d s\n' '$(1)' $$(($$(date +%s) - began)) >&2; exit $$status; fi
 endef
 
-.PHONY: help setup demo test lint types unit test-long bench bench-quick bench-kernels bench-control soak first-mark clean
+.PHONY: help setup demo test lint types unit test-long bench bench-quick bench-kernels bench-control bench-kafka soak first-mark clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do \
@@ -66,6 +66,9 @@ soak: setup ## 10 000 queries for 20 minutes: memory and batches; ARGUMENTS="--m
 
 first-mark: setup ## measure starts, empty batches and single deployments; ARGUMENTS="--quick" for a short one
 	@$(PY) -m bench_driver.first_mark $(ARGUMENTS)
+
+bench-kafka: setup ## how many tuples a second come from Kafka; ARGUMENTS="--queries 1000"
+	@$(PY) -m bench_driver.kafka_rate $(ARGUMENTS)
 
 clean: ## remove caches, builds and what demos left; .venv and .tools stay
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse metastore_db derby.log

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.kit.client import Api
 from tests.kit.service import RunningService
+
+if TYPE_CHECKING:
+    from tests.kit.kafka import Broker
 
 FreshService = Callable[..., RunningService]
 
@@ -51,6 +55,18 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
     finally:
         running.end_everything()
         _of_session.remove(running)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A Kafka broker for the whole test session: tests use topics of their own."""
+    from tests.kit.kafka import Broker  # its packages are loaded where they are needed only
+
+    running = Broker(tmp_path_factory.mktemp("kafka") / "broker.log")
+    try:
+        yield running
+    finally:
+        running.stop()
 
 
 @pytest.fixture

@@ -1,0 +1,44 @@
+"""Messages for Kafka: purchases in order of their event times, in as many partitions as are asked for."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from datetime import datetime
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+
+from bench_driver.kafka_broker import BrokerProcess, create_topic
+from bench_driver.kafka_rate import STRETCH, TOPIC, TUPLES_A_SECOND, messages, produce, render
+
+
+def test_messages_are_purchases_in_order_of_their_event_times() -> None:
+    made = [json.loads(message) for message in itertools.islice(messages(TUPLES_A_SECOND + 2), 0, None, 50_000)]
+    times = [datetime.fromisoformat(each["time"]) for each in made]
+    assert times == sorted(times)
+    assert (times[-1] - times[0]).total_seconds() == 1
+    assert {tuple(each) for each in made} == {("user_id", "gem_pack", "price", "time")}
+
+
+def test_all_of_them_are_produced(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "log") as broker:
+        create_topic(broker.servers, TOPIC, 2)
+        size = produce(broker.servers, 3 * STRETCH, 2)
+        assert 60 < size < 90
+        consumer = Consumer({"bootstrap.servers": broker.servers, "group.id": "test", "log_level": 0})
+        consumer.assign([TopicPartition(TOPIC, number, 0) for number in (0, 1)])
+        got: list[bytes] = []
+        while len(got) < 3 * STRETCH:
+            got += [value for each in consumer.consume(1000, 5) if (value := each.value()) is not None]
+        consumer.close()
+    assert sorted(got) == sorted(messages(3 * STRETCH))
+
+
+def test_the_figures_are_printed() -> None:
+    report = {"queries": 100, "message_bytes": 76, "partitions": 4, "tuples_per_second": 712_345.6}
+    text = render({**report, "second_half_tuples_per_second": None})
+    assert text == "100 queries, JSON messages of 76 bytes in 4 partitions: 712,346 tuples/s"
+    assert render({**report, "second_half_tuples_per_second": 8e5}).endswith(
+        ", 800,000 tuples/s of the second half of them"
+    )
