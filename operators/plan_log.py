@@ -24,6 +24,7 @@ CHANGELOGS = "changelogs"
 ACTIVATIONS = "activations"
 PLANS = "plans"
 PLANNED = "planned.json"
+UNAVAILABLE = "unavailable.json"
 
 
 class PlanLog:
@@ -102,3 +103,16 @@ def read_planned(storage: Storage) -> PlannedBatch | None:
     with suppress(FileNotFoundError):
         return PlannedBatch(**orjson.loads(storage.get(PLANNED)))
     return None
+
+
+def write_unavailable(storage: Storage, problems: Mapping[str, str]) -> None:
+    """Tell the session why streams have nothing to read, by their ids."""
+    storage.put(UNAVAILABLE, orjson.dumps(problems), durable=False)
+
+
+def read_unavailable(storage: Storage) -> dict[str, str]:
+    """Return what :func:`write_unavailable` wrote last."""
+    with suppress(FileNotFoundError):
+        found: dict[str, str] = orjson.loads(storage.get(UNAVAILABLE))
+        return found
+    return {}

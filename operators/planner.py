@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from operators.offsets import Offset
-from operators.plan_log import CHANGELOGS, PLANS, PlannedBatch, write_planned
+from operators.plan_log import CHANGELOGS, PLANS, PlannedBatch, write_planned, write_unavailable
 from sources.connector import Connector, Extent
 from sources.connectors import open_connector
 from sources.record_log import RecordLog
@@ -97,6 +97,8 @@ class Planner:
         self._warm_ups = WARM_UP_BATCHES
         self._asked: _Asked | None = None
         self._rests: dict[str, _Rest] = {}
+        self._problems: dict[str, str] = {}
+        self._told_problems: dict[str, str] | None = None
 
     def latest(self, start: Offset, now_us: int) -> Offset:
         """Return the offset at which the next batch ends, or ``start`` when there is nothing to do."""
@@ -108,6 +110,7 @@ class Planner:
         self._learn(start.seq, record)
         self._follow_changelogs()
         available = {stream: self._available(stream, now_us) for stream in self._connectors}
+        self._tell_problems()
         reached = {stream: counted["offsets"] for stream, counted in record["streams"].items()}
         begins = _begins(reached, available)
         streams = self._bounded(begins, available)
@@ -150,12 +153,25 @@ class Planner:
     def _available(self, stream: str, now_us: int) -> Mapping[str, Extent]:
         if stream in self._rests and time.monotonic() < self._rests[stream].until:
             return {}
+        connector = self._connectors[stream]
+        self._problems.pop(stream, None)
         try:
-            return self._connectors[stream].available(now_us)
-        except Exception as problem:  # whatever a connector does, the other streams go on
-            log.warning("stream %s says nothing of what it has: %r", self._definitions[stream].name, problem)
+            found = connector.available(now_us)
+            problem = connector.problem
+        except Exception as error:  # whatever a connector does, the other streams go on
+            log.warning("stream %s says nothing of what it has: %r", self._definitions[stream].name, error)
+            found, problem = {}, str(error) or type(error).__name__
             self._let_rest(stream)
-            return {}
+        if problem is not None:
+            self._problems[stream] = problem
+        return found
+
+    def _tell_problems(self) -> None:
+        """Tell the session why streams have nothing to read, whenever that changes."""
+        problems = {stream: why for stream, why in self._problems.items() if stream in self._connectors}
+        if problems != self._told_problems:
+            write_unavailable(self._storage, problems)
+            self._told_problems = problems
 
     def _let_rest(self, stream: str) -> None:
         self._rests[stream] = self._rests.get(stream, _Rest()).again()

@@ -19,8 +19,8 @@ class StreamState:
     """A stream and its progress, as of the last batch record applied.
 
     ``clock`` and ``waterline`` are event times in microseconds, None before the first tuple. ``waterline_moved_us``
-    is when the waterline last rose (time of commit), ``error`` why the last batch could not read the stream, ``users``
-    how many queries keep it from being dropped.
+    is when the waterline last rose (time of commit), ``error`` why the last batch could not read the stream,
+    ``unavailable`` why it has nothing to read just now, ``users`` how many queries keep it from being dropped.
     """
 
     definition: StreamDefinition
@@ -33,6 +33,7 @@ class StreamState:
     bytes: int = 0
     offsets: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
+    unavailable: str | None = None
     users: int = 0
 
     def add(self, counted: Mapping[str, Any]) -> None:
@@ -73,14 +74,14 @@ class StreamState:
             "malformed": self.malformed,
             "bytes": self.bytes,
             "offsets": dict(self.offsets),
-            "error": self.error,
+            "error": self.unavailable or self.error,
             "queries": self.users,
             "created_at": rfc3339(definition.created_us),
             "sql": definition.sql,
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON form for the snapshot; ``users`` is counted again when it is read."""
+        """Return a JSON form for the snapshot; ``users`` is counted again, ``unavailable`` asked for again."""
         return {
             "definition": self.definition.to_json(),
             "clock": self.clock,

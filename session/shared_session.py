@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from operators.plan_log import PlannedBatch, read_planned
+from operators.plan_log import PlannedBatch, read_planned, read_unavailable
 from operators.queries import lookups_of
 from session import plan_snapshot
 from session.archive import Archive
@@ -200,7 +200,10 @@ class SharedSession(Commands):
         if not self._deadlines.look_around(now_us):
             return
         over_us = now_us - round(self._settings.retention_seconds * 1e6)
+        problems = read_unavailable(self._storage)
         with self._lock:
+            for stream in self._state.catalog.states():
+                stream.unavailable = problems.get(stream.definition.id)
             expired = self._deadlines.expired_ttls(self._state, now_us)
             late = self._deadlines.timed_out_drains(self._state, now_us)
             self._state.remove(self._state.settled(over_us))

@@ -45,6 +45,10 @@ class Extent(NamedTuple):
 class Connector(Protocol):
     """A source of one stream."""
 
+    @property
+    def problem(self) -> str | None:
+        """Why nothing is available, None while all is well."""
+
     def available(self, now_us: int) -> dict[str, Extent]:
         """Return what can be read now of each partition; a partition that does not answer is left out."""
 

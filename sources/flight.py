@@ -89,6 +89,11 @@ class FlightConnector:
         self._columns: GivenColumns | None = None
         self._checked = False
 
+    @property
+    def problem(self) -> str | None:
+        """Why nothing is available, None while all is well."""
+        return self._watch.problem
+
     def available(self, now_us: int) -> dict[str, Extent]:  # noqa: ARG002
         """Return what the server keeps of each partition; nothing while it does not answer."""
         return self._watch.extents()

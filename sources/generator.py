@@ -96,6 +96,8 @@ def validate_options(name: str, schema: StreamSchema, options: Mapping[str, str]
 class GeneratorConnector:
     """Tuples made up on demand; one partition, ``"0"``."""
 
+    problem: str | None = None
+
     def __init__(self, definition: StreamDefinition) -> None:
         self._options = validate_options(definition.name, definition.schema, definition.options)
         self._schema = definition.schema.arrow

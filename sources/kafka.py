@@ -12,7 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import OffsetSpec as _OffsetSpec  # type: ignore[attr-defined]
 
@@ -63,6 +71,11 @@ class KafkaConnector:
         self._watch = OffsetWatch(self._topic.extents, subject, (KafkaException,), _brief, ASK_EVERY_SECONDS)
         self._consumer: Any = None
         self._at: tuple[str, int] | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing is available, None while all is well."""
+        return self._watch.problem
 
     def available(self, now_us: int) -> dict[str, Extent]:  # noqa: ARG002
         """Return which offsets of each partition the brokers have; nothing while they do not answer."""
@@ -177,7 +190,7 @@ class _Topic:
         self._begins: dict[str, int] | None = None
 
     def extents(self) -> dict[str, Extent]:
-        """Return the offsets of each partition that can be read; KafkaException when the brokers do not say."""
+        """Return the offsets of each partition that can be read; KafkaException or NotReady when nobody says."""
         if self._client is None:
             self._client = AdminClient({**self._options.client(), **_QUIET})
         if time.monotonic() >= self._look_again_at:
@@ -203,7 +216,10 @@ class _Topic:
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=ANSWER_SECONDS,
         )
-        return {place.partition: answer.result().offset for place, answer in answers.items()}
+        found = {place.partition: answer.result().offset for place, answer in answers.items()}
+        if OFFSET_INVALID in found.values():  # what it says when time is up
+            raise NotReady(f"The brokers must say which offsets they have, and did not within {ANSWER_SECONDS:g} s.")
+        return found
 
     def _where_to_begin(self, last: Mapping[int, int]) -> Mapping[str, int]:
         """Return where each partition begins that was there when the topic was first seen; others begin at 0."""
@@ -223,5 +239,6 @@ class _Topic:
 
 
 def _brief(problem: BaseException) -> str:
+    """Return what went wrong without the client's codes."""
     error = problem.args[0] if isinstance(problem, KafkaException) and problem.args else problem
     return (error.str() if isinstance(error, KafkaError) else str(error)) or type(problem).__name__

@@ -45,6 +45,8 @@ class OffsetWatch:
         self._ask_at = 0.0
         self._rest = 0.0  # 0 while the server answers
         self._is_prompt = True
+        self.problem: str | None = None
+        """Why there was no answer the last time, None while there are."""
 
     def extents(self) -> dict[str, Extent]:
         """Return the extent of each partition as last known, nothing after an answer that failed."""
@@ -63,8 +65,9 @@ class OffsetWatch:
         try:
             self._known, seconds = asked.result()
         except self._errors as problem:
+            self.problem = f"{self._subject} gets nothing until this is settled: {self._brief(problem)}"
             if not self._rest:
-                log.warning("%s gets nothing until this is settled: %s", self._subject, self._brief(problem))
+                log.warning("%s", self.problem)
             self._known, self._is_prompt = {}, False
             self._rest = min(max(2 * self._rest, FIRST_REST), LONGEST_REST)
             self._ask_at = time.monotonic() + self._rest
@@ -72,7 +75,7 @@ class OffsetWatch:
             if self._rest:
                 log.warning("%s is served again", self._subject)
             self._is_prompt = seconds < STALL_SECONDS
-            self._rest = 0.0
+            self._rest, self.problem = 0.0, None
 
 
 def _timed(ask: Ask) -> tuple[dict[str, Extent], float]:

@@ -272,6 +272,8 @@ class PushLog:
 class PushConnector:
     """The reading end of a push stream, for any process; it has one partition, ``"0"``."""
 
+    problem: str | None = None
+
     def __init__(self, storage: Storage, definition: StreamDefinition) -> None:
         root = stream_folder(storage, definition)
         self._name = definition.name

@@ -23,6 +23,17 @@ def message(number: int) -> bytes:
     return json.dumps({"device": number % 7, "volts": number % 100, "time": f"{at:%FT%T.%f}"}).encode()
 
 
+def test_a_stream_whose_brokers_are_not_there_says_so(api: Api) -> None:
+    name = f"nowhere_{uuid.uuid4().hex[:8]}"
+    api.create_stream(
+        f"CREATE STREAM {name} (time TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH ("
+        "connector = 'kafka', topic = 'readings', 'properties.bootstrap.servers' = '127.0.0.1:1')"
+    )
+    error = wait_until(lambda: api.stream(name)["error"], 60, "the stream says what is wrong")
+    assert "topic 'readings' at 127.0.0.1:1" in str(error)
+    api.request("DELETE", f"/streams/{name}")
+
+
 def test_a_topic_is_queried_and_read_on_when_its_broker_is_back(api: Api, broker: Broker) -> None:
     topic, name = broker.create_topic(3), f"readings_{uuid.uuid4().hex[:8]}"
     broker.produce(topic, [b'{"device": 1, "volts": 1, "time": "2025-01-01T00:00:00Z"}'])

@@ -129,7 +129,9 @@ def test_a_broker_that_does_not_answer_is_waited_for_and_then_read_on(broker: Br
         with pytest.raises(NotReady, match=r"readings.*gave none for 0\.5 s"):
             list(connector(broker, topic, storage, patience=0.5, **EARLIEST).read("0", 0, 3))
         wait_until(lambda: not source.available(0), 30, "nothing is available of a broker that does not answer")
+        assert str(source.problem).startswith("Stream 'readings' from topic 't-")
     ends(source, {"0": 3})
+    assert source.problem is None
     patient = connector(broker, topic, storage, **EARLIEST)
     assert keys(patient, "0", 0, 3) == [0, 1, 2]
 
