@@ -47,6 +47,9 @@ def run_demo(seconds: int | None) -> int:
             finally:
                 service.stop(keep_logs=isinstance(sys.exception(), Exception))
         except KeyboardInterrupt:
+            # if it came while Python ran a text (dataclasses are made so), a program run with -m would end by SIGINT
+            # whatever it returns, unless another text is run
+            exec("")
             if demo is None or not demo.prepared:
                 console.print("Stopped before the service was ready.")
                 return INTERRUPTED

@@ -170,6 +170,11 @@ class Catalog(Mapping[str, StreamDefinition]):
         """Return all streams, oldest first."""
         return list(self._by_id.values())
 
+    def note_unavailable(self, problems: Mapping[str, str]) -> None:
+        """Say of each stream, by its id, why it has nothing to read just now; of the others that all is well."""
+        for stream_id, state in self._by_id.items():
+            state.unavailable = problems.get(stream_id)
+
     def add_table(self, state: TableState) -> None:
         """Add a static table."""
         self._tables[state.definition.name.lower()] = state

@@ -202,8 +202,7 @@ class SharedSession(Commands):
         over_us = now_us - round(self._settings.retention_seconds * 1e6)
         problems = read_unavailable(self._storage)
         with self._lock:
-            for stream in self._state.catalog.states():
-                stream.unavailable = problems.get(stream.definition.id)
+            self._state.catalog.note_unavailable(problems)
             expired = self._deadlines.expired_ttls(self._state, now_us)
             late = self._deadlines.timed_out_drains(self._state, now_us)
             self._state.remove(self._state.settled(over_us))

@@ -21,7 +21,7 @@ import pyarrow.flight as fl
 from sources.connector import Chunk, Extent, Malformed
 from sources.errors import CorruptData, Gone, MalformedRequest, NotAllowed, NotReady, TooLarge
 from sources.formats.record_batches import GivenColumns, match_columns
-from sources.offset_watch import OffsetWatch
+from sources.offset_watch import OffsetWatch, WatchedConnector
 from sources.schema import StreamDefinition, StreamSchema
 
 OPTIONS = ("location", "path", "consumer")
@@ -74,7 +74,7 @@ def validate_options(name: str, schema: StreamSchema, options: Mapping[str, str]
     return FlightOptions(options["location"], options.get("path", name), options.get("consumer", name))
 
 
-class FlightConnector:
+class FlightConnector(WatchedConnector):
     """The reading end of one path of a Flight server; it connects when it is first used."""
 
     def __init__(self, definition: StreamDefinition, patience_seconds: float = PATIENCE_SECONDS) -> None:
@@ -88,15 +88,6 @@ class FlightConnector:
         self._watch = OffsetWatch(self._ask, subject, CALL_ERRORS, _brief)
         self._columns: GivenColumns | None = None
         self._checked = False
-
-    @property
-    def problem(self) -> str | None:
-        """Why nothing is available, None while all is well."""
-        return self._watch.problem
-
-    def available(self, now_us: int) -> dict[str, Extent]:  # noqa: ARG002
-        """Return what the server keeps of each partition; nothing while it does not answer."""
-        return self._watch.extents()
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
         """Yield the tuples ``[start, end)``; calls that fail are made again from where they got to.

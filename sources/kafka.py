@@ -28,7 +28,7 @@ from sources.connector import Chunk, Extent, Malformed
 from sources.errors import Gone, NotReady
 from sources.formats.messages import decode_json_messages
 from sources.kafka_options import EARLIEST, LATEST, KafkaOptions, read_options
-from sources.offset_watch import OffsetWatch
+from sources.offset_watch import OffsetWatch, WatchedConnector
 from sources.schema import StreamDefinition, StreamSchema
 from sources.storage import Storage
 
@@ -56,7 +56,7 @@ def validate_options(name: str, schema: StreamSchema, options: Mapping[str, str]
     return read_options(options)
 
 
-class KafkaConnector:
+class KafkaConnector(WatchedConnector):
     """The reading end of one topic; it connects when it is first used."""
 
     def __init__(
@@ -71,15 +71,6 @@ class KafkaConnector:
         self._watch = OffsetWatch(self._topic.extents, subject, (KafkaException,), _brief, ASK_EVERY_SECONDS)
         self._consumer: Any = None
         self._at: tuple[str, int] | None = None
-
-    @property
-    def problem(self) -> str | None:
-        """Why nothing is available, None while all is well."""
-        return self._watch.problem
-
-    def available(self, now_us: int) -> dict[str, Extent]:  # noqa: ARG002
-        """Return which offsets of each partition the brokers have; nothing while they do not answer."""
-        return self._watch.extents()
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
         """Yield the messages with offsets in ``[start, end)``; what a topic lacks of them was compacted or control.
@@ -141,7 +132,8 @@ class KafkaConnector:
                     found.append(message)
                 position = max(position, (offset or 0) + 1)
             elif error.code() == KafkaError._PARTITION_EOF:
-                position = max(position, offset or 0)
+                if message.partition() == int(partition):
+                    position = max(position, offset or 0)
             elif error.code() in _GONE:
                 raise self._gone(partition, position)
             elif error.code() in _LASTING or error.fatal():

@@ -78,6 +78,21 @@ class OffsetWatch:
             self._rest, self.problem = 0.0, None
 
 
+class WatchedConnector:
+    """What connectors have in common that find out by a watch what is available."""
+
+    _watch: OffsetWatch
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing is available, None while all is well."""
+        return self._watch.problem
+
+    def available(self, now_us: int) -> dict[str, Extent]:  # noqa: ARG002
+        """Return which offsets of each partition there are; nothing while nobody answers."""
+        return self._watch.extents()
+
+
 def _timed(ask: Ask) -> tuple[dict[str, Extent], float]:
     began = time.monotonic()
     return ask(), time.monotonic() - began

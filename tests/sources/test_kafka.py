@@ -149,7 +149,7 @@ def test_nothing_is_available_without_brokers(storage: Storage) -> None:
         ({"topic": ""}, "must know its topic"),
         ({"properties.bootstrap.servers": ""}, "'properties.bootstrap.servers' = 'HOST:PORT"),
         ({"brokers": "h:1"}, "has the options 'topic'"),
-        ({"properties.plugin.library.paths": "x"}, "properties.plugin.library.paths' is none that may be set"),
+        ({"properties.sasl.kerberos.kinit.cmd": "x"}, "properties.sasl.kerberos.kinit.cmd' is none that may be set"),
         ({"properties.sasl.password": "hunter2"}, "must be a reference"),
         ({"properties.sasl.username": "secret:../etc"}, "letters, digits"),
         ({"scan.startup.mode": "latest"}, "'earliest-offset', 'latest-offset', 'timestamp'; got 'latest'"),
