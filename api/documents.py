@@ -68,6 +68,7 @@ QUERY: Json = {
     "operator": "select",
     "sink": None,
     "error": None,
+    "delivery": None,
 }
 RESULTS: Json = {
     "rows": [{"user_id": 1, "price": 9.5}],
@@ -153,8 +154,10 @@ QUERY_SCHEMA: Json = {
         "sql": {"type": "string", "description": "A SELECT, or CREATE QUERY name AS SELECT"},
         "name": {"type": ["string", "null"]},
         "sink": {
-            "type": ["string", "null"],
-            "description": "`log`: rows are read from /queries/{id}/results",
+            "type": ["string", "object", "null"],
+            "description": "`log`: rows are read from /queries/{id}/results, and nowhere else. An object says"
+            " where they go besides: `connector` (file, kafka, postgres, clickhouse, webhook) and its options.",
+            "additionalProperties": {"type": ["string", "number", "boolean"]},
         },
         "ttl_seconds": {"type": ["number", "null"], "description": "Delete the query after this time"},
         "labels": {"type": ["object", "null"], "additionalProperties": {"type": "string"}},

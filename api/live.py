@@ -11,13 +11,13 @@ import orjson
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import StreamingResponse
 
-from api import rows
 from api.documents import refused
 from api.parameters import After
 from api.results import is_end, news_for
 from api.service import Service, ServiceDep
 from router.cursor import decode_cursor
 from router.result_reader import Page
+from router.row_text import json_lines
 from session.query_record import FAILED
 from sources.errors import BraidError, NotAllowed
 
@@ -90,7 +90,7 @@ async def events(service: Service, query_id: str, page: Page, ended: bool, reque
 
 
 def _frames(page: Page) -> bytes:
-    lines = zip(page.cursors(), rows.json_lines(page.table), strict=True)
+    lines = zip(page.cursors(), json_lines(page.table), strict=True)
     return b"".join(b"id: %b\ndata: %b\n" % (cursor.encode(), line) for cursor, line in lines)
 
 

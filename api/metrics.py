@@ -11,6 +11,7 @@ import datetime as dt
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +20,9 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
-from api.query_series import QuerySeries
+from api.query_series import OTHER, QuerySeries
+from router.progress import STATES
+from session.deliveries import lag_seconds
 from session.session_state import SlotChange
 from session.shared_session import SharedSession
 from sources.storage import Storage
@@ -51,6 +54,7 @@ class Metrics:
         self._ready = ready
         self._lag = lag
         self._lock = threading.Lock()
+        self._labelled_queries = labelled_queries
         self._queries = QuerySeries(labelled_queries)
         self._knows_slots = False
         self._state_bytes = 0
@@ -128,6 +132,32 @@ class Metrics:
             sizes["results"] + sizes["dead-letters"],
         )
         yield from self._streams()
+        yield from self._sinks()
+
+    def _sinks(self) -> Iterator[Metric]:
+        progress = self._session.deliveries.progress()
+        states = GaugeMetricFamily("braid_sinks", "Deliveries to sinks by state.", labels=["state"])
+        counted = Counter(each.state for each in progress.values())
+        for state in STATES:
+            states.add_metric([state], counted[state])
+        yield states
+        rows = CounterMetricFamily("braid_sink_rows", "Rows delivered to sinks.", labels=["query_id"])
+        errors = CounterMetricFamily(
+            "braid_sink_errors", "Deliveries that failed and are tried again.", labels=["query_id"]
+        )
+        lag = GaugeMetricFamily(
+            "braid_sink_lag_seconds", "Age of the oldest rows that are not delivered.", labels=["query_id"]
+        )
+        shown = list(progress.items())
+        for query_id, each in shown[: self._labelled_queries]:
+            rows.add_metric([query_id], each.rows)
+            errors.add_metric([query_id], each.errors)
+            lag.add_metric([query_id], lag_seconds(each))
+        if others := [each for _, each in shown[self._labelled_queries :]]:
+            rows.add_metric([OTHER], sum(each.rows for each in others))
+            errors.add_metric([OTHER], sum(each.errors for each in others))
+            lag.add_metric([OTHER], max(map(lag_seconds, others)))
+        yield from (rows, errors, lag)
 
     def _streams(self) -> Iterator[Metric]:
         streams = self._session.streams()

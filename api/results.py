@@ -13,6 +13,7 @@ from api.documents import answers
 from api.parameters import After, Limit, Wait
 from api.service import Service, ServiceDep
 from router.result_reader import Page
+from router.row_text import ndjson, objects
 from session.query_record import RETIRED
 from session.reads import DeployedQuery
 
@@ -93,7 +94,7 @@ def is_end(service: Service, deployed: DeployedQuery, page: Page) -> bool:
 
 def _encode(form: str, page: Page, end: bool) -> bytes:
     if form == rows.NDJSON:
-        return rows.ndjson(page.table)
+        return ndjson(page.table)
     if form == rows.ARROW:
         return rows.arrow_stream(page.table)
-    return orjson.dumps({"rows": rows.objects(page.table), "cursor": page.cursor, "end": end})
+    return orjson.dumps({"rows": objects(page.table), "cursor": page.cursor, "end": end})

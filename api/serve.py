@@ -32,13 +32,14 @@ from router.retention import Retention
 from session.plan_snapshot import trim_plan_log
 from session.settings import Settings, load_settings
 from session.shared_session import SharedSession
-from session.supervisor import JobSupervisor
+from session.supervisor import JobSupervisor, Supervisor
 from sources.errors import BraidError
 from sources.record_log import RecordLog
 from sources.storage import Storage
 
 GRACEFUL_SECONDS = 2
 JOB_STOP_SECONDS = 5.0
+DELIVERER_STOP_SECONDS = 4.0
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2048
 TRIM_SECONDS = 15.0
@@ -99,12 +100,15 @@ def open_port(host: str, port: int) -> socket.socket:
 @contextlib.contextmanager
 def running(settings: Settings, storage: Storage, listener: socket.socket) -> Iterator[Service]:
     """Start everything; stop it at the end."""
-    supervisor = supervise(settings, storage)
+    supervisor, deliverers = supervise(settings, storage), supervise_deliverers(settings, storage)
     service = Service.assemble(SharedSession(storage, settings), storage, settings, lambda: _why_not_ready(supervisor))
     stopped = threading.Event()
     url = _url(settings.host, listener.getsockname()[1])
     with contextlib.ExitStack() as stack:
         stack.callback(service.close)
+        for each in deliverers:
+            stack.callback(each.stop, DELIVERER_STOP_SECONDS)
+        service.session.deliveries.wanted = lambda: _start_all(deliverers)
         service.start()
         stack.callback(supervisor.stop, JOB_STOP_SECONDS)
         supervisor.start()
@@ -119,16 +123,42 @@ def running(settings: Settings, storage: Storage, listener: socket.socket) -> It
 
 def supervise(settings: Settings, storage: Storage) -> JobSupervisor:
     """Return the supervisor of the Spark job."""
-    root = storage.local_root
-    data_dir = str(root) if root is not None else settings.data_dir
-    folder = root if root is not None else Path(tempfile.mkdtemp(prefix="braid-"))
+    command = [sys.executable, "-m", "session.job_main", "--data-dir", _data_dir(settings, storage)]
+    command += ["--master", settings.master]
+    command += ["--batch-target-seconds", str(settings.batch_target_seconds)]
+    command += ["--join-row-limit", str(settings.join_row_limit)]
+    return JobSupervisor(command, storage, _logs(storage) / "job.log", environment=_environment(settings))
+
+
+def supervise_deliverers(settings: Settings, storage: Storage) -> list[Supervisor]:
+    """Return the supervisors of the deliverers, which are started once a query has a sink."""
+    found = []
+    for number in range(1, settings.deliverers + 1):
+        command = [sys.executable, "-m", "api.cli.main", "route", "--data-dir", _data_dir(settings, storage)]
+        command += ["--share", f"{number}/{settings.deliverers}", "--supervised"]
+        log_file = _logs(storage) / f"deliverer-{number}.log"
+        found.append(Supervisor("deliverer", command, log_file, environment=_environment(settings)))
+    return found
+
+
+def _start_all(supervisors: list[Supervisor]) -> None:
+    for supervisor in supervisors:
+        supervisor.start()
+
+
+def _data_dir(settings: Settings, storage: Storage) -> str:
+    return settings.data_dir if storage.local_root is None else str(storage.local_root)
+
+
+def _logs(storage: Storage) -> Path:
+    return (storage.local_root or Path(tempfile.mkdtemp(prefix="braid-"))) / "logs"
+
+
+def _environment(settings: Settings) -> dict[str, str]:
     project = str(Path(__file__).resolve().parents[1])
     environment = {f"BRAID_{name.upper()}": str(value) for name, value in asdict(settings).items()}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [project, os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", "session.job_main", "--data-dir", data_dir, "--master", settings.master]
-    command += ["--batch-target-seconds", str(settings.batch_target_seconds)]
-    command += ["--join-row-limit", str(settings.join_row_limit)]
-    return JobSupervisor(command, storage, folder / "logs" / "job.log", environment=environment)
+    return environment
 
 
 class _Server(uvicorn.Server):

@@ -16,6 +16,7 @@ from typing import Any
 
 from operators.queries import Query, lookups_of
 from optimizer.optimizer import operator_of
+from router.sinks.connectors import read_sink
 from session.catalog import Catalog
 from session.query_record import DRAINING, QueryRecord
 from session.session_state import SessionState
@@ -44,11 +45,7 @@ class QueryRequest:
     def __post_init__(self) -> None:
         if self.name is not None:
             check_name(self.name)
-        if self.sink not in (None, "log"):
-            raise NotAllowed(
-                f'The sink of a query must be "log" (the result log, which GET /queries/{{id}}/results reads) or'
-                f" left out in this version; got {self.sink!r}."
-            )
+        read_sink(self.sink)
         ttl = self.ttl_seconds
         if ttl is not None and (
             isinstance(ttl, bool)
@@ -78,7 +75,8 @@ def check_name(name: str) -> None:
 class PlannedQuery:
     """A request with its query planned.
 
-    ``streams`` maps the ids of its streams to their names; ``tables`` are its static tables as they were read.
+    ``streams`` maps the ids of its streams to their names; ``tables`` are its static tables as they were read; ``sink``
+    is what it says of its sink, checked.
     """
 
     request: QueryRequest
@@ -86,6 +84,7 @@ class PlannedQuery:
     query: Query
     streams: dict[str, str]
     tables: tuple[TableVersion, ...] = ()
+    sink: Any = None
 
     def to_record(self, query_id: str, created_us: int) -> QueryRecord:
         """Return the record of the new query."""
@@ -97,13 +96,15 @@ class PlannedQuery:
             stream_names=self.streams,
             created_us=created_us,
             name=self.name,
-            sink=self.request.sink,
+            sink=self.sink,
             ttl_seconds=self.request.ttl_seconds,
             labels=shared_dict(dict(self.request.labels)),
         )
 
 
-def plan_requests(requests: Iterable[QueryRequest], catalog: Catalog, tables: NamedTables) -> list[PlannedQuery]:
+def plan_requests(
+    requests: Iterable[QueryRequest], catalog: Catalog, tables: NamedTables, sink_folder: str = ""
+) -> list[PlannedQuery]:
     """Return every request planned; the error of the first that cannot be says which it was."""
     requests = list(requests)
     planned = []
@@ -114,6 +115,9 @@ def plan_requests(requests: Iterable[QueryRequest], catalog: Catalog, tables: Na
             name = name if request.name is None else request.name
             if name is not None:
                 check_name(name)
+            sink = read_sink(request.sink)
+            if sink is not None:
+                sink.validate(query, sink_folder)
         except BraidError as error:
             if len(requests) > 1:
                 error.detail = f"Query {position} of {len(requests)}: {error.detail}"
@@ -121,7 +125,8 @@ def plan_requests(requests: Iterable[QueryRequest], catalog: Catalog, tables: Na
             raise
         streams = shared_dict({stream: names[stream] for stream in query.streams})
         used = tuple(tables.read[table] for table in {lookup.table: None for lookup in lookups_of(query)})
-        planned.append(PlannedQuery(request, name, query, streams, used))
+        said = request.sink if sink is None else sink.to_json()
+        planned.append(PlannedQuery(request, name, query, streams, used, said))
     return planned
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from operators.queries import Query
 from session.admission import PlannedQuery, QueryRequest, Reservations, plan_requests
 from session.archive import Archive
+from session.deliveries import SinkDeliveries
 from session.execution import execute_statement
 from session.idempotency import Idempotency, current
 from session.query_record import DRAINING, QueryRecord
@@ -68,9 +69,15 @@ class Commands(Reads):
     """The session as clients change it."""
 
     def __init__(
-        self, changelogs: RecordLog, archive: Archive, settings: Settings, idempotency: Idempotency, tables: Tables
+        self,
+        changelogs: RecordLog,
+        archive: Archive,
+        settings: Settings,
+        idempotency: Idempotency,
+        tables: Tables,
+        deliveries: SinkDeliveries,
     ) -> None:
-        super().__init__(changelogs, archive)
+        super().__init__(changelogs, archive, deliveries)
         self._settings = settings
         self._tables = tables
         self._idempotency = idempotency
@@ -210,7 +217,8 @@ class Commands(Reads):
     def _plan(self, requests: list[QueryRequest]) -> list[PlannedQuery]:
         with self._lock:
             catalog = self._state.catalog.copy()
-        return plan_requests(requests, catalog, NamedTables(catalog, self._tables))
+        tables = NamedTables(catalog, self._tables)
+        return plan_requests(requests, catalog, tables, self._settings.sink_folder)
 
     def explain(self, select: Select) -> dict[str, Any]:
         """Return how a SELECT would run, as :meth:`validate` does."""

@@ -51,7 +51,7 @@ class QueryRecord:
     stream_names: dict[str, str]
     created_us: int
     name: str | None = None
-    sink: str | None = None
+    sink: Any = None
     ttl_seconds: float | None = None
     labels: dict[str, str] = field(default_factory=dict)
     state: str = PENDING
@@ -145,6 +145,7 @@ class QueryRecord:
             "error": self.error,
             "labels": dict(self.labels),
             "ttl_seconds": self.ttl_seconds,
+            "delivery": None,
         }
 
     def _named(self, times: Times | None) -> dict[str, str | None]:

@@ -16,6 +16,7 @@ from optimizer.costs import operator_statistics, query_statistics
 from optimizer.statistics import Statistics
 from session.archive import Archive
 from session.changelog_history import ChangelogHistory
+from session.deliveries import SinkDeliveries
 from session.query_record import PENDING, STATES, QueryRecord, Times
 from session.query_table import number_of
 from session.session_state import SessionState, SlotChange
@@ -56,7 +57,7 @@ class DeployedQuery:
 class Reads:
     """Look-ups in the state, each under the lock for a short time; what is over is read from the archive without it."""
 
-    def __init__(self, changelogs: RecordLog, archive: Archive) -> None:
+    def __init__(self, changelogs: RecordLog, archive: Archive, deliveries: SinkDeliveries) -> None:
         self._state = SessionState()
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -64,6 +65,7 @@ class Reads:
         self._history = ChangelogHistory(changelogs)
         self._archive = archive
         self._statistics = Statistics()
+        self.deliveries = deliveries
 
     @property
     def applied_seq(self) -> int:
@@ -128,13 +130,19 @@ class Reads:
 
     def query(self, query_id: str) -> dict[str, Any]:
         """Return a query as GET /queries/{id} shows it."""
-        return self.query_in_memory(query_id) or self._archived(query_id).describe()
+        return self.query_in_memory(query_id) or self._with_delivery(self._archived(query_id).describe())
 
     def query_in_memory(self, query_id: str) -> dict[str, Any] | None:
         """Return a query as :meth:`query` does; None when a file must be read to know it, or it is unknown."""
         with self._lock:
             record = self._state.queries.find(query_id)
-            return None if record is None else record.describe()
+            described = None if record is None else record.describe()
+        return None if described is None else self._with_delivery(described)
+
+    def _with_delivery(self, query: dict[str, Any]) -> dict[str, Any]:
+        return (
+            {**query, "delivery": self.deliveries.describe(query["id"])} if isinstance(query["sink"], dict) else query
+        )
 
     def live_query(self, query_id: str) -> DeployedQuery:
         """Return what a reader of the query's results needs, as of now."""

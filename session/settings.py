@@ -10,13 +10,20 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from router.progress import PARTS
 from sources.errors import NotAllowed
 
 DEFAULT_CONFIG = "braid.toml"
 LOG_LEVELS = ("debug", "info", "warning", "error")
-_MAY_BE_ZERO = ("port", "changelog_timeout_seconds", "slot_compaction_seconds", "metrics_labelled_queries")
+_MAY_BE_ZERO = (
+    "port",
+    "changelog_timeout_seconds",
+    "slot_compaction_seconds",
+    "metrics_labelled_queries",
+    "deliverers",
+)
 
-_MAY_BE_EMPTY = ("table_folder",)
+_MAY_BE_EMPTY = ("table_folder", "sink_folder")
 
 
 @dataclass(frozen=True)
@@ -27,7 +34,9 @@ class Settings:
     ``idempotency_seconds`` how long the outcome of an Idempotency-Key is. Result rows are kept for
     ``result_retention_seconds``, and at most ``result_retention_bytes`` of them. Of a window of a join each lane keeps
     ``join_row_limit`` rows. Of each stream ``push_backlog_bytes`` of pushed bodies may wait for the job. The files of
-    static tables must lie below ``table_folder``, where it is not empty; other paths than URIs are relative to it.
+    static tables must lie below ``table_folder``, where it is not empty; other paths than URIs are relative to it. The
+    same holds for the files of sinks and ``sink_folder``. The service runs ``deliverers`` processes that deliver to
+    sinks; with 0 all of them are run by ``braid route``.
     """
 
     host: str = "127.0.0.1"
@@ -49,6 +58,8 @@ class Settings:
     batch_target_seconds: float = 1.0
     join_row_limit: int = 1_000_000
     table_folder: str = ""
+    sink_folder: str = ""
+    deliverers: int = 1
     log_level: str = "info"
 
     def __post_init__(self) -> None:
@@ -69,6 +80,8 @@ class Settings:
             ):
                 noun = "a whole number" if whole else "a number of seconds"
                 raise NotAllowed(f"The setting {name} must be {noun} {least}; got {value!r}.")
+        if self.deliverers > PARTS:
+            raise NotAllowed(f"The setting deliverers must be at most {PARTS}; got {self.deliverers!r}.")
         if self.port > 65535:
             raise NotAllowed(f"The setting port must be at most 65535; got {self.port!r}.")
         if self.log_level not in LOG_LEVELS:

@@ -30,6 +30,7 @@ from session.changelog import Changelog
 from session.changelog_cutter import cut_changelog
 from session.commands import Commands
 from session.deadlines import Deadlines
+from session.deliveries import SinkDeliveries
 from session.idempotency import Idempotency
 from session.journal import open_journal
 from session.maintenance import Maintenance
@@ -57,7 +58,14 @@ class SharedSession(Commands):
 
     def __init__(self, storage: Storage, settings: Settings, clock: Callable[[], float] = time.time) -> None:
         tables = Tables(storage, settings.table_folder)
-        super().__init__(RecordLog(storage, CHANGELOGS), Archive(storage), settings, Idempotency(storage), tables)
+        super().__init__(
+            RecordLog(storage, CHANGELOGS),
+            Archive(storage),
+            settings,
+            Idempotency(storage),
+            tables,
+            SinkDeliveries(storage),
+        )
         self._storage = storage
         self._clock = clock
         self._batches = RecordLog(storage, BATCHES)
@@ -92,6 +100,7 @@ class SharedSession(Commands):
         self._deadlines = Deadlines(self._settings, state, self._now_us())
         replay_logs(self._storage, state, self._idempotency)
         self._deadlines.watch(state.queries.values())
+        self.deliveries.bring_up(state)
         with self._lock:
             self._state = state
         self._plan_pace = plan_snapshot.Pace(self._storage, state)
@@ -170,6 +179,7 @@ class SharedSession(Commands):
                 return
             changes = self._state.apply_batch(record)
             self._changed.notify_all()
+        self.deliveries.note(changes, self._state)
         self._statistics.observe(record)
         self._plan_snapshot_if_due()
         for listener in self._slot_listeners:

@@ -1,10 +1,11 @@
-"""Keep the Spark driver running as a child process, and leave nothing of it behind.
+"""Keep the Spark driver and other child processes running, and leave nothing of them behind.
 
 Lifecycle of a child: leftovers of an earlier service are ended → spawn → (dies → what it started is ended → pause →
-spawn)* → stop. The child writes two files in the data directory: ``job.json`` with the process ids of itself and of its
-JVM (and when those were created, because ids are reused), and ``ready.json`` with its own id once its first batch is
-committed. Its standard input is a pipe that nobody writes to: the end of it tells the child that the service died.
+spawn)* → stop. Its standard input is a pipe that nobody writes to: the end of it tells the child that the service died.
 Its process group is its own, so that Ctrl-C in a terminal reaches the service alone.
+
+The Spark driver writes two files in the data directory: ``job.json`` with the process ids of itself and of its JVM (and
+when those were created, because ids are reused), and ``ready.json`` with its own id once its first batch is committed.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ POLL_SECONDS = 0.02
 log = logging.getLogger("braid.supervisor")
 
 
-class JobSupervisor:
-    """Runs ``command``, again and again until :meth:`stop`."""
+class Supervisor:
+    """Runs ``command``, again and again until :meth:`stop`; ``what`` it is called in logs."""
 
     def __init__(
         self,
+        what: str,
         command: Sequence[str],
-        storage: Storage,
         log_file: Path,
         *,
         environment: Mapping[str, str] | None = None,
@@ -51,8 +52,8 @@ class JobSupervisor:
         first_pause: float = 0.5,
         longest_pause: float = 30.0,
     ) -> None:
+        self._what = what
         self._command = list(command)
-        self._storage = storage
         self._environment = {**os.environ, **(environment or {})}
         self._folder = folder
         self._first_pause = first_pause
@@ -70,10 +71,10 @@ class JobSupervisor:
 
     def start(self) -> None:
         """End what an earlier service left behind, start the child and watch over it."""
-        end_leftovers(self._storage)
+        self._end_leftovers()
         self._sink = _open_log(self.log_file)
         self._spawn()
-        self._thread = threading.Thread(target=self._watch, name="job-supervisor", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name=f"{self._what}-supervisor", daemon=True)
         self._thread.start()
 
     @property
@@ -81,22 +82,6 @@ class JobSupervisor:
         """The process id of the child, None while there is none."""
         process = self._process
         return None if process is None or process.returncode is not None else process.pid
-
-    def is_ready(self) -> bool:
-        """Whether the child that runs now has committed its first batch."""
-        ready = _read_json(self._storage, READY_FILE).get("pid")
-        return ready is not None and ready == self.pid
-
-    def why_not_ready(self) -> str:
-        """Say what the child is doing while it is not ready."""
-        if self._stopping.is_set():
-            return "The service is stopping."
-        if self.deaths:
-            return (
-                f"The Spark job is being restarted; it ended {self.deaths} times, the last time with"
-                f" {self._last_end}. Its log is {self.log_file}."
-            )
-        return "The Spark job is starting; its first batch is not committed yet."
 
     def stop(self, deadline: float) -> None:
         """Ask the child to end, and after ``deadline`` seconds make it and all it started end."""
@@ -115,7 +100,7 @@ class JobSupervisor:
                 _signal(process, signal.SIGKILL)
             started = [member for member in family if member.pid != process.pid]
             kill_all(wait_gone(started, max(0.1, until - time.monotonic())))
-        end_leftovers(self._storage)
+        self._end_leftovers()
         for thread in (self._thread, self._pump):
             if thread is not None:
                 thread.join(REAP_SECONDS)
@@ -128,7 +113,7 @@ class JobSupervisor:
         return not self._thread.is_alive()
 
     def _spawn(self) -> None:
-        self._storage.delete(READY_FILE)
+        self._before_spawn()
         with self._lock:
             if self._stopping.is_set():
                 return
@@ -144,10 +129,10 @@ class JobSupervisor:
         assert self._process.stdout is not None
         assert self._sink is not None
         self._pump = threading.Thread(
-            target=_pump, args=(self._process.stdout, self._sink), name="job-log", daemon=True
+            target=_pump, args=(self._process.stdout, self._sink), name=f"{self._what}-log", daemon=True
         )
         self._pump.start()
-        log.info("job started", extra={"fields": {"pid": self._process.pid}})
+        log.info(f"{self._what} started", extra={"fields": {"pid": self._process.pid}})
 
     def _watch(self) -> None:
         pause = self._first_pause
@@ -157,7 +142,7 @@ class JobSupervisor:
             # wait without reaping: while the child is a zombie, its process group id cannot be given to another
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             if not self._stopping.is_set():
-                end_leftovers(self._storage)
+                self._end_leftovers()
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
             status = process.wait()
@@ -169,7 +154,7 @@ class JobSupervisor:
             if time.monotonic() - began > HEALTHY_SECONDS:
                 pause = self._first_pause
             log.error(
-                "job died",
+                f"{self._what} died",
                 extra={"fields": {"end": self._last_end, "restart_seconds": pause, "log": str(self.log_file)}},
             )
             if self._stopping.wait(pause):
@@ -178,6 +163,42 @@ class JobSupervisor:
             self._spawn()
             if self._stopping.is_set() and self._process is process:
                 return
+
+    def _before_spawn(self) -> None:
+        """What must be done before the child starts."""
+
+    def _end_leftovers(self) -> None:
+        """End what the child, or that of an earlier service, left running."""
+
+
+class JobSupervisor(Supervisor):
+    """Runs the Spark driver."""
+
+    def __init__(self, command: Sequence[str], storage: Storage, log_file: Path, **options: Any) -> None:
+        super().__init__("job", command, log_file, **options)
+        self._storage = storage
+
+    def is_ready(self) -> bool:
+        """Whether the child that runs now has committed its first batch."""
+        ready = _read_json(self._storage, READY_FILE).get("pid")
+        return ready is not None and ready == self.pid
+
+    def why_not_ready(self) -> str:
+        """Say what the child is doing while it is not ready."""
+        if self._stopping.is_set():
+            return "The service is stopping."
+        if self.deaths:
+            return (
+                f"The Spark job is being restarted; it ended {self.deaths} times, the last time with"
+                f" {self._last_end}. Its log is {self.log_file}."
+            )
+        return "The Spark job is starting; its first batch is not committed yet."
+
+    def _before_spawn(self) -> None:
+        self._storage.delete(READY_FILE)
+
+    def _end_leftovers(self) -> None:
+        end_leftovers(self._storage)
 
 
 def end_leftovers(storage: Storage) -> None:

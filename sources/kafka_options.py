@@ -1,25 +1,21 @@
 """What a CREATE STREAM says about a Kafka topic: options named as in Flink SQL, and secrets by reference.
 
 ``properties.…`` are passed on to the client, as far as they are about the connection: none that runs a command or loads
-a library. A secret stands in the environment of the service and of its workers; ``secret:kafka_password`` is what
-``BRAID_SECRET_KAFKA_PASSWORD`` holds there, and nothing else is ever kept or shown.
+a library. Secrets are references (:mod:`sources.secret`).
 """
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sources.errors import NotAllowed, NotReady
+from sources.errors import NotAllowed
+from sources.secret import check_secrets, reveal
 
 EARLIEST, LATEST, TIMESTAMP = "earliest-offset", "latest-offset", "timestamp"
 MODES = (EARLIEST, LATEST, TIMESTAMP)
 SERVERS = "bootstrap.servers"
 PREFIX = "properties."
-SECRET = "secret:"
-SECRET_VARIABLE = "BRAID_SECRET_"
 SECRETS = (
     "sasl.oauthbearer.client.secret",
     "sasl.password",
@@ -56,7 +52,6 @@ PROPERTIES = (
     *SECRETS,
 )
 _OPTIONS = ("topic", "scan.startup.mode", "scan.startup.timestamp-millis")
-_SECRET_NAME = re.compile(r"[a-z0-9_]+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -75,19 +70,7 @@ class KafkaOptions:
             raise NotAllowed(
                 f"Connector 'kafka' must know its brokers; add '{PREFIX}{SERVERS}' = 'HOST:PORT,HOST:PORT' to WITH."
             )
-        for name, value in self.properties.items():
-            if name not in PROPERTIES:
-                raise NotAllowed(
-                    f"Option '{PREFIX}{name}' is none that may be set; there are"
-                    f" {', '.join(PREFIX + known for known in PROPERTIES)}."
-                )
-            if name in SECRETS and not value.startswith(SECRET):
-                raise NotAllowed(
-                    f"Option '{PREFIX}{name}' must be a reference, so that the secret is not kept: '{SECRET}NAME', with"
-                    f" the secret in the environment of the service as {SECRET_VARIABLE}NAME."
-                )
-            if value.startswith(SECRET) and not _SECRET_NAME.fullmatch(value.removeprefix(SECRET)):
-                raise NotAllowed(f"Option '{PREFIX}{name}' must be '{SECRET}' and a name of letters, digits and _.")
+        check_properties(self.properties)
         if self.mode not in MODES:
             raise NotAllowed(
                 f"Option 'scan.startup.mode' must be one of {', '.join(map(repr, MODES))}; got {self.mode!r}."
@@ -105,10 +88,18 @@ class KafkaOptions:
 
     def client(self) -> dict[str, str]:
         """Return the client's properties with what secrets refer to; NotReady names one that is not there."""
-        found = {}
-        for name, value in self.properties.items():
-            found[name] = _secret(value.removeprefix(SECRET)) if value.startswith(SECRET) else value
-        return found
+        return {name: reveal(value) for name, value in self.properties.items()}
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Check what is passed on to the client; NotAllowed for what may not be set, and for a secret that is there."""
+    for name in properties:
+        if name not in PROPERTIES:
+            raise NotAllowed(
+                f"Option '{PREFIX}{name}' is none that may be set; there are"
+                f" {', '.join(PREFIX + known for known in PROPERTIES)}."
+            )
+    check_secrets(properties, SECRETS, PREFIX)
 
 
 def read_options(options: Mapping[str, str]) -> KafkaOptions:
@@ -126,11 +117,3 @@ def read_options(options: Mapping[str, str]) -> KafkaOptions:
         options.get("scan.startup.mode", LATEST),
         None if timestamp is None else int(timestamp),
     )
-
-
-def _secret(name: str) -> str:
-    variable = SECRET_VARIABLE + name.upper()
-    value = os.environ.get(variable)
-    if value is None:
-        raise NotReady(f"The secret {name!r} must be in the environment of the service as {variable}; it is not.")
-    return value

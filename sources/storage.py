@@ -129,6 +129,17 @@ class Storage:
         elif self.exists(path):
             self._fs.delete_file(self._full(path))
 
+    def move(self, path: str, to: str) -> None:
+        """Move a file, replacing what was there; on a local disk it is there durably when the call returns."""
+        self._make_parent(to)
+        if self.local_root is None:
+            self._fs.move(self._full(path), self._full(to))
+            return
+        target = self.local_root / to
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (self.local_root / path).replace(target)
+        sync_folder(target.parent)
+
     def delete_folder(self, path: str) -> None:
         """Remove the folder at ``path`` with all in it; nothing happens when there is none."""
         if self._fs.get_file_info(self._full(path)).type == fs.FileType.Directory:

@@ -11,6 +11,7 @@ from api.cli.bench import bench, demo
 from api.cli.command import Group, root_url_option
 from api.cli.queries import drop, explain, queries
 from api.cli.query import query, results
+from api.cli.route import route
 from api.cli.serve import serve
 from api.cli.sql import sql
 from api.cli.streams import push, streams, tables
@@ -34,7 +35,7 @@ def cli(url: str) -> None:
     """
 
 
-for command in (serve, query, queries, results, drop, explain, streams, tables, push, sql, demo, bench):
+for command in (serve, route, query, queries, results, drop, explain, streams, tables, push, sql, demo, bench):
     cli.add_command(command)
 
 

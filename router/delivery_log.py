@@ -1,0 +1,155 @@
+"""Which queries have sinks and where their rows are: written by the session, read by deliverers.
+
+A log of numbered records below ``deliveries/log``: queries that a batch deployed or freed, with the epoch of that
+batch. Every so often a record holds all there is, and older ones go. A deliverer reads a batch once it has the record
+of the batch's epoch: then it knows who has which slot in it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from operators.queries import Query, query_from_json
+from router.sinks.connectors import SinkDefinition, read_sink
+from router.sinks.sink import Subject
+from sources.errors import CorruptData
+from sources.record_log import RecordLog
+from sources.storage import Storage
+
+FOLDER = "deliveries/log"
+RECORDS_A_WHOLE = 64
+LOOK_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class DeliveredQuery:
+    """A query whose rows go to a sink.
+
+    Its rows are those of ``slot`` in batches with an epoch in ``[epoch, freed_epoch)``, from batch ``first_seq`` on;
+    ``freed_epoch`` is None while it holds its slot. Times are in microseconds.
+    """
+
+    id: str
+    name: str | None
+    created_us: int
+    query: Query
+    sink: SinkDefinition
+    slot: int
+    epoch: int
+    first_seq: int
+    active_from: Mapping[str, int | None]
+    freed_epoch: int | None = None
+
+    @property
+    def delivery(self) -> str:
+        """What tells its rows from those of all others, also of other services that write to the same place."""
+        return f"{self.id}-{self.created_us:x}"
+
+    @property
+    def subject(self) -> Subject:
+        """What its sink is told of it."""
+        return Subject(self.delivery, self.id, self.name, self.query)
+
+    def holds_slot_at(self, epoch: int) -> bool:
+        """Whether the rows of its slot are its own in batches of an epoch."""
+        return self.epoch <= epoch and (self.freed_epoch is None or epoch < self.freed_epoch)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {**fields, "query": self.query.to_json(), "sink": self.sink.to_json()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> DeliveredQuery:
+        """Read what :meth:`to_json` wrote."""
+        sink = read_sink(value["sink"])
+        if sink is None:
+            raise CorruptData(f"A query in the delivery log must have a sink; {value['id']!r} has none.")
+        return cls(**{**value, "query": query_from_json(value["query"]), "sink": sink})
+
+
+class Deliveries:
+    """The queries with sinks as of a record of the log, by id."""
+
+    def __init__(self) -> None:
+        self.queries: dict[str, DeliveredQuery] = {}
+        self.epoch = 0
+
+    def apply(self, record: Mapping[str, Any]) -> None:
+        """Apply the next record."""
+        if record["whole"]:
+            self.queries.clear()
+        for value in record["queries"]:
+            query = DeliveredQuery.from_json(value)
+            self.queries[query.id] = query
+        for query_id in record["freed"]:
+            if query_id in self.queries:
+                self.queries[query_id] = replace(self.queries[query_id], freed_epoch=record["epoch"])
+        self.epoch = record["epoch"]
+
+
+class DeliveryWriter:
+    """The writing end; opened with what the log holds."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._log = RecordLog(storage, FOLDER)
+        self._number = self._log.latest()
+        self.deliveries = Deliveries()
+        for number in self._log.numbers():
+            self.deliveries.apply(self._log.read(number))
+
+    def write(self, queries: Iterable[DeliveredQuery], freed: Iterable[str], epoch: int) -> None:
+        """Write what a batch of ``epoch`` changed; it is durable when this returns."""
+        record = {
+            "whole": False,
+            "queries": [query.to_json() for query in queries],
+            "freed": list(freed),
+            "epoch": epoch,
+        }
+        self._append(record)
+        self.deliveries.apply(record)
+
+    @property
+    def whole_is_due(self) -> bool:
+        """Whether it is time for a record of all there is."""
+        return self._number % RECORDS_A_WHOLE == 0
+
+    def write_whole(self, without: Iterable[str] = ()) -> None:
+        """Write all there is but the queries ``without``, and drop the records before the one of this kind before."""
+        for query_id in without:
+            del self.deliveries.queries[query_id]
+        queries = [query.to_json() for query in self.deliveries.queries.values()]
+        self._append({"whole": True, "queries": queries, "freed": [], "epoch": self.deliveries.epoch})
+        self._log.trim(self._number - RECORDS_A_WHOLE)
+
+    def _append(self, record: Mapping[str, Any]) -> None:
+        self._log.append(self._number + 1, dict(record))
+        self._number += 1
+
+
+class DeliveryFollower:
+    """The reading end."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._log = RecordLog(storage, FOLDER)
+        self._number = 0
+        self._looked = time.monotonic()
+        self.deliveries = Deliveries()
+
+    def follow(self) -> bool:
+        """Apply the records that are new; return whether there were any."""
+        began = self._number
+        if time.monotonic() > self._looked + LOOK_SECONDS:  # the next record may be gone, after a long pause
+            self._log, self._looked = RecordLog(self._storage, FOLDER), time.monotonic()
+        for number in self._log.numbers_after(self._number):
+            try:
+                record = self._log.read(number)
+            except FileNotFoundError:  # a record of all there is follows, and this one is in it
+                continue
+            self.deliveries.apply(record)
+            self._number = number
+        return self._number > began

@@ -1,0 +1,70 @@
+"""What all sinks have in common in what a query says of them: ``{"connector": …, option: value, …}``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from sources.errors import NotAllowed
+
+FLUSH_ROWS, FLUSH_SECONDS = "flush_rows", "flush_seconds"
+_MOST_ROWS = 1_000_000
+_MOST_SECONDS = 86400.0
+
+
+def check_options(
+    connector: str, options: Mapping[str, str], required: tuple[str, ...], known: tuple[str, ...]
+) -> None:
+    """Raise NotAllowed for an option that is missing or not known; an ending ``*`` in ``known`` is any ending."""
+    for option in required:
+        if not options.get(option):
+            raise NotAllowed(f"Sink {connector!r} must have the option {option!r}.")
+    endings = tuple(name.removesuffix("*") for name in known if name.endswith("*"))
+    for option in options:
+        if option not in (*required, *known, FLUSH_ROWS, FLUSH_SECONDS) and not (
+            endings and option.startswith(endings)
+        ):
+            has = ", ".join(map(repr, (*required, *known, FLUSH_ROWS, FLUSH_SECONDS)))
+            raise NotAllowed(f"Sink {connector!r} has the options {has}; got {option!r}.")
+
+
+def choice(connector: str, options: Mapping[str, str], option: str, choices: tuple[str, ...]) -> str:
+    """Return the value of an option that is one of a few; the first when it is left out."""
+    value = options.get(option, choices[0])
+    if value not in choices:
+        raise NotAllowed(
+            f"Option {option!r} of sink {connector!r} must be one of {', '.join(map(repr, choices))}; got {value!r}."
+        )
+    return value
+
+
+def columns(connector: str, options: Mapping[str, str], option: str, there: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns that an option names, parted by commas; NotAllowed for one that no row has."""
+    names = tuple(name.strip() for name in options.get(option, "").split(",") if name.strip())
+    for name in names:
+        if name not in there:
+            raise NotAllowed(
+                f"Option {option!r} of sink {connector!r} must name columns of the result: {', '.join(there)};"
+                f" got {name!r}."
+            )
+    return names
+
+
+def flush_rows(options: Mapping[str, str], default: int) -> int:
+    """Return how many rows are enough to write at once, and the most that are written at once."""
+    text = options.get(FLUSH_ROWS, str(default))
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= _MOST_ROWS):
+        raise NotAllowed(f"Option {FLUSH_ROWS!r} must be a whole number from 1 to {_MOST_ROWS}; got {text!r}.")
+    return int(text)
+
+
+def flush_seconds(options: Mapping[str, str], default: float) -> float:
+    """Return how long rows may wait for more."""
+    text = options.get(FLUSH_SECONDS, str(default))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= _MOST_SECONDS:
+        raise NotAllowed(f"Option {FLUSH_SECONDS!r} must be a number from 0 to {_MOST_SECONDS:g}; got {text!r}.")
+    return seconds

@@ -1,0 +1,268 @@
+"""Rows in a table of PostgreSQL, each exactly once: a write and the cursor after it are one transaction.
+
+``append`` adds rows. ``upsert`` keeps one row for each query, window and key: with EMIT STREAM the table shows what
+holds now, and a row that was retracted goes. A table that is not there is made. Cursors are in ``_braid_cursors``,
+beside the table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+from psycopg import sql
+
+from operators.early_rows import RETRACT
+from operators.queries import OP, Query
+from router.materialize import schema_of
+from router.sinks.encoding import encode
+from router.sinks.options import check_options, choice, columns
+from router.sinks.sink import Deliverer, Rows, SinkDown, SinkRefused, Subject, key_columns
+from sources.errors import NotAllowed
+from sources.secret import check_secrets, reveal
+
+NAME = "postgres"
+FLUSH_ROWS, FLUSH_SECONDS = 50_000, 0.0
+APPEND, UPSERT = "append", "upsert"
+OWNER, ORDER = "_query", "_order"
+CURSORS = "_braid_cursors"
+CONNECT_SECONDS = 10
+OLDEST_FOR_UPSERT = 15
+
+
+def validate(options: Mapping[str, str], query: Query, folder: str) -> None:  # noqa: ARG001
+    """Check what a query says of its table."""
+    check_options(NAME, options, ("url", "table"), ("mode", "key", "username", "password"))
+    check_secrets(options, ("password",))
+    try:
+        given = psycopg.conninfo.conninfo_to_dict(options["url"])
+    except psycopg.Error as problem:
+        raise NotAllowed(f"Option 'url' of sink {NAME!r} must be postgresql://HOST:PORT/DATABASE: {problem}.") from None
+    if "password" in given:
+        raise NotAllowed("Option 'url' of sink 'postgres' must hold no password; use 'password' = 'secret:NAME'.")
+    if not 1 <= len(table_name(options["table"])) <= 2 or not all(table_name(options["table"])):
+        raise NotAllowed(f"Option 'table' of sink {NAME!r} must be TABLE or SCHEMA.TABLE; got {options['table']!r}.")
+    names = tuple(schema_of(query).names)
+    given_key = columns(NAME, options, "key", names)
+    if mode(options, query) == UPSERT and not (given_key or key_columns(query)):
+        raise NotAllowed(
+            "Sink 'postgres' with mode 'upsert' must know what tells rows apart: select the bounds of the window and"
+            " all columns of GROUP BY, or name columns with the option 'key'."
+        )
+
+
+def mode(options: Mapping[str, str], query: Query) -> str:
+    """Return ``upsert`` or ``append``; without the option, the first where columns tell rows apart."""
+    by_itself = UPSERT if options.get("key") or key_columns(query) else APPEND
+    return choice(NAME, options, "mode", (APPEND, UPSERT)) if "mode" in options else by_itself
+
+
+def table_name(text: str) -> tuple[str, ...]:
+    """Return ``(table,)`` or ``(schema, table)``."""
+    return tuple(text.split("."))
+
+
+def destination(options: Mapping[str, str]) -> str:
+    """Return the database, the user and what proves it."""
+    return "\n".join(options.get(name, "") for name in ("url", "username", "password"))
+
+
+def connect(options: Mapping[str, str], deliverer: Deliverer) -> Database:
+    """Return the database."""
+    given = {"user": options.get("username"), "password": options.get("password")}
+    said = {name: reveal(value) for name, value in given.items() if value is not None}
+    try:
+        return Database(
+            psycopg.connect(
+                options["url"],
+                autocommit=True,
+                connect_timeout=CONNECT_SECONDS,
+                application_name=f"braid {deliverer.name}",
+                **said,  # type: ignore[arg-type]  # texts by name
+            )
+        )
+    except psycopg.Error as problem:
+        raise failure(problem) from problem
+
+
+class Database:
+    """A connection."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection = connection
+
+    def open(self, subject: Subject, options: Mapping[str, str]) -> PostgresSink:
+        """Return the sink of a query; its table is made if there is none."""
+        key: tuple[str, ...] = ()
+        if mode(options, subject.query) == UPSERT:
+            key = columns(NAME, options, "key", tuple(subject.schema.names)) or subject.keys
+        try:
+            return PostgresSink(self._connection, table_name(options["table"]), key, subject)
+        except psycopg.Error as problem:
+            raise failure(problem) from problem
+
+    def close(self) -> None:
+        """End the connection; a transaction that is open is undone."""
+        self._connection.close()
+
+
+class PostgresSink:
+    """The rows of one query in a table; ``key`` is empty where they are appended."""
+
+    keeps_cursor = True
+
+    def __init__(
+        self, connection: psycopg.Connection, table: tuple[str, ...], key: tuple[str, ...], subject: Subject
+    ) -> None:
+        self._connection = connection
+        self._subject = subject
+        self._key = (OWNER, *key) if key else ()
+        self._table = sql.Identifier(*table)
+        self._cursors = sql.Identifier(*table[:-1], CURSORS)
+        self._stage = sql.Identifier(f"_braid_{subject.delivery}")
+        self._cursor: str | None = None
+        self._is_changelog = OP in subject.schema.names
+        # what a table that holds the state does not show: how it came about
+        hidden = (OP,) if key and self._is_changelog else ()
+        self._columns = [OWNER, *(name for name in subject.schema.names if name not in hidden)]
+        if key and connection.info.server_version < OLDEST_FOR_UPSERT * 10000:
+            raise SinkRefused(f"Mode 'upsert' needs PostgreSQL {OLDEST_FOR_UPSERT} or newer; use 'append'.")
+        self._make_tables(".".join(table))
+
+    def resume(self) -> str | None:
+        """Return the cursor that the last transaction left."""
+        query = sql.SQL("SELECT cursor FROM {} WHERE delivery = %s").format(self._cursors)
+        try:
+            found = self._connection.execute(query, (self._subject.delivery,)).fetchone()
+        except psycopg.Error as problem:
+            raise failure(problem) from problem
+        self._cursor = None if found is None else found[0]
+        return self._cursor
+
+    def write(self, rows: Rows) -> None:
+        """Add rows, or put them in the place of those with the same key, and move the cursor."""
+        try:
+            with self._connection.transaction():
+                self._move_cursor(rows.cursor)
+                if self._key:
+                    self._upsert(rows.table)
+                else:
+                    self._copy(rows.table, self._table)
+        except psycopg.Error as problem:
+            raise failure(problem) from problem
+        self._cursor = rows.cursor
+
+    def _make_tables(self, table: str) -> None:
+        named = [(OWNER, pa.string()), *((field.name, field.type) for field in self._subject.schema)]
+        kinds = dict(named)
+        columns = [sql.SQL("{} {}").format(sql.Identifier(n), sql.SQL(type_of(kinds[n]))) for n in self._columns]
+        # two that make the same table at the same time must not meet
+        lock = int.from_bytes(hashlib.sha256(b"braid tables").digest()[:8], "big", signed=True)
+        with self._connection.transaction():
+            self._execute("SELECT pg_advisory_xact_lock({})", sql.Literal(lock))
+            self._execute("CREATE TABLE IF NOT EXISTS {} (delivery text PRIMARY KEY, cursor text)", self._cursors)
+            is_new = self._connection.execute("SELECT to_regclass(%s) IS NULL", (_quoted(table),)).fetchone()
+            if is_new is not None and is_new[0]:
+                self._execute("CREATE TABLE {} ({})", self._table, sql.SQL(", ").join(columns))
+                if self._key:
+                    self._execute("CREATE UNIQUE INDEX ON {} ({}) NULLS NOT DISTINCT", self._table, _names(self._key))
+            if self._key:
+                extra = [sql.SQL("{} text").format(sql.Identifier(OP))] * self._is_changelog
+                staged = [*columns, *extra, sql.SQL("{} bigserial").format(sql.Identifier(ORDER))]
+                self._execute("CREATE TEMP TABLE IF NOT EXISTS {} ({})", self._stage, sql.SQL(", ").join(staged))
+
+    def _move_cursor(self, cursor: str) -> None:
+        delivery = self._subject.delivery
+        if self._cursor is None:
+            insert = sql.SQL("INSERT INTO {} VALUES (%s, %s) ON CONFLICT DO NOTHING").format(self._cursors)
+            moved = self._connection.execute(insert, (delivery, cursor))
+        else:
+            update = sql.SQL("UPDATE {} SET cursor = %s WHERE delivery = %s AND cursor = %s").format(self._cursors)
+            moved = self._connection.execute(update, (cursor, delivery, self._cursor))
+        if moved.rowcount != 1:
+            raise SinkDown(f"The cursor of {delivery} must be where it was left; another deliverer has moved it.")
+
+    def _copy(self, table: pa.Table, to: sql.Identifier) -> None:
+        owner = pa.array([self._subject.query_id], pa.string()).dictionary_encode().take(_zeros(len(table)))
+        data = table.add_column(0, OWNER, owner.cast(pa.string()))
+        into = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, HEADER true)").format(to, _names(data.column_names))
+        with self._connection.cursor() as cursor, cursor.copy(into) as copy:
+            copy.write(encode(_without_nul(data), "csv"))
+
+    def _upsert(self, table: pa.Table) -> None:
+        self._execute("TRUNCATE {} RESTART IDENTITY", self._stage)
+        self._copy(table, self._stage)
+        key, every = _names(self._key), _names(self._columns)
+        rest = [name for name in self._columns if name not in self._key]
+        newest = sql.SQL("SELECT DISTINCT ON ({key}) * FROM {stage} ORDER BY {key}, {order} DESC").format(
+            key=key, stage=self._stage, order=sql.Identifier(ORDER)
+        )
+        holds = sql.SQL("WHERE {} <> {}").format(sql.Identifier(OP), sql.Literal(RETRACT))
+        update: sql.Composable = sql.SQL("DO NOTHING")
+        if rest:
+            pairs = [sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in rest]
+            update = sql.SQL("DO UPDATE SET {}").format(sql.SQL(", ").join(pairs))
+        if self._is_changelog:
+            same = [sql.SQL("t.{0} IS NOT DISTINCT FROM n.{0}").format(sql.Identifier(name)) for name in self._key]
+            self._execute(
+                "DELETE FROM {} t USING ({}) n WHERE n.{} = {} AND {}",
+                self._table,
+                newest,
+                sql.Identifier(OP),
+                sql.Literal(RETRACT),
+                sql.SQL(" AND ").join(same),
+            )
+        self._execute(
+            "INSERT INTO {} ({}) SELECT {} FROM ({}) n {} ON CONFLICT ({}) {}",
+            self._table,
+            every,
+            every,
+            newest,
+            holds if self._is_changelog else sql.SQL(""),
+            key,
+            update,
+        )
+
+    def _execute(self, text: str, *parts: sql.Composable) -> None:
+        self._connection.execute(sql.SQL(text).format(*parts))
+
+
+def type_of(kind: pa.DataType) -> str:
+    """Return the type of a column for values of an Arrow type."""
+    if pa.types.is_decimal(kind):
+        return f"numeric({kind.precision}, {kind.scale})"
+    if pa.types.is_timestamp(kind):
+        return "timestamptz"
+    names = {pa.bool_(): "boolean", pa.int32(): "integer", pa.int64(): "bigint", pa.float64(): "double precision"}
+    return {**names, pa.date32(): "date"}.get(kind, "text")
+
+
+def failure(problem: psycopg.Error) -> SinkDown | SinkRefused:
+    """Return what an error of the database means."""
+    text = f"PostgreSQL: {str(problem).strip()}"
+    is_down = isinstance(problem, (psycopg.OperationalError, psycopg.InterfaceError))
+    return SinkDown(text) if is_down else SinkRefused(text)
+
+
+def _names(names: list[str] | tuple[str, ...]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, names))
+
+
+def _quoted(table: str) -> str:
+    return ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
+
+
+def _zeros(count: int) -> pa.Array:
+    return pa.nulls(count, pa.int64()).fill_null(0)
+
+
+def _without_nul(table: pa.Table) -> pa.Table:
+    """Leave the character NUL out of texts: PostgreSQL has none."""
+    columns = [
+        pc.replace_substring(column, "\x00", "") if pa.types.is_string(column.type) else column
+        for column in table.columns
+    ]
+    return pa.Table.from_arrays(columns, table.column_names)

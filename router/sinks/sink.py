@@ -1,0 +1,137 @@
+"""What a sink is, and what it is told.
+
+A *connector* (a module of this folder) says which options it has and opens a :class:`Destination`: a broker, a
+database, a folder. Sinks of one destination share its connection, a thread and a back-off. A :class:`Sink` takes the
+rows of one query, in order. Whatever is raised, the sink is given up and opened anew: what came of an attempt that
+failed, only the place itself knows, and a sink that keeps the cursor there (``keeps_cursor``) reads it again in
+:meth:`Sink.resume`. That is what makes its rows come exactly once. Others may get rows again after a crash, with the
+same ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import pyarrow as pa
+
+from operators.expressions import Column
+from operators.queries import WINDOW_END, WINDOW_START, Join, Query, Selection
+from router.materialize import schema_of
+
+
+class SinkDown(Exception):
+    """The place does not answer, or asks to come later; ``retry_after`` in seconds, None when it does not say."""
+
+    def __init__(self, detail: str, retry_after: float | None = None) -> None:
+        super().__init__(detail)
+        self.retry_after = retry_after
+
+
+class SinkRefused(Exception):
+    """The place answers, and does not take the rows of this query as they are."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Whose rows a sink takes; ``delivery`` differs from that of any other query, also of other services."""
+
+    delivery: str
+    query_id: str
+    name: str | None
+    query: Query
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows."""
+        return schema_of(self.query)
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that tell the rows of a query apart; empty where none do."""
+        return key_columns(self.query)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in order, at least one; ``cursor`` is the place after them, ``runs`` as of a page of results."""
+
+    table: pa.Table
+    cursor: str
+    runs: tuple[tuple[int, int, int], ...]
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """What tells each row from all others of its query: its batch and its place in it."""
+        return [f"{seq}-{row}" for seq, first, count in self.runs for row in range(first, first + count)]
+
+
+class Sink(Protocol):
+    """Takes the rows of one query."""
+
+    keeps_cursor: bool
+    """Whether :meth:`resume` knows what is there, whatever crashed."""
+
+    def resume(self) -> str | None:
+        """Return the cursor after the rows that are there; None: no row is."""
+        ...
+
+    def write(self, rows: Rows) -> None:
+        """Put rows there; they are, and stay there, when this returns. Raises SinkDown or SinkRefused."""
+        ...
+
+
+class Destination(Protocol):
+    """A connection that sinks share; used by one thread."""
+
+    def open(self, subject: Subject, options: Mapping[str, str]) -> Sink:
+        """Return the sink of a query. Raises SinkDown or SinkRefused."""
+        ...
+
+    def close(self) -> None:
+        """End the connection."""
+        ...
+
+
+@dataclass(frozen=True)
+class Deliverer:
+    """What destinations know of the process: ``name`` differs between those that run at the same time, and stays.
+
+    ``folder`` is below which the files of sinks must lie; anywhere if it is empty.
+    """
+
+    name: str
+    folder: str = ""
+
+
+class SinkConnector(Protocol):
+    """A kind of sink; modules are."""
+
+    def validate(self, options: Mapping[str, str], query: Query, folder: str) -> None:
+        """Check what a query says of its sink; NotAllowed tells what exists instead."""
+        ...
+
+    def destination(self, options: Mapping[str, str]) -> str:
+        """Return what is equal for sinks that share a destination."""
+        ...
+
+    def connect(self, options: Mapping[str, str], deliverer: Deliverer) -> Destination:
+        """Return the destination. Raises SinkDown."""
+        ...
+
+
+def key_columns(query: Query) -> tuple[str, ...]:
+    """Return the outputs that are bounds of the window and keys of GROUP BY, if they are all there; else nothing."""
+    if isinstance(query, Selection):
+        return ()
+    if isinstance(query, Join):
+        if query.grouping is None:
+            return ()
+        count = len(query.grouping.keys)
+    else:
+        count = len(query.keys)
+    wanted = [WINDOW_START, WINDOW_END, *(f"key{number}" for number in range(count))]
+    named = {output.expression.name: output.name for output in query.outputs if isinstance(output.expression, Column)}
+    return tuple(named[name] for name in wanted) if all(name in named for name in wanted) else ()
