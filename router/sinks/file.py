@@ -116,8 +116,10 @@ class FileSink:
         files = {}
         try:
             for position, (folder, table) in enumerate(self._partitions(rows.table)):
-                self._storage.put(f"{self._aside}/{position}", encode(table, self._format))
-                files[str(position)] = f"{folder}{self._delivery}-{number:08d}{ENDINGS[self._format]}"
+                # a name of its own: one that an earlier note names would be moved in its place
+                name = f"{number:08d}-{position}"
+                self._storage.put(f"{self._aside}/{name}", encode(table, self._format))
+                files[name] = f"{folder}{self._delivery}-{number:08d}{ENDINGS[self._format]}"
             note = {"number": number, "cursor": rows.cursor, "files": files}
             self._storage.put(self._note, orjson.dumps(note))
             self._number = number

@@ -77,7 +77,7 @@ class Brokers:
     def __init__(self, properties: Mapping[str, str], transactional_id: str | None) -> None:
         self.properties = properties
         self.is_transactional = transactional_id is not None
-        self._where = properties[SERVERS]
+        self.where = properties[SERVERS]
         settings: dict[str, Any] = {
             "linger.ms": 5,
             "log_level": 0,
@@ -108,9 +108,9 @@ class Brokers:
         """Return what an error of the client means."""
         error = problem.args[0] if problem.args else None
         if isinstance(error, KafkaError):
-            text = f"Brokers {self._where!r}: {error.str()}."
+            text = f"Brokers {self.where!r}: {error.str()}."
             return SinkRefused(text) if error.code() in _REFUSED else SinkDown(text)
-        return SinkDown(f"Brokers {self._where!r}: {problem}.")
+        return SinkDown(f"Brokers {self.where!r}: {problem}.")
 
 
 class KafkaSink:
@@ -183,7 +183,8 @@ class KafkaSink:
         if failed:
             raise KafkaException(failed[0])
         if left:
-            raise SinkDown(f"Brokers must take messages within {TIMEOUT_SECONDS:g} s; {left} are left.")
+            where = self._brokers.where
+            raise SinkDown(f"Brokers {where!r} must take messages within {TIMEOUT_SECONDS:g} s; {left} are left.")
 
 
 def _keys(table: pa.Table, names: tuple[str, ...]) -> list[bytes | None]:

@@ -12,10 +12,12 @@ from tests.kit.service import RunningService
 
 if TYPE_CHECKING:
     from tests.kit.kafka import Broker
+    from tests.kit.servers import ApacheKafka, ClickHouse, Postgres
 
 FreshService = Callable[..., RunningService]
 
 # changelogs are cut quickly, so that a test does not wait for them
+SERVERS = {"postgres", "clickhouse", "apache_kafka"}
 ENVIRONMENT = {"BRAID_CHANGELOG_TIMEOUT_SECONDS": "0.1"}
 
 _started_by_test: list[RunningService] = []
@@ -40,6 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("service") is not None:
             shared = "service" in getattr(item, "fixturenames", ())
             item.add_marker(pytest.mark.xdist_group("service" if shared else item.nodeid.partition("::")[0]))
+        elif not SERVERS.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 @pytest.fixture(scope="session")
@@ -67,6 +71,36 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield running
     finally:
         running.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server for the whole test session."""
+    from tests.kit.servers import Postgres
+
+    running = Postgres()
+    yield running
+    running.remove()
+
+
+@pytest.fixture(scope="session")
+def clickhouse() -> Iterator[ClickHouse]:
+    """A ClickHouse server for the whole test session."""
+    from tests.kit.servers import ClickHouse
+
+    running = ClickHouse()
+    yield running
+    running.remove()
+
+
+@pytest.fixture(scope="session")
+def apache_kafka() -> Iterator[ApacheKafka]:
+    """An Apache Kafka broker for the whole test session."""
+    from tests.kit.servers import ApacheKafka
+
+    running = ApacheKafka()
+    yield running
+    running.remove()
 
 
 @pytest.fixture

@@ -1,0 +1,176 @@
+"""Files of rows: whole, each row once, whatever moment the process ends at."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import json
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow.dataset as ds
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from router.row_text import objects
+from router.sinks import file
+from router.sinks.sink import Deliverer, Rows, Sink, Subject
+from sources.errors import NotAllowed
+from sources.storage import Storage
+from tests.router.sinks.subjects import SELECTION, aggregation, rows_of, selected, subject
+
+
+def opened(folder: Path, of: Subject, **options: str) -> Sink:
+    said = {"path": str(folder), **options}
+    file.validate(said, of.query, "")
+    return file.connect(said, Deliverer("test")).open(of, said)
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [
+        json.loads(line) for path in sorted(folder.glob("*.ndjson")) for line in path.read_text().split("\n") if line
+    ]
+
+
+def as_json(rows: Rows) -> list[dict[str, Any]]:
+    values: list[dict[str, Any]] = orjson.loads(orjson.dumps(objects(rows.table)))
+    return values
+
+
+def test_each_write_is_a_file_and_the_cursor_is_beside_it(tmp_path: Path) -> None:
+    mine = subject()
+    sink = opened(tmp_path, mine)
+    assert sink.resume() is None
+    first, second = rows_of(mine, selected(20), 1), rows_of(mine, selected(5, 20), 2)
+    sink.write(first)
+    sink.write(second)
+    assert lines(tmp_path) == as_json(first) + as_json(second)
+    assert len(list(tmp_path.glob("*.ndjson"))) == 2
+    assert opened(tmp_path, mine).resume() == "after 2"
+    assert opened(tmp_path, subject()).resume() is None, "another query has another cursor"
+
+
+@pytest.mark.parametrize("format", ["json", "csv", "parquet"])
+def test_all_types_are_read_back(tmp_path: Path, format: str) -> None:
+    mine = subject()
+    sink = opened(tmp_path, mine, format=format)
+    sink.resume()
+    rows = rows_of(mine, selected(40), 1)
+    sink.write(rows)
+    (path,) = (each for each in tmp_path.iterdir() if each.is_file())
+    if format == "parquet":
+        assert ds.dataset(str(path)).to_table().to_pylist() == rows.table.to_pylist()
+    elif format == "json":
+        assert lines(tmp_path) == as_json(rows)
+    else:
+        with path.open(newline="") as text:
+            found = list(csv.DictReader(text))
+        plain = [{name: "" if value is None else value for name, value in row.items()} for row in as_json(rows)]
+        for got, wanted in zip(found, plain, strict=True):
+            assert got["s"] == wanted["s"]
+            assert got["at"] == wanted["at"]
+            assert got["day"] == wanted["day"]
+            assert got["b"] == str(wanted["b"]).lower()
+            for name in ("n", "i", "x", "d"):
+                assert (got[name] and float(got[name])) == wanted[name]
+
+
+def test_partitions_are_folders_that_others_read(tmp_path: Path) -> None:
+    mine = subject()
+    sink = opened(tmp_path, mine, format="parquet", partition_by="s, i")
+    sink.resume()
+    rows = rows_of(mine, [row for row in selected(60) if row["s"] != ""], 1)
+    sink.write(rows)
+    found = ds.dataset(str(tmp_path), format="parquet", partitioning="hive", exclude_invalid_files=False).to_table()
+    names = rows.table.column_names
+    by = [("n", "ascending")]
+    assert found.select(names).sort_by(by).to_pylist() == rows.table.sort_by(by).to_pylist()  # type: ignore[arg-type]
+
+
+class Crash(Exception):
+    """The process ends here."""
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 12)), min_size=1, max_size=6), st.booleans())
+def test_whatever_is_interrupted_rows_come_once(writes: list[tuple[int, int]], partitioned: bool) -> None:
+    """Each write is cut off before one of the calls that change files; then the sink is opened anew, and goes on."""
+    with tempfile.TemporaryDirectory() as folder:
+        mine, root = subject(), Path(folder)
+        options = {"partition_by": "i"} if partitioned else {}
+        wanted, first = [], 0
+        for seq, (count, survives) in enumerate(writes, 1):
+            rows = rows_of(mine, selected(count, first), seq)
+            first += count
+            wanted += [row["n"] for row in rows.table.to_pylist()]
+            with pytest.MonkeyPatch.context() as patch:
+                left = [survives]
+
+                def counted(name: str, left: list[int] = left) -> Any:
+                    whole = getattr(Storage, name)
+
+                    def call(*arguments: Any, **named: Any) -> Any:
+                        left[0] -= 1
+                        if left[0] < 0:
+                            raise Crash
+                        return whole(*arguments, **named)
+
+                    return call
+
+                for name in ("put", "move", "delete"):
+                    patch.setattr(Storage, name, counted(name))
+                with suppress(Crash):
+                    deliver(opened(root, mine, **options), rows)
+            deliver(opened(root, mine, **options), rows)
+        found = [
+            json.loads(line)["n"]
+            for path in sorted(root.rglob("*.ndjson"), key=lambda p: p.name)
+            for line in path.read_text().split("\n")
+            if line
+        ]
+        assert sorted(found) == sorted(wanted)
+        if not partitioned:
+            assert found == wanted
+
+
+def deliver(sink: Sink, rows: Rows) -> None:
+    """Write rows unless they are there: what a deliverer does."""
+    if sink.resume() != rows.cursor:
+        sink.write(rows)
+
+
+def test_a_folder_can_be_demanded(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    assert file.locate("rows", str(inside)) == str(inside / "rows")
+    for path in (str(outside), "../outside", "file:///etc"):
+        with pytest.raises(NotAllowed, match="sink_folder"):
+            file.locate(path, str(inside))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "must have the option 'path'"),
+        ({"path": "x", "format": "xml"}, "'json', 'csv', 'parquet'; got 'xml'"),
+        ({"path": "x", "partition_by": "nothing"}, "columns of the result.*got 'nothing'"),
+        ({"path": "x", "partition_by": "n,i,x,d,s,b,day,at"}, "must leave a column"),
+        ({"path": "x", "color": "red"}, "has the options.*got 'color'"),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, str], said: str) -> None:
+    with pytest.raises(NotAllowed, match=said):
+        file.validate(options, SELECTION, "")
+
+
+def test_windows_are_partitions_by_their_times(tmp_path: Path) -> None:
+    mine = subject(aggregation())
+    sink = opened(tmp_path, mine, partition_by="window_start")
+    sink.resume()
+    start = dt.datetime(2026, 1, 1)
+    sink.write(rows_of(mine, [{"window_start": start, "window_end": start, "name": "a", "n": 1, "_partial": False}], 1))
+    (path,) = tmp_path.rglob("*.ndjson")
+    assert path.parent.name == "window_start=2026-01-01T00%3A00%3A00.000000Z"
