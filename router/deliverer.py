@@ -80,6 +80,7 @@ class DeliveryService:
         self._couriers: dict[str, Courier] = {}
         self._saved: dict[int, bytes] = {}
         self._save_due = 0.0
+        self._has_begun = False
 
     def run(self, stopping: threading.Event) -> None:
         """Deliver until ``stopping`` is set; then end what runs and save."""
@@ -99,8 +100,12 @@ class DeliveryService:
     def step(self) -> None:
         """Hear of queries and batches, and save how far deliveries are, when it is time."""
         if self._follower.follow():
+            if not self._has_begun:  # a delivery begins with all that is visible; of what comes later it is told
+                self._reader.index.advance(self._newest_known())
+                self._has_begun = True
             self._take_queries()
-        self._take_batches()
+        if self._has_begun:
+            self._take_batches()
         if time.monotonic() >= self._save_due:
             self._save()
             self._save_due = time.monotonic() + SAVE_SECONDS
@@ -133,9 +138,7 @@ class DeliveryService:
 
     def _take_batches(self) -> None:
         index, epoch = self._reader.index, self._follower.deliveries.epoch
-        if index.latest == 0:
-            index.advance(self._newest_known(epoch))
-            self._hear_of_ends()
+        self._hear_of_ends()
         for seq in self._batches.numbers_after(index.latest):
             record = self._batches.read(seq)
             if record["epoch"] > epoch:  # whose its slots are will be known in a moment
@@ -144,10 +147,10 @@ class DeliveryService:
             self._tell(seq, record["committed_us"])
             self._hear_of_ends()
 
-    def _newest_known(self, epoch: int) -> int:
+    def _newest_known(self) -> int:
         """Return the newest batch whose epoch is known."""
         for seq in reversed(self._batches.numbers()):
-            if self._batches.read(seq)["epoch"] <= epoch:
+            if self._batches.read(seq)["epoch"] <= self._follower.deliveries.epoch:
                 return seq
         return 0
 

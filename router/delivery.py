@@ -122,6 +122,8 @@ class Delivery:
         """Say why rows that wait are not delivered."""
         if not self.progress.is_over and self._due < math.inf:
             self.progress.error, self.progress.state = str(problem) or type(problem).__name__, RETRYING
+            if self.progress.waiting_since_us is None:  # there may be rows, from before it began
+                self.progress.waiting_since_us = _now_us()
 
     def _due_with(self, rows: int, now: float) -> float:
         return now if rows >= self.query.sink.flush_rows or self.is_ending else now + self.query.sink.flush_seconds

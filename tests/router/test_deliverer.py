@@ -1,0 +1,308 @@
+"""A deliverer on files that the session and the router would write: each row once, in order, to whom it belongs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from operators.expressions import Column
+from operators.queries import Output, Selection
+from router import delivery
+from router.deliverer import DeliveryService, Share
+from router.delivery_log import RECORDS_A_WHOLE, DeliveredQuery, DeliveryFollower, DeliveryWriter
+from router.progress import DONE, FAILED, PARTS, RETRYING, Progress, part_of, read_progress
+from router.result_reader import ResultReader
+from router.retention import Retention
+from router.sinks.connectors import SinkDefinition, read_sink
+from sources.errors import NotAllowed
+from sources.schema import BIGINT
+from sources.storage import Storage
+from tests.kit.service import free_port
+from tests.kit.waiting import DeadlineExceededError, wait_until
+from tests.router.batches import BatchWriter
+
+SECONDS = 20.0
+ALL = Share()
+QUERY = Selection("s-1", None, (Output("n", Column("n", BIGINT)),))
+
+
+class World:
+    """The data directory of a service, as far as a deliverer sees it, and a folder for sinks."""
+
+    def __init__(self, folder: Path) -> None:
+        self.storage = Storage(str(folder / "data"))
+        self.rows = folder / "rows"
+        self.batches = BatchWriter(self.storage)
+        self.log = DeliveryWriter(self.storage)
+        self.epoch = 0
+        self.number = 0
+
+    def change(self, new: dict[str, tuple[int, dict[str, Any]]] | None = None, freed: tuple[str, ...] = ()) -> None:
+        """Have the next epoch begin: new queries with their slots and sinks, and queries that are freed."""
+        self.epoch += 1
+        queries = [
+            DeliveredQuery(
+                id=query_id,
+                name=None,
+                created_us=1,
+                query=QUERY,
+                sink=sink_of(sink),
+                slot=slot,
+                epoch=self.epoch,
+                first_seq=max(1, self.batches.seq),
+                active_from={},
+            )
+            for query_id, (slot, sink) in (new or {}).items()
+        ]
+        self.log.write(queries, freed, self.epoch)
+
+    def batch(self, *members: set[int]) -> list[int]:
+        """Commit a batch with a row for each set of slots; return their numbers."""
+        numbers = list(range(self.number, self.number + len(members)))
+        self.number += len(members)
+        table = pa.table({"n": pa.array(numbers, pa.int64())})
+        blocks = [self.batches.selection("s-1", table, members)] if members else []
+        self.batches.commit(self.epoch, results=blocks)
+        return numbers
+
+    def file(self, query_id: str, **options: Any) -> dict[str, Any]:
+        """Return a sink: a folder for each query."""
+        return {"connector": "file", "path": str(self.rows / query_id), "flush_seconds": 0, **options}
+
+    def delivered(self, query_id: str) -> list[int]:
+        """Return the numbers in the files of a query."""
+        files = sorted((self.rows / query_id).glob("*.ndjson"))
+        return [json.loads(line)["n"] for path in files for line in path.read_text().splitlines()]
+
+    def progress(self, query_id: str) -> Progress:
+        """Return what is known of a delivery."""
+        return read_progress(self.storage).get(query_id, Progress())
+
+    def wait_delivered(self, query_id: str, numbers: list[int]) -> None:
+        """Wait until the files of a query hold exactly these rows, in order."""
+        found = partial(self.delivered, query_id)
+        wait_until(lambda: found() == numbers, SECONDS, lambda: f"{found()} == {numbers}")
+
+    def wait_state(self, query_id: str, state: str) -> Progress:
+        """Wait until a delivery is in a state."""
+        wait_until(lambda: self.progress(query_id).state == state, SECONDS, lambda: str(self.progress(query_id)))
+        return self.progress(query_id)
+
+
+def sink_of(value: dict[str, Any]) -> SinkDefinition:
+    """Return the definition of a sink."""
+    sink = read_sink(value)
+    assert sink is not None
+    return sink
+
+
+@contextmanager
+def running(world: World, share: Share = ALL) -> Iterator[None]:
+    """Run a deliverer on a thread."""
+    stopping = threading.Event()
+    service = DeliveryService(world.storage, share)
+    thread = threading.Thread(target=service.run, args=(stopping,))
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def short_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "FIRST_REST_SECONDS", 0.05)
+    monkeypatch.setattr(delivery, "LONGEST_REST_SECONDS", 0.2)
+
+
+def test_rows_go_to_whom_their_slot_belongs_at_the_time(world: World) -> None:
+    world.change({"q-1": (0, world.file("q-1")), "q-2": (1, world.file("q-2"))})
+    a = world.batch({0}, {0, 1}, {1})
+    with running(world):
+        world.wait_delivered("q-1", a[:2])
+        world.wait_delivered("q-2", a[1:])
+        b = world.batch({1}, {0})
+        world.change({"q-3": (0, world.file("q-3"))}, freed=("q-1",))
+        c = world.batch({0}, {1})
+        world.wait_delivered("q-2", [*a[1:], b[0], c[1]])
+        world.wait_delivered("q-3", [c[0]])
+        assert world.wait_state("q-1", DONE).rows == 3
+        assert world.delivered("q-1") == [*a[:2], b[1]]
+
+
+def test_a_restart_goes_on_where_it_was(world: World) -> None:
+    world.change({"q-1": (0, world.file("q-1"))})
+    numbers = []
+    for _ in range(4):
+        numbers += world.batch({0}, {0})
+        with running(world):
+            world.wait_delivered("q-1", numbers)
+        numbers += world.batch({0})
+    with running(world):
+        world.wait_delivered("q-1", numbers)
+        world.change(freed=("q-1",))
+        world.batch()
+        assert world.wait_state("q-1", DONE).error is None
+
+
+def test_a_batch_is_read_once_it_is_known_whose_its_slots_are(world: World) -> None:
+    world.change({"q-1": (0, world.file("q-1"))})
+    a = world.batch({0})
+    with running(world):
+        world.wait_delivered("q-1", a)
+        world.epoch += 1  # the batch is there before the session has told of it
+        b = world.batch({0})
+        with pytest.raises(DeadlineExceededError):
+            wait_until(lambda: world.delivered("q-1") != a, 0.5, "it waits")
+        world.epoch -= 1
+        world.change({"q-2": (0, world.file("q-2"))}, freed=("q-1",))
+        world.wait_delivered("q-2", b)
+        world.wait_state("q-1", DONE)
+        assert world.delivered("q-1") == a
+
+
+class Receiver(HTTPServer):
+    """Takes what is posted, once it is there."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.ids: list[str] = []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        receiver = self.server
+        assert isinstance(receiver, Receiver)
+        receiver.ids += json.loads(self.rfile.read(int(self.headers["content-length"])))["ids"]
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+def test_a_sink_that_is_down_delays_nobody_else_and_catches_up(world: World) -> None:
+    port = free_port()
+    hook = {"connector": "webhook", "url": f"http://127.0.0.1:{port}"}
+    world.change({"q-1": (0, hook), "q-2": (0, world.file("q-2")), "q-3": (1, hook)})
+    numbers = world.batch({0, 1}, {0})
+    with running(world):
+        world.wait_delivered("q-2", numbers)
+        assert "must answer" in (world.wait_state("q-1", RETRYING).error or "")
+        assert world.progress("q-1").waiting_since_us is not None
+        numbers += world.batch({0})
+        world.wait_delivered("q-2", numbers)
+        with Receiver(port) as receiver:
+            thread = threading.Thread(target=receiver.serve_forever)
+            thread.start()
+            wait_until(lambda: len(receiver.ids) == 4, SECONDS, lambda: str(receiver.ids))
+            wait_until(
+                lambda: world.progress("q-1").waiting_since_us is None, SECONDS, lambda: str(world.progress("q-1"))
+            )
+            receiver.shutdown()
+            thread.join()
+        assert sorted(receiver.ids) == ["1-0", "1-0", "1-1", "2-0"]
+        assert world.progress("q-1").error is None
+        assert world.progress("q-1").errors > 0
+
+
+def test_rows_that_were_removed_first_mark_their_query_alone(world: World) -> None:
+    world.change({"q-1": (0, {"connector": "webhook", "url": f"http://127.0.0.1:{free_port()}"})})
+    world.batch({0})
+    world.change({"q-2": (1, world.file("q-2"))})
+    for _ in range(30):
+        numbers = world.batch({1})
+    reader = ResultReader(world.storage)
+    reader.index.advance(world.batches.seq)
+    trimmed = Retention(world.storage, world.batches.log, reader.index, seconds=0, size=0).trim(
+        2**60, world.batches.seq
+    )
+    assert trimmed.batches > 1
+    world.change({"q-3": (2, world.file("q-3"))})
+    numbers = world.batch({2})
+    with running(world):
+        world.wait_delivered("q-3", numbers)
+        for query_id in ("q-1", "q-2"):
+            assert "removed" in (world.wait_state(query_id, FAILED).error or "")
+
+
+def test_rows_wait_for_more(world: World) -> None:
+    world.change({"q-1": (0, world.file("q-1", flush_rows=3, flush_seconds=3600)), "q-2": (0, world.file("q-2"))})
+    with running(world):
+        world.wait_delivered("q-2", [])
+        a = world.batch()  # what is there at the start is delivered at once
+        wait_until(lambda: world.progress("q-1").cursor is not None, SECONDS, "the deliverer has looked")
+        b = world.batch({0}, {0})
+        world.wait_delivered("q-2", b)
+        assert world.delivered("q-1") == a == []
+        c = world.batch({0}, {0})
+        world.wait_delivered("q-2", [*b, *c])
+        wait_until(lambda: world.delivered("q-1") == [*b, c[0]], SECONDS, lambda: str(world.delivered("q-1")))
+        world.change(freed=("q-1",))
+        world.batch()
+        world.wait_delivered("q-1", [*b, *c])
+        world.wait_state("q-1", DONE)
+
+
+def test_shares_make_a_whole_and_one_is_held_by_one(world: World) -> None:
+    queries = {f"q-{number}": (number, world.file(f"q-{number}")) for number in range(12)}
+    assert {part_of(query_id) % 2 for query_id in queries} == {0, 1}
+    world.change(queries)
+    with running(world, Share(1, 2)), running(world, Share(2, 2)):
+        a = world.batch(set(range(12)))
+        for query_id in queries:
+            world.wait_delivered(query_id, a)
+        with running(world):  # waits until the others are gone
+            b = world.batch(set(range(12)))
+            for query_id in queries:
+                world.wait_delivered(query_id, [*a, *b])
+
+
+@pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/99", "a/b", "-1/2"])
+def test_a_share_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(NotAllowed, match="share must be I/N"):
+        Share.parse(text)
+
+
+def test_shares_cover_all_parts_once() -> None:
+    for of in range(1, PARTS + 1):
+        parts = [part for number in range(1, of + 1) for part in Share(number, of).parts]
+        assert sorted(parts) == list(range(PARTS))
+
+
+def test_who_follows_from_far_behind_sees_what_holds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    behind, after = DeliveryFollower(world.storage), DeliveryFollower(world.storage)
+    for number in range(3 * RECORDS_A_WHOLE):
+        freed = (f"q-{number - 1}",) if number else ()
+        world.change({f"q-{number}": (0, world.file("x"))}, freed)
+        if world.log.whole_is_due:
+            world.log.write_whole(
+                without=[f"q-{number - 1}"] if f"q-{number - 1}" in world.log.deliveries.queries else []
+            )
+        if number == 3:
+            assert behind.follow()
+    monkeypatch.setattr("router.delivery_log.LOOK_SECONDS", 0.0)
+    assert behind.follow()
+    assert after.follow()
+    again = DeliveryWriter(world.storage)
+    held = {query_id: each.freed_epoch for query_id, each in world.log.deliveries.queries.items()}
+    for other in (behind, after):
+        assert {query_id: each.freed_epoch for query_id, each in other.deliveries.queries.items()} == held
+        assert other.deliveries.epoch == world.epoch
+    assert {query_id: each.freed_epoch for query_id, each in again.deliveries.queries.items()} == held
+    assert not behind.follow()
