@@ -48,6 +48,7 @@ class SinkDeliveries:
         if new or freed or self._writer.deliveries.epoch < state.active_epoch:
             self._write(new, freed, state)
         self._holders = self._open()
+        self._call_for_deliverers()
 
     def note(self, changes: Iterable[SlotChange], state: SessionState) -> None:
         """Tell of the slots that changed hands with a batch that was just applied."""
@@ -76,7 +77,10 @@ class SinkDeliveries:
                 if state.queries.find(query_id) is None and query_id in progress and progress[query_id].is_over
             ]
             self._writer.write_whole(without=over)
-        if not self._is_wanted:
+        self._call_for_deliverers()
+
+    def _call_for_deliverers(self) -> None:
+        if self._writer.deliveries.queries and not self._is_wanted:
             self._is_wanted = True
             self.wanted()
 

@@ -1,0 +1,243 @@
+"""Rows that go from Kafka through queries to sinks, while all that takes part ends and comes back.
+
+What arrives is compared with what a plain loop over the messages says, row by row.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.kit.client import Api
+from tests.kit.fixtures import FreshService
+from tests.kit.kafka import Broker
+from tests.kit.servers import ApacheKafka, ClickHouse, Postgres
+from tests.kit.service import RunningService
+from tests.kit.waiting import DeadlineExceededError, wait_until
+
+pytestmark = pytest.mark.service
+
+OUTAGE_SECONDS = float(os.environ.get("BRAID_SINK_OUTAGE", "4"))
+SECONDS = 120.0
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+Group = tuple[datetime, int]
+
+
+def message(number: int) -> bytes:
+    at = START + timedelta(milliseconds=20 * number)
+    return json.dumps({"device": number % 7, "volts": number % 100, "time": f"{at:%FT%T.%f}"}).encode()
+
+
+class Receiver(ThreadingHTTPServer):
+    """A webhook that notes what it takes, and takes nothing while it is ``closed``."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.closed = False
+        self.taken: dict[str, dict[str, Any]] = {}
+        self.again = 0
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        receiver = self.server
+        assert isinstance(receiver, Receiver)
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if not receiver.closed:
+            for row_id, row in zip(body["ids"], body["rows"], strict=True):
+                assert receiver.taken.setdefault(row_id, row) == row
+        self.send_response(503 if receiver.closed else 204)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def committed(servers: str, topic: str) -> list[dict[str, Any]]:
+    """Return all messages of committed transactions."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": uuid.uuid4().hex,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = []
+    try:
+        while (polled := consumer.poll(20)) is not None and polled.error() is None:
+            found.append(json.loads(polled.value() or b""))
+    finally:
+        consumer.close()
+    return found
+
+
+def in_table(url: str, table: str) -> dict[Group, int]:
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(f"SELECT window_start, device, total FROM {table}").fetchall()
+    found = {(start.astimezone(UTC), device): total for start, device, total in rows}
+    assert len(found) == len(rows), "no row is there twice"
+    return found
+
+
+def grouped(rows: list[dict[str, Any]]) -> dict[Group, int]:
+    found = {(datetime.fromisoformat(row["window_start"]), row["device"]): row["total"] for row in rows}
+    assert len(found) == len(rows), "no row is there twice"
+    return found
+
+
+def in_files(folder: Path) -> list[dict[str, Any]]:
+    texts = [path.read_text() for path in sorted(folder.glob("*.ndjson"))]
+    return [json.loads(line) for text in texts for line in text.splitlines()]
+
+
+def is_deliverer(process: psutil.Process) -> bool:
+    return "route" in process.cmdline()
+
+
+def kill_deliverer(service: RunningService) -> None:
+    """Kill the deliverer, and wait until another one is there."""
+    victim = service.descendants(is_deliverer)[0]
+    victim.kill()
+    wait_until(lambda: [each for each in service.descendants(is_deliverer) if each.pid != victim.pid], 30, "it is back")
+
+
+def test_rows_arrive_once_whatever_ends_meanwhile(
+    fresh_service: FreshService,
+    broker: Broker,
+    apache_kafka: ApacheKafka,
+    postgres: Postgres,
+    clickhouse: ClickHouse,
+    receiver: Receiver,
+    tmp_path: Path,
+) -> None:
+    service = fresh_service()
+    source, mine = broker.create_topic(2), uuid.uuid4().hex[:8]
+    target, name = f"out_{mine}", f"readings_{mine}"
+    clickhouse.query(
+        f"CREATE TABLE volts_{mine} (volts Int32, time String, _query String, _row String)"
+        " ENGINE = ReplacingMergeTree ORDER BY (_query, _row)"
+    )
+    totals = f"SELECT device, SUM(volts) AS total FROM {name} [RANGE 2 SECONDS] GROUP BY device"
+    high = f"SELECT volts, time FROM {name} WHERE volts > 90"
+    once = {"properties.bootstrap.servers": apache_kafka.servers, "sink.delivery-guarantee": "exactly-once"}
+    sinks: list[tuple[str, dict[str, Any]]] = [
+        (totals, {"connector": "postgres", "url": postgres.url, "table": f"totals_{mine}"}),
+        (f"{totals} EMIT STREAM", {"connector": "postgres", "url": postgres.url, "table": f"now_{mine}"}),
+        (totals, {"connector": "kafka", "topic": target, "key.fields": "device", **once}),
+        (totals, {"connector": "file", "path": str(tmp_path / "totals"), "flush_seconds": 0}),
+        (high, {"connector": "file", "path": str(tmp_path / "high"), "flush_seconds": 0.3}),
+        (high, {"connector": "webhook", "url": receiver.url}),
+        (high, {"connector": "clickhouse", "url": clickhouse.url, "table": f"volts_{mine}"}),
+    ]
+    with Api(service.url, on_unreachable=service.revive) as api:
+        api.create_stream(
+            f"CREATE STREAM {name} (device INT, volts INT, time TIMESTAMP LATENESS INTERVAL '15' MINUTE) WITH ("
+            f"connector = 'kafka', topic = '{source}', 'properties.bootstrap.servers' = '{broker.servers}',"
+            " 'scan.startup.mode' = 'earliest-offset')"
+        )
+        queries = [each["id"] for each in api.create_queries([{"sql": sql, "sink": sink} for sql, sink in sinks])]
+        for query in queries:
+            api.wait_state(query, "RUNNING")
+        extra: list[int] = []
+
+        def produce(first: int) -> None:
+            """Produce 500 messages, and one so much later that their windows end; wait until all are taken in."""
+            for partition in range(2):
+                some = [message(n) for n in range(first, first + 500) if n % 2 == partition]
+                broker.produce(source, some, partition)
+            last = first + 50_000
+            broker.produce(source, [message(last)])
+            ends = START + timedelta(milliseconds=20 * last)
+            wait_until(
+                lambda: datetime.fromisoformat(str(api.stream(name)["clock"] or "2000-01-01T00:00Z")) >= ends,
+                SECONDS,
+                lambda: str(api.stream(name)),
+            )
+            extra.append(last)
+
+        firsts = (0, 60_000, 120_000, 180_000, 240_000)
+        produce(firsts[0])
+        with_postgres_down(postgres, lambda: produce(firsts[1]))
+        kill_deliverer(service)
+        receiver.closed = True
+        produce(firsts[2])
+        clickhouse.stop()
+        service.kill()
+        api.get("/healthz")  # revives it
+        produce(firsts[3])
+        clickhouse.start()
+        receiver.closed = False
+        apache_kafka.stop()
+        produce(firsts[4])
+        apache_kafka.start()
+        kill_deliverer(service)
+
+        taken = sorted([n for first in firsts for n in range(first, first + 500)] + extra)
+        selected = Counter((n % 100, START + timedelta(milliseconds=20 * n)) for n in taken if n % 100 > 90)
+        expected: dict[Group, int] = defaultdict(int)
+        for n in taken[:-1]:  # the window of the last one is open
+            expected[START + timedelta(seconds=20 * n // 1000 // 2 * 2), n % 7] += n % 100
+        now = dict(expected)
+        now[START + timedelta(seconds=20 * taken[-1] // 1000 // 2 * 2), taken[-1] % 7] = taken[-1] % 100
+
+        def rows(found: list[dict[str, Any]]) -> Counter[tuple[int, datetime]]:
+            return Counter((int(row["volts"]), datetime.fromisoformat(row["time"])) for row in found)
+
+        def in_clickhouse() -> list[dict[str, Any]]:
+            text = clickhouse.query(f"SELECT volts, time FROM volts_{mine} FINAL FORMAT JSONEachRow")
+            return [json.loads(line) for line in text.splitlines()]
+
+        arrived: list[tuple[Callable[[], object], object]] = [
+            (lambda: in_table(postgres.url, f"totals_{mine}"), expected),
+            (lambda: in_table(postgres.url, f"now_{mine}"), now),
+            (lambda: grouped(committed(apache_kafka.servers, target)), expected),
+            (lambda: grouped(in_files(tmp_path / "totals")), expected),
+            (lambda: rows(in_files(tmp_path / "high")), selected),
+            (lambda: rows(list(receiver.taken.values())), selected),
+            (lambda: rows(in_clickhouse()), selected),
+        ]
+        for query, (found, wanted) in zip(queries, arrived, strict=True):
+            wait_until(
+                lambda found=found, wanted=wanted: found() == wanted,  # type: ignore[misc]
+                SECONDS,
+                lambda query=query: f"all rows of {query} arrive: {api.get(f'/queries/{query}')['delivery']}",  # type: ignore[misc]
+            )
+        service.stop()
+
+
+def with_postgres_down(postgres: Postgres, meanwhile: Callable[[], None]) -> None:
+    """Have PostgreSQL away for a while, at least as long as something else takes."""
+    postgres.stop()
+    try:
+        meanwhile()
+        with pytest.raises(DeadlineExceededError):
+            wait_until(lambda: False, OUTAGE_SECONDS, "the outage is over")
+    finally:
+        postgres.start()

@@ -1,0 +1,153 @@
+"""What deliverers are told of queries with sinks, whatever happens in between; and what they tell back."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from router.delivery_log import RECORDS_A_WHOLE, DeliveryFollower
+from router.progress import DONE, Progress, part_of, write_progress
+from session.deliveries import SinkDeliveries
+from sources.errors import NotAllowed
+from tests.session.driver import SELECTION, Driver
+
+FILE = {"connector": "file", "path": "rows"}
+STEPS = st.lists(
+    st.sampled_from(
+        ["create", "create", "plain", "delete", "delete now", "batch", "batch", "crash", "restart", "cut off"]
+    ),
+    max_size=30,
+)
+
+
+def told(driver: Driver) -> DeliveryFollower:
+    """Return what a deliverer that starts now is told."""
+    follower = DeliveryFollower(driver.storage)
+    follower.follow()
+    return follower
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_at_each_batch_deliverers_know_whose_its_slots_are(steps: list[str]) -> None:
+    """Steps may be cut off between a batch that is applied and what would be told of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        driver = Driver(Path(folder), drain_timeout=1.0)
+        driver.stream()
+        sinks: set[str] = set()
+        holders: dict[int, dict[int, str]] = {}
+
+        def batch() -> None:
+            driver.batch()
+            mine = {slot: each.id for slot, each in driver.state.holders() if each is not None and each.id in sinks}
+            holders[driver.state.active_epoch] = mine
+
+        for number, step in enumerate(steps):
+            if step in ("create", "plain"):
+                given = {"sink": FILE} if step == "create" else {}
+                ids = driver.create(SELECTION.format("purchases", number), **given)
+                sinks |= set(ids) if step == "create" else set()
+                driver.flush()
+            elif step.startswith("delete"):
+                running = [query for query in driver.state.queries.values() if query.state == "RUNNING"]
+                if running:
+                    driver.session.delete_query(running[number % len(running)].id, drain=step == "delete")
+                    driver.flush()
+            elif step == "batch":
+                batch()
+            elif step == "cut off":
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(SinkDeliveries, "note", lambda *_: None)
+                    batch()
+                driver.crash()
+            else:
+                getattr(driver, step)()
+        batch()
+        deliveries = told(driver).deliveries
+        for epoch, mine in holders.items():
+            found = {each.slot: each.id for each in deliveries.queries.values() if each.holds_slot_at(epoch)}
+            assert found == mine, f"epoch {epoch}"
+        driver.end()
+
+
+def test_who_has_no_sink_costs_no_file(driver: Driver) -> None:
+    driver.run(SELECTION.format("purchases", 5))
+    assert driver.storage.names("deliveries/log") == []
+
+
+def test_a_delivery_that_is_over_is_forgotten_with_its_query(driver: Driver) -> None:
+    (mine,) = driver.run(SELECTION.format("purchases", 5), sink=FILE)
+    write_progress(driver.storage, part_of(mine), {mine: Progress(state=DONE, rows=7)})
+    driver.session.delete_query(mine, drain=False)
+    for _ in range(RECORDS_A_WHOLE):
+        driver.run(SELECTION.format("purchases", 6))
+    assert mine in told(driver).deliveries.queries, "a restart would tell of it again while the query is known"
+    driver.session.write_snapshot()
+    for _ in range(RECORDS_A_WHOLE):
+        driver.run(SELECTION.format("purchases", 6))
+    assert mine not in told(driver).deliveries.queries
+    assert driver.session.query(mine)["delivery"]["rows"] == 7
+
+
+def test_what_deliverers_tell_is_shown(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("session.deliveries.FRESH_SECONDS", -1.0)
+    (mine,) = driver.run(SELECTION.format("purchases", 5), sink={**FILE, "flush_rows": 5, "flush_seconds": 0.5})
+    shown = driver.session.query(mine)
+    assert shown["sink"] == {**FILE, "flush_rows": "5", "flush_seconds": "0.5"}
+    assert shown["delivery"] is None
+    progress = Progress(rows=3, errors=1, error="down", state="RETRYING", waiting_since_us=1, delivered_us=1_000_000)
+    write_progress(driver.storage, part_of(mine), {mine: progress})
+    delivery = driver.session.query(mine)["delivery"]
+    assert delivery.pop("lag_seconds") > 1e9
+    assert delivery == {
+        "state": "RETRYING",
+        "rows": 3,
+        "delivered_at": "1970-01-01T00:00:01.000000Z",
+        "errors": 1,
+        "error": "down",
+    }
+
+
+def test_the_first_sink_starts_the_deliverers(driver: Driver) -> None:
+    asked = []
+    driver.session.deliveries.wanted = lambda: asked.append(True)
+    driver.run(SELECTION.format("purchases", 5))
+    assert not asked
+    driver.run(SELECTION.format("purchases", 6), sink=FILE)
+    driver.run(SELECTION.format("purchases", 7), sink=FILE)
+    assert asked == [True]
+    again = SinkDeliveries(driver.storage)
+    again.wanted = lambda: asked.append(True)
+    again.bring_up(driver.state)
+    assert asked == [True, True], "so does a restart while there is one"
+
+
+@pytest.mark.parametrize(
+    ("sink", "said"),
+    [
+        ("kafka", '"log" or an object'),
+        ({"path": "x"}, "connector of a sink must be one of.*'file'"),
+        ({"connector": "file"}, "must have the option 'path'"),
+        ({"connector": "file", "path": ["x"]}, "must be a text, a number or a truth value"),
+        ({"connector": "file", "path": "x", "flush_rows": "many"}, "flush_rows"),
+        ({"connector": "file", "path": "x", "flush_seconds": -1}, "flush_seconds"),
+        ({"connector": "postgres", "url": "postgresql://h/d", "table": "t", "mode": "upsert"}, "what tells rows apart"),
+    ],
+)
+def test_a_sink_that_does_not_fit_is_refused(driver: Driver, sink: object, said: str) -> None:
+    with pytest.raises(NotAllowed, match=said):
+        driver.create(SELECTION.format("purchases", 5), sink=sink)
+    assert driver.session.list_queries()["queries"] == []
+
+
+def test_files_of_sinks_may_have_to_lie_in_a_folder(tmp_path: Path) -> None:
+    driver = Driver(tmp_path / "data", sink_folder=str(tmp_path / "rows"))
+    driver.stream()
+    with pytest.raises(NotAllowed, match="sink_folder"):
+        driver.create(SELECTION.format("purchases", 5), sink={"connector": "file", "path": "/etc"})
+    driver.create(SELECTION.format("purchases", 5), sink=FILE)
+    driver.end()
