@@ -14,18 +14,18 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from sources.errors import MalformedRequest, NotAllowed
-from sources.formats.csv_document import decode_csv
+from sources.formats.csv_document import check_delimiter, decode_csv
 from sources.formats.decoded import MalformedLine
 from sources.formats.json_document import decode_json
 from sources.formats.ndjson import decode_ndjson
 from sources.formats.record_batches import match_columns
+from sources.locations import locate
 from sources.schema import Schema, fields_from_json, fields_to_json
 
 CONNECTOR = "file"
 MOST_BYTES = 1 << 30
 SHOWN_FAULTS = 3
 _OPTIONS = {"csv": ("path", "delimiter"), "json": ("path",), "parquet": ("path",)}
-_NO_DELIMITERS = "\"'\\\r\n"
 FORMATS = tuple(_OPTIONS)
 
 
@@ -86,9 +86,7 @@ def validate_table(connector: str, format: str, options: Mapping[str, str]) -> N
     if unknown:
         has = ", ".join(_OPTIONS[format])
         raise NotAllowed(f"A table with format {format!r} has the options {has}; got {', '.join(unknown)}.")
-    delimiter = options.get("delimiter", ",")
-    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in _NO_DELIMITERS:
-        raise NotAllowed(f"The delimiter must be one ASCII character, no quote, no end of a line; got {delimiter!r}.")
+    check_delimiter(options.get("delimiter", ","))
 
 
 @dataclass(frozen=True)
@@ -115,8 +113,7 @@ class TableVersion:
 class TableReader:
     """Reads the files of tables; one that has not changed since is not read again.
 
-    With ``folder``, a path or a pyarrow filesystem URI, files must lie below it, and other paths than URIs are relative
-    to it; without, they are relative to the working directory of the service.
+    ``folder``, a path or a pyarrow filesystem URI, is what they must lie below; see :mod:`sources.locations`.
     """
 
     def __init__(self, folder: str = "") -> None:
@@ -125,7 +122,7 @@ class TableReader:
 
     def read(self, definition: TableDefinition) -> TableVersion:
         """Return the rows as they are now; NotAllowed says what is wrong with the file."""
-        filesystem, path = self._locate(definition)
+        filesystem, path = locate(definition.path, self._folder, "table", "file")
         try:
             info = filesystem.get_file_info(path)
             if info.type != fs.FileType.File:
@@ -152,31 +149,6 @@ class TableReader:
     def forget(self, table_id: str) -> None:
         """Let go of what is kept of a table."""
         self._read.pop(table_id, None)
-
-    def _locate(self, definition: TableDefinition) -> tuple[fs.FileSystem, str]:
-        given = definition.path
-        try:
-            if "://" in given:
-                filesystem, path = fs.FileSystem.from_uri(given)
-            elif "://" in self._folder:
-                filesystem, path = fs.FileSystem.from_uri(f"{self._folder.rstrip('/')}/{given}")
-            else:
-                filesystem, path = fs.LocalFileSystem(), str(Path(self._folder or ".").joinpath(given))
-            if isinstance(filesystem, fs.LocalFileSystem):
-                path = str(Path(path).resolve())
-        except (OSError, ValueError, RuntimeError, pa.ArrowException) as problem:  # RuntimeError: links in a circle
-            raise NotAllowed(f"The path of a table must be a file or a URI; got {given!r}: {problem}.") from None
-        if self._folder and not self._is_below(path):
-            raise NotAllowed(f"The file of a table must lie below {self._folder!r} (setting table_folder).")
-        return filesystem, path
-
-    def _is_below(self, path: str) -> bool:
-        filesystem, root = fs.LocalFileSystem(), self._folder
-        if "://" in root:
-            filesystem, root = fs.FileSystem.from_uri(root)
-        if isinstance(filesystem, fs.LocalFileSystem):
-            root = str(Path(root).resolve())
-        return ".." not in Path(path).parts and Path(root) in Path(path).parents
 
 
 def _stamp(filesystem: fs.FileSystem, info: fs.FileInfo) -> tuple[Any, ...]:

@@ -9,16 +9,23 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import csv
 
-from sources.errors import MalformedRequest
+from sources.errors import MalformedRequest, NotAllowed
 from sources.formats.columns import convert_values, find_column
 from sources.formats.decoded import Column, Decoded, assemble
 from sources.schema import Field, Schema
 
 MOST_COLUMNS = 10_000
+_NO_DELIMITERS = "\"'\\\r\n"
 
 _WHOLE = re.compile(r"[+-]?\d{1,4000}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
+
+
+def check_delimiter(delimiter: str) -> None:
+    """Raise NotAllowed unless fields can be set apart by ``delimiter``."""
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in _NO_DELIMITERS:
+        raise NotAllowed(f"The delimiter must be one ASCII character, no quote, no end of a line; got {delimiter!r}.")
 
 
 def decode_csv(body: bytes, schema: Schema, delimiter: str = ",") -> Decoded:
@@ -43,7 +50,7 @@ def decode_csv(body: bytes, schema: Schema, delimiter: str = ",") -> Decoded:
     names = [str(column[0].as_py() or "").strip() for column in table.columns]
     rows = table.slice(1).combine_chunks()
     places = [find_column(names, field.name) for field in schema.fields]
-    columns = [_converted(f, rows.column(i).to_pylist()) for f, i in zip(schema.fields, places, strict=True)]
+    columns = [convert_texts(f, rows.column(i).to_pylist()) for f, i in zip(schema.fields, places, strict=True)]
 
     def raw(row: int) -> str:
         return delimiter.join(column[row].as_py() or "" for column in rows.columns)
@@ -51,7 +58,8 @@ def decode_csv(body: bytes, schema: Schema, delimiter: str = ",") -> Decoded:
     return assemble(schema, columns, {}, lambda i: f"row {i + 1}", lambda i: i + 1, raw)
 
 
-def _converted(field: Field, texts: Sequence[str | None]) -> Column:
+def convert_texts(field: Field, texts: Sequence[str | None]) -> Column:
+    """Convert fields of CSV to the type of a column; those that do not fit become NULL and an error."""
     kind = field.type.kind
     if kind in ("INT", "BIGINT"):
         return convert_values(field, [_read(text, _WHOLE, int) for text in texts])
