@@ -67,6 +67,8 @@ def convert_texts(field: Field, texts: Sequence[str | None]) -> Column:
         return convert_values(field, [_read(text, _NUMBER, float) for text in texts])
     if kind == "BOOLEAN":
         return convert_values(field, [None if t is None else _BOOLEANS.get(t.strip().lower(), t) for t in texts])
+    if kind == "DECIMAL":
+        return convert_values(field, [None if t is None else t.strip() for t in texts])
     return convert_values(field, texts)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sources.formats.decoded import Decoded, MalformedLine
 from sources.formats.ndjson import BLANKS, decode_ndjson
+from sources.formats.texts import is_utf8
 from sources.schema import Schema
 
 NO_OBJECT = b"null"
@@ -19,7 +20,7 @@ def decode_json_messages(values: Sequence[bytes | None], schema: Schema) -> Deco
         text = b"" if value is None else value.replace(b"\n", b" ")  # between tokens a space is as good
         if not text.strip(BLANKS):
             reasons[number] = " must be a JSON object, got no value"
-        elif not _is_utf8(text):
+        elif not is_utf8(text):
             reasons[number] = " must be UTF-8"
         lines.append(NO_OBJECT if number in reasons else text)
     decoded = decode_ndjson(b"\n".join(lines), schema)
@@ -30,13 +31,3 @@ def decode_json_messages(values: Sequence[bytes | None], schema: Schema) -> Deco
 def _with(known: MalformedLine, reasons: dict[int, str], values: Sequence[bytes | None]) -> MalformedLine:
     raw = (values[known.line - 1] or b"").decode(errors="replace")
     return MalformedLine(known.line, f"line {known.line}{reasons[known.line]}", raw)
-
-
-def _is_utf8(text: bytes) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -1,0 +1,222 @@
+"""CSV piece by piece: where records end, and a run of whole records as tuples.
+
+A record ends with a newline outside of quotes. A quote counts at the beginning of a field only, and twice inside of
+quotes it is one; text after the closing quote belongs to the field. Records without any text are skipped.
+
+Text is parsed by Arrow where that surely gives the same as reading field by field, which is the rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from sources.columns import one_array
+from sources.errors import MalformedRequest
+from sources.formats.columns import convert_text, find_column, one_zero
+from sources.formats.csv_document import convert_texts
+from sources.formats.decoded import Decoded, assemble
+from sources.formats.texts import NEWLINE, is_utf8, line_ends
+from sources.schema import Field, Schema
+
+QUOTE, RETURN = b'"\r'
+_TRUE, _FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
+_READ_AS_TEXT = ("VARCHAR", "DATE", "TIMESTAMP")
+
+
+@dataclass(frozen=True)
+class CsvLayout:
+    """How the records of one file are made up: ``width`` fields, and where among them the columns of a stream are."""
+
+    delimiter: str
+    width: int
+    places: tuple[int, ...]
+
+    @classmethod
+    def declared(cls, schema: Schema, delimiter: str) -> CsvLayout:
+        """Return the layout of a file without names: the columns in the order of their declaration."""
+        return cls(delimiter, len(schema.fields), tuple(range(len(schema.fields))))
+
+    @classmethod
+    def named(cls, record: bytes, schema: Schema, delimiter: str) -> CsvLayout:
+        """Return the layout that a record of names says; MalformedRequest when a column is missing."""
+        fields = split_fields(record, delimiter)
+        if fields is None:
+            raise MalformedRequest("The names of columns must be closed by quotes as they are opened; they are not.")
+        try:
+            names = [(field or b"").decode().strip() for field in fields]
+        except UnicodeDecodeError:
+            raise MalformedRequest("The names of columns must be UTF-8, got others.") from None
+        return cls(delimiter, len(names), tuple(find_column(names, field.name) for field in schema.fields))
+
+
+def record_ends(text: bytes, delimiter: str) -> np.ndarray:
+    """Return the positions after the records that ``text``, which begins with one, has whole; ascending int64."""
+    ends = line_ends(text)
+    if b'"' not in text:
+        return ends
+    quotes = np.flatnonzero(np.frombuffer(text, np.uint8) == QUOTE)
+    if _are_regular(text, quotes, delimiter):
+        return ends[np.searchsorted(quotes, ends) % 2 == 0]
+    found: list[int] = []
+    position, pattern = 0, _patterns(delimiter).record
+    while (match := pattern.match(text, position)) is not None:
+        position = match.end()
+        found.append(position)
+    return np.array(found, dtype=np.int64)
+
+
+def split_fields(record: bytes, delimiter: str) -> list[bytes | None] | None:
+    """Return the fields of one record, None for one that is empty and not in quotes; None when a quote stays open."""
+    text = _without_end(record)
+    fields: list[bytes | None] = []
+    position, pattern = 0, _patterns(delimiter).field
+    while (match := pattern.match(text, position)) is not None:
+        quoted, rest, plain = match.groups()
+        fields.append(plain or None if quoted is None else quoted.replace(b'""', b'"') + rest)
+        position = match.end() + 1
+        if position > len(text):
+            return fields
+    return None
+
+
+def decode_csv_records(text: bytes, schema: Schema, layout: CsvLayout) -> Decoded:
+    """Decode whole records, which are numbered from 1; those that do not fit are told as rows."""
+    tuples = read_fast(text, schema, layout)
+    return Decoded(tuples, ()) if tuples is not None else read_carefully(text, schema, layout)
+
+
+def read_carefully(text: bytes, schema: Schema, layout: CsvLayout) -> Decoded:
+    """Decode field by field."""
+    ends = record_ends(text, layout.delimiter).tolist()
+    if not ends or ends[-1] < len(text):
+        ends.append(len(text))
+    records = [
+        (n, text[a:b]) for n, (a, b) in enumerate(zip([0, *ends], ends, strict=False), 1) if _without_end(text[a:b])
+    ]
+    unreadable: dict[int, str] = {}
+    rows: list[Sequence[str | None]] = []
+    nothing: list[str | None] = [None] * layout.width
+    for i, (_, record) in enumerate(records):
+        fields = split_fields(record, layout.delimiter)
+        if fields is None:
+            unreadable[i] = " must close the quotes that it opens"
+        elif len(fields) != layout.width:
+            unreadable[i] = f" must have {layout.width} fields, got {len(fields)}"
+        else:
+            try:
+                rows.append([None if field is None else field.decode() for field in fields])
+                continue
+            except UnicodeDecodeError:
+                unreadable[i] = " must be UTF-8"
+        rows.append(nothing)
+    columns = [
+        convert_texts(field, [row[place] for row in rows])
+        for field, place in zip(schema.fields, layout.places, strict=True)
+    ]
+
+    def raw(i: int) -> str:
+        return _without_end(records[i][1]).decode(errors="replace")
+
+    return assemble(schema, columns, unreadable, lambda i: f"row {records[i][0]}", lambda i: records[i][0], raw)
+
+
+def read_fast(text: bytes, schema: Schema, layout: CsvLayout) -> pa.RecordBatch | None:
+    """Decode with Arrow's parser, or return None when the careful way might give something else.
+
+    Arrow also ends records at a lone CR, closes quotes at the end of the text, and reads hexadecimal integers, NaN, Inf
+    and decimals with too many digits.
+    """
+    if (
+        text.count(b"\r") != text.count(b"\r\n")
+        or not is_utf8(text)
+        or not _has_regular_quotes(text, layout.delimiter)
+        or (any(f.type.is_integer for f in schema.fields) and (b"0x" in text or b"0X" in text))
+    ):
+        return None
+    names = [f"f{number}" for number in range(layout.width)]
+    wanted = [names[place] for place in layout.places]
+    types = {name: _parsed_type(f) for name, f in zip(wanted, schema.fields, strict=True)}
+    try:
+        table = csv.read_csv(
+            pa.BufferReader(text),
+            read_options=csv.ReadOptions(column_names=names, block_size=len(text) + 1, use_threads=False),
+            parse_options=csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=True),
+            convert_options=csv.ConvertOptions(
+                column_types=types,
+                include_columns=wanted,
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                true_values=_TRUE,
+                false_values=_FALSE,
+            ),
+        )
+        arrays = [_converted(one_array(table.column(i)), f) for i, f in enumerate(schema.fields)]
+    except (pa.ArrowException, ValueError):
+        return None
+    if any(array is None for array in arrays):
+        return None
+    tuples = pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
+    return None if any(tuples.column(name).null_count for name in schema.required) else tuples
+
+
+def _converted(array: Any, field: Field) -> pa.Array | None:
+    """Return a parsed column as the stream has it; None when some value needs a closer look."""
+    if field.type.kind == "DOUBLE":
+        return one_zero(array) if pc.all(pc.is_finite(array)).as_py() is not False else None
+    if field.type.kind == "DECIMAL":
+        array.validate(full=True)  # the parser does not count the digits before the point
+        return array
+    return convert_text(field.type, array) if field.type.kind in _READ_AS_TEXT else array
+
+
+def _parsed_type(field: Field) -> pa.DataType:
+    return pa.string() if field.type.kind in _READ_AS_TEXT else field.type.arrow
+
+
+def _has_regular_quotes(text: bytes, delimiter: str) -> bool:
+    if b'"' not in text:
+        return True
+    quotes = np.flatnonzero(np.frombuffer(text, np.uint8) == QUOTE)
+    return len(quotes) % 2 == 0 and _are_regular(text, quotes, delimiter)
+
+
+def _are_regular(text: bytes, quotes: np.ndarray, delimiter: str) -> bool:
+    """Whether quotes open only where a field begins, and close only where it ends, so that every second one closes."""
+    characters = np.frombuffer(text, np.uint8)
+    opening, closing = quotes[::2], quotes[1::2]
+    before = characters[opening[opening > 0] - 1]
+    after = characters[closing[closing < len(text) - 1] + 1]
+    begins = (before == ord(delimiter)) | (before == NEWLINE) | (before == QUOTE)
+    ends = (after == ord(delimiter)) | (after == NEWLINE) | (after == RETURN) | (after == QUOTE)
+    return bool(begins.all() and ends.all())
+
+
+@dataclass(frozen=True)
+class _Patterns:
+    record: re.Pattern[bytes]
+    field: re.Pattern[bytes]
+
+
+@lru_cache(16)
+def _patterns(delimiter: str) -> _Patterns:
+    """Return what a whole record and a field look like; possessive, for a quote that closes is never another's half."""
+    plain = rb"[^%b\n]*+" % re.escape(delimiter.encode())
+    quoted = rb'"([^"]*+(?:""[^"]*+)*+)"(' + plain + rb")"
+    field = quoted + rb'|((?!")' + plain + rb")"
+    return _Patterns(
+        re.compile(rb"(?:%b)(?:%b(?:%b))*+\n" % (field, re.escape(delimiter.encode()), field)), re.compile(field)
+    )
+
+
+def _without_end(record: bytes) -> bytes:
+    return record.removesuffix(b"\n").removesuffix(b"\r")

@@ -1,0 +1,23 @@
+"""A run of lines with a JSON object each, which need not be UTF-8 everywhere."""
+
+from __future__ import annotations
+
+from sources.formats.decoded import Decoded, MalformedLine
+from sources.formats.messages import decode_json_messages
+from sources.formats.ndjson import BLANKS, decode_ndjson
+from sources.formats.texts import is_utf8
+from sources.schema import Schema
+
+
+def decode_json_lines(text: bytes, schema: Schema) -> Decoded:
+    """Decode lines, which are numbered from 1; blank ones are skipped, and one that is not UTF-8 is malformed alone."""
+    if is_utf8(text):
+        return decode_ndjson(text, schema)
+    lines = [(number, line) for number, line in enumerate(text.split(b"\n"), 1) if line.strip(BLANKS)]
+    decoded = decode_json_messages([line for _, line in lines], schema)
+    numbers = [number for number, _ in lines]
+    return Decoded(decoded.tuples, tuple(_renumbered(each, numbers[each.line - 1]) for each in decoded.malformed))
+
+
+def _renumbered(line: MalformedLine, number: int) -> MalformedLine:
+    return MalformedLine(number, f"line {number}{line.detail.removeprefix(f'line {line.line}')}", line.raw)
