@@ -28,7 +28,10 @@ TASK_ATTEMPTS = 4
 
 @dataclass(frozen=True)
 class JobSettings:
-    """``uri`` is the data folder; ``lanes`` is fixed by the first batch, for Spark fixes its state partitions then."""
+    """``uri`` is the data folder; ``lanes`` is fixed by the first batch, for Spark fixes its state partitions then.
+
+    ``table_folder`` is what the files of streams must lie below, empty where they may lie anywhere.
+    """
 
     uri: str
     master: str
@@ -36,6 +39,7 @@ class JobSettings:
     target_seconds: float
     join_row_limit: int
     driver_memory: str = "2g"
+    table_folder: str = ""
 
 
 def settled_lanes(storage: Storage, wanted: int) -> int:
@@ -116,6 +120,7 @@ def start_job(spark: SparkSession, settings: JobSettings, sink: type[DataSource]
         .option("uri", settings.uri)
         .option("lanes", orjson.dumps(lanes).decode())
         .option("target_seconds", str(settings.target_seconds))
+        .option("table_folder", settings.table_folder)
         .load()
     )
     output = source.groupBy("lane").transformWithStateInPandas(

@@ -18,7 +18,7 @@ import orjson
 from operators.offsets import Offset
 from operators.plan_log import CHANGELOGS, PLANS, PlannedBatch, write_planned, write_unavailable
 from sources.connector import Connector, Extent
-from sources.connectors import open_connector
+from sources.connectors import open_for_planner
 from sources.record_log import RecordLog
 from sources.schema import StreamDefinition
 from sources.storage import Storage
@@ -86,8 +86,9 @@ class BatchBudget:
 class Planner:
     """Answers Spark's ``latestOffset``."""
 
-    def __init__(self, storage: Storage, target_seconds: float) -> None:
+    def __init__(self, storage: Storage, target_seconds: float, table_folder: str = "") -> None:
         self._storage = storage
+        self._table_folder = table_folder
         self._changelogs = RecordLog(storage, CHANGELOGS)
         self._batches = RecordLog(storage, BATCHES)
         self._epoch = 0
@@ -201,7 +202,7 @@ class Planner:
 
     def _open(self, definition: StreamDefinition) -> None:
         self._definitions[definition.id] = definition
-        self._connectors[definition.id] = open_connector(definition, self._storage)
+        self._connectors[definition.id] = open_for_planner(definition, self._storage, self._table_folder)
 
     def _bounded(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:
         """Return the end offsets: everything available, or fair shares of the budget when that is too much."""

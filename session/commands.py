@@ -96,7 +96,7 @@ class Commands(Reads):
 
     def create_stream(self, sql: str) -> dict[str, Any]:
         """Declare a stream and return its description; pushes may use it at once. Conflict for a name that is taken."""
-        statement = read_create_stream(sql)
+        statement = read_create_stream(sql, self._settings.table_folder)
         running = current()
         if running is not None and running.has_effect:
             return self.stream(statement.name)

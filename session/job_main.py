@@ -123,6 +123,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--master", default="local[*]")
     parser.add_argument("--batch-target-seconds", type=float, default=1.0)
     parser.add_argument("--join-row-limit", type=int, default=1_000_000)
+    parser.add_argument("--table-folder", default="")
     options = parser.parse_args(arguments)
     storage = Storage(options.data_dir)
     job = Job(
@@ -133,6 +134,7 @@ def main(arguments: list[str] | None = None) -> int:
             lanes=settled_lanes(storage, _local_cores(options.master)),
             target_seconds=options.batch_target_seconds,
             join_row_limit=options.join_row_limit,
+            table_folder=options.table_folder,
         ),
     )
     signal.signal(signal.SIGTERM, job.stop_soon)

@@ -34,9 +34,9 @@ class Settings:
     ``idempotency_seconds`` how long the outcome of an Idempotency-Key is. Result rows are kept for
     ``result_retention_seconds``, and at most ``result_retention_bytes`` of them. Of a window of a join each lane keeps
     ``join_row_limit`` rows. Of each stream ``push_backlog_bytes`` of pushed bodies may wait for the job. The files of
-    static tables must lie below ``table_folder``, where it is not empty; other paths than URIs are relative to it. The
-    same holds for the files of sinks and ``sink_folder``. The service runs ``deliverers`` processes that deliver to
-    sinks; with 0 all of them are run by ``braid route``.
+    static tables and of streams must lie below ``table_folder``, where it is not empty; other paths than URIs are
+    relative to it. The same holds for the files of sinks and ``sink_folder``. The service runs ``deliverers`` processes
+    that deliver to sinks; with 0 all of them are run by ``braid route``.
     """
 
     host: str = "127.0.0.1"

@@ -24,11 +24,21 @@ def read_query(
     return _shapes.read(sql, catalog, tables)
 
 
-def read_create_stream(sql: str) -> CreateStream:
-    """Return the CREATE STREAM statement of a SQL text; NotAllowed for other ones and bad options."""
+def read_create_stream(sql: str, table_folder: str = "") -> CreateStream:
+    """Return the CREATE STREAM statement of a SQL text; NotAllowed for other ones and bad options.
+
+    ``table_folder`` is what the files of streams must lie below, empty where they may lie anywhere.
+    """
     statement = parse_statement(sql)
     if isinstance(statement, CreateStream):
-        validate_definition(statement.name, statement.schema, statement.connector, statement.format, statement.options)
+        validate_definition(
+            statement.name,
+            statement.schema,
+            statement.connector,
+            statement.format,
+            statement.options,
+            table_folder,
+        )
         return statement
     raise NotAllowed(
         f"A stream must be declared with CREATE STREAM …; got {sql.strip()[:80]!r}. POST /sql takes every statement."

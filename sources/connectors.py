@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from sources.connector import Connector
 from sources.errors import NotAllowed
+from sources.files.connector import DiscoveringFileConnector, FileConnector
+from sources.files.connector import validate_options as validate_files
+from sources.files.options import FORMATS as FILE_FORMATS
 from sources.flight import FlightConnector
 from sources.flight import validate_options as validate_flight
 from sources.generator import GeneratorConnector, validate_options
@@ -18,17 +21,35 @@ from sources.storage import Storage
 
 
 @dataclass(frozen=True)
+class Declaration:
+    """What a CREATE STREAM says; ``format`` may be empty, ``options`` is what stands in WITH besides both.
+
+    ``table_folder`` is what files must lie below, empty where they may lie anywhere.
+    """
+
+    name: str
+    schema: StreamSchema
+    format: str
+    options: Mapping[str, str]
+    table_folder: str
+
+
+@dataclass(frozen=True)
 class ConnectorKind:
-    """How to check and open streams of one connector; ``formats`` is empty when it takes none."""
+    """How to check and open streams of one connector; ``formats`` is empty when it takes none.
+
+    ``open_for_planner`` is for connectors of which the planner has another end; it is given ``table_folder``, too.
+    """
 
     formats: tuple[str, ...]
-    validate: Callable[[str, StreamSchema, Mapping[str, str]], object]
+    validate: Callable[[Declaration], object]
     open: Callable[[StreamDefinition, Storage], Connector]
+    open_for_planner: Callable[[StreamDefinition, Storage, str], Connector] | None = None
 
 
-def _validate_push(name: str, schema: StreamSchema, options: Mapping[str, str]) -> None:  # noqa: ARG001
-    if options:
-        raise NotAllowed(f"Connector 'push' has no options; got {', '.join(map(repr, options))}.")
+def _validate_push(declared: Declaration) -> None:
+    if declared.options:
+        raise NotAllowed(f"Connector 'push' has no options; got {', '.join(map(repr, declared.options))}.")
 
 
 CONNECTORS: dict[str, ConnectorKind] = {
@@ -36,9 +57,25 @@ CONNECTORS: dict[str, ConnectorKind] = {
     "push": ConnectorKind(
         ("json", "arrow"), _validate_push, lambda definition, storage: PushConnector(storage, definition)
     ),
-    "generator": ConnectorKind((), validate_options, lambda definition, _: GeneratorConnector(definition)),
-    "kafka": ConnectorKind(("json",), validate_kafka, KafkaConnector),
-    "flight": ConnectorKind((), validate_flight, lambda definition, _: FlightConnector(definition)),
+    "generator": ConnectorKind(
+        (),
+        lambda declared: validate_options(declared.name, declared.schema, declared.options),
+        lambda definition, _: GeneratorConnector(definition),
+    ),
+    "kafka": ConnectorKind(
+        ("json",), lambda declared: validate_kafka(declared.name, declared.schema, declared.options), KafkaConnector
+    ),
+    "flight": ConnectorKind(
+        (),
+        lambda declared: validate_flight(declared.name, declared.schema, declared.options),
+        lambda definition, _: FlightConnector(definition),
+    ),
+    "file": ConnectorKind(
+        FILE_FORMATS,
+        lambda declared: validate_files(declared.format, declared.options, declared.table_folder),
+        FileConnector,
+        DiscoveringFileConnector,
+    ),
 }
 
 
@@ -48,17 +85,15 @@ def validate_definition(
     connector: str,
     format: str,
     options: Mapping[str, str],
+    table_folder: str = "",
 ) -> None:
-    """Check the parts of a CREATE STREAM; NotAllowed tells what exists instead.
-
-    ``format`` may be empty; ``options`` is what stands in WITH besides connector and format.
-    """
+    """Check the parts of a CREATE STREAM, see :class:`Declaration`; NotAllowed tells what exists instead."""
     kind = _kind(connector)
     if format and format not in kind.formats:
         exists = f"takes format {' or '.join(map(repr, kind.formats))}" if kind.formats else "takes no format"
         raise NotAllowed(f"Connector {connector!r} {exists}; got format {format!r}.", stream=name)
     try:
-        kind.validate(name, schema, options)
+        kind.validate(Declaration(name, schema, format, options, table_folder))
     except NotAllowed as problem:
         problem.stream = name
         raise
@@ -67,6 +102,14 @@ def validate_definition(
 def open_connector(definition: StreamDefinition, storage: Storage) -> Connector:
     """Return the reading end of a stream; NotAllowed when its definition or the storage does not allow one."""
     return _kind(definition.connector).open(definition, storage)
+
+
+def open_for_planner(definition: StreamDefinition, storage: Storage, table_folder: str) -> Connector:
+    """Return what tells the planner what a stream has: one process at a time may have it."""
+    kind = _kind(definition.connector)
+    if kind.open_for_planner is not None:
+        return kind.open_for_planner(definition, storage, table_folder)
+    return kind.open(definition, storage)
 
 
 def _kind(connector: str) -> ConnectorKind:

@@ -17,7 +17,9 @@ SCHEMA = StreamSchema(DATASETS["ads"], "time", 0)
 NEEDED = {
     "kafka": {"topic": "ads", "properties.bootstrap.servers": "127.0.0.1:1"},
     "flight": {"location": "grpc://127.0.0.1:1"},
+    "file": {"path": "ads"},
 }
+PARTITIONED = ("kafka", "flight")  # by the server, and there is none
 
 
 def test_every_connector_opens_what_it_validates(tmp_path: Path) -> None:
@@ -26,8 +28,9 @@ def test_every_connector_opens_what_it_validates(tmp_path: Path) -> None:
         for stream_format in ("", *kind.formats):
             options = NEEDED.get(connector, {})
             validate_definition("ads", SCHEMA, connector, stream_format, options)
+            validate_definition("ads", SCHEMA, connector, stream_format, options, str(tmp_path))
             definition = StreamDefinition("s1", "ads", SCHEMA, connector, stream_format, options, created_us=10**15)
-            nothing = {} if connector in NEEDED else {"0": (0, 0)}  # partitions are the server's, and there is none
+            nothing = {} if connector in PARTITIONED else {"0": (0, 0)}
             assert open_connector(definition, storage).available(10**15 - 1) == nothing
     push = StreamDefinition("s1", "ads", SCHEMA, "push", "json")
     assert isinstance(open_connector(push, storage), PushConnector)
@@ -39,7 +42,12 @@ def test_every_connector_opens_what_it_validates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("connector", "stream_format", "options", "message"),
     [
-        ("carrier pigeon", "", {}, "must be one of 'push', 'generator', 'kafka', 'flight'; got 'carrier pigeon'"),
+        (
+            "carrier pigeon",
+            "",
+            {},
+            "must be one of 'push', 'generator', 'kafka', 'flight', 'file'; got 'carrier pigeon'",
+        ),
         ("push", "xml", {}, "Connector 'push' takes format 'json' or 'arrow'; got format 'xml'"),
         ("push", "json", {"topic": "x"}, "Connector 'push' has no options; got 'topic'"),
         ("generator", "json", {}, "Connector 'generator' takes no format; got format 'json'"),

@@ -135,7 +135,7 @@ PUSH = "WITH (connector = 'push')"
         (f"CREATE STREAM s ^{PUSH}", 400, "Expected ( and the columns"),
         (f"CREATE STREAM s ({T})^", 400, "Expected WITH"),
         (f"CREATE STREAM s ({T}) ^WITH (format = 'json')", 422, "name a connector: 'push', 'generator', 'kafka',"),
-        (f"CREATE STREAM s ({T}) WITH (^connector = 'pulsar')", 422, "'kafka', 'flight'; got 'pulsar'"),
+        (f"CREATE STREAM s ({T}) WITH (^connector = 'pulsar')", 422, "'kafka', 'flight', 'file'; got 'pulsar'"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^format = 'csv')", 422, "takes format 'json' or 'arrow'"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^path = 'x')", 422, "has no options; got 'path'"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^connector = 'push')", 422, "given twice"),

@@ -1,0 +1,1 @@
+"""Streams of files: a folder that grows, each file read once, in the order in which files were discovered."""

@@ -1,0 +1,145 @@
+"""Discovery: looks for new files every so often, looks through them, and adds them to the index, the oldest first."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+
+from sources.connector import Extent
+from sources.errors import MalformedRequest, NotReady
+from sources.files.folder import Folder, FoundFile, changed, opened
+from sources.files.index import FileIndex, IndexedFile
+from sources.files.options import FileOptions
+from sources.files.reading import FileFormat
+from sources.files.replay import NEVER, Replay, with_times
+from sources.schema import StreamSchema
+
+PARTITION = "0"
+LOOK_EVERY_SECONDS = 0.25
+REST_PER_LOOK = 4.0  # of the time at least so many parts are left to others
+SLICE_SECONDS = 0.2  # after so long of looking through files, what is known is told
+SETTLED_NS = 2_000_000_000
+
+
+class Discovery:
+    """Asked again and again what there is, it goes on where it was.
+
+    A new file waits until two looks find it the same, unless it was last changed a while ago: so a file that somebody
+    is writing is left alone.
+    """
+
+    def __init__(
+        self,
+        index: FileIndex,
+        options: FileOptions,
+        format: FileFormat,
+        schema: StreamSchema,
+        table_folder: str,
+        replay: Replay | None,
+    ) -> None:
+        self._index = index
+        self._options = options
+        self._format = format
+        self._schema = schema
+        self._table_folder = table_folder
+        self._replay = replay
+        self._folder: Folder | None = None
+        self._known: dict[str, FoundFile] = {}
+        self._seen: dict[str, FoundFile] = {}
+        self._waiting: list[FoundFile] = []
+        self._look_at = 0.0
+
+    def extents(self) -> dict[str, Extent]:
+        """Return the offsets of all files known; an error says what keeps the next from being taken."""
+        self._index.hold()
+        self._learn()
+        try:
+            if not self._waiting and time.monotonic() >= self._look_at:
+                self._waiting = self._look()[::-1]
+            self._take(time.monotonic() + SLICE_SECONDS)
+        except BaseException:
+            self._waiting = []  # what is wrong may be mended by then: look again
+            raise
+        return {PARTITION: Extent(0, self._index.end)}
+
+    def _look(self) -> list[FoundFile]:
+        """Return the new files that are complete, as far as one can see."""
+        began = time.monotonic()
+        try:
+            self._folder = Folder(self._options, self._table_folder)
+            found = self._folder.look()
+        except OSError as problem:
+            raise NotReady(
+                f"The folder {self._options.path!r} must be there and readable where the service runs: {problem}"
+            ) from None
+        took = time.monotonic() - began
+        self._look_at = time.monotonic() + max(LOOK_EVERY_SECONDS, REST_PER_LOOK * took)
+        old_ns, seen, new = time.time_ns() - SETTLED_NS, self._seen, []
+        self._seen = {}
+        for each in found:
+            known = self._known.get(each.path)
+            if known is None:
+                self._seen[each.path] = each
+                if each.mtime_ns < old_ns or seen.get(each.path) == each:
+                    new.append(each)
+            elif known != each:
+                raise changed(known, each.size)
+        return new
+
+    def _take(self, until: float) -> None:
+        """Look through files that wait, until the time is up, and add them to the index."""
+        taken: list[IndexedFile] = []
+        try:
+            while self._waiting and (not taken or time.monotonic() < until):
+                file = self._scanned(self._waiting.pop(), taken)
+                if file is not None:
+                    taken.append(file)
+        finally:
+            if taken:
+                self._index.add(taken)
+                self._learn()
+
+    def _scanned(self, found: FoundFile, before: list[IndexedFile]) -> IndexedFile | None:
+        """Return a file with what is known after looking through it; None when it went, or grew, meanwhile."""
+        assert self._folder is not None
+        try:
+            real_path = self._folder.real_path(found.path)
+            with opened(self._folder.uri, found, real_path) as source:
+                scan = self._format.scan(source, found.size)
+                first = before[-1].end if before else self._index.end
+                file = IndexedFile(
+                    path=found.path,
+                    real_path=real_path,
+                    uri=self._folder.uri,
+                    size=found.size,
+                    mtime_ns=found.mtime_ns,
+                    seen_us=time.time_ns() // 1000,
+                    first=first,
+                    records=scan.records,
+                    marks=scan.marks,
+                )
+                return self._timed(source, file, before)
+        except (NotReady, FileNotFoundError):
+            return None
+        except (MalformedRequest, OSError, pa.ArrowException) as problem:
+            raise NotReady(
+                f"File {found.path!r} must be {self._options.format} with the columns of the stream: {problem} Put a"
+                " right one in its place, or take it away"
+            ) from None
+
+    def _timed(self, source: pa.NativeFile, file: IndexedFile, before: list[IndexedFile]) -> IndexedFile:
+        """Return a file with its event times, where the stream is replayed."""
+        if self._replay is None or self._options.replay_speed is None or not file.records:
+            return file
+        latest = next((each.times[-1][1] for each in reversed(before) if each.times), self._replay.latest_us)
+        pieces = self._format.read(source, file, 0, file.records)
+        return with_times(file, pieces, self._schema, self._options.replay_speed, max(latest, NEVER))
+
+    def _learn(self) -> None:
+        """Take note of files that were added."""
+        files = self._index.files
+        for file in files[len(self._known) :]:
+            self._known[file.path] = file.found
+        if self._replay is not None:
+            self._replay.learn(files)
