@@ -11,7 +11,7 @@ from sources.errors import MalformedRequest
 from sources.files.index import IndexedFile
 from sources.files.options import FileOptions
 from sources.files.reading import Piece, Scan
-from sources.formats.csv_records import CsvLayout, decode_csv_records, record_ends
+from sources.formats.csv_records import CsvLayout, read_carefully, read_fast, record_ends
 from sources.formats.decoded import Decoded
 from sources.formats.json_lines import decode_json_lines
 from sources.formats.texts import MARK, line_ends
@@ -20,6 +20,7 @@ from sources.schema import Schema
 SCAN_BYTES = 4 << 20  # also how far marks are apart
 READ_BYTES = 1 << 20
 LONGEST_RECORD = 32 << 20
+WITH_CARE_AT_ONCE = 500
 _BINARY = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"PK\x03\x04": "zip", b"PAR1": "Parquet"}
 
 
@@ -81,7 +82,7 @@ class CsvFormat:
             text = source.read_at(file.marks[0][1], 0)
             layout = CsvLayout.named(text.removeprefix(MARK).lstrip(b"\r\n"), self._schema, self._delimiter)
         for first, records, text in _texts(self, source, file, start, end, self._read_bytes):
-            yield Piece(first, records, self._decode(text, layout), len(text))
+            yield from self._pieces(first, records, text, layout)
 
     def ends(self, text: bytes) -> np.ndarray:
         """Return where records end."""
@@ -94,8 +95,18 @@ class CsvFormat:
         ends = self.ends(text)
         return len(ends), int(ends[-1]) if len(ends) else 0
 
-    def _decode(self, text: bytes, layout: CsvLayout) -> Decoded:
-        return decode_csv_records(text, self._schema, layout)
+    def _pieces(self, first: int, records: int, text: bytes, layout: CsvLayout) -> Iterator[Piece]:
+        """Yield records; where some need care, only few around them are read with care, which is slow."""
+        tuples = read_fast(text, self._schema, layout)
+        if tuples is not None:
+            yield Piece(first, records, Decoded(tuples, ()), len(text))
+        elif records <= WITH_CARE_AT_ONCE:
+            yield Piece(first, records, read_carefully(text, self._schema, layout), len(text))
+        else:
+            half = records // 2
+            cut = int(self.ends(text)[half - 1])
+            yield from self._pieces(first, half, text[:cut], layout)
+            yield from self._pieces(first + half, records - half, text[cut:], layout)
 
     def _names(self, source: Any, size: int, begin: int) -> tuple[bytes, int]:
         """Return the first record with text, and where it ends."""

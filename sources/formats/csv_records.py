@@ -88,14 +88,8 @@ def split_fields(record: bytes, delimiter: str) -> list[bytes | None] | None:
     return None
 
 
-def decode_csv_records(text: bytes, schema: Schema, layout: CsvLayout) -> Decoded:
-    """Decode whole records, which are numbered from 1; those that do not fit are told as rows."""
-    tuples = read_fast(text, schema, layout)
-    return Decoded(tuples, ()) if tuples is not None else read_carefully(text, schema, layout)
-
-
 def read_carefully(text: bytes, schema: Schema, layout: CsvLayout) -> Decoded:
-    """Decode field by field."""
+    """Decode whole records field by field; they are numbered from 1, and those that do not fit are told as rows."""
     ends = record_ends(text, layout.delimiter).tolist()
     if not ends or ends[-1] < len(text):
         ends.append(len(text))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import random
 from collections.abc import Callable
@@ -14,8 +13,6 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sources.connector import Chunk, Connector, Extent
 from sources.connectors import open_connector, open_for_planner, validate_definition
@@ -24,11 +21,9 @@ from sources.files import discovery
 from sources.files import index as file_index
 from sources.files.connector import DiscoveringFileConnector, FileConnector
 from sources.files.discovery import Discovery
-from sources.files.folder import FoundFile, opened
-from sources.files.index import IndexedFile
+from sources.files.folder import Folder, FoundFile, opened
 from sources.files.options import FileOptions
-from sources.files.reading import FileFormat
-from sources.files.text import CsvFormat, JsonFormat
+from sources.files.text import JsonFormat
 from sources.schema import INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
 from sources.storage import Storage
 from tests.kit.waiting import wait_until
@@ -372,6 +367,16 @@ def test_files_must_lie_where_the_service_allows_it(files: Files, tmp_path: Path
     assert "link.json' of a stream must lie below" in problem(planner)
 
 
+def test_folders_elsewhere_are_looked_through_by_the_same_rules(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("2026/b.json", "a.json", "_temporary/x.json", "2026/.x.json", "x.json.tmp", "empty"):
+        files.put(name, b"" if name == "empty" else line(0), len(name))
+    folder = Folder(FileOptions(str(files.folder), "json"), "")
+    here = folder.look()
+    monkeypatch.setattr(folder, "_is_local", False)
+    assert folder.look() == here
+    assert [Path(each.path).name for each in here] == ["a.json", "b.json"]
+
+
 def test_a_link_that_is_turned_elsewhere_is_not_followed(files: Files, tmp_path: Path) -> None:
     path = files.put("a.json", line(0))
     discovered(files.planner(), 1)
@@ -442,70 +447,3 @@ def test_wrong_options_say_what_exists(form: str, options: dict[str, str], says:
     with pytest.raises(NotAllowed) as refused:
         validate_definition("s", SCHEMA, "file", form, {"path": "events", **options})
     assert says in refused.value.detail
-
-
-LINES = st.lists(
-    st.one_of(
-        st.builds(lambda s: json.dumps({"k": 1, "s": s, "t": "2026-01-01T00:00:00Z"}, ensure_ascii=False), st.text()),
-        st.sampled_from(["", " ", "{", "[]", '{"k": "x", "t": "2026-01-01T00:00:00Z"}', "\x00", "é\u2028"]),
-    ),
-    max_size=12,
-)
-FIELDS = st.one_of(
-    st.sampled_from(
-        ["", "1", '"1"', '"a,b"', '"a\r\nb"', '""', '"x""y"', '"', 'a"b', '"a"b', "é", "2026-01-01 00:00:00"]
-    ),
-    st.text('",\r\n a1', max_size=4),
-)
-RECORDS = st.lists(
-    st.one_of(
-        st.tuples(st.sampled_from(["1", "", "2"]), FIELDS, st.just("2026-01-01 00:00:00")).map(",".join),
-        st.lists(FIELDS, max_size=4).map(",".join),
-    ),
-    max_size=10,
-)
-
-
-def check_every_cut(form: FileFormat, content: bytes, folder: Path) -> None:
-    """Check that reading in two parts gives what reading at once does, for every cut."""
-    path = folder / "content"
-    path.write_bytes(content)
-    with pa.OSFile(str(path)) as source:
-        scan = form.scan(source, len(content))
-        file = IndexedFile("", "", "", len(content), 0, 0, 0, scan.records, scan.marks)
-
-        def inputs(start: int, end: int) -> tuple[list[object], list[tuple[int, str]], int]:
-            pieces = list(form.read(source, file, start, end))
-            assert sum(piece.records for piece in pieces) == end - start
-            tuples = [each for piece in pieces for each in piece.decoded.tuples.to_pylist()]
-            faults = [(piece.first + each.line, each.raw) for piece in pieces for each in piece.decoded.malformed]
-            return tuples, faults, sum(piece.bytes for piece in pieces)
-
-        whole = inputs(0, scan.records)
-        assert whole[2] == len(content) - scan.marks[0][1]
-        for cut in range(scan.records + 1):
-            first, second = inputs(0, cut), inputs(cut, scan.records)
-            assert tuple(a + b for a, b in zip(first, second, strict=True)) == whole
-        if isinstance(form, JsonFormat):
-            lines = [each for each in content[scan.marks[0][1] :].split(b"\n") if each.strip(b" \t\r")]
-            assert len(whole[0]) + len(whole[1]) == len(lines)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.lists(LINES.map("\n".join), max_size=1), st.sampled_from(["\n", "\r\n"]), st.booleans(), st.integers(1, 40))
-def test_every_line_is_read_once_wherever_ranges_are_cut(
-    tmp_path_factory: pytest.TempPathFactory, texts: list[str], end: str, tail: bool, size: int
-) -> None:
-    content = "".join(texts).replace("\n", end).encode(errors="replace") + (end.encode() if tail else b"")
-    check_every_cut(JsonFormat(SCHEMA, size, size), content, tmp_path_factory.getbasetemp())
-
-
-@settings(max_examples=250, deadline=None)
-@given(RECORDS, st.sampled_from(["\n", "\r\n"]), st.booleans(), st.integers(1, 40), st.booleans())
-def test_every_record_of_csv_is_read_once_wherever_ranges_are_cut(
-    tmp_path_factory: pytest.TempPathFactory, records: list[str], end: str, tail: bool, size: int, header: bool
-) -> None:
-    names = f"k,s,t{end}" if header else ""
-    content = (names + end.join(records) + (end if tail else "")).encode()
-    form = CsvFormat(SCHEMA, FileOptions("x", "csv", header=header), size, size)
-    check_every_cut(form, content, tmp_path_factory.getbasetemp())
