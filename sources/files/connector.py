@@ -94,8 +94,8 @@ class DiscoveringFileConnector(FileConnector):
         self._replay = None if speed is None else Replay(speed, definition.created_us)
         discovery = Discovery(self._index, options, self._format, definition.schema, table_folder, self._replay)
         subject = f"Stream {self._name!r} from folder {options.path!r}"
-        errors = (OSError, pa.ArrowException)
-        self._watch = OffsetWatch(discovery.extents, subject, errors, every_seconds=ASK_EVERY_SECONDS)
+        # whatever a file makes a library raise is told, and tried again
+        self._watch = OffsetWatch(discovery.extents, subject, (Exception,), every_seconds=ASK_EVERY_SECONDS)
 
     @property
     def problem(self) -> str | None:  # type: ignore[override]

@@ -103,6 +103,8 @@ class Discovery:
     def _scanned(self, found: FoundFile, before: list[IndexedFile]) -> IndexedFile | None:
         """Return a file with what is known after looking through it; None when it went, or grew, meanwhile."""
         assert self._folder is not None
+        if not found.path.isprintable():
+            raise NotReady(f"The name of a file must be printable Unicode, got {found.path!r}. Rename it")
         try:
             real_path = self._folder.real_path(found.path)
             with opened(self._folder.uri, found, real_path) as source:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import random
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -113,15 +112,12 @@ def read(reader: Connector, start: int, end: int) -> list[int]:
     return keys(list(reader.read("0", start, end)))
 
 
-WRITERS: dict[str, Callable[[Files, str, range, int], None]] = {
-    "json": lambda files, name, numbers, age: void(files.put(name, b"".join(map(line, numbers)), age)),
-    "csv": lambda files, name, numbers, age: void(files.put(name, b"k,s,t\n" + b"".join(map(row, numbers)), age)),
-    "parquet": lambda files, name, numbers, age: put_parquet(files, name, numbers, age),
-}
+def put_json(files: Files, name: str, numbers: range, age: int) -> None:
+    files.put(name, b"".join(map(line, numbers)), age)
 
 
-def void(_: object) -> None:
-    """Leave a value out."""
+def put_csv(files: Files, name: str, numbers: range, age: int) -> None:
+    files.put(name, b"k,s,t\n" + b"".join(map(row, numbers)), age)
 
 
 def put_parquet(files: Files, name: str, numbers: range, age: int) -> None:
@@ -129,6 +125,9 @@ def put_parquet(files: Files, name: str, numbers: range, age: int) -> None:
     parquet(hidden, numbers, 7)
     files.set_age(hidden, age)
     hidden.rename(files.folder / name)
+
+
+WRITERS = {"json": put_json, "csv": put_csv, "parquet": put_parquet}
 
 
 @pytest.mark.parametrize("form", WRITERS)
@@ -281,6 +280,15 @@ def test_a_file_that_cannot_be_one_of_the_stream_stops_it_until_it_is_gone(tmp_p
         discovered(planner, 4)
         assert planner.problem is None
         assert read(each.reader(form), 0, 4) == [0, 1, 2, 3]
+
+
+def test_a_name_that_cannot_be_told_stops_the_stream_until_it_is_another(files: Files) -> None:
+    name = os.fsdecode(b"\xff.json")
+    files.put(name, line(0))
+    planner = files.planner()
+    assert "must be printable Unicode" in problem(planner)
+    (files.folder / name).rename(files.folder / "é.json")
+    discovered(planner, 1)
 
 
 def test_a_folder_that_is_not_there_is_waited_for(files: Files) -> None:
