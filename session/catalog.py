@@ -20,7 +20,8 @@ class StreamState:
 
     ``clock`` and ``waterline`` are event times in microseconds, None before the first tuple. ``waterline_moved_us``
     is when the waterline last rose (time of commit), ``error`` why the last batch could not read the stream,
-    ``unavailable`` why it has nothing to read just now, ``users`` how many queries keep it from being dropped.
+    ``unavailable`` why it has nothing to read just now, ``users`` how many queries keep it from being dropped,
+    ``is_idle`` whether it has been silent for its ``idle_timeout``.
     """
 
     definition: StreamDefinition
@@ -34,6 +35,7 @@ class StreamState:
     offsets: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
     unavailable: str | None = None
+    is_idle: bool = False
     users: int = 0
 
     def add(self, counted: Mapping[str, Any]) -> None:
@@ -67,8 +69,10 @@ class StreamState:
                 "options": dict(definition.options),
             },
             "lateness_seconds": schema.lateness_us / 1e6,
+            **definition.waterline.describe(),
             "clock": rfc3339(self.clock),
             "waterline": rfc3339(self.waterline),
+            "idle": self.is_idle,
             "tuples": self.tuples,
             "late": self.late,
             "malformed": self.malformed,
@@ -90,6 +94,7 @@ class StreamState:
             **{name: getattr(self, name) for name in _COUNTERS},
             "offsets": dict(self.offsets),
             "error": self.error,
+            "is_idle": self.is_idle,
         }
 
     @classmethod

@@ -252,10 +252,13 @@ class SessionState:
 
     def _move_clocks(self, record: Mapping[str, Any], committed_us: int) -> list[str]:
         risen = []
+        idle = record.get("idle", ())
         for stream_id, clock in record["clocks"].items():
             stream = self.catalog.by_id(stream_id)
-            if stream is not None and stream.move(clock, record["waterlines"].get(stream_id), committed_us):
-                risen.append(stream_id)
+            if stream is not None:
+                stream.is_idle = stream_id in idle
+                if stream.move(clock, record["waterlines"].get(stream_id), committed_us):
+                    risen.append(stream_id)
         return risen
 
     def deploy_planned(self, batch: PlannedBatch) -> bool:

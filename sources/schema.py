@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from sources.errors import NotAllowed
+from sources.waterline_options import WaterlineOptions
 
 INTEGER_KINDS = ("INT", "BIGINT")
 NUMERIC_KINDS = ("INT", "BIGINT", "DOUBLE", "DECIMAL")
@@ -179,7 +180,7 @@ class StreamDefinition:
     """A stream in the catalog.
 
     ``id`` differs between two streams that bear the same name one after the other;
-    folders and offsets use it.
+    folders and offsets use it. ``options`` are the connector's, ``waterline`` those that every stream has.
     ``created_us`` is microseconds since 1970 (the generator's origin of time).
     """
 
@@ -191,6 +192,7 @@ class StreamDefinition:
     options: dict[str, str] = field(default_factory=dict)
     sql: str = ""
     created_us: int = 0
+    waterline: WaterlineOptions = field(default_factory=WaterlineOptions)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""
@@ -203,9 +205,11 @@ class StreamDefinition:
             "options": self.options,
             "sql": self.sql,
             "created_us": self.created_us,
+            "waterline": self.waterline.to_json(),
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> StreamDefinition:
         """Read what :meth:`to_json` wrote."""
-        return cls(**{**value, "schema": StreamSchema.from_json(value["schema"])})
+        waterline = WaterlineOptions.from_json(value.get("waterline", {}))
+        return cls(**{**value, "schema": StreamSchema.from_json(value["schema"]), "waterline": waterline})

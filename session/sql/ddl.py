@@ -14,6 +14,7 @@ from sources.connectors import CONNECTORS, validate_definition
 from sources.errors import NotAllowed
 from sources.schema import Field, Schema, StreamSchema
 from sources.static_table import format_of, validate_table
+from sources.waterline_options import WaterlineOptions, split_options
 
 MAX_COLUMNS = 1000
 _NAME = re.compile(r"[^\W\d]\w{0,99}")
@@ -42,8 +43,8 @@ def parse_create_stream(cursor: Cursor) -> CreateStream:
     schema = _stream_schema(cursor, at)
     with_at = cursor.start
     options = _parse_options(cursor, "push")
-    connector, format_, others = _check_options(cursor, name, schema, with_at, options)
-    return CreateStream(name, schema, connector, format_, others, if_not_exists)
+    connector, format_, others, waterline = _check_options(cursor, name, schema, with_at, options)
+    return CreateStream(name, schema, connector, format_, others, if_not_exists, waterline)
 
 
 def parse_create_table(cursor: Cursor) -> CreateTable:
@@ -173,8 +174,8 @@ def _parse_value(cursor: Cursor) -> str:
 
 def _check_options(
     cursor: Cursor, name: str, schema: StreamSchema, at: int, options: dict[str, tuple[str, int]]
-) -> tuple[str, str, dict[str, str]]:
-    """Return connector, format and the other options, checked by the connector that they name."""
+) -> tuple[str, str, dict[str, str], WaterlineOptions]:
+    """Return connector, format and its other options, checked by it, and the options that every stream has."""
     if "connector" not in options:
         raise cursor.not_allowed(f"WITH must name a connector: {', '.join(map(repr, CONNECTORS))}.", at)
     values = {key: value for key, (value, _) in options.items()}
@@ -182,10 +183,11 @@ def _check_options(
     formats = CONNECTORS[connector].formats if connector in CONNECTORS else ()
     given = values.pop("format", formats[0] if formats else "").lower()
     try:
-        validate_definition(name, schema, connector, given, values)
+        waterline, others = split_options(values)
+        validate_definition(name, schema, connector, given, others)
     except NotAllowed as error:
         raise cursor.not_allowed(error.detail, _blamed(error, options, at)) from None
-    return connector, given, values
+    return connector, given, others, waterline
 
 
 def _blamed(error: NotAllowed, options: Mapping[str, tuple[str, int]], otherwise: int) -> int:

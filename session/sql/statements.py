@@ -8,13 +8,14 @@ from operators.windows import Emit, SessionWindow, Window
 from session.sql.syntax import Node
 from session.sql.tokens import SqlText
 from sources.schema import Schema, StreamSchema
+from sources.waterline_options import WaterlineOptions
 
 
 @dataclass(frozen=True)
 class CreateStream:
     """``CREATE STREAM [IF NOT EXISTS] name (columns) WITH (options)``.
 
-    ``options`` are those besides ``connector`` and ``format``.
+    ``options`` are the connector's, without ``connector`` and ``format``; ``waterline`` those that every stream has.
     """
 
     name: str
@@ -23,6 +24,7 @@ class CreateStream:
     format: str
     options: dict[str, str] = field(default_factory=dict)
     if_not_exists: bool = False
+    waterline: WaterlineOptions = field(default_factory=WaterlineOptions)
 
 
 @dataclass(frozen=True)

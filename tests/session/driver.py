@@ -131,10 +131,12 @@ class Driver:
         failures: Mapping[str, str] | None = None,
         epoch: int | None = None,
         planned: PlannedBatch | None = None,
+        idle: Iterable[str] = (),
     ) -> dict[str, Any]:
         """Commit a batch with one tuple per stream id in ``times`` (seconds after the beginning) and step.
 
-        ``results`` are ``(slot, rows, latest event time in µs)``; without ``planned`` it is planned when it starts.
+        ``results`` are ``(slot, rows, latest event time in µs)``; without ``planned`` it is planned when it starts. The
+        streams with the ids ``idle`` are.
         """
         self.clock.advance(0.01)
         at_start = {s.definition.id: self.newest.get(s.definition.id) for s in self.state.catalog.states()}
@@ -149,6 +151,7 @@ class Driver:
             "clocks_at_start": at_start,
             "clocks": clocks,
             "waterlines": {s: None if t is None else t - LATENESS for s, t in clocks.items()},
+            "idle": list(idle),
             "planned_us": self.clock.us if planned is None else planned.planned_us,
             "started_us": self.clock.us,
             "committed_us": self.clock.us,

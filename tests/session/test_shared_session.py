@@ -52,6 +52,23 @@ def test_a_stream_reports_what_batches_took_in(driver: Driver) -> None:
     assert (body["tuples"], body["bytes"]) == (2, 140)
 
 
+def test_a_stream_reports_the_options_of_its_waterline_and_whether_it_is_idle(driver: Driver) -> None:
+    options = "max_future = 'none', idle_timeout = '90 s', waterline_percentile = '99.5'"
+    driver.session.create_stream(STREAM.format("ads").replace("format = 'json'", f"format = 'json', {options}"))
+    shown = ("max_future_seconds", "idle_timeout_seconds", "waterline_percentile", "idle")
+    assert [driver.session.stream("purchases")[name] for name in shown] == [3600.0, None, None, False]
+    assert [driver.session.stream("ads")[name] for name in shown] == [None, 90.0, 99.5, False]
+    assert driver.session.stream("ads")["source"]["options"] == {}
+    driver.flush()
+    driver.batch({"s-1": 10}, idle=["s-2"])
+    assert [driver.session.stream(name)["idle"] for name in ("purchases", "ads")] == [False, True]
+    driver.restart()
+    assert [driver.session.stream(name)["idle"] for name in ("purchases", "ads")] == [False, True]
+    assert [driver.session.stream("ads")[name] for name in shown] == [None, 90.0, 99.5, True]
+    driver.batch({"s-2": 10})
+    assert not driver.session.stream("ads")["idle"]
+
+
 def test_a_stream_in_use_cannot_be_dropped_and_its_name_is_free_afterwards(driver: Driver) -> None:
     (query,) = driver.run(CHEAP)
     with pytest.raises(Conflict, match="q-1"):

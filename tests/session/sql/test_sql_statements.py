@@ -19,6 +19,7 @@ from session.sql.statements import (
 )
 from sources.errors import BraidError
 from sources.schema import BIGINT, DOUBLE, INT, TIMESTAMP, Field, StreamSchema
+from sources.waterline_options import WaterlineOptions
 
 CONTRACT = (
     "CREATE STREAM purchases (user_id BIGINT, gem_pack INT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '2' SECOND)"
@@ -69,6 +70,33 @@ def test_options_of_connectors() -> None:
     )
     assert isinstance(arrow, CreateStream)
     assert arrow.format == "arrow"
+
+
+@pytest.mark.parametrize(
+    ("own", "options"),
+    [
+        ("connector = 'push'", {}),
+        ("connector = 'generator', dataset = 'purchases'", {"dataset": "purchases"}),
+        ("connector = 'flight', location = 'grpc://h:1'", {"location": "grpc://h:1"}),
+        (
+            "connector = 'kafka', topic = 'x', 'properties.bootstrap.servers' = 'h:1'",
+            {"topic": "x", "properties.bootstrap.servers": "h:1"},
+        ),
+    ],
+)
+def test_options_of_the_waterline_beside_those_of_every_connector(own: str, options: dict[str, str]) -> None:
+    statement = parse_statement(
+        f"CREATE STREAM s (time TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH (MAX_FUTURE = '10 min', {own},"
+        " idle_timeout = '5 s', waterline_percentile = 99.5)"
+    )
+    assert isinstance(statement, CreateStream)
+    assert statement.options == options
+    assert statement.waterline == WaterlineOptions(600_000_000, 5_000_000, 99.5)
+    other = parse_statement(
+        f"CREATE STREAM s (time TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH ({own}, max_future = 'none')"
+    )
+    assert isinstance(other, CreateStream)
+    assert other.waterline == WaterlineOptions(None)
 
 
 def test_names_and_types_have_other_spellings() -> None:
@@ -145,6 +173,9 @@ PUSH = "WITH (connector = 'push')"
         (f"CREATE STREAM s ({T}) WITH (connector = 'generator', dataset = 'ads', ^rate = -1)", 422, "rate"),
         (f"CREATE STREAM s ({T}) WITH (connector = 'generator', dataset = 'ads', ^seed = 'x')", 422, "seed"),
         (f"CREATE STREAM s ({T}) WITH (connector ^'push')", 400, "Expected ="),
+        (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^max_future = 'soon')", 422, "'none' or a duration"),
+        (f"CREATE STREAM s ({T}) WITH (connector = 'push', ^idle_timeout = '0 s')", 422, "longer than 0"),
+        (f"CREATE STREAM s ({T}) WITH (^waterline_percentile = 101, connector = 'push')", 422, "at most 100"),
         ("CREATE ^STREEM s", 400, "Expected STREAM, TABLE or QUERY"),
     ],
 )  # fmt: skip
