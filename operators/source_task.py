@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from operators import kernels
 from operators.bucket import Bucket
@@ -22,6 +21,7 @@ from operators.planner import BATCHES
 from operators.query_set import count_per_slot
 from operators.report import Work, draw_sample, is_due
 from operators.stream_operators import Selected, StreamOperators, StreamOutput, selected_block
+from operators.stream_share import StreamShare
 from operators.tuple_bucket import TupleBucket
 from operators.wire import BLOCK, BUCKET, CONTROL, WireRow
 from sources.connector import Chunk, Connector
@@ -52,7 +52,7 @@ class SourceTasks:
         """Yield the rows of task ``task`` of ``tasks`` of the batch from ``start`` to ``end``."""
         began = time.time()
         live = self._plan.at(start, end)
-        shares: dict[str, _StreamShare] = {}
+        shares: dict[str, StreamShare] = {}
         samples = _Samples(end.seq) if is_due(start, end) else None
         for share, mine in self._shares(live, end, task, tasks):
             shares[share.stream.id] = share
@@ -82,24 +82,24 @@ class SourceTasks:
         for lane in self._lanes:
             yield WireRow(lane, CONTROL, body)
 
-    def _shares(self, live: LiveQueries, end: Offset, task: int, tasks: int) -> Iterator[tuple[_StreamShare, Span]]:
+    def _shares(self, live: LiveQueries, end: Offset, task: int, tasks: int) -> Iterator[tuple[StreamShare, Span]]:
         """Yield what this task reads.
 
         A batch that was published already, and is run again to bring the state to it, reads what its record says.
         """
         published = self._batches.read(end.seq)["streams"] if self._batches.has(end.seq) else None
-        shares: dict[str, _StreamShare] = {}
+        shares: dict[str, StreamShare] = {}
         for span in end.spans:
             stream, mine = live.streams.get(span.stream), span.share(task, tasks)
             if stream is None or mine.start == mine.end:
                 continue
-            share = shares.setdefault(stream.id, _StreamShare(stream, end.waterlines.get(stream.id)))
+            share = shares.setdefault(stream.id, StreamShare(stream, end.waterlines.get(stream.id), end.planned_us))
             if published is not None:
                 share.unread = published[stream.id]["unread"]
                 share.must_be_read = share.unread is None
             yield share, mine
 
-    def _read(self, share: _StreamShare, span: Span) -> Iterator[Chunk]:
+    def _read(self, share: StreamShare, span: Span) -> Iterator[Chunk]:
         """Yield the chunks of a span; an error of the connector ends the stream's part in the batch."""
         if share.unread is not None:
             return
@@ -138,7 +138,7 @@ class SourceTasks:
 
     def _process(
         self,
-        share: _StreamShare,
+        share: StreamShare,
         operators: StreamOperators,
         tuples: pa.RecordBatch,
         seq: int,
@@ -151,7 +151,7 @@ class SourceTasks:
             yield from self._results(share, operators.process(batch, share.waterline, self._work), seq, task)
 
     def _looked_up(
-        self, share: _StreamShare, operators: StreamOperators, tuples: pa.RecordBatch
+        self, share: StreamShare, operators: StreamOperators, tuples: pa.RecordBatch
     ) -> Iterator[pa.RecordBatch]:
         """Yield tuples after lookups; where these cannot be carried out, the queries that have them fail."""
         try:
@@ -160,7 +160,7 @@ class SourceTasks:
             message = f"A static table could not be joined: {problem or type(problem).__name__}"
             share.failures.update(dict.fromkeys(operators.queries, message))
 
-    def _results(self, share: _StreamShare, output: StreamOutput, seq: int, task: int) -> Iterator[WireRow]:
+    def _results(self, share: StreamShare, output: StreamOutput, seq: int, task: int) -> Iterator[WireRow]:
         share.failures.update(output.failures)
         if output.selected is not None:
             yield self._block(_selection_entry(self._storage, share.stream.id, seq, output.selected), task)
@@ -171,7 +171,7 @@ class SourceTasks:
             body = orjson.dumps({"path": path, "stream": share.stream.id, **place}).decode()
             yield WireRow(self._lanes[group], BUCKET, body, payload)
 
-    def _dead_letters(self, share: _StreamShare, seq: int, task: int) -> Iterator[WireRow]:
+    def _dead_letters(self, share: StreamShare, seq: int, task: int) -> Iterator[WireRow]:
         if share.dead_letters:
             table = pa.concat_tables(share.dead_letters)
             path = put_block(self._storage, DEAD_LETTERS, seq, table)
@@ -217,74 +217,6 @@ class _Samples:
             self._taken.add(operators.name)
             sample = draw_sample(tuples, operators.tested, self._seed)
             self.by_input.setdefault(operators.name, []).append(sample)
-
-
-class _StreamShare:
-    """One task's share of one stream in one batch: counts, and what becomes a dead letter."""
-
-    def __init__(self, stream: StreamDefinition, waterline: int | None) -> None:
-        self.stream = stream
-        self.waterline = waterline
-        self.unread: str | None = None
-        """Why the stream could not be read; then it has no part in the batch."""
-        self.must_be_read = False
-        self.counts: dict[str, Any] = {"tuples": 0, "late": 0, "malformed": 0, "bytes": 0, "latest_us": None}
-        self.dead_letters: list[pa.Table] = []
-        self.failures: dict[str, str] = {}
-        self._buckets = 0
-
-    def next_bucket(self) -> int:
-        """Return the number of the next bucket; by task and number lanes put them in one order, however they come."""
-        self._buckets += 1
-        return self._buckets
-
-    def admit(self, chunk: Chunk) -> pa.RecordBatch:
-        """Count a chunk, set late and malformed tuples aside, and return the rest."""
-        tuples = chunk.tuples
-        self.counts["tuples"] += tuples.num_rows
-        self.counts["malformed"] += len(chunk.malformed)
-        self.counts["bytes"] += chunk.bytes
-        if chunk.malformed:
-            self.dead_letters.append(
-                dead_letter_table("malformed", chunk.received_us, [(m.detail, None, m.raw) for m in chunk.malformed])
-            )
-        if not tuples.num_rows:
-            return tuples
-        times = np.asarray(tuples.column(self.stream.schema.event_time).view(pa.int64()))
-        latest = int(times.max())
-        known = self.counts["latest_us"]
-        self.counts["latest_us"] = latest if known is None else max(known, latest)
-        if self.waterline is None or int(times.min()) >= self.waterline:
-            return tuples
-        late = times < self.waterline
-        self.counts["late"] += int(late.sum())
-        detail = f"event time before the waterline {format_time(self.waterline)}"
-        rows = tuples.filter(pa.array(late)).to_pylist()
-        texts = [(detail, orjson.dumps(row, default=str, option=_JSON_TIMES).decode(), None) for row in rows]
-        self.dead_letters.append(dead_letter_table("late", chunk.received_us, texts))
-        return tuples.filter(pa.array(~late))
-
-
-_JSON_TIMES = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z
-
-
-def format_time(us: int) -> str:
-    """Return microseconds since 1970 as RFC 3339 in UTC."""
-    text: str = pc.strftime(pa.scalar(us, pa.timestamp("us")), format="%Y-%m-%dT%H:%M:%SZ").as_py()
-    return text
-
-
-def dead_letter_table(reason: str, received_us: int, entries: Sequence[tuple[str, str | None, str | None]]) -> pa.Table:
-    """Return dead letters as a table; each entry is (detail, tuple as JSON or None, raw text or None)."""
-    return pa.table(
-        {
-            "reason": pa.array([reason] * len(entries), pa.string()),
-            "detail": pa.array([e[0] for e in entries], pa.string()),
-            "received_us": pa.array([received_us] * len(entries), pa.int64()),
-            "tuple": pa.array([e[1] for e in entries], pa.string()),
-            "raw": pa.array([e[2] for e in entries], pa.string()),
-        }
-    )
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,144 @@
+"""The whole job in one process, without Spark: push logs, planner, source tasks, operator stage, router, reader.
+
+What Spark does is done by hand: it logs an offset, runs the tasks, groups their rows by lane, keeps the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pandas as pd
+
+from operators.live_queries import LiveQuery
+from operators.offsets import Offset
+from operators.operator_stage import OperatorStage
+from operators.plan_log import CHANGELOGS, PlanLog
+from operators.planner import BATCHES, Planner
+from operators.source_task import SourceTasks
+from operators.wire import WireRow
+from router.dead_letter_reader import DeadLetterReader
+from router.result_reader import BatchIndex, ResultReader
+from router.stream_sink import publish
+from session.sql.select import plan_select
+from sources.push import PushLog
+from sources.record_log import RecordLog
+from sources.schema import StreamDefinition
+from sources.storage import Storage
+from tests.operators.join_pipeline import Deployed, changelog
+from tests.operators.pipeline import Row, batch_of
+
+LANES = [0, 1]
+
+
+class KeyState:
+    """The state store of one key: the same calls as Spark's value and map states, over dictionaries."""
+
+    def __init__(self) -> None:
+        self.values: dict[Any, Any] = {}
+
+    def getValueState(self, *_: Any) -> KeyState:  # noqa: N802 - Spark's names, here and below
+        return self
+
+    def getMapState(self, *_: Any) -> KeyState:  # noqa: N802
+        return self
+
+    def get(self) -> Any:
+        return self.values.get("head")
+
+    def update(self, value: Any) -> None:
+        self.values["head"] = value
+
+    def getValue(self, key: Any) -> Any:  # noqa: N802
+        return self.values.get(key)
+
+    def updateValue(self, key: Any, value: Any) -> None:  # noqa: N802
+        self.values[key] = value
+
+    def removeKey(self, key: Any) -> None:  # noqa: N802
+        del self.values[key]
+
+
+class Job:
+    """A data folder with streams and queries (by name), and the batches that run over it.
+
+    ``state`` is what Spark keeps of the lanes, ``offset`` where the last batch ended.
+    """
+
+    def __init__(self, folder: Path, streams: Sequence[StreamDefinition], queries: dict[str, str]) -> None:
+        self.storage = Storage(str(folder))
+        self.streams = {stream.name: stream for stream in streams}
+        self.pushes = {stream.name: PushLog(self.storage, stream) for stream in streams}
+        self.state = {lane: KeyState() for lane in LANES}
+        self.offset = Offset()
+        self.planner = self.new_planner()
+        self.tasks = SourceTasks(self.storage, LANES)
+        planned = [(name, slot, plan_select(sql, self.streams)) for slot, (name, sql) in enumerate(queries.items())]
+        created = changelog(1, planned) | {"streams_created": [stream.to_json() for stream in streams]}
+        RecordLog(self.storage, CHANGELOGS).append(1, created)
+
+    def new_planner(self) -> Planner:
+        """Return a planner as a process that has just started has it."""
+        planner = Planner(self.storage, 1.0)
+        planner._warm_ups = 0
+        return planner
+
+    def push(self, stream: str, rows: Sequence[Row]) -> None:
+        """Append tuples to a stream."""
+        tuples = batch_of(rows, self.streams[stream].schema)
+        self.pushes[stream].append(tuples, [], received_us=1, bytes=tuples.nbytes)
+
+    def run(self, now_us: int) -> list[dict[str, Any]]:
+        """Run batches until there is nothing to do at a processing time; return their records."""
+        records = []
+        while (end := self.planner.latest(self.offset, now_us)) is not self.offset:
+            records.append(self.batch(end))
+        return records
+
+    def batch(self, end: Offset) -> dict[str, Any]:
+        """Run and publish the batch that ends at an offset, as Spark logs it; return its record."""
+        end = Offset.from_json(orjson.loads(orjson.dumps(end.to_json())))
+        rows = [row for task in (0, 1) for row in self.tasks.run(self.offset, end, task, 2)]
+        publish(self.storage, [row for lane in LANES for row in self._lane(lane, rows)])
+        self.offset = end
+        return RecordLog(self.storage, BATCHES).read(end.seq)
+
+    def attempt(self, end: Offset) -> list[tuple[str, Any]]:
+        """Run the batch that ends at an offset, in new processes, up to what it would publish; the state stays."""
+        tasks = SourceTasks(self.storage, LANES)
+        rows = [row for task in (0, 1) for row in tasks.run(self.offset, end, task, 2)]
+        kept = {lane: dict(state.values) for lane, state in self.state.items()}
+        output = [row for lane in LANES for row in self._lane(lane, rows)]
+        for lane, values in kept.items():
+            self.state[lane].values = values
+        return [(kind, orjson.loads(body)) for kind, body in output]
+
+    def rows(self, query: str) -> list[dict[str, Any]]:
+        """Return all rows of a query."""
+        live = PlanLog(self.storage).at(self.offset, self.offset)
+        found: list[LiveQuery] = [each for each in live.by_slot.values() if each.id == query]
+        reader = ResultReader(self.storage, self._index())
+        return reader.read(Deployed(found[0]), None, 100_000).table.to_pylist()
+
+    def dead_letters(self, stream: str) -> list[dict[str, Any]]:
+        """Return the dead letters of a stream."""
+        reader = DeadLetterReader(self.storage, self._index())
+        return reader.read(self.streams[stream].id, None, 100_000).table.to_pylist()
+
+    def close(self) -> None:
+        """Close the push logs."""
+        for log in self.pushes.values():
+            log.close()
+
+    def _index(self) -> BatchIndex:
+        return BatchIndex(RecordLog(self.storage, BATCHES), self.offset.seq)
+
+    def _lane(self, lane: int, rows: Sequence[WireRow]) -> Iterator[tuple[str, str]]:
+        mine = [(row.kind, row.body, row.payload) for row in rows if row.lane == lane]
+        stage = OperatorStage(self.storage.uri, LANES[0], 1_000_000)
+        stage.init(self.state[lane])  # type: ignore[arg-type]  # the calls that a stage makes, not all there are
+        frames = iter([pd.DataFrame(mine, columns=["kind", "body", "payload"])])
+        for frame in stage.handleInputRows((lane,), frames, None):
+            yield from zip(frame["kind"], frame["body"], strict=True)

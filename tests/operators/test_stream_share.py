@@ -1,0 +1,77 @@
+"""What a share of a stream admits: late tuples, and those too far in the future, become dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from operators.stream_share import StreamShare
+from sources.connector import Chunk, Malformed
+from sources.waterline_options import SECOND, WaterlineOptions
+from tests.operators.pipeline import STREAM, batch_of
+
+NOW = 1_700_000_000 * SECOND
+MINUTE = 60 * SECOND
+
+
+def share(waterline: int | None = None, **options: Any) -> StreamShare:
+    return StreamShare(replace(STREAM, waterline=WaterlineOptions(**options)), waterline, NOW)
+
+
+def chunk(*times: int, malformed: tuple[Malformed, ...] = ()) -> Chunk:
+    return Chunk(batch_of([{"k": n, "t": us} for n, us in enumerate(times)]), malformed, NOW, 100)
+
+
+def letters(found: StreamShare) -> list[dict[str, Any]]:
+    return pa.concat_tables(found.dead_letters).to_pylist() if found.dead_letters else []
+
+
+def test_a_tuple_after_the_limit_is_malformed_and_one_at_it_is_not() -> None:
+    found = share(max_future_us=MINUTE)
+    admitted = found.admit(chunk(NOW - 1, NOW + MINUTE, NOW + MINUTE + 1))
+    assert admitted.column("k").to_pylist() == [0, 1]
+    assert found.counts == {"tuples": 2, "late": 0, "malformed": 1, "bytes": 100, "latest_us": NOW + MINUTE}
+    (letter,) = letters(found)
+    assert letter["reason"] == "malformed"
+    assert letter["detail"] == (
+        "event time 2023-11-14T22:14:20.000001Z is more than 1 min after 2023-11-14T22:13:20.000000Z, when it was read;"
+        " the stream's option max_future sets the limit ('none': no limit)"
+    )
+    assert (letter["received_us"], letter["raw"]) == (NOW, None)
+    assert letter["tuple"] == '{"k":2,"v":null,"s":null,"t":"2023-11-14T22:14:20.000001Z"}'
+
+
+def test_an_hour_ahead_is_allowed_by_default() -> None:
+    found = share()
+    assert found.admit(chunk(NOW + 60 * MINUTE, NOW + 60 * MINUTE + 1)).num_rows == 1
+
+
+def test_no_limit() -> None:
+    found = share(max_future_us=None)
+    latest = 253_402_300_799_999_999
+    assert found.admit(chunk(0, latest)).num_rows == 2
+    assert found.counts["latest_us"] == latest
+
+
+@pytest.mark.parametrize("options", [{}, {"max_future_us": None}])
+def test_where_nothing_is_wrong_nothing_is_copied(options: dict[str, Any]) -> None:
+    given = chunk(NOW - 5, NOW)
+    assert share(NOW - 5, **options).admit(given) is given.tuples
+
+
+def test_a_chunk_of_the_future_alone_leaves_the_clock() -> None:
+    found = share()
+    assert found.admit(chunk(NOW + 61 * MINUTE)).num_rows == 0
+    assert found.counts == {"tuples": 0, "late": 0, "malformed": 1, "bytes": 100, "latest_us": None}
+
+
+def test_late_malformed_and_future_tuples_of_one_chunk() -> None:
+    found = share(waterline=NOW)
+    admitted = found.admit(chunk(NOW + 99 * MINUTE, NOW - 1, NOW, malformed=(Malformed("no JSON", "{"),)))
+    assert admitted.column("k").to_pylist() == [2]
+    assert found.counts == {"tuples": 2, "late": 1, "malformed": 2, "bytes": 100, "latest_us": NOW}
+    assert [letter["reason"] for letter in letters(found)] == ["malformed", "malformed", "late"]
+    assert letters(found)[2]["detail"] == "event time before the waterline 2023-11-14T22:13:20.000000Z"
