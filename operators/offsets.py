@@ -6,7 +6,7 @@ waterlines. Clocks and waterlines in an offset are those at the start of the bat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,8 @@ class Offset:
 
     ``seq`` numbers the batches: the batch that ends at this offset is batch ``seq``. ``begins`` says where it begins to
     read. That is where the batch before ended, except for streams that could not be read then: they begin there again.
-    ``planned_us`` is the processing time of the batch, which never falls.
+    ``planned_us`` is the processing time of the batch, which never falls. ``idle`` are the streams that have been
+    silent for their ``idle_timeout`` by then; the batch reads nothing of them.
     """
 
     seq: int = 0
@@ -27,6 +28,7 @@ class Offset:
     clocks: Mapping[str, int | None] = field(default_factory=dict)
     waterlines: Mapping[str, int | None] = field(default_factory=dict)
     planned_us: int = 0
+    idle: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that Spark logs."""
@@ -38,12 +40,13 @@ class Offset:
             "clocks": dict(self.clocks),
             "waterlines": dict(self.waterlines),
             "planned_us": self.planned_us,
+            "idle": list(self.idle),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Offset:
         """Read what :meth:`to_json` wrote."""
-        return cls(**value)
+        return cls(**{**value, "idle": tuple(value.get("idle", ()))})
 
     @property
     def spans(self) -> list[Span]:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from operators.batch_progress import progress_of
 from operators.bucket_store import RESULTS, put_block_bytes, put_window_rows
 from operators.lane_state import Payload
-from operators.offsets import Offset, advance_waterline
+from operators.offsets import Offset
 from operators.plan_log import PlanLog
-from operators.report import is_due, united
+from operators.report import is_due
 from operators.wire import BLOCK, BUCKET, CONTROL, PROGRESS, STATE
 from operators.worker_memory import set_aside
 from sources.errors import CorruptData
@@ -147,69 +148,6 @@ def _sort_rows(rows: Iterator[pd.DataFrame], storage: Storage) -> tuple[list[dic
         [payload for said, payload in buckets if said["stream"] not in unread],
         [body for said, body in blocks if said["stream"] not in unread],
     )
-
-
-def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> dict[str, Any]:
-    """Bring together what the source tasks say: the part of the batch record that is not about results.
-
-    A stream that some task could not read has no part in the batch: it stays where it was, and ``unread`` says why.
-    """
-    clocks, waterlines = dict(end.clocks), dict(end.waterlines)
-    unread: dict[str, str] = {}
-    for control in reversed(controls):
-        unread.update(control["unread"])
-    streams: dict[str, dict[str, Any]] = {
-        stream: {
-            "tuples": 0,
-            "late": 0,
-            "malformed": 0,
-            "bytes": 0,
-            "offsets": dict((end.begins if stream in unread else end.streams)[stream]),
-            "unread": unread.get(stream),
-        }
-        for stream in end.streams
-    }
-    failures: dict[str, str] = {}
-    for control in controls:
-        failures.update(control["failures"])
-        for stream, counts in control["streams"].items():
-            if stream in unread:
-                continue
-            for name in ("tuples", "late", "malformed", "bytes"):
-                streams[stream][name] += counts[name]
-            latest = counts["latest_us"]
-            known = clocks.get(stream)
-            if latest is not None and (known is None or latest > known):
-                clocks[stream] = latest
-    for stream in streams:
-        waterlines[stream] = advance_waterline(
-            waterlines.get(stream), clocks.get(stream), controls[0]["lateness"].get(stream, 0)
-        )
-    return {
-        "seq": end.seq,
-        "epoch": end.epoch,
-        "previous_epoch": start.epoch,
-        "clocks_at_start": dict(end.clocks),
-        "clocks": clocks,
-        "waterlines": waterlines,
-        "planned_us": end.planned_us,
-        "started_us": min(control["started_us"] for control in controls),
-        "source_busy_us": [control["busy_us"] for control in controls],
-        "streams": streams,
-        "failures": failures,
-        "report": _report([control["report"] for control in controls if control["report"] is not None]),
-    }
-
-
-def _report(told: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Bring together what source tasks tell of their work; None when they tell nothing with this batch."""
-    if not told:
-        return None
-    samples: dict[str, list[str]] = {}
-    for each in told:
-        for name, texts in each["samples"].items():
-            samples.setdefault(name, []).extend(texts)
-    return {"sources": united(told), "samples": samples}
 
 
 def _block_entry(

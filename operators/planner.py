@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from operators.idleness import Idleness
 from operators.offsets import Offset
 from operators.plan_log import CHANGELOGS, PLANS, PlannedBatch, write_planned, write_unavailable
 from sources.connector import Connector, Extent
@@ -98,6 +99,7 @@ class Planner:
         self._warm_ups = WARM_UP_BATCHES
         self._asked: _Asked | None = None
         self._rests: dict[str, _Rest] = {}
+        self._idleness = Idleness()
         self._problems: dict[str, str] = {}
         self._told_problems: dict[str, str] | None = None
 
@@ -114,11 +116,14 @@ class Planner:
         self._tell_problems()
         reached = {stream: counted["offsets"] for stream, counted in record["streams"].items()}
         begins = _begins(reached, available)
+        planned_us = max(now_us, start.planned_us)
+        idle = self._idle(begins, available, planned_us)
         streams = self._bounded(begins, available)
         read = _tuples_between(begins, streams)
         due_us = record.get("emit_due_us")  # a delay of EMIT runs out, whether tuples come or not
         is_due = due_us is not None and due_us <= now_us
-        if not read and self._epoch == start.epoch and not self._warm_ups and not is_due:
+        is_news = self._epoch != start.epoch or idle != start.idle
+        if not read and not is_news and not self._warm_ups and not is_due:
             return start
         self._warm_ups = max(0, self._warm_ups - 1)
         left = _tuples_between(begins, _ends(begins, available)) - read
@@ -130,7 +135,8 @@ class Planner:
             begins=begins,
             clocks={stream: record["clocks"].get(stream) for stream in streams},
             waterlines={stream: record["waterlines"].get(stream) for stream in streams},
-            planned_us=max(now_us, start.planned_us),
+            planned_us=planned_us,
+            idle=idle,
         )
         if end.epoch > start.epoch:
             write_planned(self._storage, PlannedBatch(end.seq, start.epoch, end.epoch, end.clocks, end.planned_us))
@@ -166,6 +172,19 @@ class Planner:
         if problem is not None:
             self._problems[stream] = problem
         return found
+
+    def _idle(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]], now_us: int) -> tuple[str, ...]:
+        """Return the streams that have been silent for their ``idle_timeout``.
+
+        One of which some partition does not answer is not: nobody knows what it holds, and that shall not be late.
+        """
+        ends = _ends(begins, available)
+        silent = {
+            s
+            for s, extents in available.items()
+            if extents and begins[s] == ends[s] and begins[s].keys() <= extents.keys()
+        }
+        return self._idleness.idle(self._definitions, silent - set(self._problems), now_us)
 
     def _tell_problems(self) -> None:
         """Tell the session why streams have nothing to read, whenever that changes."""

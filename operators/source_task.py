@@ -13,6 +13,7 @@ import pyarrow as pa
 from operators import kernels
 from operators.bucket import Bucket
 from operators.bucket_store import DEAD_LETTERS, RESULTS, put_block, put_bucket
+from operators.idleness import followed
 from operators.live_queries import LiveQueries
 from operators.lookup_join import IndexedTables, LookupFailed
 from operators.offsets import Offset, Span
@@ -73,6 +74,7 @@ class SourceTasks:
             "start": start.to_json(),
             "end": end.to_json(),
             "lateness": {s.id: s.schema.lateness_us for s in live.streams.values()},
+            "follows": followed(live, end.idle),
             "streams": {share.stream.id: share.counts for share in shares.values()},
             "unread": {share.stream.id: share.unread for share in shares.values() if share.unread is not None},
             "failures": {q: m for share in shares.values() for q, m in share.failures.items()},

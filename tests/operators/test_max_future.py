@@ -126,7 +126,7 @@ def test_a_batch_that_runs_again_later_decides_the_same() -> None:
 def told(running: Job, end: Offset) -> Any:
     """Return what a batch would record of streams, clocks and waterlines."""
     progress = [body for kind, body in running.attempt(end) if kind == "progress"]
-    return [{name: each[name] for name in ("streams", "clocks", "waterlines")} for each in progress]
+    return [{name: each[name] for name in ("streams", "clocks", "waterlines", "idle")} for each in progress]
 
 
 def test_without_the_limit_the_far_future_closes_all_windows() -> None:

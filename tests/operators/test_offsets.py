@@ -13,13 +13,14 @@ clocks = st.dictionaries(st.sampled_from("abc"), st.one_of(st.none(), st.integer
 
 @given(positions, clocks, st.integers(0, 9))
 def test_json_round_trip(streams: dict[str, dict[str, int]], times: dict[str, int | None], epoch: int) -> None:
-    offset = Offset(epoch + 1, epoch, streams, streams, times, times, 7)
+    offset = Offset(epoch + 1, epoch, streams, streams, times, times, 7, ("a", "c"))
     assert Offset.from_json(offset.to_json()) == offset
 
 
-def test_an_offset_of_a_version_without_processing_time_is_read() -> None:
+def test_an_offset_of_a_version_before_there_were_idle_streams_is_read() -> None:
     value = Offset(1, 1).to_json()
-    del value["planned_us"]
+    for name in ("planned_us", "idle"):
+        del value[name]
     assert Offset.from_json(value) == Offset(1, 1)
 
 

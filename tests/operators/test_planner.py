@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,19 @@ from sources.generator import DATASETS
 from sources.record_log import RecordLog
 from sources.schema import StreamDefinition, StreamSchema
 from sources.storage import Storage
+from sources.waterline_options import WaterlineOptions
 from tests.operators.pipeline import aggregation, changelog
 
 SECOND = 10**6
 RATE = 1000
 
 
-def stream(name: str, rate: int = RATE) -> StreamDefinition:
+def stream(name: str, rate: int = RATE, idle_timeout_us: int | None = None) -> StreamDefinition:
     """Return a generated stream: after x seconds since 1970 it has x · rate tuples, and a little more."""
     schema = StreamSchema(DATASETS["purchases"], "time", 0)
-    return StreamDefinition(name, name, schema, "generator", "", {"dataset": "purchases", "rate": str(rate)})
+    options = {"dataset": "purchases", "rate": str(rate)}
+    waterline = WaterlineOptions(idle_timeout_us=idle_timeout_us)
+    return StreamDefinition(name, name, schema, "generator", "", options, waterline=waterline)
 
 
 class Folder:
@@ -243,6 +247,50 @@ def test_a_connector_that_fails_costs_its_own_stream_only(folder: Folder, monkey
     second = planner.latest(first, 2 * SECOND)
     assert second.streams["a"] == first.streams["a"]
     assert second.streams["b"]["0"] > first.streams["b"]["0"]
+
+
+def silence(read: int) -> Callable[[int], dict[str, Extent]]:
+    """Return what a connector says all of whose tuples have been read."""
+    return lambda _now_us: {"0": Extent(0, read)}
+
+
+def test_a_stream_becoming_idle_makes_one_batch_and_so_does_its_return(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.log(stream("a", idle_timeout_us=2 * SECOND))
+    planner = folder.planner()
+    first = planner.latest(Offset(), SECOND)
+    assert first.idle == ()
+    folder.commit(first)
+    with monkeypatch.context() as patch:
+        patch.setattr(planner._connectors["a"], "available", silence(first.streams["a"]["0"]))
+        assert planner.latest(first, 3 * SECOND - 1) is first
+        second = planner.latest(first, 3 * SECOND)
+        assert (second.seq, second.idle, second.spans) == (2, ("a",), [])
+        folder.commit(second, idle=["a"])
+        logged = Offset.from_json(orjson.loads(orjson.dumps(second.to_json())))
+        assert planner.latest(logged, 9 * SECOND) is logged
+    third = planner.latest(logged, 9 * SECOND)
+    assert (third.seq, third.idle, bool(third.spans)) == (3, (), True)
+
+
+def test_a_stream_that_does_not_answer_is_not_idle(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.log(stream("a", idle_timeout_us=2 * SECOND))
+    planner = folder.planner()
+    first = planner.latest(Offset(), SECOND)
+    folder.commit(first)
+    connector, silent = planner._connectors["a"], silence(first.streams["a"]["0"])
+    for available, problem in (
+        (lambda _: {}, None),  # it has not answered yet
+        (lambda _: {"1": Extent(0, 0)}, None),  # some of its partitions do not
+        (silent, "no broker answers"),
+    ):
+        monkeypatch.setattr(connector, "available", available)
+        monkeypatch.setattr(connector, "problem", problem)
+        assert planner.latest(first, 60 * SECOND) is first
+    monkeypatch.setattr(connector, "problem", None)
+    assert planner.latest(first, 62 * SECOND - 1) is first, "its silence begins when all of it answers"
+    assert planner.latest(first, 62 * SECOND).idle == ("a",)
 
 
 @given(
