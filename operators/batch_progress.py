@@ -5,11 +5,13 @@ Every lane works it out from the same control rows, and so knows the waterlines 
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from operators import report
 from operators.idleness import raise_idle
 from operators.offsets import Offset, advance_waterline
+from operators.recent_times import Sum, keep_last, percentile_of, united
 
 
 def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> dict[str, Any]:
@@ -45,10 +47,10 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
             if latest is not None and (known is None or latest > known):
                 clocks[stream] = latest
     said = controls[0]
+    recent = _recent([control for control in controls if control["event_times"]], end, unread)
     for stream in streams:
-        waterlines[stream] = advance_waterline(
-            waterlines.get(stream), clocks.get(stream), said["lateness"].get(stream, 0)
-        )
+        mark = percentile_of(recent[stream], said["percentiles"][stream]) if stream in recent else clocks.get(stream)
+        waterlines[stream] = advance_waterline(waterlines.get(stream), mark, said["lateness"].get(stream, 0))
     return {
         "seq": end.seq,
         "epoch": end.epoch,
@@ -57,6 +59,7 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
         "clocks": clocks,
         "waterlines": raise_idle(waterlines, said["follows"]),
         "idle": list(end.idle),
+        "recent": recent,
         "planned_us": end.planned_us,
         "started_us": min(control["started_us"] for control in controls),
         "source_busy_us": [control["busy_us"] for control in controls],
@@ -64,6 +67,19 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
         "failures": failures,
         "report": _report([control["report"] for control in controls if control["report"] is not None]),
     }
+
+
+def _recent(controls: list[dict[str, Any]], end: Offset, unread: Container[str]) -> dict[str, list[Sum]]:
+    """Return the event times of the last tuples of streams with a ``waterline_percentile``, this batch included."""
+    recent = {stream: list(sums) for stream, sums in end.recent.items()}
+    brought: dict[str, list[Sum]] = {}
+    for control in controls:
+        for stream, times in control["event_times"].items():
+            if stream not in unread:
+                brought.setdefault(stream, []).append(times)
+    for stream, sums in brought.items():
+        recent[stream] = keep_last([*recent.get(stream, []), united(sums)])
+    return recent
 
 
 def _report(told: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -137,6 +137,7 @@ class Planner:
             waterlines={stream: record["waterlines"].get(stream) for stream in streams},
             planned_us=planned_us,
             idle=idle,
+            recent={stream: sums for stream, sums in record.get("recent", {}).items() if stream in streams},
         )
         if end.epoch > start.epoch:
             write_planned(self._storage, PlannedBatch(end.seq, start.epoch, end.epoch, end.clocks, end.planned_us))

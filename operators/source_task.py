@@ -20,6 +20,7 @@ from operators.offsets import Offset, Span
 from operators.plan_log import PlanLog
 from operators.planner import BATCHES
 from operators.query_set import count_per_slot
+from operators.recent_times import united
 from operators.report import Work, draw_sample, is_due
 from operators.stream_operators import Selected, StreamOperators, StreamOutput, selected_block
 from operators.stream_share import StreamShare
@@ -75,6 +76,8 @@ class SourceTasks:
             "end": end.to_json(),
             "lateness": {s.id: s.schema.lateness_us for s in live.streams.values()},
             "follows": followed(live, end.idle),
+            "percentiles": {s.id: p for s in live.streams.values() if (p := s.waterline.percentile) is not None},
+            "event_times": {s: united(share.event_times) for s, share in shares.items() if share.event_times},
             "streams": {share.stream.id: share.counts for share in shares.values()},
             "unread": {share.stream.id: share.unread for share in shares.values() if share.unread is not None},
             "failures": {q: m for share in shares.values() for q, m in share.failures.items()},

@@ -11,6 +11,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators.recent_times import POINTS_OF_CHUNK, Sum, sum_up
 from sources.connector import Chunk
 from sources.schema import StreamDefinition
 from sources.waterline_options import MAX_FUTURE, format_duration
@@ -34,6 +35,8 @@ class StreamShare:
         self.counts: dict[str, Any] = {"tuples": 0, "late": 0, "malformed": 0, "bytes": 0, "latest_us": None}
         self.dead_letters: list[pa.Table] = []
         self.failures: dict[str, str] = {}
+        self.event_times: list[Sum] = []
+        """Of a stream with a ``waterline_percentile`` the event times of each chunk, in short."""
         self._planned_us = planned_us
         max_future_us = stream.waterline.max_future_us
         self._last_us = None if max_future_us is None else planned_us + max_future_us
@@ -56,6 +59,8 @@ class StreamShare:
         self.counts["tuples"] += tuples.num_rows
         if not tuples.num_rows:
             return tuples
+        if self.stream.waterline.percentile is not None:
+            self.event_times.append(sum_up(times, points=POINTS_OF_CHUNK))
         latest = int(times.max())
         known = self.counts["latest_us"]
         self.counts["latest_us"] = latest if known is None else max(known, latest)

@@ -13,13 +13,14 @@ clocks = st.dictionaries(st.sampled_from("abc"), st.one_of(st.none(), st.integer
 
 @given(positions, clocks, st.integers(0, 9))
 def test_json_round_trip(streams: dict[str, dict[str, int]], times: dict[str, int | None], epoch: int) -> None:
-    offset = Offset(epoch + 1, epoch, streams, streams, times, times, 7, ("a", "c"))
+    recent = {"a": [{"us": [1], "tuples": [2]}]}
+    offset = Offset(epoch + 1, epoch, streams, streams, times, times, 7, ("a", "c"), recent)
     assert Offset.from_json(offset.to_json()) == offset
 
 
 def test_an_offset_of_a_version_before_there_were_idle_streams_is_read() -> None:
     value = Offset(1, 1).to_json()
-    for name in ("planned_us", "idle"):
+    for name in ("planned_us", "idle", "recent"):
         del value[name]
     assert Offset.from_json(value) == Offset(1, 1)
 

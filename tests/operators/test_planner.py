@@ -293,6 +293,16 @@ def test_a_stream_that_does_not_answer_is_not_idle(folder: Folder, monkeypatch: 
     assert planner.latest(first, 62 * SECOND).idle == ("a",)
 
 
+def test_the_last_event_times_are_carried_from_batch_to_batch(folder: Folder) -> None:
+    folder.log(stream("a"))
+    planner = folder.planner()
+    first = planner.latest(Offset(), SECOND)
+    assert first.recent == {}
+    recent = [{"us": [1, 2], "tuples": [1, 1]}]
+    folder.commit(first, recent={"a": recent, "dropped": recent})
+    assert planner.latest(first, 2 * SECOND).recent == {"a": recent}
+
+
 @given(
     st.dictionaries(st.sampled_from("abc"), st.dictionaries(st.sampled_from("012"), st.integers(0, 10**9))),
     st.dictionaries(st.sampled_from("abc"), st.dictionaries(st.sampled_from("012"), st.integers(0, 10**9))),

@@ -56,7 +56,7 @@ def test_no_limit() -> None:
     assert found.counts["latest_us"] == latest
 
 
-@pytest.mark.parametrize("options", [{}, {"max_future_us": None}])
+@pytest.mark.parametrize("options", [{}, {"max_future_us": None}, {"percentile": 50.0}])
 def test_where_nothing_is_wrong_nothing_is_copied(options: dict[str, Any]) -> None:
     given = chunk(NOW - 5, NOW)
     assert share(NOW - 5, **options).admit(given) is given.tuples
@@ -66,6 +66,7 @@ def test_a_chunk_of_the_future_alone_leaves_the_clock() -> None:
     found = share()
     assert found.admit(chunk(NOW + 61 * MINUTE)).num_rows == 0
     assert found.counts == {"tuples": 0, "late": 0, "malformed": 1, "bytes": 100, "latest_us": None}
+    assert found.event_times == []
 
 
 def test_late_malformed_and_future_tuples_of_one_chunk() -> None:
@@ -75,3 +76,13 @@ def test_late_malformed_and_future_tuples_of_one_chunk() -> None:
     assert found.counts == {"tuples": 2, "late": 1, "malformed": 2, "bytes": 100, "latest_us": NOW}
     assert [letter["reason"] for letter in letters(found)] == ["malformed", "malformed", "late"]
     assert letters(found)[2]["detail"] == "event time before the waterline 2023-11-14T22:13:20.000000Z"
+
+
+def test_event_times_are_summed_up_where_the_waterline_follows_a_percentile() -> None:
+    found = share(percentile=99.0)
+    found.admit(chunk(NOW + 1, NOW, NOW + 61 * MINUTE))
+    found.admit(chunk(NOW - 9))
+    assert [sums["us"] for sums in found.event_times] == [[NOW, NOW + 1], [NOW - 9]]
+    without = share()
+    without.admit(chunk(NOW))
+    assert without.event_times == []

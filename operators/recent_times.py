@@ -1,0 +1,73 @@
+"""The event times of a stream's last tuples, in short, and their percentile: for ``waterline_percentile``.
+
+Source tasks sum up the event times of their tuples, the batch record keeps the sums of the last batches, and the next
+offset carries them, so that a batch that runs again comes to the same waterline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+# the percentile is over so many of the last tuples, and over all of the last batch
+LAST_TUPLES = 1000
+MOST_POINTS = 1000
+# of a chunk, so that what becomes of its sum later is off by little more than once
+POINTS_OF_CHUNK = 10_000
+
+Times = npt.NDArray[np.int64]
+# "us": event times in rising order, "tuples": how many of the tuples each stands for
+Sum = dict[str, list[int]]
+
+
+def sum_up(times: Times, tuples: Times | None = None, points: int = MOST_POINTS) -> Sum:
+    """Return event times, shape (n,), µs, as at most ``points``; ``tuples`` says for how many each stands, else one.
+
+    Each point is the greatest of the times that it stands for, and all stand for equally many, so a percentile moves
+    up by one stretch between points at most. Up to ``points`` times are kept as they are.
+    """
+    order = np.argsort(times, kind="stable")
+    counts = np.ones(len(times), dtype=np.int64) if tuples is None else tuples[order]
+    times = times[order]
+    if len(times) > points:
+        upto = np.cumsum(counts)
+        ranks = np.unique(int(upto[-1]) * np.arange(1, points + 1) // points)
+        times, counts = times[np.searchsorted(upto, ranks)], np.diff(ranks, prepend=0)
+    return {"us": times.tolist(), "tuples": counts.tolist()}
+
+
+def united(sums: Iterable[Sum]) -> Sum:
+    """Bring together what several tasks, or chunks, sum up."""
+    return sum_up(*_points(list(sums)))
+
+
+def keep_last(sums: Sequence[Sum]) -> list[Sum]:
+    """Return the sums of the last batches, those before left out which LAST_TUPLES do without; oldest first."""
+    kept: list[Sum] = []
+    tuples = 0
+    for each in reversed(sums):
+        if tuples >= LAST_TUPLES:
+            break
+        kept.append(each)
+        tuples += sum(each["tuples"])
+    return kept[::-1]
+
+
+def percentile_of(sums: Sequence[Sum], percentile: float) -> int | None:
+    """Return the least event time (µs) that so many percent of the tuples do not exceed, None without tuples."""
+    times, counts = _points(sums)
+    if not len(times):
+        return None
+    order = np.argsort(times, kind="stable")
+    upto = np.cumsum(counts[order])
+    rank = np.ceil(round(percentile / 100 * int(upto[-1]), 6))
+    return int(times[order][np.searchsorted(upto, rank)])
+
+
+def _points(sums: Sequence[Sum]) -> tuple[Times, Times]:
+    return (
+        np.array([us for each in sums for us in each["us"]], dtype=np.int64),
+        np.array([tuples for each in sums for tuples in each["tuples"]], dtype=np.int64),
+    )
