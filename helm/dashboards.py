@@ -252,6 +252,42 @@ def streams() -> list[Json]:
     ]
 
 
+def sinks() -> list[Json]:
+    """Make the panels on deliveries to sinks."""
+
+    def each(metric: str) -> str:
+        return f"sum by (query_id) ({rate(metric, OF_QUERY)})"
+
+    return [
+        row("Sinks"),
+        series(
+            "Deliveries by state",
+            {"{{state}}": f"sum by (state) (braid_sinks{{{SERVICE}}})"},
+            "DELIVERING, RETRYING while a sink is away or refuses, FAILED when rows were removed first, DONE.",
+            "short",
+            stacked=True,
+        ),
+        series(
+            "Sink lag per query",
+            {QUERY_LEGEND: named(greatest(f"max by (query_id) (braid_sink_lag_seconds{{{OF_QUERY}}})"))},
+            f"Age of the oldest rows that are not delivered. {TOP_NOTE}",
+            "s",
+        ),
+        series(
+            "Rows delivered per second per query",
+            {QUERY_LEGEND: named(greatest(each("braid_sink_rows_total")))},
+            f"Rows written to sinks. {TOP_NOTE}",
+            "rowsps",
+        ),
+        series(
+            "Failed deliveries per second per query",
+            {QUERY_LEGEND: named(greatest(each("braid_sink_errors_total")))},
+            f"Attempts that failed and are made again; GET /queries/{{id}} says why. {TOP_NOTE}",
+            "ops",
+        ),
+    ]
+
+
 def batches() -> list[Json]:
     """Make the panels on micro-batches and on what is kept."""
     return [
@@ -335,6 +371,7 @@ def braid_queries() -> Json:
                 ),
                 *query_throughput(),
                 *streams(),
+                *sinks(),
                 *batches(),
             ]
         ),

@@ -11,13 +11,13 @@ columns.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import fs
 
 from operators.queries import Query
 from router.materialize import schema_of
@@ -25,6 +25,7 @@ from router.row_text import values
 from router.sinks.encoding import encode
 from router.sinks.options import check_options, choice, columns
 from router.sinks.sink import Deliverer, Rows, SinkDown, Subject
+from sources import locations
 from sources.errors import NotAllowed
 from sources.storage import Storage
 
@@ -62,13 +63,11 @@ def connect(options: Mapping[str, str], deliverer: Deliverer) -> Folder:
 
 
 def locate(path: str, folder: str) -> str:
-    """Return where ``path`` is; NotAllowed when that is not below ``folder``, if there is one."""
-    where = path if "://" in path else str(Path(folder or ".").joinpath(path).resolve())
-    if folder:
-        root = folder if "://" in folder else str(Path(folder).resolve())
-        if ".." in Path(where).parts or Path(root) not in (Path(where), *Path(where).parents):
-            raise NotAllowed(f"The files of a sink must lie below {folder!r} (setting sink_folder); got {path!r}.")
-    return where
+    """Return where ``path`` is, a local path or a URI; NotAllowed when it must be below ``folder`` and is not."""
+    filesystem, found = locations.locate(path, folder, "sink", "folder", "sink_folder")
+    if isinstance(filesystem, fs.LocalFileSystem):
+        return found
+    return path if "://" in path else f"{folder.rstrip('/')}/{path}"
 
 
 class Folder:

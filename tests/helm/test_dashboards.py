@@ -25,6 +25,8 @@ GAUGES = {
     "braid_bucket_bytes": set(),
     "braid_result_log_bytes": set(),
     "braid_ready": set(),
+    "braid_sinks": {"state"},
+    "braid_sink_lag_seconds": {"query_id"},
 }
 COUNTERS = {
     "braid_queries_created_total": set(),
@@ -35,6 +37,8 @@ COUNTERS = {
     "braid_stream_late_total": {"stream"},
     "braid_stream_malformed_total": {"stream"},
     "braid_batches_total": set(),
+    "braid_sink_rows_total": {"query_id"},
+    "braid_sink_errors_total": {"query_id"},
 }
 HISTOGRAMS = {
     "braid_query_event_time_latency_seconds": {"query_id"},

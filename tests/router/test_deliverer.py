@@ -250,12 +250,14 @@ def test_rows_wait_for_more(world: World) -> None:
         b = world.batch({0}, {0})
         world.wait_delivered("q-2", b)
         assert world.delivered("q-1") == a == []
-        c = world.batch({0}, {0})
-        world.wait_delivered("q-2", [*b, *c])
-        wait_until(lambda: world.delivered("q-1") == [*b, c[0]], SECONDS, lambda: str(world.delivered("q-1")))
-        world.change(freed=("q-1",))
-        world.batch()
+        c = world.batch({0}, {0})  # four are enough
         world.wait_delivered("q-1", [*b, *c])
+        d = world.batch({0})
+        world.wait_delivered("q-2", [*b, *c, *d])
+        assert world.delivered("q-1") == [*b, *c]
+        world.change(freed=("q-1",))  # there will not be more
+        world.batch()
+        world.wait_delivered("q-1", [*b, *c, *d])
         world.wait_state("q-1", DONE)
 
 

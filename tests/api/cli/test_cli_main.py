@@ -14,6 +14,7 @@ from tests.api.cli.playback import Braid, Playback, problem
 
 COMMANDS = [
     "serve",
+    "route",
     "query",
     "queries",
     "results",
@@ -47,7 +48,7 @@ def test_the_help_fits_a_terminal_and_ends_with_examples(braid: Braid) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [name for name in COMMANDS if name not in ("serve", "demo", "bench", "drop", "push")]
+    "command", [name for name in COMMANDS if name not in ("serve", "route", "demo", "bench", "drop", "push")]
 )
 def test_every_command_that_prints_data_knows_json(command: str) -> None:
     assert any("--json" in parameter.opts for parameter in cli.commands[command].params)
