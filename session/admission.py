@@ -111,11 +111,13 @@ def plan_requests(
     names = {definition.id: definition.name for definition in catalog.values()}
     for position, request in enumerate(requests, start=1):
         try:
-            name, query = read_query(request.sql, catalog, tables)
-            name = name if request.name is None else request.name
+            stated_name, query, stated_sink = read_query(request.sql, catalog, tables)
+            name = stated_name if request.name is None else request.name
             if name is not None:
                 check_name(name)
-            sink = read_sink(request.sink)
+            if stated_sink is not None and request.sink is not None:
+                raise NotAllowed("The sink of a query must be said once: in its SQL or beside it.")
+            sink = read_sink(request.sink if stated_sink is None else stated_sink)
             if sink is not None:
                 sink.validate(query, sink_folder)
         except BraidError as error:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from operators.queries import Query
 from session.sql.lookups import NO_TABLES, KnownTables
 from session.sql.parser import parse_statement
-from session.sql.shapes import Shapes
+from session.sql.shapes import ReadQuery, Shapes
 from session.sql.statements import CreateStream, CreateTable
 from sources.connectors import validate_definition
 from sources.errors import NotAllowed
@@ -17,10 +16,8 @@ from sources.static_table import TableDefinition
 _shapes = Shapes()
 
 
-def read_query(
-    sql: str, catalog: Mapping[str, StreamDefinition], tables: KnownTables = NO_TABLES
-) -> tuple[str | None, Query]:
-    """Return the name (of CREATE QUERY, else None) and the query of a SQL text; NotAllowed for other statements."""
+def read_query(sql: str, catalog: Mapping[str, StreamDefinition], tables: KnownTables = NO_TABLES) -> ReadQuery:
+    """Return the query of a SQL text, with the name and the sink of CREATE QUERY; NotAllowed for other statements."""
     return _shapes.read(sql, catalog, tables)
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from router.sinks.connectors import read_sink
 from session.sql.column_types import parse_type
 from session.sql.cursor import Cursor
 from session.sql.durations import parse_duration
@@ -66,6 +67,18 @@ def parse_create_table(cursor: Cursor) -> CreateTable:
     except NotAllowed as error:
         raise cursor.not_allowed(error.detail, _blamed(error, options, with_at)) from None
     return CreateTable(name, Schema(tuple(column.field for column in columns)), format_, values, if_not_exists)
+
+
+def parse_sink(cursor: Cursor) -> dict[str, str]:
+    """Read ``WITH (connector = 'file', …)`` of a query: where its rows go besides the result log."""
+    at = cursor.start
+    options = _parse_options(cursor, "file")
+    values = {key: value for key, (value, _) in options.items()}
+    try:
+        read_sink(values)
+    except NotAllowed as error:
+        raise cursor.not_allowed(error.detail, _blamed(error, options, at)) from None
+    return values
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sqlglot.errors import SqlglotError
 
-from session.sql.ddl import check_name, parse_create_stream, parse_create_table
+from session.sql.ddl import check_name, parse_create_stream, parse_create_table, parse_sink
 from session.sql.dialect import open_parser
 from session.sql.select_parser import BraidParser
 from session.sql.statements import (
@@ -107,12 +107,17 @@ def _parse_create(cursor: BraidParser) -> Statement:
     if cursor.accept("QUERY"):
         name_at = cursor.start
         name = check_name(cursor, cursor.name("the name of the query"), "the query", name_at)
+        sink = parse_sink(cursor) if cursor.at("WITH") else None
         cursor.expect("AS", "and a SELECT")
-        return CreateQuery(name, cursor.select())
+        return CreateQuery(name, cursor.select(), sink)
     if cursor.accept("TABLE"):
         return parse_create_table(cursor)
-    if cursor.at("VIEW", "MATERIALIZED", "TEMPORARY", "INDEX", "FUNCTION", "SINK", "SOURCE"):
+    if cursor.at("VIEW", "MATERIALIZED", "TEMPORARY", "INDEX", "FUNCTION", "SOURCE"):
         raise cursor.not_allowed(f"CREATE {cursor.word} is not supported; write CREATE QUERY name AS SELECT ….")
+    if cursor.at("SINK"):
+        raise cursor.not_allowed(
+            "CREATE SINK is not supported; write CREATE QUERY name WITH (connector = …) AS SELECT …."
+        )
     raise cursor.unexpected("STREAM, TABLE or QUERY")
 
 

@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from operators.expressions import Literal
 from operators.queries import Aggregation, Query, Selection
@@ -68,6 +69,7 @@ class Shape:
     """The first statement of a shape, with the places of its holes, and its plan over the stream as it was then."""
 
     name: str | None
+    sink: Mapping[str, str] | None
     select: Select
     places: tuple[int, ...]
     definition: StreamDefinition
@@ -82,6 +84,14 @@ class Shape:
         return replace(self.query, where=Binder(self.scope, "WHERE").condition(where))
 
 
+class ReadQuery(NamedTuple):
+    """What a text says: the name and the sink (of CREATE QUERY, else None), and the query."""
+
+    name: str | None
+    query: Query
+    sink: Mapping[str, str] | None
+
+
 class Shapes:
     """The shapes of statements seen before; when there are too many it begins anew."""
 
@@ -92,23 +102,22 @@ class Shapes:
     def __len__(self) -> int:
         return len(self._shapes)
 
-    def read(
-        self, text: str, catalog: Mapping[str, StreamDefinition], tables: KnownTables = NO_TABLES
-    ) -> tuple[str | None, Query]:
-        """Return the name (of CREATE QUERY, else None) and the query of a text; NotAllowed for other statements."""
+    def read(self, text: str, catalog: Mapping[str, StreamDefinition], tables: KnownTables = NO_TABLES) -> ReadQuery:
+        """Return what a text says; NotAllowed for a statement that is no query."""
         if len(text) > LONGEST:
             statement = _read(text)
-            return _name(statement), plan_select(statement, catalog, tables=tables)
+            return _stated(statement, plan_select(statement, catalog, tables=tables))
         found = cut(text)
         shape = self._shapes.get(found.around)
         if shape is not None and catalog.get(shape.definition.name.lower()) is shape.definition:
             with suppress(BraidError, RecursionError):
                 reader = TreeReader(SqlText(text))
-                return shape.name, shape.filled([reader.number(number, 0) for number in found.numbers])
+                query = shape.filled([reader.number(number, 0) for number in found.numbers])
+                return ReadQuery(shape.name, query, shape.sink)
         statement = _read(text)
         query = plan_select(statement, catalog, tables=tables)
         self._remember(found, statement, query, catalog)
-        return _name(statement), query
+        return _stated(statement, query)
 
     def _remember(
         self, found: Cut, statement: CreateQuery | Select, query: Query, catalog: Mapping[str, StreamDefinition]
@@ -127,7 +136,8 @@ class Shapes:
         scope = Scope(select.sql, select.source, definition)
         if len(self._shapes) >= self._most:
             self._shapes = {}
-        self._shapes[found.around] = Shape(_name(statement), select, found.places, definition, scope, query)
+        stated = _stated(statement, query)
+        self._shapes[found.around] = Shape(stated.name, stated.sink, select, found.places, definition, scope, query)
 
 
 def _read(text: str) -> CreateQuery | Select:
@@ -140,8 +150,10 @@ def _read(text: str) -> CreateQuery | Select:
     )
 
 
-def _name(statement: CreateQuery | Select) -> str | None:
-    return statement.name if isinstance(statement, CreateQuery) else None
+def _stated(statement: CreateQuery | Select, query: Query) -> ReadQuery:
+    if isinstance(statement, CreateQuery):
+        return ReadQuery(statement.name, query, statement.sink)
+    return ReadQuery(None, query, None)
 
 
 def _filled(node: Node, literals: Mapping[int, Literal]) -> Node:

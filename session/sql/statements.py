@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from operators.windows import Emit, SessionWindow, Window
@@ -149,10 +150,11 @@ class Select:
 
 @dataclass(frozen=True)
 class CreateQuery:
-    """``CREATE QUERY name AS SELECT …``."""
+    """``CREATE QUERY name [WITH (options)] AS SELECT …``; ``sink`` are the options, None without any."""
 
     name: str
     select: Select
+    sink: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)

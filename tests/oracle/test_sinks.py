@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from tests.kit.kafka import Broker
 from tests.kit.servers import ApacheKafka, ClickHouse, Postgres
 from tests.kit.service import RunningService
 from tests.kit.waiting import DeadlineExceededError, wait_until
+from tests.kit.webhook import Receiver, receiving
 
 pytestmark = pytest.mark.service
 
@@ -42,40 +41,18 @@ def message(number: int) -> bytes:
     return json.dumps({"device": number % 7, "volts": number % 100, "time": f"{at:%FT%T.%f}"}).encode()
 
 
-class Receiver(ThreadingHTTPServer):
-    """A webhook that notes what it takes, and takes nothing while it is ``closed``."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.closed = False
-        self.taken: dict[str, dict[str, Any]] = {}
-        self.again = 0
-        self.url = f"http://127.0.0.1:{self.server_address[1]}/"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        receiver = self.server
-        assert isinstance(receiver, Receiver)
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if not receiver.closed:
-            for row_id, row in zip(body["ids"], body["rows"], strict=True):
-                assert receiver.taken.setdefault(row_id, row) == row
-        self.send_response(503 if receiver.closed else 204)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with Receiver() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with receiving() as server:
         yield server
-        server.shutdown()
-        thread.join()
+
+
+def taken_by(receiver: Receiver) -> list[dict[str, Any]]:
+    """Return the rows that a webhook took, each once by its id."""
+    found: dict[str, dict[str, Any]] = {}
+    for row_id, row in receiver.rows:
+        assert found.setdefault(row_id, row) == row, "the same id is the same row"
+    return list(found.values())
 
 
 def committed(servers: str, topic: str) -> list[dict[str, Any]]:
@@ -186,14 +163,14 @@ def test_rows_arrive_once_whatever_ends_meanwhile(
         produce(firsts[0])
         with_postgres_down(postgres, lambda: produce(firsts[1]))
         kill_deliverer(service)
-        receiver.closed = True
+        receiver.answer = (503, {})
         produce(firsts[2])
         clickhouse.stop()
         service.kill()
         api.get("/healthz")  # revives it
         produce(firsts[3])
         clickhouse.start()
-        receiver.closed = False
+        receiver.answer = (204, {})
         apache_kafka.stop()
         produce(firsts[4])
         apache_kafka.start()
@@ -220,7 +197,7 @@ def test_rows_arrive_once_whatever_ends_meanwhile(
             (lambda: grouped(committed(apache_kafka.servers, target)), expected),
             (lambda: grouped(in_files(tmp_path / "totals")), expected),
             (lambda: rows(in_files(tmp_path / "high")), selected),
-            (lambda: rows(list(receiver.taken.values())), selected),
+            (lambda: rows(taken_by(receiver)), selected),
             (lambda: rows(in_clickhouse()), selected),
         ]
         for query, (found, wanted) in zip(queries, arrived, strict=True):

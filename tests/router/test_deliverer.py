@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from sources.schema import BIGINT
 from sources.storage import Storage
 from tests.kit.service import free_port
 from tests.kit.waiting import DeadlineExceededError, wait_until
+from tests.kit.webhook import receiving
 from tests.router.batches import BatchWriter
 
 SECONDS = 20.0
@@ -176,26 +176,6 @@ def test_a_batch_is_read_once_it_is_known_whose_its_slots_are(world: World) -> N
         assert world.delivered("q-1") == a
 
 
-class Receiver(HTTPServer):
-    """Takes what is posted, once it is there."""
-
-    def __init__(self, port: int) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
-        self.ids: list[str] = []
-
-
-class _Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        receiver = self.server
-        assert isinstance(receiver, Receiver)
-        receiver.ids += json.loads(self.rfile.read(int(self.headers["content-length"])))["ids"]
-        self.send_response(204)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-
 def test_a_sink_that_is_down_delays_nobody_else_and_catches_up(world: World) -> None:
     port = free_port()
     hook = {"connector": "webhook", "url": f"http://127.0.0.1:{port}"}
@@ -207,16 +187,11 @@ def test_a_sink_that_is_down_delays_nobody_else_and_catches_up(world: World) -> 
         assert world.progress("q-1").waiting_since_us is not None
         numbers += world.batch({0})
         world.wait_delivered("q-2", numbers)
-        with Receiver(port) as receiver:
-            thread = threading.Thread(target=receiver.serve_forever)
-            thread.start()
-            wait_until(lambda: len(receiver.ids) == 4, SECONDS, lambda: str(receiver.ids))
-            wait_until(
-                lambda: world.progress("q-1").waiting_since_us is None, SECONDS, lambda: str(world.progress("q-1"))
-            )
-            receiver.shutdown()
-            thread.join()
-        assert sorted(receiver.ids) == ["1-0", "1-0", "1-1", "2-0"]
+        with receiving(port) as receiver:
+            wait_until(lambda: len(receiver.rows) == 4, SECONDS, lambda: str(receiver.rows))
+            of_one = partial(world.progress, "q-1")
+            wait_until(lambda: of_one().waiting_since_us is None, SECONDS, lambda: str(of_one()))
+        assert sorted(row_id for row_id, _ in receiver.rows) == ["1-0", "1-0", "1-1", "2-0"]
         assert world.progress("q-1").error is None
         assert world.progress("q-1").errors > 0
 

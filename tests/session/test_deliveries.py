@@ -144,6 +144,18 @@ def test_a_sink_that_does_not_fit_is_refused(driver: Driver, sink: object, said:
     assert driver.session.list_queries()["queries"] == []
 
 
+def test_sql_says_sinks_too(driver: Driver) -> None:
+    sql = f"CREATE QUERY q WITH (connector = 'file', path = 'rows', flush_rows = 7) AS {SELECTION}"
+    for price in (5, 6):
+        (mine,) = driver.run(sql.format("purchases", price).replace("QUERY q", f"QUERY q{price}"))
+        assert driver.session.query(mine)["sink"] == {"connector": "file", "path": "rows", "flush_rows": "7"}
+        assert mine in told(driver).deliveries.queries
+    with pytest.raises(NotAllowed, match="said once"):
+        driver.create(sql.format("purchases", 7), sink=FILE)
+    with pytest.raises(NotAllowed, match="must have the option 'path'"):
+        driver.create(sql.replace(", path = 'rows'", "").format("purchases", 7))
+
+
 def test_files_of_sinks_may_have_to_lie_in_a_folder(tmp_path: Path) -> None:
     driver = Driver(tmp_path / "data", sink_folder=str(tmp_path / "rows"))
     driver.stream()

@@ -6,11 +6,8 @@ import base64
 import hashlib
 import hmac
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
 
 import pytest
 
@@ -18,43 +15,14 @@ from router.sinks import webhook
 from router.sinks.sink import Deliverer, Sink, SinkDown, SinkRefused, Subject
 from sources.errors import NotAllowed, NotReady
 from tests.kit.service import free_port
+from tests.kit.webhook import Receiver, receiving
 from tests.router.sinks.subjects import SELECTION, rows_of, selected, subject
-
-
-class Receiver(HTTPServer):
-    """Notes what is posted; answers what ``answer`` says."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.answer: tuple[int, dict[str, str]] = (204, {})
-        self.posted: list[tuple[dict[str, str], bytes]] = []
-        self.url = f"http://127.0.0.1:{self.server_address[1]}/rows"
-
-
-class Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        receiver = self.server
-        assert isinstance(receiver, Receiver)
-        receiver.posted.append(({name.lower(): value for name, value in self.headers.items()}, body))
-        status, headers = receiver.answer
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with Receiver() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with receiving() as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @contextmanager
@@ -93,7 +61,6 @@ def test_what_an_answer_means(receiver: Receiver, answer: int, means: type[Excep
         sink.write(rows_of(mine, selected(1), 1))
     if isinstance(raised.value, SinkDown):
         assert raised.value.retry_after == 7.0
-    assert len(receiver.posted) == 1, "a redirection is not followed"
 
 
 def test_nobody_there_is_down() -> None:

@@ -193,6 +193,8 @@ REFUSED = [
     ("^INSERT INTO purchases VALUES (1)", 422, "POST /streams/{name}/events"),
     ("CREATE ^OR REPLACE STREAM s (a INT)", 422, "CREATE OR REPLACE"),
     ("CREATE ^VIEW v AS SELECT 1", 422, "write CREATE QUERY"),
+    ("CREATE ^SINK s FROM q", 422, "write CREATE QUERY name WITH"),
+    ("CREATE QUERY q WITH (^connector = 'fil') AS SELECT price FROM purchases", 422, "'webhook'; got 'fil'"),
     ("CREATE QUERY ^_q AS SELECT price FROM purchases", 422, "reserved"),
     ("SHOW ^SINKS", 400, "Expected STREAMS, TABLES or QUERIES"),
     ("DROP ^VIEW v", 400, "Expected STREAM, TABLE or QUERY"),

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.queries import Query
 from session.sql.parser import parse_statement
 from session.sql.select import plan_select
-from session.sql.shapes import LONGEST, Cut, Shapes, cut
+from session.sql.shapes import LONGEST, Cut, ReadQuery, Shapes, cut
 from session.sql.statements import CreateQuery, Select
 from sources.errors import BraidError, NotAllowed
 from tests.session.sql.catalog import CATALOG, PURCHASES, define
@@ -37,23 +36,25 @@ SHAPES = (
     "SELECT gem_pack, COUNT(*) FROM purchases [RANGE 8 SECONDS] WHERE price > {} GROUP BY 1 HAVING COUNT(*) > {}",
     "SELECT gem_pack > {}, COUNT(*) AS n FROM purchases [RANGE 8 SECONDS] WHERE price > {} GROUP BY gem_pack > {}",
     "CREATE QUERY cheap AS SELECT user_id FROM purchases WHERE price < {};",
+    "CREATE QUERY cheap WITH (connector = 'file', flush_rows = {}) AS SELECT user_id FROM purchases WHERE price < {};",
     "SELECT COUNT(*) AS n FROM TUMBLE(data => TABLE purchases, timecol => DESCRIPTOR(time),"
     " dur => INTERVAL '{}' SECOND) WHERE price > {}",
 )
 
 
-def fresh(text: str) -> tuple[str | None, Query] | str:
+def fresh(text: str) -> ReadQuery | str:
     """Return what the parser and the planner make of a text, or the refusal."""
     try:
         statement = parse_statement(text)
         if not isinstance(statement, (Select, CreateQuery)):
             return "not a query"
-        return getattr(statement, "name", None), plan_select(statement, CATALOG)
+        query = plan_select(statement, CATALOG)
+        return ReadQuery(getattr(statement, "name", None), query, getattr(statement, "sink", None))
     except BraidError as error:
         return refusal(error)
 
 
-def by_shape(shapes: Shapes, text: str) -> tuple[str | None, Query] | str:
+def by_shape(shapes: Shapes, text: str) -> ReadQuery | str:
     """Return what the shapes make of a text, or the refusal."""
     try:
         return shapes.read(text, CATALOG)

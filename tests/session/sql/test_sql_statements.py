@@ -133,7 +133,15 @@ def test_plain_statements(sql: str, statement: Statement) -> None:
 def test_statements_around_a_select_keep_its_text() -> None:
     create = parse_statement("CREATE QUERY cheap AS SELECT price FROM purchases;")
     assert isinstance(create, CreateQuery)
-    assert (create.name, create.select.text) == ("cheap", "SELECT price FROM purchases")
+    assert (create.name, create.select.text, create.sink) == ("cheap", "SELECT price FROM purchases", None)
+    sink = parse_statement(
+        "CREATE QUERY q WITH (connector = 'kafka', 'key.fields' = 'a', flush_rows = 5) AS SELECT price FROM p"
+    )
+    assert isinstance(sink, CreateQuery)
+    assert (sink.select.text, sink.sink) == (
+        "SELECT price FROM p",
+        {"connector": "kafka", "key.fields": "a", "flush_rows": "5"},
+    )
     explain = parse_statement("EXPLAIN SELECT price FROM purchases")
     assert isinstance(explain, Explain)
     assert explain.select.text == "SELECT price FROM purchases"
