@@ -27,13 +27,12 @@ from operators.early_rows import Current, together, with_changelog_columns
 from operators.fired_rows import Fired
 from operators.firing import fire
 from operators.join_block import JoinedRows
-from operators.join_firing import JoinOperator, join_operators
 from operators.joins import fire_joins
+from operators.lane_operators import LaneOperators
 from operators.lane_state import Head, LaneState, Payload, pack, unpack
 from operators.live_queries import EARLIEST, LiveQueries, LiveQuery
 from operators.merging import merge_buckets
-from operators.operator_queries import OperatorQueries, operators_of, with_distinct
-from operators.predicate_analysis import Predicate, analyse
+from operators.operator_queries import OperatorQueries
 from operators.report import Work
 from operators.session_joins import open_tuples
 from operators.sessions import alive_fragments, fire_sessions, merge_fragments
@@ -70,13 +69,7 @@ class Lane:
         self._join_row_limit = join_row_limit
         self._entries: dict[int, _Entry] = {}
         self._told = ToldLog(storage)
-        self._predicates: dict[str, Predicate] = {}
-        self._live = LiveQueries()
-        self._epoch = (0, -1)
-        self._operators: dict[str, OperatorQueries] = {}
-        self._all_operators: dict[str, OperatorQueries] = {}
-        self._joins: dict[str, JoinOperator] = {}
-        self._joins_of: dict[str, list[JoinOperator]] = {}
+        self._operators = LaneOperators()
         self.work = Work()
         """What it did since somebody last asked."""
         self.failures: dict[str, str] = {}
@@ -108,7 +101,7 @@ class Lane:
             self._entries[seq] = self._read(payloads)
             state.put_entry(seq, pack(payloads))
             head.entries.append(seq)
-        self._follow(live)
+        self._operators.follow(live)
         self.failures = {}
         brought = [bucket for _, bucket in self._entries[seq].buckets] if payloads else []
         fired = self._fire(before, after, brought, now_us)
@@ -131,25 +124,6 @@ class Lane:
         entries = self._entries.values()
         buckets = sum(bucket.nbytes for entry in entries for _, bucket in entry.buckets)
         return self._told.bytes + buckets + sum(tuples.nbytes for entry in entries for _, tuples in entry.tuples)
-
-    def _follow(self, live: LiveQueries) -> None:
-        """Take note of the operators and queries of a new epoch."""
-        if self._epoch == (id(live), live.epoch):
-            return
-        self._epoch = id(live), live.epoch
-        self._live = live  # so that nothing else gets its id
-        self._operators = operators_of(live)
-        self._joins = join_operators(live.joins)
-        self._joins_of = {}
-        parts: dict[str, list[LiveQuery]] = {}
-        for joins in self._joins.values():
-            for number, part in enumerate(joins.joins[0]):
-                self._joins_of.setdefault(part.operator, []).append(joins)
-                parts.setdefault(part.operator, []).extend(each[number].query for each in joins.joins)
-        self._all_operators = with_distinct(self._operators)
-        self._all_operators |= {name: OperatorQueries(queries) for name, queries in parts.items()}
-        running = {query.id for operator in self._all_operators.values() for query in operator.queries}
-        self._predicates = {query: known for query, known in self._predicates.items() if query in running}
 
     def _catch_up(self, head: Head, state: LaneState) -> None:
         alive = set(head.entries)
@@ -182,14 +156,14 @@ class Lane:
         """Return the rows to tell: those of windows that are final now, and early ones."""
         fired: dict[str, tuple[Sequence[LiveQuery], Fired]] = {}
         buckets = self._by_operator()
-        for name, operator in self._operators.items():
+        for name, operator in self._operators.aggregations.items():
             passed, reached = before.get(operator.stream), after.get(operator.stream)
             with self.work.timed(name):
                 parts = self._fire_one(name, operator, buckets, passed, reached, brought, now_us)
             if parts:
                 fired[name] = (operator.queries, together(parts))
         for name in self._told.operators:
-            if name not in self._operators:
+            if name not in self._operators.aggregations:
                 self._told.revise(name, None, (), None, None, now_us)
         return fired
 
@@ -225,8 +199,9 @@ class Lane:
         """Return the rows of joins that are final now; ``joined`` gets those that readers form."""
         self.joined = {}
         fired: dict[str, tuple[Sequence[LiveQuery], Fired]] = {}
-        buckets = self._by_operator() if self._joins else {}
-        for name, operator in self._joins.items():
+        buckets = self._by_operator() if self._operators.joins else {}
+        predicate_of = self._operators.predicate_of
+        for name, operator in self._operators.joins.items():
             passed, reached = operator.reached(before), operator.reached(after)
             if reached is None or reached == passed:
                 continue
@@ -234,7 +209,14 @@ class Lane:
             start = EARLIEST if passed is None else passed
             with self.work.timed(name):
                 formed, late = fire_joins(
-                    operator, buckets, tuples, self._predicate_of, start, reached, self._join_row_limit, self.failures
+                    operator,
+                    buckets,
+                    tuples,
+                    predicate_of,
+                    start,
+                    reached,
+                    self._join_row_limit,
+                    self.failures,
                 )
             if formed is not None:
                 fired[name] = [parts[0].live for parts in operator.joins], formed
@@ -251,20 +233,12 @@ class Lane:
                     found.setdefault(tuples.operator, []).append(tuples)
         return found
 
-    def _reached(self, operator: str, after: dict[str, int | None]) -> int | None:
-        """Return up to where all windows of an operator have been fired: for an input of joins the least of theirs."""
-        joins = self._joins_of.get(operator)
-        if joins is None:
-            return after.get(self._all_operators[operator].stream)
-        reached = [each.reached(after) for each in joins]
-        return None if None in reached else min(each for each in reached if each is not None)
-
     def _rows(
         self, name: str, buckets: dict[str, list[Bucket]], operator: OperatorQueries, start: int, reached: int
     ) -> Fired | None:
         """Return the rows of queries of one operator for the windows that end in ``(start, reached]``."""
         distinct = {argument: buckets.get(distinct_operator(name, argument), []) for argument in operator.distinct}
-        mine, predicate_of = buckets[name], self._predicate_of
+        mine, predicate_of = buckets[name], self._operators.predicate_of
         if operator.is_sessions:
             return fire_sessions(mine, operator.queries, predicate_of, start, reached, self.failures, distinct)
         return fire(mine, operator.by_window, predicate_of, start, reached, self.failures, distinct)
@@ -293,13 +267,6 @@ class Lane:
         head.garbage += [(seq, path) for path in change.files]
         head.told = dict(change.names)
 
-    def _predicate_of(self, query: LiveQuery) -> Predicate:
-        """Return the query's predicate, analysed once."""
-        known = self._predicates.get(query.id)
-        if known is None:
-            known = self._predicates[query.id] = analyse(query.where)
-        return known
-
     def _by_operator(self) -> dict[str, list[Bucket]]:
         buckets: dict[str, list[Bucket]] = {}
         for seq in sorted(self._entries):
@@ -311,40 +278,30 @@ class Lane:
         """Return, for each bucket, which of its slices (of its fragments, for sessions) some window can still need."""
         alive: _Alive = {}
         for name, buckets in self._by_operator().items():
-            operator = self._all_operators.get(name)
+            operator = self._operators.every.get(name)
             if operator is None:
                 found = [np.zeros(len(bucket.slices), dtype=np.bool_) for bucket in buckets]
             elif operator.is_sessions:
                 found = alive_fragments(buckets, operator.queries, after.get(operator.stream))
             else:
-                found = _alive_slices(buckets, operator, self._reached(name, after))
+                found = _alive_slices(buckets, operator, self._operators.reached(name, after))
             alive.update(zip(map(id, buckets), found, strict=True))
         is_open = self._open_tuples(after)
         for entry in self._entries.values():
             for _, tuples in entry.tuples:
-                needed = is_open[id(tuples)] if id(tuples) in is_open else self._is_needed(tuples, after)
+                needed = is_open[id(tuples)] if id(tuples) in is_open else self._operators.is_needed(tuples, after)
                 alive[id(tuples)] = np.array([needed])
         return alive
 
     def _open_tuples(self, after: dict[str, int | None]) -> dict[int, bool]:
         """Return whether tuples of joins over sessions are still needed, by the id of their bucket."""
         found: dict[int, bool] = {}
-        for operator in self._joins.values():
+        for operator in self._operators.joins.values():
             if operator.is_sessions:
                 tuples = self._tuples_of({part.operator for part in operator.joins[0]})
                 for bucket, needed in open_tuples(operator, tuples, operator.reached(after)).items():
                     found[bucket] = needed or found.get(bucket, False)
         return found
-
-    def _is_needed(self, tuples: TupleBucket, after: dict[str, int | None]) -> bool:
-        """Return whether some join can still make rows of tuples."""
-        operator = self._all_operators.get(tuples.operator)
-        if operator is None:
-            return False
-        reached = self._reached(tuples.operator, after)
-        windows = [window for window, _ in operator.windows]
-        last = tuples.span[1]
-        return reached is None or bool(is_needed(np.array([[last - 1, last]]), windows, reached).any())
 
     def _expired(self, alive: _Alive) -> list[int]:
         """Return the entries of which no query needs anything again."""
@@ -398,15 +355,15 @@ class Lane:
             kept = [alive[id(bucket)] for bucket in members]
             if not any(some.any() for some in kept):
                 continue
-            cells, operator = None, self._all_operators[name]
+            cells, operator = None, self._operators.every[name]
             if len(dimensions) <= 1:
-                truths = [self._predicate_of(query).truths for query in operator.queries]
+                truths = [self._operators.predicate_of(query).truths for query in operator.queries]
                 mine = [truth for each in truths if tuple(each) == dimensions for truth in each.values()]
                 cells = LineCells(tuple(sorted({b for truth in mine for b in truth.boundaries})))
             if operator.is_sessions:
                 yield merge_fragments(members, kept, cells, operator.queries, changelog_times(operator.queries))
             else:
-                reached = self._reached(name, after)
+                reached = self._operators.reached(name, after)
                 needed = None if reached is None else NeededEdges(list(operator.by_window), operator.begins, reached)
                 yield merge_buckets(members, kept, cells, needed)
 

@@ -1,0 +1,71 @@
+"""What the queries of an epoch ask of a lane: aggregations, joins, and the inputs of joins, by operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from operators.join_firing import JoinOperator, join_operators
+from operators.live_queries import LiveQueries, LiveQuery
+from operators.operator_queries import OperatorQueries, operators_of, with_distinct
+from operators.predicate_analysis import Predicate, analyse
+from operators.slicing import is_needed
+from operators.tuple_bucket import TupleBucket
+
+
+class LaneOperators:
+    """Operators by name: ``aggregations``, ``joins``, and ``every`` one that has buckets."""
+
+    def __init__(self) -> None:
+        self.aggregations: dict[str, OperatorQueries] = {}
+        self.joins: dict[str, JoinOperator] = {}
+        self.every: dict[str, OperatorQueries] = {}
+        self._joins_of: dict[str, list[JoinOperator]] = {}
+        self._predicates: dict[str, Predicate] = {}
+        self._live = LiveQueries()
+        self._epoch = (0, -1)
+
+    def follow(self, live: LiveQueries) -> None:
+        """Take note of the operators and queries of a new epoch."""
+        if self._epoch == (id(live), live.epoch):
+            return
+        self._epoch = id(live), live.epoch
+        self._live = live  # so that nothing else gets its id
+        self.aggregations = operators_of(live)
+        self.joins = join_operators(live.joins)
+        self._joins_of = {}
+        parts: dict[str, list[LiveQuery]] = {}
+        for joins in self.joins.values():
+            for number, part in enumerate(joins.joins[0]):
+                self._joins_of.setdefault(part.operator, []).append(joins)
+                parts.setdefault(part.operator, []).extend(each[number].query for each in joins.joins)
+        self.every = with_distinct(self.aggregations)
+        self.every |= {name: OperatorQueries(queries) for name, queries in parts.items()}
+        running = {query.id for operator in self.every.values() for query in operator.queries}
+        self._predicates = {query: known for query, known in self._predicates.items() if query in running}
+
+    def reached(self, operator: str, waterlines: Mapping[str, int | None]) -> int | None:
+        """Return up to where all windows of an operator have been fired: for an input of joins the least of theirs."""
+        joins = self._joins_of.get(operator)
+        if joins is None:
+            return waterlines.get(self.every[operator].stream)
+        reached = [each.reached(waterlines) for each in joins]
+        return None if None in reached else min(each for each in reached if each is not None)
+
+    def is_needed(self, tuples: TupleBucket, waterlines: Mapping[str, int | None]) -> bool:
+        """Return whether some join over windows can still make rows of tuples."""
+        operator = self.every.get(tuples.operator)
+        if operator is None:
+            return False
+        reached = self.reached(tuples.operator, waterlines)
+        windows = [window for window, _ in operator.windows]
+        last = tuples.span[1]
+        return reached is None or bool(is_needed(np.array([[last - 1, last]]), windows, reached).any())
+
+    def predicate_of(self, query: LiveQuery) -> Predicate:
+        """Return the query's predicate, analysed once."""
+        known = self._predicates.get(query.id)
+        if known is None:
+            known = self._predicates[query.id] = analyse(query.where)
+        return known
