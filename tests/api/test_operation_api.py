@@ -13,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from api import logs
+from router.progress import Progress, part_of, write_progress
 from tests.api.rest import ALL, Rest, open_rest, tuple_at
 from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND
@@ -43,6 +44,10 @@ NAMES = {
     "braid_bucket_bytes",
     "braid_result_log_bytes",
     "braid_ready",
+    "braid_sinks",
+    "braid_sink_rows_total",
+    "braid_sink_errors_total",
+    "braid_sink_lag_seconds",
 }
 
 
@@ -90,8 +95,16 @@ def test_every_metric_is_there_and_right(rest: Rest) -> None:
         bytes={"state": 12},
     )
     rest.select([tuple_at(1, user_id=1)] * 3, [query["slot"]])
+    sinks = {f"q-{n}": Progress(state="RETRYING", rows=n, errors=n, waiting_since_us=n * SECOND) for n in (2, 3, 4)}
+    for query_id, progress in sinks.items():
+        write_progress(rest.service.storage, part_of(query_id), {query_id: progress})
     found = samples(rest)
     assert {name for name, _ in found} >= NAMES
+    assert found["braid_sinks", ("RETRYING",)] == 3
+    assert found["braid_sink_rows_total", ("other",)] > 0
+    assert sum(value for (name, _), value in found.items() if name == "braid_sink_rows_total") == 9
+    assert len([name for name, _ in found if name == "braid_sink_errors_total"]) == 3, "two have room, one is other"
+    assert found["braid_sink_lag_seconds", ("other",)] > 1e9
     assert not [name for name, _ in found if name.endswith("_created")]
     assert found["braid_queries", ("RUNNING",)] == 1
     assert found["braid_queries_created_total", ()] == 1
