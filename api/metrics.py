@@ -21,8 +21,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import generate_latest
 
 from api.query_series import OTHER, QuerySeries
-from router.progress import STATES
-from session.deliveries import lag_seconds
+from session.deliveries import STATES, lag_seconds
 from session.session_state import SlotChange
 from session.shared_session import SharedSession
 from sources.storage import Storage
@@ -137,7 +136,7 @@ class Metrics:
     def _sinks(self) -> Iterator[Metric]:
         progress = self._session.deliveries.progress()
         states = GaugeMetricFamily("braid_sinks", "Deliveries to sinks by state.", labels=["state"])
-        counted = Counter(each.state for each in progress.values())
+        counted = Counter(self._session.deliveries.state_of(*each) for each in progress.items())
         for state in STATES:
             states.add_metric([state], counted[state])
         yield states

@@ -106,8 +106,7 @@ def running(settings: Settings, storage: Storage, listener: socket.socket) -> It
     url = _url(settings.host, listener.getsockname()[1])
     with contextlib.ExitStack() as stack:
         stack.callback(service.close)
-        for each in deliverers:
-            stack.callback(each.stop, DELIVERER_STOP_SECONDS)
+        stack.callback(_stop_all, deliverers)
         service.session.deliveries.wanted = lambda: _start_all(deliverers)
         service.start()
         stack.callback(supervisor.stop, JOB_STOP_SECONDS)
@@ -132,13 +131,21 @@ def supervise(settings: Settings, storage: Storage) -> JobSupervisor:
 
 def supervise_deliverers(settings: Settings, storage: Storage) -> list[Supervisor]:
     """Return the supervisors of the deliverers, which are started once a query has a sink."""
-    found = []
+    found, logs_folder = [], _logs(storage)
     for number in range(1, settings.deliverers + 1):
         command = [sys.executable, "-m", "api.cli.main", "route", "--data-dir", _data_dir(settings, storage)]
         command += ["--share", f"{number}/{settings.deliverers}", "--supervised"]
-        log_file = _logs(storage) / f"deliverer-{number}.log"
+        log_file = logs_folder / f"deliverer-{number}.log"
         found.append(Supervisor("deliverer", command, log_file, environment=_environment(settings)))
     return found
+
+
+def _stop_all(supervisors: list[Supervisor]) -> None:
+    stopping = [threading.Thread(target=each.stop, args=(DELIVERER_STOP_SECONDS,)) for each in supervisors]
+    for thread in stopping:
+        thread.start()
+    for thread in stopping:
+        thread.join()
 
 
 def _start_all(supervisors: list[Supervisor]) -> None:

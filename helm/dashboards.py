@@ -263,7 +263,7 @@ def sinks() -> list[Json]:
         series(
             "Deliveries by state",
             {"{{state}}": f"sum by (state) (braid_sinks{{{SERVICE}}})"},
-            "DELIVERING, RETRYING while a sink is away or refuses, FAILED when rows were removed first, DONE.",
+            "DELIVERING, RETRYING while a sink is away or refuses, STALLED while no deliverer runs, DONE.",
             "short",
             stacked=True,
         ),

@@ -17,17 +17,19 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from router.delivery import Courier, Delivery, News
+from router.courier import Courier
+from router.delivery import Delivery, News
 from router.delivery_log import DeliveredQuery, DeliveryFollower
-from router.progress import PARTS, Progress, part_of, read_progress, write_progress
+from router.progress import PARTS, Progress, part_of, read_progress, tell_alive, write_progress
 from router.result_reader import BATCH_LOG, BatchIndex, ResultReader
-from router.sinks.sink import Deliverer as Identity
+from router.sinks.sink import Deliverer
 from sources.errors import NotAllowed
 from sources.record_log import RecordLog
 from sources.storage import Storage
 
 POLL_SECONDS = 0.02
-SAVE_SECONDS = 0.25
+SAVE_SECONDS = 0.5
+QUIET_SECONDS = 10.0
 LOCK_SECONDS = 0.5
 STOP_SECONDS = 3.0
 LOCKS = "deliveries/locks"
@@ -70,17 +72,16 @@ class DeliveryService:
         self._storage = storage
         self._share = share
         place = storage.uri if storage.local_root is None else str(storage.local_root)
-        name = f"{zlib.crc32(place.encode()):08x}-{share.number}-{share.of}"
-        self._identity = Identity(name, sink_folder)
+        self._identity = Deliverer(f"{zlib.crc32(place.encode()):08x}-{share.number}-{share.of}", sink_folder)
         self._follower = DeliveryFollower(storage)
         self._batches = RecordLog(storage, BATCH_LOG)
         self._reader = ResultReader(storage, BatchIndex(self._batches))
         self._known: dict[str, Progress] = {}
         self._deliveries: dict[str, tuple[Delivery, Courier]] = {}
         self._couriers: dict[str, Courier] = {}
-        self._saved: dict[int, bytes] = {}
-        self._save_due = 0.0
+        self._dropped: set[int] = set()
         self._has_begun = False
+        self._quiet_due = 0.0
 
     def run(self, stopping: threading.Event) -> None:
         """Deliver until ``stopping`` is set; then end what runs and save."""
@@ -88,17 +89,23 @@ class DeliveryService:
             if stopping.is_set():
                 return
             self._known = read_progress(self._storage, self._share.parts)
-            while not stopping.wait(POLL_SECONDS):
-                self.step()
-            for courier in self._couriers.values():
-                courier.stop()
-            until = time.monotonic() + STOP_SECONDS
-            for courier in self._couriers.values():
-                courier.join(until - time.monotonic())
-            self._save()
+            saver = threading.Thread(target=self._save_all, args=(stopping,), name="saver", daemon=True)
+            saver.start()
+            try:
+                while not stopping.wait(POLL_SECONDS):
+                    self.step()
+            finally:
+                stopping.set()
+                for courier in self._couriers.values():
+                    courier.stop()
+                until = time.monotonic() + STOP_SECONDS
+                for courier in self._couriers.values():
+                    courier.join(until - time.monotonic())
+                saver.join()
+                self._save()
 
     def step(self) -> None:
-        """Hear of queries and batches, and save how far deliveries are, when it is time."""
+        """Hear of queries and batches."""
         if self._follower.follow():
             if not self._has_begun:  # a delivery begins with all that is visible; of what comes later it is told
                 self._reader.index.advance(self._newest_known())
@@ -106,9 +113,10 @@ class DeliveryService:
             self._take_queries()
         if self._has_begun:
             self._take_batches()
-        if time.monotonic() >= self._save_due:
-            self._save()
-            self._save_due = time.monotonic() + SAVE_SECONDS
+        if time.monotonic() >= self._quiet_due:
+            self._quiet_due = time.monotonic() + QUIET_SECONDS
+            for courier in self._couriers.values():
+                courier.rest_quietly()
 
     def _take_queries(self) -> None:
         queries = self._follower.deliveries.queries
@@ -116,36 +124,41 @@ class DeliveryService:
             if part_of(query.id) not in self._share.parts:
                 continue
             if query.id not in self._deliveries:
-                self._begin(query)
+                if not self._known.setdefault(query.id, Progress()).is_over:
+                    self._begin(query)
             elif query.freed_epoch is not None:
-                self._deliveries[query.id][0].query = query
+                self._deliveries[query.id][1].update(query)
         for query_id in self._deliveries.keys() - queries.keys():
             _, courier = self._deliveries.pop(query_id)
-            self._known.pop(query_id, None)
             if courier.remove(query_id):
                 courier.stop()
                 self._couriers = {where: each for where, each in self._couriers.items() if each is not courier}
+        for query_id in self._known.keys() - queries.keys():  # also what was dropped while nobody followed
+            del self._known[query_id]
+            self._dropped.add(part_of(query_id))
 
     def _begin(self, query: DeliveredQuery) -> None:
-        delivery = Delivery(query, self._known.setdefault(query.id, Progress()))
+        delivery = Delivery(query, self._known[query.id], self._reader.index.latest)
         where = query.sink.destination
         if where not in self._couriers:
-            self._couriers[where] = Courier(query.sink.connector, self._identity, self._reader)
+            self._couriers[where] = Courier(query.sink.connector, self._identity, self._reader, self._oldest_seq)
         courier = self._couriers[where]
         self._deliveries[query.id] = delivery, courier
-        if not delivery.progress.is_over:
-            courier.add(delivery)
+        courier.add(delivery)
 
     def _take_batches(self) -> None:
         index, epoch = self._reader.index, self._follower.deliveries.epoch
-        self._hear_of_ends()
+        self._tell_ends()
         for seq in self._batches.numbers_after(index.latest):
-            record = self._batches.read(seq)
+            try:
+                record = self._batches.read(seq)
+            except FileNotFoundError:  # removed by retention, which those who wait for it will be told
+                continue
             if record["epoch"] > epoch:  # whose its slots are will be known in a moment
                 return
             index.absorb(record)
-            self._tell(seq, record["committed_us"])
-            self._hear_of_ends()
+            self._tell_rows(seq)
+            self._tell_ends()
 
     def _newest_known(self) -> int:
         """Return the newest batch whose epoch is known."""
@@ -154,39 +167,63 @@ class DeliveryService:
                 return seq
         return 0
 
-    def _tell(self, seq: int, committed_us: int) -> None:
-        """Tell couriers which queries have rows in a batch."""
+    def _oldest_seq(self) -> int:
+        """Return the oldest batch that is kept."""
+        return min(self._batches.numbers(), default=1)
+
+    def _tell_rows(self, seq: int) -> None:
+        """Tell couriers that a batch is visible, and which queries have rows in it."""
         entry = self._reader.index.entry(seq)
         rows: dict[int, int] = defaultdict(int)
         for block in entry.blocks:
             for slot, count in zip(block.slots.tolist(), block.counts.tolist(), strict=True):
                 rows[slot] += count
-        told: dict[Courier, dict[str, News]] = defaultdict(dict)
+        told: dict[Courier, dict[str, News]] = {courier: {} for courier in self._couriers.values()}
         for query_id, (delivery, courier) in self._deliveries.items():
             query = delivery.query
-            if rows.get(query.slot) and query.holds_slot_at(entry.epoch) and not delivery.progress.is_over:
-                told[courier][query_id] = News(seq, rows[query.slot], committed_us)
+            if rows.get(query.slot) and query.holds_slot_at(entry.epoch):
+                told[courier][query_id] = News(seq, rows[query.slot], entry.committed_us)
         for each, news in told.items():
-            each.hear(news)
+            each.see(seq, news)
 
-    def _hear_of_ends(self) -> None:
+    def _tell_ends(self) -> None:
+        """Tell couriers of queries all of whose rows are visible."""
         index = self._reader.index
         if not index.latest:
             return
         visible = index.entry(index.latest).epoch
         for query_id, (delivery, courier) in self._deliveries.items():
             freed = delivery.query.freed_epoch
-            if freed is not None and freed <= visible and not delivery.is_ending and not delivery.progress.is_over:
+            if freed is not None and freed <= visible and not delivery.is_ending:
                 courier.end(query_id)
 
+    def _save_all(self, stopping: threading.Event) -> None:
+        while not stopping.wait(SAVE_SECONDS):
+            try:
+                self._save()
+            except Exception:  # a full disk, say: the next time may be better
+                log.exception("saving failed")
+
     def _save(self) -> None:
-        """Write the parts that have changed."""
-        for part in self._share.parts:
-            held = {query_id: each for query_id, each in self._known.items() if part_of(query_id) == part}
-            state = repr(held).encode()
-            if self._saved.get(part) != state:
-                write_progress(self._storage, part, held)
-                self._saved[part] = state
+        """Write the parts in which something has changed, and that it is alive."""
+        tell_alive(self._storage, f"{self._share.number}-{self._share.of}", self._share.parts, time.time_ns() // 1000)
+        parts = self._dropped.copy()
+        self._dropped -= parts
+        for delivery, _ in list(self._deliveries.values()):
+            if delivery.is_dirty:
+                delivery.is_dirty = False
+                parts.add(part_of(delivery.query.id))
+        held: dict[int, dict[str, Progress]] = {part: {} for part in parts}
+        for query_id, progress in list(self._known.items()):
+            part = part_of(query_id)
+            if part in held:
+                held[part][query_id] = progress
+        try:
+            for part, found in held.items():
+                write_progress(self._storage, part, found)
+        except Exception:
+            self._dropped |= parts
+            raise
 
     @contextmanager
     def _locked(self, stopping: threading.Event) -> Iterator[None]:

@@ -81,10 +81,14 @@ class Deliveries:
     def apply(self, record: Mapping[str, Any]) -> None:
         """Apply the next record."""
         if record["whole"]:
-            self.queries.clear()
+            kept = {value["id"] for value in record["queries"]}
+            self.queries = {query_id: each for query_id, each in self.queries.items() if query_id in kept}
         for value in record["queries"]:
-            query = DeliveredQuery.from_json(value)
-            self.queries[query.id] = query
+            known = self.queries.get(value["id"])
+            if known is None:
+                self.queries[value["id"]] = DeliveredQuery.from_json(value)
+            elif known.freed_epoch != value["freed_epoch"]:  # nothing else of it changes
+                self.queries[known.id] = replace(known, freed_epoch=value["freed_epoch"])
         for query_id in record["freed"]:
             if query_id in self.queries:
                 self.queries[query_id] = replace(self.queries[query_id], freed_epoch=record["epoch"])
@@ -126,8 +130,8 @@ class DeliveryWriter:
         self._log.trim(self._number - RECORDS_A_WHOLE)
 
     def _append(self, record: Mapping[str, Any]) -> None:
-        self._log.append(self._number + 1, dict(record))
-        self._number += 1
+        self._number += 1  # also when it fails: a record that may be there is not written again
+        self._log.append(self._number, dict(record))
 
 
 class DeliveryFollower:

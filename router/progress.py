@@ -1,7 +1,7 @@
 """How far deliveries have got: written by deliverers, read by the service.
 
 Queries are spread over :data:`PARTS` files, ``deliveries/progress/P.json``, by their ids: a deliverer owns some of the
-parts and is the only one to write them.
+parts and is the only one to write them. Every few seconds it also says that it is alive, in ``deliveries/alive/``.
 """
 
 from __future__ import annotations
@@ -17,30 +17,36 @@ from sources.storage import Storage
 
 PARTS = 16
 FOLDER = "deliveries/progress"
-DELIVERING, RETRYING, FAILED, DONE = STATES = ("DELIVERING", "RETRYING", "FAILED", "DONE")
+ALIVE = "deliveries/alive"
+DELIVERING, RETRYING, DONE = "DELIVERING", "RETRYING", "DONE"
 
 
 @dataclass
 class Progress:
     """How far one delivery has got.
 
-    ``cursor`` is the place after the rows delivered, for sinks that do not keep it themselves. ``waiting_since_us`` is
-    when the oldest batch with rows that are not delivered was committed, None when there is none. ``errors`` counts
-    attempts that failed, ``error`` is why the last one did, None once one succeeded. Times are in microseconds.
+    ``cursor`` is the place after the rows that were delivered last, None before the first; between it and batch
+    ``next_seq`` the query has no rows. ``waiting_since_us`` is when the oldest batch with rows that are not delivered
+    was committed, None when there is none. ``errors`` counts attempts that failed, ``error`` is why the last one did,
+    None once one succeeded. ``gaps`` counts how often rows had been removed from the result log before they were
+    delivered, ``gap`` is which. Times are in microseconds.
     """
 
     state: str = DELIVERING
     cursor: str | None = None
+    next_seq: int = 0
     rows: int = 0
     delivered_us: int | None = None
     waiting_since_us: int | None = None
     errors: int = 0
     error: str | None = None
+    gaps: int = 0
+    gap: str | None = None
 
     @property
     def is_over(self) -> bool:
         """Whether nothing more will be delivered."""
-        return self.state in (FAILED, DONE)
+        return self.state == DONE
 
 
 def part_of(query_id: str) -> int:
@@ -63,6 +69,24 @@ def read_progress(storage: Storage, parts: Iterable[int] = range(PARTS)) -> dict
 def write_progress(storage: Storage, part: int, progress: Mapping[str, Progress]) -> None:
     """Write what is known of the queries in a part."""
     storage.put(_path(part), orjson.dumps({query_id: asdict(each) for query_id, each in progress.items()}))
+
+
+def tell_alive(storage: Storage, name: str, parts: Iterable[int], now_us: int) -> None:
+    """Say that the deliverer of some parts is alive."""
+    storage.put(f"{ALIVE}/{name}.json", orjson.dumps({"at_us": now_us, "parts": list(parts)}), durable=False)
+
+
+def parts_alive(storage: Storage, since_us: int) -> set[int]:
+    """Return the parts whose deliverers have said that they are alive since a time."""
+    found: set[int] = set()
+    for name in storage.names(ALIVE):
+        try:
+            told = orjson.loads(storage.get(f"{ALIVE}/{name}"))
+        except (FileNotFoundError, orjson.JSONDecodeError):
+            continue
+        if told["at_us"] >= since_us:
+            found.update(told["parts"])
+    return found
 
 
 def _path(part: int) -> str:

@@ -59,6 +59,7 @@ class BatchEntry:
 
     seq: int
     epoch: int
+    committed_us: int
     blocks: tuple[BlockEntry, ...]
     dead_letters: tuple[tuple[str, str, int], ...]
     """``(stream id, path, rows)``"""
@@ -71,7 +72,7 @@ class BatchEntry:
             for r in record["results"]
         )
         dead = tuple((d["stream"], d["path"], d["rows"]) for d in record.get("dead_letters", ()))
-        return cls(record["seq"], record["epoch"], blocks, dead)
+        return cls(record["seq"], record["epoch"], record["committed_us"], blocks, dead)
 
     @property
     def nbytes(self) -> int:
@@ -235,12 +236,13 @@ class ResultReader:
         """Make the results of a batch visible."""
         self.index.absorb(record)
 
-    def read(self, deployed: DeployedQuery, after: str | None, limit: int) -> Page:
-        """Return up to ``limit`` rows after a cursor, or from the oldest rows kept.
+    def read(self, deployed: DeployedQuery, after: str | None, limit: int, latest: int | None = None) -> Page:
+        """Return up to ``limit`` rows after a cursor, or from the oldest rows kept; of batches up to ``latest``.
 
         Raises MalformedRequest for a cursor that is not of this query, Gone for one below what is kept.
         """
-        latest, slot, epoch = self.index.latest, deployed.slot, deployed.epoch
+        latest = self.index.latest if latest is None else latest
+        slot, epoch = deployed.slot, deployed.epoch
         if after is not None:
             position = self.index.position(after, deployed.id, latest)
         elif epoch is not None:

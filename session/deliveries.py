@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from router.delivery_log import DeliveredQuery, DeliveryWriter
-from router.progress import Progress, read_progress
+from router.progress import DELIVERING, DONE, RETRYING, Progress, part_of, parts_alive, read_progress
 from router.sinks.connectors import read_sink
 from session.query_record import QueryRecord
 from session.session_state import SessionState, SlotChange
@@ -16,6 +17,11 @@ from session.times import rfc3339
 from sources.storage import Storage
 
 FRESH_SECONDS = 0.5
+ALIVE_SECONDS = 20.0
+STALLED = "STALLED"
+STATES = (DELIVERING, RETRYING, STALLED, DONE)
+
+log = logging.getLogger("braid.session")
 
 
 class SinkDeliveries:
@@ -32,7 +38,9 @@ class SinkDeliveries:
         self._progress: dict[str, Progress] = {}
         self._read_at = float("-inf")
         self._lock = threading.Lock()
+        self._is_behind = False
         self._is_wanted = False
+        self._parts_alive: set[int] = set()
         self.wanted: Callable[[], None] = lambda: None
 
     def bring_up(self, state: SessionState) -> None:
@@ -51,7 +59,22 @@ class SinkDeliveries:
         self._call_for_deliverers()
 
     def note(self, changes: Iterable[SlotChange], state: SessionState) -> None:
-        """Tell of the slots that changed hands with a batch that was just applied."""
+        """Tell of the slots that changed hands with a batch that was just applied.
+
+        What cannot be written now is told with a later batch: until then deliverers wait.
+        """
+        try:
+            if self._is_behind:
+                self.bring_up(state)
+            else:
+                self._tell(changes, state)
+            self._is_behind = False
+        except OSError:
+            if not self._is_behind:
+                log.exception("deliverers cannot be told of queries; it is tried again with each batch")
+            self._is_behind = True
+
+    def _tell(self, changes: Iterable[SlotChange], state: SessionState) -> None:
         new, freed = [], []
         for slot, holder in changes:
             before = self._holders.pop(slot, None)
@@ -81,8 +104,8 @@ class SinkDeliveries:
 
     def _call_for_deliverers(self) -> None:
         if self._writer.deliveries.queries and not self._is_wanted:
-            self._is_wanted = True
             self.wanted()
+            self._is_wanted = True
 
     def _open(self) -> dict[int, str]:
         return {query.slot: query.id for query in self._writer.deliveries.queries.values() if query.freed_epoch is None}
@@ -93,9 +116,17 @@ class SinkDeliveries:
         """Return how far deliveries are, by the ids of queries; as of half a second ago at the most."""
         with self._lock:
             if time.monotonic() > self._read_at + FRESH_SECONDS:
-                self._progress = read_progress(self._storage)
+                known = self._writer.deliveries.queries
+                self._progress = {**{query_id: Progress() for query_id in list(known)}, **read_progress(self._storage)}
+                since_us = time.time_ns() // 1000 - round(ALIVE_SECONDS * 1e6)
+                self._parts_alive = parts_alive(self._storage, since_us)
                 self._read_at = time.monotonic()
             return self._progress
+
+    def state_of(self, query_id: str, progress: Progress) -> str:
+        """Return the state of a delivery: STALLED while no deliverer runs that would make it."""
+        is_stalled = not progress.is_over and part_of(query_id) not in self._parts_alive
+        return STALLED if is_stalled else progress.state
 
     def describe(self, query_id: str) -> dict[str, Any] | None:
         """Return what GET /queries/{id} shows of a delivery; None where there is none."""
@@ -103,19 +134,21 @@ class SinkDeliveries:
         if progress is None:
             return None
         return {
-            "state": progress.state,
+            "state": self.state_of(query_id, progress),
             "rows": progress.rows,
             "delivered_at": rfc3339(progress.delivered_us),
             "lag_seconds": lag_seconds(progress),
             "errors": progress.errors,
             "error": progress.error,
+            "gaps": progress.gaps,
+            "gap": progress.gap,
         }
 
 
 def lag_seconds(progress: Progress) -> float:
     """Return how long the oldest rows that are not delivered have been there."""
     waiting = progress.waiting_since_us
-    return 0.0 if waiting is None else max(0.0, time.time() - waiting / 1e6)
+    return 0.0 if waiting is None or progress.is_over else max(0.0, time.time() - waiting / 1e6)
 
 
 def _delivered(record: QueryRecord, active_epoch: int) -> DeliveredQuery | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,15 @@ import pytest
 
 from operators.expressions import Column
 from operators.queries import Output, Selection
-from router import delivery
+from router import deliverer, delivery
 from router.deliverer import DeliveryService, Share
 from router.delivery_log import RECORDS_A_WHOLE, DeliveredQuery, DeliveryFollower, DeliveryWriter
-from router.progress import DONE, FAILED, PARTS, RETRYING, Progress, part_of, read_progress
+from router.progress import DELIVERING, DONE, PARTS, RETRYING, Progress, part_of, read_progress
 from router.result_reader import ResultReader
 from router.retention import Retention
+from router.sinks import file
 from router.sinks.connectors import SinkDefinition, read_sink
+from router.sinks.sink import Subject
 from sources.errors import NotAllowed
 from sources.schema import BIGINT
 from sources.storage import Storage
@@ -126,6 +128,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture(autouse=True)
 def short_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliverer, "SAVE_SECONDS", 0.05)
     monkeypatch.setattr(delivery, "FIRST_REST_SECONDS", 0.05)
     monkeypatch.setattr(delivery, "LONGEST_REST_SECONDS", 0.2)
 
@@ -196,24 +199,115 @@ def test_a_sink_that_is_down_delays_nobody_else_and_catches_up(world: World) -> 
         assert world.progress("q-1").errors > 0
 
 
-def test_rows_that_were_removed_first_mark_their_query_alone(world: World) -> None:
-    world.change({"q-1": (0, {"connector": "webhook", "url": f"http://127.0.0.1:{free_port()}"})})
-    world.batch({0})
-    world.change({"q-2": (1, world.file("q-2"))})
-    for _ in range(30):
-        numbers = world.batch({1})
+def trim(world: World) -> None:
+    """Remove all results that may be removed."""
     reader = ResultReader(world.storage)
     reader.index.advance(world.batches.seq)
-    trimmed = Retention(world.storage, world.batches.log, reader.index, seconds=0, size=0).trim(
-        2**60, world.batches.seq
-    )
-    assert trimmed.batches > 1
-    world.change({"q-3": (2, world.file("q-3"))})
-    numbers = world.batch({2})
+    retention = Retention(world.storage, world.batches.log, reader.index, seconds=0, size=0)
+    assert retention.trim(2**60, world.batches.seq).batches > 1
+
+
+def test_rows_that_were_removed_first_are_a_gap_that_is_told(world: World) -> None:
+    port = free_port()
+    hook = {"connector": "webhook", "url": f"http://127.0.0.1:{port}"}
+    world.change({"q-1": (0, hook), "q-2": (1, hook)})
+    world.batch({0, 1})
     with running(world):
-        world.wait_delivered("q-3", numbers)
-        for query_id in ("q-1", "q-2"):
-            assert "removed" in (world.wait_state(query_id, FAILED).error or "")
+        world.wait_state("q-1", RETRYING)
+        world.wait_state("q-2", RETRYING)
+    world.change(freed=("q-2",))
+    for _ in range(30):
+        world.batch({2})
+    numbers = world.batch({0})
+    trim(world)
+    with running(world):
+        world.wait_state("q-2", DONE)  # its place has not come back, and nothing of it is left
+        assert "were removed" in (world.progress("q-2").gap or "")
+        with receiving(port) as receiver:
+            wait_until(lambda: [row["n"] for _, row in receiver.rows] == numbers, SECONDS, lambda: str(receiver.rows))
+            wait_until(lambda: world.progress("q-1").gaps == 1, SECONDS, lambda: str(world.progress("q-1")))
+            wait_until(lambda: world.progress("q-1").rows == 1, SECONDS, lambda: str(world.progress("q-1")))
+    assert world.progress("q-1").state == DELIVERING
+    assert world.progress("q-1").waiting_since_us is None
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_query_that_was_quiet_for_longer_than_results_are_kept_goes_on(
+    world: World, restart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliverer, "QUIET_SECONDS", 0.0)
+    world.change({"q-1": (0, world.file("q-1")), "q-2": (1, world.file("q-2")), "q-3": (2, world.file("q-3"))})
+    numbers = world.batch({0})
+
+    def quiet() -> None:
+        for _ in range(30):
+            others = world.batch({2})
+        seq = world.batches.seq
+        wait_until(lambda: world.progress("q-1").next_seq > seq, SECONDS, lambda: str(world.progress("q-1")))
+        wait_until(lambda: world.progress("q-2").next_seq > seq, SECONDS, lambda: str(world.progress("q-2")))
+        wait_until(lambda: others[0] in world.delivered("q-3"), SECONDS, "the others are delivered")
+        trim(world)
+
+    with running(world):
+        world.wait_delivered("q-1", numbers)
+        quiet()
+        if not restart:
+            numbers += world.batch({0, 1})
+            world.wait_delivered("q-1", numbers)
+            world.wait_delivered("q-2", numbers[1:])
+    if restart:
+        numbers += world.batch({0, 1})
+        with running(world):
+            world.wait_delivered("q-1", numbers)
+            world.wait_delivered("q-2", numbers[1:])
+    for query_id in ("q-1", "q-2", "q-3"):
+        assert (world.progress(query_id).gaps, world.progress(query_id).errors) == (0, 0)
+
+
+def test_a_slot_that_changes_hands_while_a_sink_is_opened(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of the next holder of its slot become visible meanwhile, and are not its own."""
+    opening, go_on = threading.Event(), threading.Event()
+    whole = file.Folder.open
+
+    def slow(folder: file.Folder, subject: Subject, options: Mapping[str, str]) -> file.FileSink:
+        if subject.query_id == "q-1":
+            opening.set()
+            assert go_on.wait(SECONDS)
+        return whole(folder, subject, options)
+
+    monkeypatch.setattr(file.Folder, "open", slow)
+    world.change({"q-1": (0, world.file("q-1")), "q-2": (1, {**world.file("q-2")})})
+    a = world.batch({0})
+    with running(world):
+        assert opening.wait(SECONDS)
+        world.change({"q-3": (0, {**world.file("q-3"), "path": str(world.rows / "q-3")})}, freed=("q-1",))
+        b = world.batch({0}, {0}, {1})
+        world.wait_delivered("q-2", b[2:])
+        go_on.set()
+        world.wait_delivered("q-3", b[:2])
+        world.wait_state("q-1", DONE)
+    assert world.delivered("q-1") == a
+
+
+def test_an_absurd_wish_to_come_later_is_not_granted(world: World) -> None:
+    with receiving() as receiver:
+        receiver.answer = (503, {"retry-after": "9" * 400})
+        world.change({"q-1": (0, {"connector": "webhook", "url": receiver.url})})
+        world.batch({0})
+        with running(world):
+            assert "503" in (world.wait_state("q-1", RETRYING).error or "")
+            assert any(thread.name == "courier webhook" for thread in threading.enumerate())
+
+
+def test_the_age_of_what_waits_is_that_of_its_batch(world: World) -> None:
+    world.change({"q-1": (0, {"connector": "webhook", "url": f"http://127.0.0.1:{free_port()}"})})
+    with running(world):
+        wait_until(lambda: world.progress("q-1").next_seq > 0, SECONDS, "the deliverer has looked")
+        world.batch({0})
+        world.batch({0})
+        committed = world.batches.log.read(1)["committed_us"]
+        of_one = partial(world.progress, "q-1")
+        wait_until(lambda: of_one().waiting_since_us == committed, SECONDS, lambda: f"{of_one()} {committed}")
 
 
 def test_rows_wait_for_more(world: World) -> None:
@@ -221,7 +315,7 @@ def test_rows_wait_for_more(world: World) -> None:
     with running(world):
         world.wait_delivered("q-2", [])
         a = world.batch()  # what is there at the start is delivered at once
-        wait_until(lambda: world.progress("q-1").cursor is not None, SECONDS, "the deliverer has looked")
+        wait_until(lambda: world.progress("q-1").next_seq > 0, SECONDS, "the deliverer has looked")
         b = world.batch({0}, {0})
         world.wait_delivered("q-2", b)
         assert world.delivered("q-1") == a == []

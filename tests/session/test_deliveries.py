@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from router.delivery_log import RECORDS_A_WHOLE, DeliveryFollower
-from router.progress import DONE, Progress, part_of, write_progress
+from router.delivery_log import RECORDS_A_WHOLE, DeliveryFollower, DeliveryWriter
+from router.progress import DONE, PARTS, Progress, part_of, tell_alive, write_progress
 from session.deliveries import SinkDeliveries
 from sources.errors import NotAllowed
 from tests.session.driver import SELECTION, Driver
@@ -18,10 +19,26 @@ from tests.session.driver import SELECTION, Driver
 FILE = {"connector": "file", "path": "rows"}
 STEPS = st.lists(
     st.sampled_from(
-        ["create", "create", "plain", "delete", "delete now", "batch", "batch", "crash", "restart", "cut off"]
+        [
+            "create",
+            "create",
+            "plain",
+            "delete",
+            "delete now",
+            "batch",
+            "batch",
+            "crash",
+            "restart",
+            "cut off",
+            "disk full",
+        ]
     ),
     max_size=30,
 )
+
+
+def full(*_: object) -> None:
+    raise OSError(28, "No space left on device")
 
 
 def told(driver: Driver) -> DeliveryFollower:
@@ -64,6 +81,10 @@ def test_at_each_batch_deliverers_know_whose_its_slots_are(steps: list[str]) -> 
                     patch.setattr(SinkDeliveries, "note", lambda *_: None)
                     batch()
                 driver.crash()
+            elif step == "disk full":
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(DeliveryWriter, "_append", full)
+                    batch()
             else:
                 getattr(driver, step)()
         batch()
@@ -98,7 +119,8 @@ def test_what_deliverers_tell_is_shown(driver: Driver, monkeypatch: pytest.Monke
     (mine,) = driver.run(SELECTION.format("purchases", 5), sink={**FILE, "flush_rows": 5, "flush_seconds": 0.5})
     shown = driver.session.query(mine)
     assert shown["sink"] == {**FILE, "flush_rows": "5", "flush_seconds": "0.5"}
-    assert shown["delivery"] is None
+    assert (shown["delivery"]["state"], shown["delivery"]["rows"]) == ("STALLED", 0), "no deliverer runs"
+    tell_alive(driver.storage, "1-1", range(PARTS), time.time_ns() // 1000)
     progress = Progress(rows=3, errors=1, error="down", state="RETRYING", waiting_since_us=1, delivered_us=1_000_000)
     write_progress(driver.storage, part_of(mine), {mine: progress})
     delivery = driver.session.query(mine)["delivery"]
@@ -109,6 +131,8 @@ def test_what_deliverers_tell_is_shown(driver: Driver, monkeypatch: pytest.Monke
         "delivered_at": "1970-01-01T00:00:01.000000Z",
         "errors": 1,
         "error": "down",
+        "gaps": 0,
+        "gap": None,
     }
 
 

@@ -1,0 +1,177 @@
+"""A thread that makes the deliveries of one destination, one after the other.
+
+What is due first is made first. After a failure the rest doubles: for all of them when the destination is down, for a
+query alone that was refused.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from router.delivery import Delivery, Extent, News, rest_seconds
+from router.delivery_log import DeliveredQuery
+from router.result_reader import ResultReader
+from router.sinks.sink import Deliverer, Destination, SinkDown
+
+LONGEST_RETRY_AFTER_SECONDS = 300.0
+BROKEN_REST_SECONDS = 1.0
+
+log = logging.getLogger("braid.delivery")
+
+
+class Courier:
+    """The deliveries of one destination; :meth:`add` … :meth:`end` are called by whoever follows the logs."""
+
+    def __init__(self, name: str, deliverer: Deliverer, reader: ResultReader, oldest_seq: Callable[[], int]) -> None:
+        self._deliverer = deliverer
+        self._reader = reader
+        self._oldest_seq = oldest_seq
+        self._deliveries: dict[str, Delivery] = {}
+        # (due, a number, delivery); one whose time has changed since is there again, and passed over
+        self._queue: list[tuple[float, int, Delivery]] = []
+        self._numbers = itertools.count()
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._destination: Destination | None = None
+        self._failures = 0
+        self._rests_until = -math.inf
+        self._thread = threading.Thread(target=self._run, name=f"courier {name}", daemon=True)
+        self._thread.start()
+
+    def add(self, delivery: Delivery) -> None:
+        """Make another delivery from now on."""
+        with self._changed:
+            self._deliveries[delivery.query.id] = delivery
+            self._queue_up(delivery)
+            self._changed.notify()
+
+    def remove(self, query_id: str) -> bool:
+        """Forget a delivery; return whether there are none left."""
+        with self._changed:
+            self._deliveries.pop(query_id, None)
+            return not self._deliveries
+
+    def update(self, query: DeliveredQuery) -> None:
+        """Note what the log says of a query now, before a batch is visible for which that matters."""
+        with self._changed:
+            self._deliveries[query.id].query = query
+
+    def see(self, latest: int, news: Mapping[str, News]) -> None:
+        """Note that batches up to ``latest`` are visible, and which queries have rows in the last one, by their ids."""
+        with self._changed:
+            now = time.monotonic()
+            for query_id, delivery in self._deliveries.items():
+                due = delivery.due
+                delivery.see(latest, news.get(query_id), now)
+                if delivery.due != due:
+                    self._queue_up(delivery)
+            self._changed.notify()
+
+    def end(self, query_id: str) -> None:
+        """Note that all rows of a query are visible."""
+        with self._changed:
+            delivery = self._deliveries[query_id]
+            delivery.end(time.monotonic())
+            self._queue_up(delivery)
+            self._changed.notify()
+
+    def rest_quietly(self) -> None:
+        """Note durably which queries have no rows to deliver."""
+        with self._changed:
+            for delivery in self._deliveries.values():
+                delivery.rest_quietly()
+
+    def stop(self) -> None:
+        """End after the page that is being delivered."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end."""
+        self._thread.join(max(0.0, seconds))
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                delivery = self._next()
+                if delivery is not None:
+                    self._make(delivery)
+            except Exception:  # a mistake of ours must not end all deliveries
+                log.exception("a courier failed")
+                with self._changed:
+                    self._changed.wait(BROKEN_REST_SECONDS)
+        self._close()
+
+    def _queue_up(self, delivery: Delivery) -> None:
+        if delivery.due < math.inf:
+            heapq.heappush(self._queue, (delivery.due, next(self._numbers), delivery))
+
+    def _next(self) -> Delivery | None:
+        """Return the delivery that is due first, as soon as it is; None to end."""
+        with self._changed:
+            while not self._stopping:
+                while self._queue and not self._is_queued(*self._queue[0]):
+                    heapq.heappop(self._queue)
+                due = max(self._queue[0][0], self._rests_until) if self._queue else math.inf
+                rest = due - time.monotonic()
+                if rest <= 0:
+                    return heapq.heappop(self._queue)[2]
+                self._changed.wait(None if math.isinf(rest) else rest)
+            return None
+
+    def _is_queued(self, due: float, _: int, delivery: Delivery) -> bool:
+        return delivery.due == due and self._deliveries.get(delivery.query.id) is delivery
+
+    def _make(self, delivery: Delivery) -> None:
+        try:
+            if self._destination is None:
+                self._destination = delivery.query.sink.connect(self._deliverer)
+            outcome = delivery.deliver(
+                self._destination, self._reader, lambda: self._extent_of(delivery), self._oldest_seq
+            )
+        except Exception as problem:  # a sink may raise whatever its library does; all of it is tried again
+            self._note_failure(delivery, problem)
+            return
+        self._failures = 0
+        with self._changed:
+            delivery.note(outcome, time.monotonic())
+            self._queue_up(delivery)
+
+    def _extent_of(self, delivery: Delivery) -> Extent:
+        with self._changed:
+            return delivery.extent
+
+    def _note_failure(self, delivery: Delivery, problem: Exception) -> None:
+        is_down = isinstance(problem, SinkDown)
+        log.warning(
+            "delivery failed",
+            extra={"fields": {"query": delivery.query.id, "error": str(problem)}},
+            exc_info=None if is_down else problem,
+        )
+        with self._changed:
+            now = time.monotonic()
+            delivery.fail(problem, self._oldest_seq, now)
+            self._queue_up(delivery)
+            if isinstance(problem, SinkDown):
+                asked = min(problem.retry_after or 0.0, LONGEST_RETRY_AFTER_SECONDS)
+                self._rests_until = now + max(rest_seconds(self._failures), asked)
+                self._failures += 1
+                for each in self._deliveries.values():
+                    each.show(problem)
+        if is_down:
+            self._close()
+
+    def _close(self) -> None:
+        destination, self._destination = self._destination, None
+        if destination is not None:
+            try:
+                destination.close()
+            except Exception as problem:  # it is given up anyway
+                log.warning("closing failed", extra={"fields": {"error": str(problem)}})
