@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,12 +18,11 @@ from operators.queries import Output, Selection
 from router import deliverer, delivery
 from router.deliverer import DeliveryService, Share
 from router.delivery_log import RECORDS_A_WHOLE, DeliveredQuery, DeliveryFollower, DeliveryWriter
+from router.materialize import DeployedQuery
 from router.progress import DELIVERING, DONE, PARTS, RETRYING, Progress, part_of, read_progress
-from router.result_reader import ResultReader
+from router.result_reader import Page, ResultReader
 from router.retention import Retention
-from router.sinks import file
 from router.sinks.connectors import SinkDefinition, read_sink
-from router.sinks.sink import Subject
 from sources.errors import NotAllowed
 from sources.schema import BIGINT
 from sources.storage import Storage
@@ -264,23 +263,23 @@ def test_a_query_that_was_quiet_for_longer_than_results_are_kept_goes_on(
         assert (world.progress(query_id).gaps, world.progress(query_id).errors) == (0, 0)
 
 
-def test_a_slot_that_changes_hands_while_a_sink_is_opened(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows of the next holder of its slot become visible meanwhile, and are not its own."""
+def test_a_slot_that_changes_hands_while_its_rows_are_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of the next holder of the slot become visible meanwhile, and are not its own."""
     opening, go_on = threading.Event(), threading.Event()
-    whole = file.Folder.open
+    whole = ResultReader.read
 
-    def slow(folder: file.Folder, subject: Subject, options: Mapping[str, str]) -> file.FileSink:
-        if subject.query_id == "q-1":
+    def slow(reader: ResultReader, deployed: DeployedQuery, *arguments: Any) -> Page:
+        if deployed.id == "q-1":
             opening.set()
             assert go_on.wait(SECONDS)
-        return whole(folder, subject, options)
+        return whole(reader, deployed, *arguments)
 
-    monkeypatch.setattr(file.Folder, "open", slow)
-    world.change({"q-1": (0, world.file("q-1")), "q-2": (1, {**world.file("q-2")})})
+    monkeypatch.setattr(ResultReader, "read", slow)
+    world.change({"q-1": (0, world.file("q-1")), "q-2": (1, world.file("q-2"))})
     a = world.batch({0})
     with running(world):
         assert opening.wait(SECONDS)
-        world.change({"q-3": (0, {**world.file("q-3"), "path": str(world.rows / "q-3")})}, freed=("q-1",))
+        world.change({"q-3": (0, world.file("q-3"))}, freed=("q-1",))
         b = world.batch({0}, {0}, {1})
         world.wait_delivered("q-2", b[2:])
         go_on.set()
