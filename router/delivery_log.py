@@ -89,9 +89,9 @@ class Deliveries:
                 self.queries[value["id"]] = DeliveredQuery.from_json(value)
             elif known.freed_epoch != value["freed_epoch"]:  # nothing else of it changes
                 self.queries[known.id] = replace(known, freed_epoch=value["freed_epoch"])
-        for query_id in record["freed"]:
+        for query_id, freed_epoch in record["freed"].items():
             if query_id in self.queries:
-                self.queries[query_id] = replace(self.queries[query_id], freed_epoch=record["epoch"])
+                self.queries[query_id] = replace(self.queries[query_id], freed_epoch=freed_epoch)
         self.epoch = record["epoch"]
 
 
@@ -105,12 +105,12 @@ class DeliveryWriter:
         for number in self._log.numbers():
             self.deliveries.apply(self._log.read(number))
 
-    def write(self, queries: Iterable[DeliveredQuery], freed: Iterable[str], epoch: int) -> None:
-        """Write what a batch of ``epoch`` changed; it is durable when this returns."""
+    def write(self, queries: Iterable[DeliveredQuery], freed: Mapping[str, int], epoch: int) -> None:
+        """Write what batches up to ``epoch`` changed, with the epochs that freed queries; durable when this returns."""
         record = {
             "whole": False,
             "queries": [query.to_json() for query in queries],
-            "freed": list(freed),
+            "freed": dict(freed),
             "epoch": epoch,
         }
         self._append(record)
@@ -126,7 +126,7 @@ class DeliveryWriter:
         for query_id in without:
             del self.deliveries.queries[query_id]
         queries = [query.to_json() for query in self.deliveries.queries.values()]
-        self._append({"whole": True, "queries": queries, "freed": [], "epoch": self.deliveries.epoch})
+        self._append({"whole": True, "queries": queries, "freed": {}, "epoch": self.deliveries.epoch})
         self._log.trim(self._number - RECORDS_A_WHOLE)
 
     def _append(self, record: Mapping[str, Any]) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 from router.delivery_log import DeliveredQuery, DeliveryWriter
 from router.progress import DELIVERING, DONE, RETRYING, Progress, part_of, parts_alive, read_progress
 from router.sinks.connectors import read_sink
+from session.archive import Archive
 from session.query_record import QueryRecord
+from session.query_table import number_of
 from session.session_state import SessionState, SlotChange
 from session.times import rfc3339
 from sources.storage import Storage
@@ -31,8 +33,9 @@ class SinkDeliveries:
     a sink for the first time.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, archive: Archive) -> None:
         self._storage = storage
+        self._archive = archive
         self._writer = DeliveryWriter(storage)
         self._holders = self._open()
         self._progress: dict[str, Progress] = {}
@@ -52,7 +55,8 @@ class SinkDeliveries:
             if record.id not in known and (query := _delivered(record, state.active_epoch)) is not None
         ]
         placed = {record.id for record in state.placed()}
-        freed = [query.id for query in known.values() if query.freed_epoch is None and query.id not in placed]
+        gone = [query.id for query in known.values() if query.freed_epoch is None and query.id not in placed]
+        freed = {query_id: self._freed_epoch(query_id, state) for query_id in gone}
         if new or freed or self._writer.deliveries.epoch < state.active_epoch:
             self._write(new, freed, state)
         self._holders = self._open()
@@ -75,11 +79,11 @@ class SinkDeliveries:
             self._is_behind = True
 
     def _tell(self, changes: Iterable[SlotChange], state: SessionState) -> None:
-        new, freed = [], []
+        new, freed = [], {}
         for slot, holder in changes:
             before = self._holders.pop(slot, None)
             if before is not None:
-                freed.append(before)
+                freed[before] = self._freed_epoch(before, state)
             record = None if holder is None else state.queries.find(holder.id)
             query = None if record is None else _delivered(record, state.active_epoch)
             if query is not None:
@@ -88,7 +92,13 @@ class SinkDeliveries:
         if new or freed or self._writer.deliveries.epoch < state.active_epoch:
             self._write(new, freed, state)
 
-    def _write(self, new: list[DeliveredQuery], freed: list[str], state: SessionState) -> None:
+    def _freed_epoch(self, query_id: str, state: SessionState) -> int:
+        """Return the epoch that freed a query; it may be over for long when that was not told before a crash."""
+        record = state.queries.find(query_id) or self._archive.find(number_of(query_id))
+        known = None if record is None else record.freed_epoch
+        return state.active_epoch if known is None else known
+
+    def _write(self, new: list[DeliveredQuery], freed: dict[str, int], state: SessionState) -> None:
         if not new and not self._writer.deliveries.queries:
             return  # nobody has a sink: no file is written
         self._writer.write(new, freed, state.active_epoch)

@@ -58,14 +58,9 @@ class SharedSession(Commands):
 
     def __init__(self, storage: Storage, settings: Settings, clock: Callable[[], float] = time.time) -> None:
         tables = Tables(storage, settings.table_folder)
-        super().__init__(
-            RecordLog(storage, CHANGELOGS),
-            Archive(storage),
-            settings,
-            Idempotency(storage),
-            tables,
-            SinkDeliveries(storage),
-        )
+        archive, idempotency = Archive(storage), Idempotency(storage)
+        deliveries = SinkDeliveries(storage, archive)
+        super().__init__(RecordLog(storage, CHANGELOGS), archive, settings, idempotency, tables, deliveries)
         self._storage = storage
         self._clock = clock
         self._batches = RecordLog(storage, BATCHES)

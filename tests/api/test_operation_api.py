@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from api import logs
-from router.progress import Progress, part_of, write_progress
+from router.progress import PARTS, Progress, part_of, tell_alive, write_progress
 from tests.api.rest import ALL, Rest, open_rest, tuple_at
 from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND
@@ -98,6 +99,7 @@ def test_every_metric_is_there_and_right(rest: Rest) -> None:
     sinks = {f"q-{n}": Progress(state="RETRYING", rows=n, errors=n, waiting_since_us=n * SECOND) for n in (2, 3, 4)}
     for query_id, progress in sinks.items():
         write_progress(rest.service.storage, part_of(query_id), {query_id: progress})
+    tell_alive(rest.service.storage, "1-1", range(PARTS), time.time_ns() // 1000)
     found = samples(rest)
     assert {name for name, _ in found} >= NAMES
     assert found["braid_sinks", ("RETRYING",)] == 3

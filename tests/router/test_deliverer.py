@@ -64,7 +64,7 @@ class World:
             )
             for query_id, (slot, sink) in (new or {}).items()
         ]
-        self.log.write(queries, freed, self.epoch)
+        self.log.write(queries, dict.fromkeys(freed, self.epoch), self.epoch)
 
     def batch(self, *members: set[int]) -> list[int]:
         """Commit a batch with a row for each set of slots; return their numbers."""

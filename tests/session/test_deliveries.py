@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from router.delivery_log import RECORDS_A_WHOLE, DeliveryFollower, DeliveryWriter
 from router.progress import DONE, PARTS, Progress, part_of, tell_alive, write_progress
+from session.archive import Archive
 from session.deliveries import SinkDeliveries
 from sources.errors import NotAllowed
 from tests.session.driver import SELECTION, Driver
@@ -144,7 +145,7 @@ def test_the_first_sink_starts_the_deliverers(driver: Driver) -> None:
     driver.run(SELECTION.format("purchases", 6), sink=FILE)
     driver.run(SELECTION.format("purchases", 7), sink=FILE)
     assert asked == [True]
-    again = SinkDeliveries(driver.storage)
+    again = SinkDeliveries(driver.storage, Archive(driver.storage))
     again.wanted = lambda: asked.append(True)
     again.bring_up(driver.state)
     assert asked == [True, True], "so does a restart while there is one"
