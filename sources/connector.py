@@ -36,10 +36,15 @@ class Chunk:
 
 
 class Extent(NamedTuple):
-    """The offsets of a partition that can be read now, ``[start, end)``."""
+    """The offsets of a partition that can be read now, ``[start, end)``.
+
+    Who has got beyond ``start`` goes on there; who has not got to ``skip_to`` goes on there all the same, as what is
+    before it is gone and the stream does without. That is decided by the planner, and counted.
+    """
 
     start: int
     end: int
+    skip_to: int = 0
 
 
 class Connector(Protocol):

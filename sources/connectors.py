@@ -13,8 +13,8 @@ from sources.files.options import FORMATS as FILE_FORMATS
 from sources.flight import FlightConnector
 from sources.flight import validate_options as validate_flight
 from sources.generator import GeneratorConnector, validate_options
-from sources.kafka import KafkaConnector
-from sources.kafka import validate_options as validate_kafka
+from sources.kafka.connector import KafkaConnector
+from sources.kafka.connector import validate_options as validate_kafka
 from sources.push import PushConnector
 from sources.schema import StreamDefinition, StreamSchema
 from sources.storage import Storage

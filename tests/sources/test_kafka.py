@@ -8,18 +8,16 @@ import random
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from sources.connector import Extent
 from sources.errors import NotAllowed, NotReady
-from sources.kafka import KafkaConnector, validate_options
-from sources.schema import INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
+from sources.kafka.connector import KafkaConnector, validate_options
+from sources.schema import StreamDefinition
 from sources.storage import Storage
 from tests.kit.kafka import GIVEN, Broker
 from tests.kit.waiting import wait_until
-
-SCHEMA = StreamSchema((Field("k", INT), Field("s", VARCHAR), Field("t", TIMESTAMP)), "t", 0)
+from tests.sources.kafka_topics import EARLIEST, SCHEMA, definition_of, ends, keys, message
 
 
 @pytest.fixture
@@ -28,34 +26,7 @@ def storage(tmp_path: Path) -> Storage:
 
 
 def connector(broker: Broker, topic: str, storage: Storage, patience: float = 5.0, **options: str) -> KafkaConnector:
-    given = {"topic": topic, "properties.bootstrap.servers": broker.servers, **options}
-    definition = StreamDefinition("s-1", "readings", SCHEMA, "kafka", "json", given)
-    return KafkaConnector(definition, storage, patience)
-
-
-EARLIEST = {"scan.startup.mode": "earliest-offset"}
-
-
-def message(number: int, text: str = "é") -> bytes:
-    return json.dumps({"k": number, "s": text, "t": f"2026-01-01T00:00:{number % 60:02d}Z"}).encode()
-
-
-def ends(source: KafkaConnector, wanted: dict[str, int]) -> dict[str, Extent]:
-    """Return the extents once they end there."""
-
-    def found() -> dict[str, Extent] | None:
-        extents = source.available(0)
-        return extents if {name: each.end for name, each in extents.items()} == wanted else None
-
-    return wait_until(found, 30, lambda: f"the offsets end at {wanted}, got {source.available(0)}")  # type: ignore[return-value]
-
-
-def keys(source: KafkaConnector, partition: str, start: int, end: int) -> list[int]:
-    chunks = list(source.read(partition, start, end))
-    assert not [malformed for chunk in chunks for malformed in chunk.malformed]
-    tuples = pa.Table.from_batches([chunk.tuples for chunk in chunks], SCHEMA.arrow)
-    found: list[int] = tuples.column("k").to_pylist()
-    return found
+    return KafkaConnector(definition_of(broker.servers, topic, **options), storage, patience)
 
 
 def test_any_range_reads_the_same_at_every_call(broker: Broker, storage: Storage) -> None:
@@ -152,13 +123,32 @@ def test_nothing_is_available_without_brokers(storage: Storage) -> None:
         ({"properties.sasl.kerberos.kinit.cmd": "x"}, "properties.sasl.kerberos.kinit.cmd' is none that may be set"),
         ({"properties.sasl.password": "hunter2"}, "must be a reference"),
         ({"properties.sasl.username": "secret:../etc"}, "letters, digits"),
-        ({"scan.startup.mode": "latest"}, "'earliest-offset', 'latest-offset', 'timestamp'; got 'latest'"),
+        (
+            {"scan.startup.mode": "latest"},
+            "'earliest-offset', 'latest-offset', 'timestamp', 'specific-offsets'; got 'latest'",
+        ),
         ({"scan.startup.mode": "timestamp"}, "goes with"),
         ({"scan.startup.timestamp-millis": "5"}, "goes with"),
         (
             {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": "-5"},
             "milliseconds since 1970; got '-5'",
         ),
+        ({"scan.startup.mode": "specific-offsets"}, "goes with 'scan.startup.mode' = 'specific-offsets'"),
+        ({"scan.startup.specific-offsets": "partition:0,offset:1"}, "goes with"),
+        *(
+            (
+                {"scan.startup.mode": "specific-offsets", "scan.startup.specific-offsets": wrong},
+                "must be like 'partition",
+            )
+            for wrong in (
+                "",
+                "0:1",
+                "partition:0",
+                "partition:0,offset:-1",
+                "partition:0,offset:1;partition:0,offset:2",
+            )
+        ),
+        ({"on_gap": "ignore"}, "'fail' or 'skip'; got 'ignore'"),
     ],
 )
 def test_wrong_options_say_what_exists(options: dict[str, str], says: str) -> None:

@@ -6,14 +6,18 @@ a library. Secrets are references (:mod:`sources.secret`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sources.errors import NotAllowed
 from sources.secret import check_secrets, reveal
 
-EARLIEST, LATEST, TIMESTAMP = "earliest-offset", "latest-offset", "timestamp"
-MODES = (EARLIEST, LATEST, TIMESTAMP)
+EARLIEST, LATEST, TIMESTAMP, SPECIFIC = "earliest-offset", "latest-offset", "timestamp", "specific-offsets"
+MODES = (EARLIEST, LATEST, TIMESTAMP, SPECIFIC)
+OFFSETS = "scan.startup.specific-offsets"
+ON_GAP = "on_gap"
+FAIL, SKIP = "fail", "skip"
 SERVERS = "bootstrap.servers"
 PREFIX = "properties."
 SECRETS = (
@@ -51,17 +55,24 @@ PROPERTIES = (
     "ssl.keystore.location",
     *SECRETS,
 )
-_OPTIONS = ("topic", "scan.startup.mode", "scan.startup.timestamp-millis")
+_OPTIONS = ("topic", "scan.startup.mode", "scan.startup.timestamp-millis", OFFSETS, ON_GAP)
+_PLACE = re.compile(r"\s*partition:(\d{1,9}),offset:(\d{1,18})\s*", re.ASCII)
 
 
 @dataclass(frozen=True)
 class KafkaOptions:
-    """Where a stream comes from, and where it begins; ``timestamp_ms`` is since 1970, for that mode only."""
+    """Where a stream comes from, and where it begins; ``timestamp_ms`` is since 1970.
+
+    That, and ``offsets`` by partition, are for the modes of their names only. ``on_gap`` says what happens where
+    messages are gone that were not read.
+    """
 
     topic: str
     properties: Mapping[str, str]
     mode: str
     timestamp_ms: int | None = None
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    on_gap: str = FAIL
 
     def __post_init__(self) -> None:
         if not self.topic:
@@ -80,6 +91,15 @@ class KafkaOptions:
                 f"Option 'scan.startup.timestamp-millis' goes with 'scan.startup.mode' = {TIMESTAMP!r}, and only with"
                 " that."
             )
+        if (self.mode == SPECIFIC) != bool(self.offsets):
+            raise NotAllowed(f"Option {OFFSETS!r} goes with 'scan.startup.mode' = {SPECIFIC!r}, and only with that.")
+        if self.on_gap not in (FAIL, SKIP):
+            raise NotAllowed(f"Option {ON_GAP!r} must be {FAIL!r} or {SKIP!r}; got {self.on_gap!r}.")
+
+    @property
+    def skips_gaps(self) -> bool:
+        """Whether the stream goes on after messages that are gone."""
+        return self.on_gap == SKIP
 
     @property
     def where(self) -> str:
@@ -116,4 +136,20 @@ def read_options(options: Mapping[str, str]) -> KafkaOptions:
         {name.removeprefix(PREFIX): value for name, value in options.items() if name.startswith(PREFIX)},
         options.get("scan.startup.mode", LATEST),
         None if timestamp is None else int(timestamp),
+        read_offsets(options[OFFSETS]) if OFFSETS in options else {},
+        options.get(ON_GAP, FAIL).lower(),
     )
+
+
+def read_offsets(text: str) -> dict[int, int]:
+    """Return the offset of each partition from ``partition:0,offset:42;partition:1,offset:300``."""
+    found: dict[int, int] = {}
+    for written in text.removesuffix(";").split(";"):
+        place = _PLACE.fullmatch(written)
+        if place is None or int(place[1]) in found:
+            raise NotAllowed(
+                f"Option {OFFSETS!r} must be like 'partition:0,offset:42;partition:1,offset:300', each partition once;"
+                f" got {text[:200]!r}."
+            )
+        found[int(place[1])] = int(place[2])
+    return found

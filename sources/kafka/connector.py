@@ -11,35 +11,21 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
-from confluent_kafka import (
-    OFFSET_INVALID,
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin import OffsetSpec as _OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from sources.connector import Chunk, Extent, Malformed
+from sources.connector import Chunk, Malformed
 from sources.errors import Gone, NotReady
 from sources.formats.messages import decode_json_messages
-from sources.kafka_options import EARLIEST, LATEST, KafkaOptions, read_options
+from sources.kafka.options import ON_GAP, SKIP, KafkaOptions, read_options
+from sources.kafka.topic import QUIET, Topic
 from sources.offset_watch import OffsetWatch, WatchedConnector
 from sources.schema import StreamDefinition, StreamSchema
 from sources.storage import Storage
 
 PATIENCE_SECONDS = 5.0  # how long a read waits for the next messages before it gives up
-ANSWER_SECONDS = 2.0  # how long brokers may take to say which offsets they have
 ASK_EVERY_SECONDS = 0.02
-PARTITIONS_EVERY_SECONDS = 5.0  # how soon new partitions are seen
 POLL_SECONDS = 0.1
 MESSAGES_AT_ONCE = 50_000
-OffsetSpec: Any = _OffsetSpec  # the package does not say its types
-_QUIET = {"log_level": 0, "log.connection.close": False}
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _LASTING = (
     KafkaError._AUTHENTICATION,
@@ -67,7 +53,7 @@ class KafkaConnector(WatchedConnector):
         self._options = read_options(definition.options)
         self._patience = patience_seconds
         subject = f"Stream {self._stream!r} from {self._options.where}"
-        self._topic = _Topic(self._options, storage, f"streams/{definition.id}/start.json")
+        self._topic = Topic(self._options, storage, f"streams/{definition.id}")
         self._watch = OffsetWatch(self._topic.extents, subject, (KafkaException,), _brief, ASK_EVERY_SECONDS)
         self._consumer: Any = None
         self._at: tuple[str, int] | None = None
@@ -94,6 +80,7 @@ class KafkaConnector(WatchedConnector):
                     " goes on where it was; or drop the stream.",
                     stream=self._stream,
                 )
+        # where a message beyond was taken already, the next range must begin anew, or it would lack that one
         self._at = (partition, position) if position == end else None
 
     @property
@@ -108,7 +95,7 @@ class KafkaConnector(WatchedConnector):
                     "fetch.wait.max.ms": 10,
                     "fetch.queue.backoff.ms": 10,  # else a second passes before the next range is fetched
                     **self._options.client(),
-                    **_QUIET,
+                    **QUIET,
                     "group.id": f"braid-{self._stream}",
                     "enable.auto.commit": False,
                     "enable.auto.offset.store": False,
@@ -123,7 +110,7 @@ class KafkaConnector(WatchedConnector):
         return self._consumer
 
     def _taken(self, messages: Sequence[Message], partition: str, position: int, end: int) -> tuple[list[Message], int]:
-        """Return the messages before ``end``, and up to where all offsets are known."""
+        """Return the messages before ``end``, and up to where the consumer is: beyond it where offsets are missing."""
         found = []
         for message in messages:
             error, offset = message.error(), message.offset()
@@ -139,14 +126,14 @@ class KafkaConnector(WatchedConnector):
             elif error.code() in _LASTING or error.fatal():
                 self._forget()
                 raise NotReady(f"{self._source} cannot be read: {error.str()}.", stream=self._stream)
-        return found, min(position, end)
+        return found, position
 
     def _gone(self, partition: str, position: int) -> Gone:
         self._forget()
         return Gone(
             f"{self._source} must keep messages until they were read: stream {self._stream!r} goes on at offset"
             f" {position} of partition {partition}, which the brokers no longer have. Lengthen the topic's retention,"
-            " drop the stream and create it again.",
+            f" drop the stream and create it again; with {ON_GAP} = {SKIP!r} it goes on at the oldest message kept.",
             stream=self._stream,
         )
 
@@ -167,67 +154,6 @@ class KafkaConnector(WatchedConnector):
         )
         size = sum(len(value) for value in values if value is not None)
         return Chunk(decoded.tuples, malformed, time.time_ns() // 1000, size)
-
-
-class _Topic:
-    """What the brokers say of a topic, and where the stream begins in it."""
-
-    def __init__(self, options: KafkaOptions, storage: Storage, path: str) -> None:
-        self._options = options
-        self._storage = storage
-        self._path = path
-        self._client: Any = None
-        self._partitions: list[int] = []
-        self._look_again_at = 0.0
-        self._begins: dict[str, int] | None = None
-
-    def extents(self) -> dict[str, Extent]:
-        """Return the offsets of each partition that can be read; KafkaException or NotReady when nobody says."""
-        if self._client is None:
-            self._client = AdminClient({**self._options.client(), **_QUIET})
-        if time.monotonic() >= self._look_again_at:
-            self._partitions = self._known_partitions()
-            self._look_again_at = time.monotonic() + PARTITIONS_EVERY_SECONDS
-        first, last = self._offsets(OffsetSpec.earliest()), self._offsets(OffsetSpec.latest())
-        begins = self._where_to_begin(last)
-        return {
-            str(number): Extent(max(first[number], begins.get(str(number), 0)), last[number])
-            for number in self._partitions
-            if begins.get(str(number), 0) <= last[number]
-        }
-
-    def _known_partitions(self) -> list[int]:
-        found = self._client.list_topics(self._options.topic, timeout=ANSWER_SECONDS).topics[self._options.topic]
-        if found.error is not None:
-            raise KafkaException(found.error)
-        return sorted(found.partitions)
-
-    def _offsets(self, asked: Any) -> dict[int, int]:
-        answers = self._client.list_offsets(
-            {TopicPartition(self._options.topic, number): asked for number in self._partitions},
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=ANSWER_SECONDS,
-        )
-        found = {place.partition: answer.result().offset for place, answer in answers.items()}
-        if OFFSET_INVALID in found.values():  # what it says when time is up
-            raise NotReady(f"The brokers must say which offsets they have, and did not within {ANSWER_SECONDS:g} s.")
-        return found
-
-    def _where_to_begin(self, last: Mapping[int, int]) -> Mapping[str, int]:
-        """Return where each partition begins that was there when the topic was first seen; others begin at 0."""
-        if self._options.mode == EARLIEST:
-            return {}
-        if self._begins is None and self._storage.exists(self._path):
-            self._begins = orjson.loads(self._storage.get(self._path))
-        if self._begins is None:
-            found = dict(last)
-            if self._options.mode != LATEST:
-                since = self._offsets(OffsetSpec.for_timestamp(self._options.timestamp_ms or 0))
-                found = {number: last[number] if offset < 0 else offset for number, offset in since.items()}
-            begins = {str(number): offset for number, offset in found.items()}
-            self._storage.put(self._path, orjson.dumps(begins))
-            self._begins = begins
-        return self._begins
 
 
 def _brief(problem: BaseException) -> str:
