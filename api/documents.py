@@ -45,6 +45,7 @@ STREAM: Json = {
     "tuples": 1,
     "late": 0,
     "malformed": 0,
+    "skipped": 0,
 }
 TABLE: Json = {
     "name": "packs",

@@ -31,7 +31,13 @@ DEPLOYMENT_SECONDS = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)
 DURATION_SECONDS = (0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)
 BATCH_TUPLES = (0, 1, 10, 100, 1e3, 1e4, 1e5, 3e5, 1e6, 3e6, 1e7)
 SIZES_SECONDS = 10.0
-_COUNTS = ("tuples", "bytes", "late", "malformed")
+_COUNTS = {
+    "tuples": "Valid tuples taken in.",
+    "bytes": "Bytes taken in.",
+    "late": "Tuples late.",
+    "malformed": "Tuples malformed.",
+    "skipped": "Offsets that were gone before they were read.",
+}
 
 log = logging.getLogger("braid.metrics")
 
@@ -160,8 +166,7 @@ class Metrics:
 
     def _streams(self) -> Iterator[Metric]:
         streams = self._session.streams()
-        for name in _COUNTS:
-            what = {"tuples": "Valid tuples taken in.", "bytes": "Bytes taken in."}.get(name, f"Tuples {name}.")
+        for name, what in _COUNTS.items():
             counter = CounterMetricFamily(f"braid_stream_{name}", what, labels=["stream"])
             for stream in streams:
                 counter.add_metric([stream["name"]], stream[name])

@@ -29,6 +29,7 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
             "late": 0,
             "malformed": 0,
             "bytes": 0,
+            "skipped": end.skipped.get(stream, 0),  # of where it begins, so whether it could be read or not
             "offsets": dict((end.begins if stream in unread else end.streams)[stream]),
             "unread": unread.get(stream),
         }

@@ -17,6 +17,7 @@ class Offset:
 
     ``seq`` numbers the batches: the batch that ends at this offset is batch ``seq``. ``begins`` says where it begins to
     read. That is where the batch before ended, except for streams that could not be read then: they begin there again.
+    ``skipped`` counts by stream the offsets before that which are gone, and which the stream does without.
     ``planned_us`` is the processing time of the batch, which never falls. ``idle`` are the streams that have been
     silent for their ``idle_timeout`` by then; the batch reads nothing of them. ``recent`` sums up the last event times
     of streams with a ``waterline_percentile`` (:mod:`operators.recent_times`).
@@ -31,6 +32,7 @@ class Offset:
     planned_us: int = 0
     idle: Sequence[str] = ()
     recent: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that Spark logs."""
@@ -44,6 +46,7 @@ class Offset:
             "planned_us": self.planned_us,
             "idle": list(self.idle),
             "recent": {stream: list(sums) for stream, sums in self.recent.items()},
+            "skipped": dict(self.skipped),
         }
 
     @classmethod

@@ -113,9 +113,11 @@ class Planner:
         self._learn(start.seq, record)
         self._follow_changelogs()
         available = {stream: self._available(stream, now_us) for stream in self._connectors}
-        self._tell_problems()
         reached = {stream: counted["offsets"] for stream, counted in record["streams"].items()}
         begins = _begins(reached, available)
+        skipped = _skipped(reached, available)
+        self._find_cut_off(begins, available)
+        self._tell_problems()
         planned_us = max(now_us, start.planned_us)
         idle = self._idle(begins, available, planned_us)
         streams = self._bounded(begins, available)
@@ -123,7 +125,7 @@ class Planner:
         due_us = record.get("emit_due_us")  # a delay of EMIT runs out, whether tuples come or not
         is_due = due_us is not None and due_us <= now_us
         is_news = self._epoch != start.epoch or idle != start.idle
-        if not read and not is_news and not self._warm_ups and not is_due:
+        if not read and not is_news and not self._warm_ups and not is_due and not skipped:
             return start
         self._warm_ups = max(0, self._warm_ups - 1)
         left = _tuples_between(begins, _ends(begins, available)) - read
@@ -138,6 +140,7 @@ class Planner:
             planned_us=planned_us,
             idle=idle,
             recent={stream: sums for stream, sums in record.get("recent", {}).items() if stream in streams},
+            skipped=skipped,
         )
         if end.epoch > start.epoch:
             write_planned(self._storage, PlannedBatch(end.seq, start.epoch, end.epoch, end.clocks, end.planned_us))
@@ -186,6 +189,17 @@ class Planner:
             if extents and begins[s] == ends[s] and begins[s].keys() <= extents.keys()
         }
         return self._idleness.idle(self._definitions, silent - set(self._problems), now_us)
+
+    def _find_cut_off(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> None:
+        """Take note of streams that end before where they got to: what they have now is something else."""
+        for stream, extents in available.items():
+            for partition, extent in extents.items():
+                if extent.end < begins[stream][partition]:
+                    self._problems[stream] = (
+                        f"Stream {self._definitions[stream].name!r} must have what it had: it got to offset"
+                        f" {begins[stream][partition]} of partition {partition}, which now ends at {extent.end}. Put"
+                        " back what it was, or drop the stream and create it again."
+                    )
 
     def _tell_problems(self) -> None:
         """Tell the session why streams have nothing to read, whenever that changes."""
@@ -262,12 +276,31 @@ class _Rest:
 def _begins(reached: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:
     """Return where to go on: where each partition got to, and where a new one starts.
 
-    A partition that is out of sight keeps its place; one that no longer has it raises when it is read.
+    A partition that is out of sight keeps its place; one that no longer has it raises when it is read, unless the
+    stream does without what is gone.
     """
     return {
-        stream: {**{p: extent.start for p, extent in extents.items()}, **reached.get(stream, {})}
+        stream: {
+            **reached.get(stream, {}),
+            **{p: max(place, extents[p].skip_to) for p, place in _places(reached, stream, extents).items()},
+        }
         for stream, extents in available.items()
     }
+
+
+def _skipped(reached: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, int]:
+    """Return how many offsets are gone of streams that do without; only where there are some."""
+    counts = {
+        stream: sum(max(extents[p].skip_to - place, 0) for p, place in _places(reached, stream, extents).items())
+        for stream, extents in available.items()
+    }
+    return {stream: count for stream, count in counts.items() if count}
+
+
+def _places(reached: Positions, stream: str, extents: Mapping[str, Extent]) -> dict[str, int]:
+    """Return where each partition that is in sight got to, or starts."""
+    known = reached.get(stream, {})
+    return {p: known.get(p, extent.start) for p, extent in extents.items()}
 
 
 def _ends(begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:

@@ -11,7 +11,7 @@ from sources.errors import UnknownObject
 from sources.schema import StreamDefinition
 from sources.static_table import CONNECTOR, TableDefinition
 
-_COUNTERS = ("tuples", "late", "malformed", "bytes")
+_COUNTERS = ("tuples", "late", "malformed", "skipped", "bytes")
 
 
 @dataclass
@@ -31,6 +31,7 @@ class StreamState:
     tuples: int = 0
     late: int = 0
     malformed: int = 0
+    skipped: int = 0
     bytes: int = 0
     offsets: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
@@ -76,6 +77,7 @@ class StreamState:
             "tuples": self.tuples,
             "late": self.late,
             "malformed": self.malformed,
+            "skipped": self.skipped,
             "bytes": self.bytes,
             "offsets": dict(self.offsets),
             "error": self.unavailable or self.error,

@@ -22,7 +22,7 @@ from router.row_text import json_lines, objects
 from router.sinks.options import check_options, choice, columns
 from router.sinks.sink import Deliverer, Rows, SinkDown, SinkRefused, Subject
 from sources.errors import NotAllowed
-from sources.kafka_options import PREFIX, SERVERS, check_properties
+from sources.kafka.options import PREFIX, SERVERS, check_properties
 from sources.secret import reveal
 
 NAME = "kafka"

@@ -12,8 +12,14 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import NewTopic as _NewTopic  # type: ignore[attr-defined]
 
 from bench_driver.kafka_broker import BrokerProcess, create_topic
+from tests.kit.waiting import wait_until
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of how it reads its own files
@@ -61,3 +67,44 @@ class Broker:
         """End a broker of ours."""
         if self.process is not None:
             self.process.stop()
+
+
+class Topics:
+    """Topics of an Apache Kafka, and what is done to them."""
+
+    def __init__(self, servers: str) -> None:
+        self.servers = servers
+        self.admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+
+    def create(self, partitions: int = 1, name: str = "", **config: str) -> str:
+        """Create a topic and return its name; one of the name that is being deleted is waited for."""
+        name = name or f"t-{uuid.uuid4().hex[:12]}"
+        config = {key.replace("_", "."): value for key, value in config.items()}
+
+        def created() -> bool:
+            try:
+                self.admin.create_topics([_NewTopic(name, partitions, 1, config=config)])[name].result()
+            except KafkaException as problem:
+                if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+                return False
+            return True
+
+        wait_until(created, 30, "the topic is created")
+        return name
+
+    def delete(self, name: str) -> None:
+        """Delete a topic."""
+        self.admin.delete_topics([name])[name].result()
+
+    def delete_before(self, name: str, offset: int, partition: int = 0) -> None:
+        """Delete the messages before an offset, as retention does."""
+        (answer,) = self.admin.delete_records([TopicPartition(name, partition, offset)]).values()
+        answer.result()
+
+    def produce(self, name: str, values: Iterable[bytes | None], partition: int = 0, **options: Any) -> None:
+        """Produce values to a partition, in order; they are there when this returns."""
+        producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})
+        for value in values:
+            producer.produce(name, value, partition=partition, **options)
+        assert producer.flush(30) == 0

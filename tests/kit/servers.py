@@ -190,6 +190,7 @@ class ApacheKafka(Server):
             "transaction.state.log.min.isr": 1,
             "transaction.state.log.num.partitions": 4,
             "group.initial.rebalance.delay.ms": 0,
+            "log.cleaner.backoff.ms": 100,
         }
         self._settings.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self.run(

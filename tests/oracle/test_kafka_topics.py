@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.kit.client import Api
-from tests.kit.kafka import Broker
+from tests.kit.kafka import Broker, Topics
+from tests.kit.servers import ApacheKafka
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.service
@@ -88,3 +89,30 @@ def test_a_topic_is_queried_and_read_on_when_its_broker_is_back(api: Api, broker
     assert (shown["malformed"], shown["late"]) == (2, 0)
     reasons = [letter["detail"] for page in api.dead_letters(name) for letter in page]
     assert all(reason.startswith("partition 1, offset ") for reason in reasons)
+
+
+def test_what_retention_dropped_stops_a_stream_or_is_skipped_and_counted(api: Api, apache_kafka: ApacheKafka) -> None:
+    topics = Topics(apache_kafka.servers)
+    topic, unique = topics.create(2), uuid.uuid4().hex[:8]
+    topics.produce(topic, map(message, range(100)), 0)
+    topics.produce(topic, map(message, range(100)), 1)
+    topics.delete_before(topic, 60)
+    for name, on_gap in ((f"failing_{unique}", "fail"), (f"skipping_{unique}", "skip")):
+        api.create_stream(
+            f"CREATE STREAM {name} (volts INT, time TIMESTAMP LATENESS INTERVAL '1' MINUTE) WITH ("
+            f"connector = 'kafka', topic = '{topic}', 'properties.bootstrap.servers' = '{topics.servers}',"
+            " 'scan.startup.mode' = 'specific-offsets',"
+            f" 'scan.startup.specific-offsets' = 'partition:0,offset:50;partition:1,offset:0', on_gap = '{on_gap}')"
+        )
+    skipping, failing = f"skipping_{unique}", f"failing_{unique}"
+    wait_until(lambda: bool(api.stream(skipping)["tuples"] == 140), 60, lambda: str(api.stream(skipping)))
+    shown = api.stream(skipping)
+    assert (shown["skipped"], shown["offsets"], shown["error"]) == (10, {"0": 100, "1": 100}, None)
+    metrics = api.request("GET", "/metrics").text
+    assert f'braid_stream_skipped_total{{stream="{skipping}"}} 10.0' in metrics
+    error = wait_until(lambda: api.stream(failing)["error"], 60, "the stream says what is wrong")
+    assert "goes on at offset 50 of partition 0" in str(error)
+    assert "on_gap = 'skip'" in str(error)
+    assert (api.stream(failing)["tuples"], api.stream(failing)["skipped"]) == (0, 0)
+    for name in (skipping, failing):
+        api.request("DELETE", f"/streams/{name}")

@@ -1,0 +1,128 @@
+"""What the brokers say of a topic, and where the stream begins in it.
+
+Which topic it is, and where a stream that does not begin at the beginning does, is written down when the brokers first
+answer. A topic that is deleted and created anew under its name is another one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import OffsetSpec as _OffsetSpec  # type: ignore[attr-defined]
+
+from sources.connector import Extent
+from sources.errors import NotReady
+from sources.kafka.options import EARLIEST, LATEST, SPECIFIC, KafkaOptions
+from sources.storage import Storage
+
+ANSWER_SECONDS = 2.0  # how long brokers may take to say which offsets they have
+LOOK_EVERY_SECONDS = 1.0  # how soon new partitions, and another topic of the name, are seen
+QUIET = {"log_level": 0, "log.connection.close": False}
+OffsetSpec: Any = _OffsetSpec  # the package does not say its types
+_NO_ID = "A" * 22  # what brokers without ids of topics say, zero in base 64
+
+
+class Topic:
+    """Asks the brokers; ``folder`` is where it is written down what was found at first."""
+
+    def __init__(self, options: KafkaOptions, storage: Storage, folder: str) -> None:
+        self._options = options
+        self._storage = storage
+        self._begins_path = f"{folder}/start.json"
+        self._id_path = f"{folder}/topic.json"
+        self._client: Any = None
+        self._partitions: list[int] = []
+        self._look_again_at = 0.0
+        self._ends: Mapping[int, int] = {}
+        self._id: str | None = None
+        self._begins: dict[str, int] | None = None
+
+    def extents(self) -> dict[str, Extent]:
+        """Return the offsets of each partition that can be read; KafkaException or NotReady when nobody says."""
+        if self._client is None:
+            self._client = AdminClient({**self._options.client(), **QUIET})
+        if time.monotonic() >= self._look_again_at:
+            self._look()
+        first, last = self._offsets(OffsetSpec.earliest()), self._offsets(OffsetSpec.latest())
+        if any(last[number] < self._ends.get(number, 0) for number in last):
+            self._look()
+        self._ends = last
+        begins = self._where_to_begin(first, last)
+        return {
+            str(number): Extent(
+                begins.get(str(number), first[number]), last[number], first[number] if self._options.skips_gaps else 0
+            )
+            for number in self._partitions
+        }
+
+    def _look(self) -> None:
+        """Find out which partitions there are, and whether it is still the same topic."""
+        asked = TopicCollection([self._options.topic])
+        (answer,) = self._client.describe_topics(asked, request_timeout=ANSWER_SECONDS).values()
+        found = answer.result()
+        self._check_id(str(found.topic_id))
+        self._partitions = sorted(partition.id for partition in found.partitions)
+        self._look_again_at = time.monotonic() + LOOK_EVERY_SECONDS
+
+    def _check_id(self, found: str) -> None:
+        if found.rstrip("=") == _NO_ID:
+            return
+        if self._id is None and self._storage.exists(self._id_path):
+            self._id = orjson.loads(self._storage.get(self._id_path))["id"]
+        if self._id is None:
+            self._storage.put(self._id_path, orjson.dumps({"id": found}))
+            self._id = found
+        if found != self._id:
+            self._look_again_at = 0.0
+            raise NotReady(
+                f"The topic must be the one that the stream began with, whose id is {self._id}; it was deleted and"
+                f" created anew since, with the id {found}. Drop the stream and create it again."
+            )
+
+    def _offsets(self, asked: Any) -> dict[int, int]:
+        answers = self._client.list_offsets(
+            {TopicPartition(self._options.topic, number): asked for number in self._partitions},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=ANSWER_SECONDS,
+        )
+        found = {place.partition: answer.result().offset for place, answer in answers.items()}
+        if OFFSET_INVALID in found.values():  # what it says when time is up
+            raise NotReady(f"The brokers must say which offsets they have, and did not within {ANSWER_SECONDS:g} s.")
+        return found
+
+    def _where_to_begin(self, first: Mapping[int, int], last: Mapping[int, int]) -> Mapping[str, int]:
+        """Return where each partition begins that was there when the topic was first seen.
+
+        Others begin at the oldest message that they have then.
+        """
+        if self._options.mode == EARLIEST:
+            return {}
+        if self._begins is None and self._storage.exists(self._begins_path):
+            self._begins = orjson.loads(self._storage.get(self._begins_path))
+        if self._begins is None:
+            found = dict(last)
+            if self._options.mode == SPECIFIC:
+                found = {**first, **self._given(last)}
+            elif self._options.mode != LATEST:
+                since = self._offsets(OffsetSpec.for_timestamp(self._options.timestamp_ms or 0))
+                found = {number: last[number] if offset < 0 else offset for number, offset in since.items()}
+            begins = {str(number): offset for number, offset in found.items()}
+            self._storage.put(self._begins_path, orjson.dumps(begins))
+            self._begins = begins
+        return self._begins
+
+    def _given(self, last: Mapping[int, int]) -> Mapping[int, int]:
+        """Return the offsets of the statement; NotReady when the topic does not have one yet."""
+        for number, offset in self._options.offsets.items():
+            if offset > last.get(number, -1):
+                has = f"which ends at {last[number]}" if number in last else "which is not there"
+                raise NotReady(
+                    f"Option 'scan.startup.specific-offsets' must name offsets that the topic has; it names offset"
+                    f" {offset} of partition {number}, {has}."
+                )
+        return self._options.offsets
