@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import pyarrow as pa
 
@@ -36,15 +36,32 @@ class Chunk:
 
 
 class Extent(NamedTuple):
-    """The offsets of a partition that can be read now, ``[start, end)``.
-
-    Who has got beyond ``start`` goes on there; who has not got to ``skip_to`` goes on there all the same, as what is
-    before it is gone and the stream does without. That is decided by the planner, and counted.
-    """
+    """The offsets of a partition that can be read now, ``[start, end)``; who has got beyond ``start`` goes on there."""
 
     start: int
     end: int
-    skip_to: int = 0
+
+    @property
+    def skip_to(self) -> int:
+        """Where who has not got so far goes on all the same, as the stream does without what is gone; else 0."""
+        return 0
+
+
+class GappedExtent(Extent):
+    """An extent of a stream that does without what is gone before ``oldest``; that is counted as skipped."""
+
+    _oldest: int
+
+    def __new__(cls, start: int, end: int, oldest: int) -> Self:
+        """Return the extent; it equals any other from ``start`` to ``end``."""
+        extent = super().__new__(cls, start, end)
+        extent._oldest = oldest
+        return extent
+
+    @property
+    def skip_to(self) -> int:
+        """The oldest offset that there is."""
+        return self._oldest
 
 
 class Connector(Protocol):

@@ -137,7 +137,7 @@ class FlightConnector(WatchedConnector):
         kept: dict[str, Extent] = {}
         with suppress(CorruptData, *CALL_ERRORS):
             kept = self._server.kept()
-        first = kept.get(partition, Extent(0, 0)).start
+        first, _ = kept.get(partition, Extent(0, 0))
         if start < first:
             raise Gone(
                 f"{self._server} must keep tuples until they were read: stream {self._stream!r} goes on at tuple"
@@ -265,7 +265,7 @@ def _parse_offsets(body: bytes) -> dict[str, Extent] | None:
         kept = {name: Extent(bounds["start"], bounds["end"]) for name, bounds in partitions.items()}
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError):
         return None
-    sound = all(type(s) is type(e) is int and 0 <= s <= e <= MOST_OFFSET for s, e, _ in kept.values())
+    sound = all(type(s) is type(e) is int and 0 <= s <= e <= MOST_OFFSET for s, e in kept.values())
     return kept if sound else None
 
 

@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_INVALID, IsolationLevel, TopicCollection, Top
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import OffsetSpec as _OffsetSpec  # type: ignore[attr-defined]
 
-from sources.connector import Extent
+from sources.connector import Extent, GappedExtent
 from sources.errors import NotReady
 from sources.kafka.options import EARLIEST, LATEST, SPECIFIC, KafkaOptions
 from sources.storage import Storage
@@ -53,12 +53,14 @@ class Topic:
             self._look()
         self._ends = last
         begins = self._where_to_begin(first, last)
-        return {
-            str(number): Extent(
-                begins.get(str(number), first[number]), last[number], first[number] if self._options.skips_gaps else 0
-            )
-            for number in self._partitions
-        }
+        extents: dict[str, Extent] = {}
+        for number in self._partitions:
+            start = begins.get(str(number), first[number])
+            if self._options.skips_gaps:
+                extents[str(number)] = GappedExtent(start, last[number], first[number])
+            else:
+                extents[str(number)] = Extent(start, last[number])
+        return extents
 
     def _look(self) -> None:
         """Find out which partitions there are, and whether it is still the same topic."""

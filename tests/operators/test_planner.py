@@ -15,7 +15,7 @@ from operators.live_queries import LiveQueries
 from operators.offsets import Offset
 from operators.plan_log import CHANGELOGS, PLANS, PlannedBatch, read_planned
 from operators.planner import BATCHES, LONGEST_BATCH, WARM_UP_BATCHES, BatchBudget, Planner, _begins, _skipped
-from sources.connector import Extent
+from sources.connector import Extent, GappedExtent
 from sources.generator import DATASETS
 from sources.record_log import RecordLog
 from sources.schema import StreamDefinition, StreamSchema
@@ -213,7 +213,10 @@ def test_positions_never_go_back_and_partitions_out_of_sight_keep_theirs(folder:
 
 
 def test_what_is_gone_is_skipped_where_a_stream_does_without() -> None:
-    available = {"a": {"0": Extent(0, 50, 30), "1": Extent(2, 50), "2": Extent(5, 50, 9)}, "b": {"0": Extent(0, 9, 7)}}
+    available = {
+        "a": {"0": GappedExtent(0, 50, 30), "1": Extent(2, 50), "2": GappedExtent(5, 50, 9)},
+        "b": {"0": GappedExtent(0, 9, 7)},
+    }
     reached = {"a": {"0": 10, "1": 1, "9": 4}, "b": {"0": 8}}
     assert _begins(reached, available) == {"a": {"0": 30, "1": 1, "2": 9, "9": 4}, "b": {"0": 8}}
     assert _skipped(reached, available) == {"a": 20 + 4}
