@@ -58,11 +58,14 @@ class StreamState:
     def describe(self) -> dict[str, Any]:
         """Return the body of GET /streams/{name}."""
         definition, schema = self.definition, self.definition.schema
+        metadata = dict(schema.metadata)
         return {
             "name": definition.name,
             "id": definition.id,
             "columns": [
-                {"name": f.name, "type": str(f.type), "event_time": f.name == schema.event_time} for f in schema.fields
+                {"name": f.name, "type": str(f.type), "event_time": f.name == schema.event_time}
+                | ({"metadata": metadata[f.name]} if f.name in metadata else {})
+                for f in schema.fields
             ],
             "source": {
                 "connector": definition.connector,

@@ -15,6 +15,7 @@ from sources.flight import validate_options as validate_flight
 from sources.generator import GeneratorConnector, validate_options
 from sources.kafka.connector import KafkaConnector
 from sources.kafka.connector import validate_options as validate_kafka
+from sources.kafka.formats import FORMATS as KAFKA_FORMATS
 from sources.push import PushConnector
 from sources.schema import StreamDefinition, StreamSchema
 from sources.storage import Storage
@@ -39,12 +40,14 @@ class ConnectorKind:
     """How to check and open streams of one connector; ``formats`` is empty when it takes none.
 
     ``open_for_planner`` is for connectors of which the planner has another end; it is given ``table_folder``, too.
+    ``has_metadata`` says whether columns can be METADATA.
     """
 
     formats: tuple[str, ...]
     validate: Callable[[Declaration], object]
     open: Callable[[StreamDefinition, Storage], Connector]
     open_for_planner: Callable[[StreamDefinition, Storage, str], Connector] | None = None
+    has_metadata: bool = False
 
 
 def _validate_push(declared: Declaration) -> None:
@@ -63,7 +66,10 @@ CONNECTORS: dict[str, ConnectorKind] = {
         lambda definition, _: GeneratorConnector(definition),
     ),
     "kafka": ConnectorKind(
-        ("json",), lambda declared: validate_kafka(declared.name, declared.schema, declared.options), KafkaConnector
+        KAFKA_FORMATS,
+        lambda declared: validate_kafka(declared.schema, declared.format, declared.options),
+        KafkaConnector,
+        has_metadata=True,
     ),
     "flight": ConnectorKind(
         (),
@@ -92,6 +98,8 @@ def validate_definition(
     if format and format not in kind.formats:
         exists = f"takes format {' or '.join(map(repr, kind.formats))}" if kind.formats else "takes no format"
         raise NotAllowed(f"Connector {connector!r} {exists}; got format {format!r}.", stream=name)
+    if schema.metadata and not kind.has_metadata:
+        raise NotAllowed(f"Connector {connector!r} has no METADATA for column {schema.metadata[0][0]!r}.", stream=name)
     try:
         kind.validate(Declaration(name, schema, format, options, table_folder))
     except NotAllowed as problem:

@@ -134,10 +134,14 @@ class Schema:
 
 @dataclass(frozen=True)
 class StreamSchema(Schema):
-    """The columns of a stream, which of them is the event time, and how late tuples may come (microseconds)."""
+    """The columns of a stream, which of them is the event time, and how late tuples may come (microseconds).
+
+    ``metadata`` has the columns that do not come from the values of messages, with what they hold instead.
+    """
 
     event_time: str
     lateness_us: int
+    metadata: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -151,18 +155,29 @@ class StreamSchema(Schema):
         """The event time."""
         return (self.field(self.event_time).name,)
 
+    @property
+    def of_values(self) -> Schema:
+        """The columns that come from the values of messages."""
+        apart = {name.lower() for name, _ in self.metadata}
+        fields = tuple(f for f in self.fields if f.name.lower() not in apart)
+        if self.event_time.lower() in apart:
+            return Schema(fields)
+        return StreamSchema(fields, self.event_time, self.lateness_us)
+
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""
         return {
             "fields": fields_to_json(self.fields),
             "event_time": self.event_time,
             "lateness_us": self.lateness_us,
+            **({"metadata": [list(each) for each in self.metadata]} if self.metadata else {}),
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> StreamSchema:
         """Read what :meth:`to_json` wrote."""
-        return cls(fields_from_json(value["fields"]), value["event_time"], value["lateness_us"])
+        metadata = tuple((name, key) for name, key in value.get("metadata", ()))
+        return cls(fields_from_json(value["fields"]), value["event_time"], value["lateness_us"], metadata)
 
 
 def fields_to_json(fields: Sequence[Field]) -> list[list[Any]]:

@@ -57,6 +57,8 @@ def parse_create_table(cursor: Cursor) -> CreateTable:
     for column in columns:
         if column.lateness is not None:
             raise cursor.not_allowed("Columns of a static table have no LATENESS; remove it.", column.at)
+        if column.metadata is not None:
+            raise cursor.not_allowed("Columns of a static table have no METADATA; remove it.", column.at)
     with_at = cursor.start
     options = _parse_options(cursor, "file")
     values = {key: value for key, (value, _) in options.items()}
@@ -83,11 +85,12 @@ def parse_sink(cursor: Cursor) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Column:
-    """A declared column, its lateness (µs) if it has one, and where it stands."""
+    """A declared column, its lateness (µs) if it has one, where it stands, and what METADATA it holds, if any."""
 
     field: Field
     lateness: int | None
     at: int
+    metadata: str | None
 
 
 def _stream_schema(cursor: Cursor, stream_at: int) -> StreamSchema:
@@ -100,7 +103,8 @@ def _stream_schema(cursor: Cursor, stream_at: int) -> StreamSchema:
             f"Exactly one column must have LATENESS; {timed[0].field.name!r} has it already.", timed[1].at
         )
     try:
-        return StreamSchema(tuple(c.field for c in columns), timed[0].field.name, timed[0].lateness or 0)
+        metadata = tuple((c.field.name, c.metadata) for c in columns if c.metadata is not None)
+        return StreamSchema(tuple(c.field for c in columns), timed[0].field.name, timed[0].lateness or 0, metadata)
     except NotAllowed as error:
         raise cursor.not_allowed(error.detail, stream_at) from None
 
@@ -113,9 +117,10 @@ def _parse_columns(cursor: Cursor, object_at: int, what: str) -> list[_Column]:
         field = _parse_column(cursor, what)
         if any(c.field.name.lower() == field.name.lower() for c in columns):
             raise cursor.not_allowed(f"The column {field.name!r} is declared twice (case does not count).", at)
-        lateness_at = cursor.start
+        special_at = cursor.start
+        metadata = _parse_metadata(cursor, field) if cursor.accept("METADATA") else None
         lateness = _parse_lateness(cursor, field) if cursor.at("LATENESS") else None
-        columns.append(_Column(field, lateness, lateness_at))
+        columns.append(_Column(field, lateness, special_at, metadata))
         if cursor.at("NOT", "NULL", "PRIMARY", "UNIQUE", "DEFAULT", "REFERENCES", "CHECK", "COMMENT"):
             raise cursor.not_allowed(f"Columns of {what} take no constraints; every column may be NULL.")
         if not cursor.accept(","):
@@ -136,6 +141,17 @@ def _parse_column(cursor: Cursor, what: str) -> Field:
     if name.lower() in _OF_WINDOWS:
         raise cursor.not_allowed(f"The results of windows have a column {name.lower()}; rename yours.", at)
     return Field(name, parse_type(cursor))
+
+
+def _parse_metadata(cursor: Cursor, field: Field) -> str:
+    """Read what follows ``METADATA``; without FROM it is what bears the name of the column."""
+    key = field.name.lower()
+    if cursor.accept("FROM"):
+        if cursor.kind != "string":
+            raise cursor.unexpected("what the column holds, such as 'key'")
+        key = cursor.advance().text
+    cursor.accept("VIRTUAL")
+    return key
 
 
 def _parse_lateness(cursor: Cursor, field: Field) -> int:

@@ -84,7 +84,7 @@ def _position(names: list[str], name: str) -> int | None:
 
 def _plain(column: pa.ChunkedArray, field: Field) -> pa.Array:
     """Return a column as one checked array, dictionaries decoded."""
-    if _converter(column.type, field) is None:
+    if converter_of(column.type, field) is None:
         raise MalformedRequest(
             f"Column {field.name!r} must be castable to {field.type}, got Arrow type {str(column.type)[:100]}."
         )
@@ -116,7 +116,7 @@ def _decoded_bytes(column: pa.ChunkedArray) -> int:
 
 
 def _convert(array: pa.Array, field: Field) -> Column:
-    converter = _converter(array.type, field)
+    converter = converter_of(array.type, field)
     assert converter is not None
     return converter(array, field)
 
@@ -124,10 +124,10 @@ def _convert(array: pa.Array, field: Field) -> Column:
 Converter = Callable[[pa.Array, Field], Column]
 
 
-def _converter(given: pa.DataType, field: Field) -> Converter | None:
+def converter_of(given: pa.DataType, field: Field) -> Converter | None:
     """Return what converts arrays of type ``given`` to the type of ``field``; None when nothing may."""
     if types.is_dictionary(given):
-        return None if types.is_dictionary(given.value_type) else _converter(given.value_type, field)
+        return None if types.is_dictionary(given.value_type) else converter_of(given.value_type, field)
     if types.is_null(given):
         return _nulls
     kind = field.type.kind

@@ -9,7 +9,7 @@ Text is parsed by Arrow where that surely gives the same as reading field by fie
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -76,7 +76,7 @@ def record_ends(text: bytes, delimiter: str) -> np.ndarray:
 
 def split_fields(record: bytes, delimiter: str) -> list[bytes | None] | None:
     """Return the fields of one record, None for one that is empty and not in quotes; None when a quote stays open."""
-    text = _without_end(record)
+    text = without_end(record)
     fields: list[bytes | None] = []
     position, pattern = 0, _patterns(delimiter).field
     while (match := pattern.match(text, position)) is not None:
@@ -94,12 +94,25 @@ def read_carefully(text: bytes, schema: Schema, layout: CsvLayout) -> Decoded:
     if not ends or ends[-1] < len(text):
         ends.append(len(text))
     records = [
-        (n, text[a:b]) for n, (a, b) in enumerate(zip([0, *ends], ends, strict=False), 1) if _without_end(text[a:b])
+        (n, text[a:b]) for n, (a, b) in enumerate(zip([0, *ends], ends, strict=False), 1) if without_end(text[a:b])
     ]
-    unreadable: dict[int, str] = {}
+    return decode_records(records, schema, layout, {}, "row")
+
+
+def decode_records(
+    records: Sequence[tuple[int, bytes]], schema: Schema, layout: CsvLayout, known: Mapping[int, str], unit: str
+) -> Decoded:
+    """Decode numbered records field by field; ``unit`` and its number name one in messages.
+
+    ``known`` says of records, by their places in ``records``, why they cannot be read.
+    """
+    unreadable = dict(known)
     rows: list[Sequence[str | None]] = []
     nothing: list[str | None] = [None] * layout.width
     for i, (_, record) in enumerate(records):
+        if i in known:
+            rows.append(nothing)
+            continue
         fields = split_fields(record, layout.delimiter)
         if fields is None:
             unreadable[i] = " must close the quotes that it opens"
@@ -118,9 +131,9 @@ def read_carefully(text: bytes, schema: Schema, layout: CsvLayout) -> Decoded:
     ]
 
     def raw(i: int) -> str:
-        return _without_end(records[i][1]).decode(errors="replace")
+        return without_end(records[i][1]).decode(errors="replace")
 
-    return assemble(schema, columns, unreadable, lambda i: f"row {records[i][0]}", lambda i: records[i][0], raw)
+    return assemble(schema, columns, unreadable, lambda i: f"{unit} {records[i][0]}", lambda i: records[i][0], raw)
 
 
 def read_fast(text: bytes, schema: Schema, layout: CsvLayout) -> pa.RecordBatch | None:
@@ -212,5 +225,6 @@ def _patterns(delimiter: str) -> _Patterns:
     )
 
 
-def _without_end(record: bytes) -> bytes:
+def without_end(record: bytes) -> bytes:
+    """Return a record without the end of its line."""
     return record.removesuffix(b"\n").removesuffix(b"\r")

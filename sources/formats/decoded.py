@@ -23,10 +23,20 @@ class MalformedLine(NamedTuple):
 
 @dataclass(frozen=True)
 class Decoded:
-    """The tuples of a body, in the Arrow schema asked for, and the inputs that are none, both in order."""
+    """The tuples of a body, in the Arrow schema asked for, and the inputs that are none, both in order.
+
+    Where an input can hold several tuples, ``origins`` says of which each is: the number of the input, from 0.
+    """
 
     tuples: pa.RecordBatch
     malformed: tuple[MalformedLine, ...]
+    origins: np.ndarray | None = None
+
+    def origins_of(self, inputs: int) -> np.ndarray:
+        """Return of which of so many inputs each tuple is; ascending int64."""
+        if self.origins is not None:
+            return self.origins
+        return np.delete(np.arange(inputs), [each.line - 1 for each in self.malformed])
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from sources.connector import Chunk, Malformed
 from sources.errors import Gone, NotReady
-from sources.formats.messages import decode_json_messages
+from sources.kafka.formats import OPTIONS, format_of
+from sources.kafka.metadata import MetadataColumns, check_metadata
 from sources.kafka.options import ON_GAP, SKIP, KafkaOptions, read_options
 from sources.kafka.topic import QUIET, Topic
 from sources.offset_watch import OffsetWatch, WatchedConnector
@@ -37,9 +38,12 @@ _LASTING = (
 )
 
 
-def validate_options(name: str, schema: StreamSchema, options: Mapping[str, str]) -> KafkaOptions:  # noqa: ARG001
+def validate_options(schema: StreamSchema, format: str, options: Mapping[str, str]) -> KafkaOptions:
     """Return the options; NotAllowed tells what exists instead. Whether the topic is there is not asked."""
-    return read_options(options)
+    found = read_options(options, OPTIONS.get(format, ()))
+    check_metadata(schema)
+    format_of(format, options, schema.of_values)
+    return found
 
 
 class KafkaConnector(WatchedConnector):
@@ -49,8 +53,9 @@ class KafkaConnector(WatchedConnector):
         self, definition: StreamDefinition, storage: Storage, patience_seconds: float = PATIENCE_SECONDS
     ) -> None:
         self._stream = definition.name
-        self._schema = definition.schema
-        self._options = read_options(definition.options)
+        self._options = read_options(definition.options, OPTIONS.get(definition.format, ()))
+        self._format = format_of(definition.format, definition.options, definition.schema.of_values)
+        self._metadata = MetadataColumns(definition.schema, self._options.topic, self._format.show)
         self._patience = patience_seconds
         subject = f"Stream {self._stream!r} from {self._options.where}"
         self._topic = Topic(self._options, storage, f"streams/{definition.id}")
@@ -145,7 +150,7 @@ class KafkaConnector(WatchedConnector):
 
     def _chunk(self, messages: Sequence[Message], partition: str) -> Chunk:
         values: list[bytes | None] = [message.value() for message in messages]
-        decoded = decode_json_messages(values, self._schema)
+        decoded = self._metadata.attach(self._format.decode(values), messages)
         malformed = tuple(
             Malformed(
                 f"partition {partition}, offset {messages[line - 1].offset()}{detail.removeprefix(f'line {line}')}", raw

@@ -7,7 +7,7 @@ a library. Secrets are references (:mod:`sources.secret`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sources.errors import NotAllowed
@@ -122,11 +122,11 @@ def check_properties(properties: Mapping[str, str]) -> None:
     check_secrets(properties, SECRETS, PREFIX)
 
 
-def read_options(options: Mapping[str, str]) -> KafkaOptions:
-    """Read what stands in WITH; NotAllowed tells what exists instead."""
+def read_options(options: Mapping[str, str], of_format: Sequence[str] = ()) -> KafkaOptions:
+    """Read what stands in WITH, but for the options of the format; NotAllowed tells what exists instead."""
     for option in options:
-        if option not in _OPTIONS and not option.startswith(PREFIX):
-            known = ", ".join(map(repr, (*_OPTIONS, f"{PREFIX}{SERVERS}", f"{PREFIX}…")))
+        if option not in (*_OPTIONS, *of_format) and not option.startswith(PREFIX):
+            known = ", ".join(map(repr, (*_OPTIONS, *of_format, f"{PREFIX}{SERVERS}", f"{PREFIX}…")))
             raise NotAllowed(f"Connector 'kafka' has the options {known}; got {option!r}.")
     timestamp = options.get("scan.startup.timestamp-millis")
     if timestamp is not None and not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) < 18):

@@ -116,3 +116,26 @@ def test_what_retention_dropped_stops_a_stream_or_is_skipped_and_counted(api: Ap
     assert (api.stream(failing)["tuples"], api.stream(failing)["skipped"]) == (0, 0)
     for name in (skipping, failing):
         api.request("DELETE", f"/streams/{name}")
+
+
+def test_keys_and_times_of_messages_are_columns(api: Api, apache_kafka: ApacheKafka) -> None:
+    topics, name = Topics(apache_kafka.servers), f"metered_{uuid.uuid4().hex[:8]}"
+    topic, start_ms = topics.create(2), int(START.timestamp() * 1000)
+    for number in range(40):
+        topics.produce(topic, [b"%d" % number], number % 2, key=b"%d" % (number % 3), timestamp=start_ms + 100 * number)
+    topics.produce(topic, [b"0"], 0, key=b"no number", timestamp=start_ms)
+    topics.produce(topic, [b"0"], 0, key=b"9", timestamp=start_ms + 60_000)
+    stream = api.create_stream(
+        f"CREATE STREAM {name} (device INT METADATA FROM 'key', volts INT,"
+        " at TIMESTAMP METADATA FROM 'timestamp' LATENESS INTERVAL '30' SECOND) WITH ("
+        f"connector = 'kafka', topic = '{topic}', 'properties.bootstrap.servers' = '{topics.servers}',"
+        " 'scan.startup.mode' = 'earliest-offset', format = 'csv')"
+    )
+    assert [column.get("metadata") for column in stream["columns"]] == ["key", None, "timestamp"]
+    (query,) = (each["id"] for each in api.create_queries([{"sql": f"SELECT device, volts, at FROM {name}"}]))
+    wait_until(lambda: bool(api.stream(name)["tuples"] == 41), 60, lambda: str(api.stream(name)))
+    (letter,) = next(api.dead_letters(name))
+    assert "column 'device' must be an INT, got 'no number'" in letter["detail"]
+    shown = api.stream(name)
+    assert (shown["malformed"], shown["clock"]) == (1, "2026-01-01T00:01:00.000000Z")
+    api.delete_query(query, drain=False)

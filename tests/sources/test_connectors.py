@@ -19,6 +19,7 @@ NEEDED = {
     "flight": {"location": "grpc://127.0.0.1:1"},
     "file": {"path": "ads"},
 }
+OF_FORMAT = {("kafka", "avro"): {"avro.schema-registry.url": "http://127.0.0.1:1"}}
 PARTITIONED = ("kafka", "flight")  # by the server, and there is none
 
 
@@ -26,7 +27,7 @@ def test_every_connector_opens_what_it_validates(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
     for connector, kind in CONNECTORS.items():
         for stream_format in ("", *kind.formats):
-            options = NEEDED.get(connector, {})
+            options = {**NEEDED.get(connector, {}), **OF_FORMAT.get((connector, stream_format), {})}
             validate_definition("ads", SCHEMA, connector, stream_format, options)
             validate_definition("ads", SCHEMA, connector, stream_format, options, str(tmp_path))
             definition = StreamDefinition("s1", "ads", SCHEMA, connector, stream_format, options, created_us=10**15)

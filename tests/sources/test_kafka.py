@@ -154,7 +154,7 @@ def test_nothing_is_available_without_brokers(storage: Storage) -> None:
 def test_wrong_options_say_what_exists(options: dict[str, str], says: str) -> None:
     given = {"topic": "t", "properties.bootstrap.servers": "h:1", **options}
     with pytest.raises(NotAllowed) as refused:
-        validate_options("s", SCHEMA, given)
+        validate_options(SCHEMA, "json", given)
     assert says in refused.value.detail
     assert "hunter2" not in refused.value.detail
 
@@ -165,7 +165,7 @@ def test_secrets_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
         "properties.bootstrap.servers": "h:1",
         "properties.sasl.password": "secret:kafka_password",
     }
-    options = validate_options("s", SCHEMA, given)
+    options = validate_options(SCHEMA, "json", given)
     with pytest.raises(NotReady, match="BRAID_SECRET_KAFKA_PASSWORD"):
         options.client()
     monkeypatch.setenv("BRAID_SECRET_KAFKA_PASSWORD", "hunter2")

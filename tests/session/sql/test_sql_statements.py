@@ -56,6 +56,20 @@ def test_lateness_in_any_unit(interval: str, lateness_us: int) -> None:
     assert statement.schema.lateness_us == lateness_us
 
 
+def test_columns_of_metadata() -> None:
+    statement = parse_statement(
+        "CREATE STREAM s (k BIGINT METADATA FROM 'key', v INT, \"offset\" BIGINT METADATA VIRTUAL, metadata INT,"
+        " trace VARCHAR METADATA FROM 'headers.Trace' VIRTUAL,"
+        " at TIMESTAMP METADATA FROM 'timestamp' LATENESS INTERVAL '1' SECOND)"
+        " WITH (connector = 'kafka', topic = 't', 'properties.bootstrap.servers' = 'h:1')"
+    )
+    assert isinstance(statement, CreateStream)
+    schema = statement.schema
+    assert schema.metadata == (("k", "key"), ("offset", "offset"), ("trace", "headers.Trace"), ("at", "timestamp"))
+    assert (schema.event_time, schema.lateness_us) == ("at", 1_000_000)
+    assert schema.of_values.names == ("v", "metadata")
+
+
 def test_options_of_connectors() -> None:
     statement = parse_statement(
         "create stream if not exists s (user_id bigint, time timestamp lateness interval '0' second)"
@@ -155,6 +169,9 @@ PUSH = "WITH (connector = 'push')"
     ("marked", "status", "message"),
     [
         (f"CREATE STREAM ^s (a INT) {PUSH}", 422, "Exactly one column must have LATENESS"),
+        (f"CREATE STREAM s (a INT METADATA FROM 'key', {T}) ^{PUSH}", 422, "'push' has no METADATA for column 'a'"),
+        (f"CREATE STREAM s (a INT METADATA FROM ^key, {T}) {PUSH}", 400, "such as 'key'"),
+        ("CREATE TABLE t (a INT ^METADATA) WITH (connector = 'file', path = 'a.csv')", 422, "have no METADATA"),
         (f"CREATE STREAM s ({T}, u TIMESTAMP ^LATENESS INTERVAL '0' SECOND) {PUSH}", 422, "'t' has it already"),
         (f"CREATE STREAM s (a INT ^LATENESS INTERVAL '0' SECOND) {PUSH}", 422, "must be a TIMESTAMP; a is INT"),
         (f"CREATE STREAM s (t TIMESTAMP LATENESS ^INTERVAL '-1' SECOND) {PUSH}", 422, "must not be negative"),

@@ -1,0 +1,36 @@
+"""Messages that come one by one, each an Arrow IPC stream with any number of tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from sources.errors import MalformedRequest, TooLarge
+from sources.formats.arrow_stream import decode_arrow_stream
+from sources.formats.binary import show_bytes
+from sources.formats.decoded import Decoded, MalformedLine
+from sources.schema import Schema
+
+
+def decode_arrow_messages(values: Sequence[bytes | None], schema: Schema) -> Decoded:
+    """Decode streams; they are numbered from 1. One that cannot be read is malformed as a whole, else rows alone."""
+    batches: list[pa.RecordBatch] = []
+    malformed: list[MalformedLine] = []
+    counts = np.zeros(len(values), dtype=np.int64)
+    for i, value in enumerate(values):
+        number = i + 1
+        if value is None:
+            malformed.append(MalformedLine(number, f"line {number} must be an Arrow IPC stream, got no value", ""))
+            continue
+        try:
+            decoded = decode_arrow_stream(value, schema)
+        except (MalformedRequest, TooLarge) as problem:
+            malformed.append(MalformedLine(number, f"line {number}: {problem.detail}", show_bytes(value)))
+            continue
+        malformed += [MalformedLine(number, f"line {number}, {each.detail}", each.raw) for each in decoded.malformed]
+        batches.append(decoded.tuples)
+        counts[i] = decoded.tuples.num_rows
+    tuples = pa.concat_batches([pa.RecordBatch.from_pylist([], schema=schema.arrow), *batches])
+    return Decoded(tuples, tuple(malformed), np.repeat(np.arange(len(values)), counts))

@@ -1,0 +1,172 @@
+"""Messages that come one by one, each a record in Avro's binary encoding, without a header or with a registry's.
+
+Records are decoded one by one, and become columns together. A header is the byte 0 and the id of the writer's schema,
+in four bytes, the most significant first.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from fastavro import schemaless_reader
+
+from sources.errors import NotAllowed
+from sources.formats.arrow_stream import converter_of
+from sources.formats.avro_schema import AvroSchema
+from sources.formats.binary import show_bytes
+from sources.formats.columns import convert_values, nulls
+from sources.formats.decoded import Column, Decoded, assemble
+from sources.schema import Field, Schema
+
+_HEADER = struct.Struct(">bI")
+_NONE = AvroSchema(None, {})
+_UNFIT = (pa.ArrowException, OverflowError, ValueError, TypeError)
+
+SchemaOf = Callable[[int], AvroSchema | str]
+"""Returns the schema with an id, or why there is none."""
+
+
+def decode_avro_messages(values: Sequence[bytes | None], schema: Schema, written: AvroSchema) -> Decoded:
+    """Decode records without headers, all written with one schema; they are numbered from 1."""
+    unreadable: dict[int, str] = {}
+    rows = [_read(i, value, 0, written, unreadable) for i, value in enumerate(values)]
+    return _assembled(schema, _columns(schema, rows, written), unreadable, values)
+
+
+def decode_framed_messages(values: Sequence[bytes | None], schema: Schema, schema_of: SchemaOf) -> Decoded:
+    """Decode records with headers; they are numbered from 1."""
+    unreadable: dict[int, str] = {}
+    found: dict[int, AvroSchema | str] = {}
+    groups: dict[int, list[int]] = {}
+    rows: list[Any] = []
+    for i, value in enumerate(values):
+        number = _schema_id(value)
+        if number is not None and number not in found:
+            found[number] = schema_of(number)
+        written = found.get(-1 if number is None else number, " must begin with byte 0 and the id of a schema")
+        if number is None or isinstance(written, str):
+            unreadable[i] = str(written)
+            number, written = -1, _NONE
+        groups.setdefault(number, []).append(i)
+        rows.append({} if i in unreadable else _read(i, value, _HEADER.size, written, unreadable))
+    if len(groups) == 1:
+        (number,) = groups
+        return _assembled(schema, _columns(schema, rows, _written(found, number)), unreadable, values)
+    parts = [
+        (members, _columns(schema, [rows[i] for i in members], _written(found, number)))
+        for number, members in groups.items()
+    ]
+    return _assembled(schema, _merged(schema, parts), unreadable, values)
+
+
+def check_columns(schema: Schema, written: AvroSchema) -> None:
+    """Raise NotAllowed when a column is not in a schema, or of another type there."""
+    for field in schema.fields:
+        name = _field_of(written, field.name)
+        if name is None:
+            has = ", ".join(map(repr, list(written.columns)[:50]))
+            raise NotAllowed(f"Column {field.name!r} must be a field of the Avro schema, which has {has}.")
+        kind = written.columns[name]
+        if kind is not None and converter_of(kind, field) is None:
+            raise NotAllowed(f"Column {field.name!r} must be castable to {field.type}; the Avro schema has {kind}.")
+
+
+def _read(i: int, value: bytes | None, start: int, written: AvroSchema, unreadable: dict[int, str]) -> Any:
+    """Return a record, an empty one where it cannot be read; ``unreadable`` gets the reason."""
+    if value is None:
+        unreadable[i] = " must be a record in Avro, got no value"
+        return {}
+    source = BytesIO(value)
+    source.seek(start)
+    try:
+        row = schemaless_reader(source, written.parsed, None)
+    except Exception as problem:  # what garbage makes the library raise is not documented
+        unreadable[i] = f" must be a record in Avro: {str(problem)[:200] or type(problem).__name__}"
+        return {}
+    if source.tell() != len(value):
+        unreadable[i] = f" must be one record in Avro; {len(value) - source.tell()} bytes follow it"
+        return {}
+    return row
+
+
+def _schema_id(value: bytes | None) -> int | None:
+    if value is None or len(value) < _HEADER.size or value[0] != 0:
+        return None
+    return int(_HEADER.unpack_from(value)[1])
+
+
+def _written(found: Mapping[int, AvroSchema | str], number: int) -> AvroSchema:
+    written = found.get(number)
+    return written if isinstance(written, AvroSchema) else _NONE
+
+
+def _columns(schema: Schema, rows: Sequence[Any], written: AvroSchema) -> list[Column]:
+    """Return the columns of records; one that their schema lacks is NULL."""
+    return [_column(field, rows, written) for field in schema.fields]
+
+
+def _column(field: Field, rows: Sequence[Any], written: AvroSchema) -> Column:
+    name = _field_of(written, field.name)
+    if name is None:
+        return nulls(len(rows), field)
+    values, kind = [row.get(name) for row in rows], written.columns[name]
+    if kind is None:
+        return convert_values(field, values)
+    convert = converter_of(kind, field)
+    if convert is None:
+        reason = f"column {field.name!r} must be castable to {field.type}, the Avro schema has {kind}"
+        return Column(nulls(len(rows), field).values, dict.fromkeys(range(len(rows)), reason))
+    try:
+        return convert(pa.array(values, kind), field)
+    except _UNFIT:
+        return _one_by_one(field, values, kind)
+
+
+def _one_by_one(field: Field, values: Sequence[Any], kind: pa.DataType) -> Column:
+    """Return a column of which some values are not what their schema says."""
+    fitting: list[Any] = []
+    errors: dict[int, str] = {}
+    for i, value in enumerate(values):
+        try:
+            pa.array([value], kind)
+            fitting.append(value)
+        except _UNFIT as problem:
+            fitting.append(None)
+            errors[i] = f"column {field.name!r} must hold values of Avro's type: {str(problem)[:200]}"
+    convert = converter_of(kind, field)
+    assert convert is not None
+    column = convert(pa.array(fitting, kind), field)
+    return Column(column.values, {**column.errors, **errors})
+
+
+def _merged(schema: Schema, parts: Sequence[tuple[list[int], list[Column]]]) -> list[Column]:
+    """Bring columns of several schemas into the order of messages."""
+    order = pa.array(np.argsort(np.concatenate([members for members, _ in parts])))
+    return [
+        Column(
+            pa.concat_arrays([columns[k].values for _, columns in parts]).take(order),
+            {members[i]: reason for members, columns in parts for i, reason in columns[k].errors.items()},
+        )
+        for k in range(len(schema.fields))
+    ]
+
+
+def _field_of(written: AvroSchema, name: str) -> str | None:
+    """Return the field of exactly that name, else the only one that differs in case only."""
+    if name in written.columns:
+        return name
+    similar = [known for known in written.columns if known.lower() == name.lower()]
+    return similar[0] if len(similar) == 1 else None
+
+
+def _assembled(
+    schema: Schema, columns: Sequence[Column], unreadable: Mapping[int, str], values: Sequence[bytes | None]
+) -> Decoded:
+    return assemble(
+        schema, columns, unreadable, lambda i: f"line {i + 1}", lambda i: i + 1, lambda i: show_bytes(values[i])
+    )

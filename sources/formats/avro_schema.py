@@ -1,0 +1,140 @@
+"""What a writer's schema in Avro says: how its records are read, and which column each of its fields can be.
+
+Times are read as the numbers they are and become columns at once, so their logical types are taken out of what the
+reader sees. Records that contain themselves and arrays whose items take no bytes are refused: a few bytes of them could
+take all memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import fastavro
+import orjson
+import pyarrow as pa
+
+from sources.errors import NotAllowed
+
+LONGEST_SCHEMA = 1 << 20
+_SIMPLE: dict[str, pa.DataType] = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "enum": pa.string(),
+    "fixed": pa.binary(),
+}
+_TIMES: dict[tuple[str, str], pa.DataType] = {
+    ("int", "date"): pa.date32(),
+    **{
+        ("long", f"{local}timestamp-{name}"): pa.timestamp(unit)
+        for local in ("", "local-")
+        for name, unit in (("millis", "ms"), ("micros", "us"), ("nanos", "ns"))
+    },
+}
+
+
+@dataclass(frozen=True)
+class AvroSchema:
+    """``parsed`` is for the reader; ``columns`` maps fields to the Arrow types of their values.
+
+    That is None where the values of a field are not all of one simple type.
+    """
+
+    parsed: Any
+    columns: Mapping[str, pa.DataType | None]
+
+
+def read_schema(text: str, referenced: Mapping[str, Any] | None = None) -> AvroSchema:
+    """Read the JSON of a record's schema; NotAllowed when it is none, or one that cannot be read safely.
+
+    ``referenced`` has the schemas that it refers to by name, as :func:`read_named` gives them.
+    """
+    named = dict(referenced or {})
+    parsed = read_named(text, named)
+    if not isinstance(parsed, dict) or parsed.get("type") not in ("record", "error"):
+        raise NotAllowed("An Avro schema must be that of a record.")
+    _least_size(parsed, named, {}, ())
+    return AvroSchema(parsed, {field["name"]: _column_type(field, named) for field in parsed["fields"]})
+
+
+def read_named(text: str, named: dict[str, Any]) -> Any:
+    """Parse a schema and add the types that it names to ``named``; NotAllowed when it is none."""
+    if len(text) > LONGEST_SCHEMA:
+        raise NotAllowed(f"An Avro schema must have at most {LONGEST_SCHEMA} characters.")
+    try:
+        return fastavro.parse_schema(_marked(orjson.loads(text)), named_schemas=named)
+    except Exception as problem:  # what garbage makes the library raise is not documented
+        raise NotAllowed(f"An Avro schema must be well-formed: {_brief(problem)}.") from None
+
+
+_TIME = "braid.time"
+
+
+def _marked(schema: Any) -> Any:
+    """Return a schema whose times have no logical type, but a property that says what they are."""
+    if isinstance(schema, list):
+        return [_marked(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    marked = {key: _marked(value) if key in ("type", "items", "values") else value for key, value in schema.items()}
+    if isinstance(schema.get("fields"), list):
+        marked["fields"] = [_marked(field) for field in schema["fields"]]
+    if schema.get("logicalType", "decimal") != "decimal":
+        marked[_TIME] = marked.pop("logicalType")
+    return marked
+
+
+def _column_type(field: Mapping[str, Any], named: Mapping[str, Any]) -> pa.DataType | None:
+    """Return the Arrow type of a field's values, None for what is not simple."""
+    schema = field["type"]
+    if isinstance(schema, list):
+        others = [each for each in schema if each != "null" and each != {"type": "null"}]
+        if len(others) > 1:
+            return None
+        schema = others[0] if others else "null"
+    schema = named.get(schema, schema) if isinstance(schema, str) else schema
+    properties = schema if isinstance(schema, dict) else {"type": schema}
+    kind = properties["type"]
+    if properties.get("logicalType") == "decimal":
+        precision, scale = properties.get("precision", 0), properties.get("scale", 0)
+        is_simple = type(precision) is type(scale) is int and 0 <= scale <= precision and 1 <= precision <= 38
+        return pa.decimal128(precision, scale) if is_simple else None
+    time = properties.get(_TIME)
+    return (_TIMES.get((kind, time)) if isinstance(time, str) else None) or _SIMPLE.get(kind)
+
+
+def _least_size(schema: Any, named: Mapping[str, Any], known: dict[str, int], within: tuple[str, ...]) -> int:
+    """Return how many bytes a value takes at least; NotAllowed for what cannot be read safely."""
+    if isinstance(schema, list):
+        return 1 + min((_least_size(each, named, known, within) for each in schema), default=0)
+    if isinstance(schema, str) and schema not in _SIMPLE:
+        if schema in within:
+            raise NotAllowed(f"Avro records must not contain themselves; {schema!r} does.")
+        if schema not in known:
+            known[schema] = _least_size(named[schema], named, known, within)
+        return known[schema]
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if kind in ("record", "error"):
+        inside = (*within, schema["name"])
+        return sum(_least_size(field["type"], named, known, inside) for field in schema["fields"])
+    if kind == "array":
+        if not _least_size(schema["items"], named, known, within):
+            raise NotAllowed("Items of Avro arrays must take a byte each at least; those of some array take none.")
+        return 1
+    if kind == "map":
+        _least_size(schema["values"], named, known, within)
+        return 1
+    if kind == "fixed":
+        return int(schema["size"])
+    return {"null": 0, "float": 4, "double": 8}.get(kind, 1)
+
+
+def _brief(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {problem}"[:300].rstrip(".")

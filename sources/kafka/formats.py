@@ -1,0 +1,67 @@
+"""What the values of messages can be: the options of each format, and what decodes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from sources.errors import NotAllowed
+from sources.formats.arrow_messages import decode_arrow_messages
+from sources.formats.avro_messages import check_columns, decode_avro_messages, decode_framed_messages
+from sources.formats.avro_schema import read_schema
+from sources.formats.binary import show_bytes
+from sources.formats.csv_document import check_delimiter
+from sources.formats.csv_messages import decode_csv_messages
+from sources.formats.decoded import Decoded
+from sources.formats.messages import decode_json_messages
+from sources.schema import Schema
+from sources.schema_registry import SchemaRegistry, check_url
+from sources.secret import check_secrets
+
+FORMATS = ("json", "csv", "avro", "arrow")
+DELIMITER = "csv.delimiter"
+AVRO_SCHEMA = "avro.schema"
+REGISTRY = "avro.schema-registry.url"
+USER_INFO = "avro.schema-registry.basic-auth.user-info"
+OPTIONS: Mapping[str, tuple[str, ...]] = {"csv": (DELIMITER,), "avro": (AVRO_SCHEMA, REGISTRY, USER_INFO)}
+
+
+@dataclass(frozen=True)
+class MessageFormat:
+    """``decode`` gives the tuples of values, ``show`` a value as text for dead letters."""
+
+    decode: Callable[[Sequence[bytes | None]], Decoded]
+    show: Callable[[bytes | None], str]
+
+
+def format_of(name: str, options: Mapping[str, str], schema: Schema) -> MessageFormat:
+    """Return what decodes messages into tuples of ``schema``; NotAllowed tells which options there are."""
+    if name == "csv":
+        delimiter = options.get(DELIMITER, ",")
+        check_delimiter(delimiter)
+        return MessageFormat(partial(decode_csv_messages, schema=schema, delimiter=delimiter), _show_text)
+    if name == "avro":
+        return MessageFormat(_avro(options, schema), show_bytes)
+    if name == "arrow":
+        return MessageFormat(partial(decode_arrow_messages, schema=schema), show_bytes)
+    return MessageFormat(partial(decode_json_messages, schema=schema), _show_text)
+
+
+def _avro(options: Mapping[str, str], schema: Schema) -> Callable[[Sequence[bytes | None]], Decoded]:
+    check_secrets({name: options[name] for name in (USER_INFO,) if name in options}, (USER_INFO,))
+    if (AVRO_SCHEMA in options) == (REGISTRY in options):
+        raise NotAllowed(f"Format 'avro' must have one of the options {AVRO_SCHEMA!r} and {REGISTRY!r}.")
+    if AVRO_SCHEMA in options:
+        if USER_INFO in options:
+            raise NotAllowed(f"Option {USER_INFO!r} goes with {REGISTRY!r} only.")
+        written = read_schema(options[AVRO_SCHEMA])
+        check_columns(schema, written)
+        return partial(decode_avro_messages, schema=schema, written=written)
+    check_url(options[REGISTRY], REGISTRY)
+    registry = SchemaRegistry(options[REGISTRY], options.get(USER_INFO, ""))
+    return partial(decode_framed_messages, schema=schema, schema_of=registry.schema)
+
+
+def _show_text(value: bytes | None) -> str:
+    return (value or b"").decode(errors="replace")

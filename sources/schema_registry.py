@@ -1,0 +1,104 @@
+"""A schema registry: writers' schemas in Avro by their ids, asked for once a process, as they never change."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import httpx
+
+from sources.errors import NotAllowed, NotReady
+from sources.formats.avro_schema import AvroSchema, read_named, read_schema
+from sources.secret import reveal
+
+ANSWER_SECONDS = 2.0
+ASK_AGAIN_SECONDS = 10.0  # for a schema that was not there
+MOST_REFERENCES = 100
+_KNOWN: dict[tuple[str, int], AvroSchema | str] = {}
+
+
+class SchemaRegistry:
+    """``user_info`` is ``user:password``, or a reference to a secret with that; empty where none is needed."""
+
+    def __init__(self, url: str, user_info: str = "") -> None:
+        self._url = url.rstrip("/")
+        self._user_info = user_info
+        self._client: httpx.Client | None = None
+        self._missing: dict[int, float] = {}
+
+    def schema(self, number: int) -> AvroSchema | str:
+        """Return the schema with an id, or why it cannot be used; NotReady when the registry does not answer."""
+        place = (self._url, number)
+        if place in _KNOWN:
+            return _KNOWN[place]
+        if time.monotonic() < self._missing.get(number, 0.0):
+            return _not_there(number)
+        answer = self._ask(f"/schemas/ids/{number}")
+        if answer is None:
+            self._missing[number] = time.monotonic() + ASK_AGAIN_SECONDS
+            return _not_there(number)
+        _KNOWN[place] = self._read(answer, number)
+        return _KNOWN[place]
+
+    def _read(self, answer: dict[str, Any], number: int) -> AvroSchema | str:
+        kind = answer.get("schemaType", "AVRO")
+        if kind != "AVRO":
+            return f" must be written with a schema in Avro; schema {number} of the registry is in {str(kind)[:100]}"
+        try:
+            named: dict[str, Any] = {}
+            self._add_referenced(answer, named, set())
+            return read_schema(str(answer["schema"]), named)
+        except (NotAllowed, KeyError, TypeError) as problem:
+            return f" must be written with a schema that can be read; of schema {number} in the registry: {problem}"
+
+    def _add_referenced(self, answer: dict[str, Any], named: dict[str, Any], seen: set[tuple[str, int]]) -> None:
+        """Add the types that a schema refers to, those that these refer to first."""
+        for each in answer.get("references") or ():
+            place = (str(each["subject"]), int(each["version"]))
+            if place in seen:
+                continue
+            seen.add(place)
+            if len(seen) > MOST_REFERENCES:
+                raise NotAllowed(f"An Avro schema must have at most {MOST_REFERENCES} references.")
+            found = self._ask(f"/subjects/{quote(place[0], safe='')}/versions/{place[1]}")
+            if found is None:
+                raise NotAllowed(f"Version {place[1]} of subject {place[0]!r} must be in the registry; it is not.")
+            self._add_referenced(found, named, seen)
+            read_named(str(found["schema"]), named)
+
+    def _ask(self, path: str) -> dict[str, Any] | None:
+        """Return what the registry says, None when it has no such thing."""
+        if self._client is None:
+            user, _, password = reveal(self._user_info).partition(":")
+            self._client = httpx.Client(timeout=ANSWER_SECONDS, auth=(user, password) if user else None)
+        try:
+            answer = self._client.get(self._url + path)
+            if answer.status_code == httpx.codes.NOT_FOUND:
+                return None
+            answer.raise_for_status()
+            found = answer.json()
+        except (httpx.HTTPError, ValueError) as problem:
+            raise self._unusable(str(problem).splitlines()[0] if str(problem) else type(problem).__name__) from None
+        if not isinstance(found, dict):
+            raise self._unusable("it answers something else than a schema")
+        return found
+
+    def _unusable(self, why: str) -> NotReady:
+        return NotReady(
+            f"The schema registry at {self._url} must say which schema messages were written with: {why}. When it"
+            " answers the stream goes on where it was; or drop the stream."
+        )
+
+
+def check_url(url: str, option: str) -> None:
+    """Raise NotAllowed unless an option holds the address of a registry."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise NotAllowed(f"Option {option!r} must be like 'http://HOST:PORT'; got {url!r}.")
+    if "@" in parts.netloc:
+        raise NotAllowed(f"Option {option!r} must have no user and password, so that they are not kept.")
+
+
+def _not_there(number: int) -> str:
+    return f" must be written with a schema that the registry has; it has none with the id {number}"

@@ -1,0 +1,94 @@
+"""The schema registry by HTTP: asked once for each schema, and what is said when it does not answer well."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from sources.errors import NotAllowed, NotReady
+from sources.formats.avro_schema import AvroSchema
+from sources.schema_registry import SchemaRegistry, check_url
+from tests.sources.registry_server import RegistryServer
+
+INNER = {"type": "enum", "name": "shop.Colour", "symbols": ["RED"]}
+OUTER = {"type": "record", "name": "shop.Gem", "fields": [{"name": "colour", "type": "shop.Colour"}]}
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryServer]:
+    running = RegistryServer()
+    yield running
+    running.stop()
+
+
+def names(found: AvroSchema | str) -> list[str]:
+    assert isinstance(found, AvroSchema), found
+    return list(found.columns)
+
+
+def test_a_schema_is_asked_for_once_a_process(server: RegistryServer) -> None:
+    server.schemas[7] = {"schema": json.dumps({**OUTER, "fields": [{"name": "n", "type": "long"}]})}
+    registry = SchemaRegistry(server.url + "/")
+    assert names(registry.schema(7)) == ["n"]
+    assert names(SchemaRegistry(server.url).schema(7)) == ["n"]
+    assert server.asked == ["/schemas/ids/7"]
+
+
+def test_references_are_followed(server: RegistryServer) -> None:
+    server.subjects["colours", 3] = {"schema": json.dumps(INNER), "id": 1}
+    refers = [{"name": "shop.Colour", "subject": "colours", "version": 3}]
+    server.schemas[1] = {"schema": json.dumps(OUTER), "references": refers}
+    assert names(SchemaRegistry(server.url).schema(1)) == ["colour"]
+    server.schemas[2] = {"schema": json.dumps(OUTER), "references": [{**refers[0], "version": 9}]}
+    assert "Version 9 of subject 'colours' must be in the registry" in str(SchemaRegistry(server.url).schema(2))
+
+
+def test_what_cannot_be_used_is_said_and_not_asked_for_again(server: RegistryServer) -> None:
+    server.schemas[1] = {"schema": "syntax = 'proto3';", "schemaType": "PROTOBUF"}
+    server.schemas[2] = {"schema": "{"}
+    server.schemas[3] = {"no": "schema"}
+    registry = SchemaRegistry(server.url)
+    for _ in range(2):
+        assert "is in PROTOBUF" in str(registry.schema(1))
+        assert "well-formed" in str(registry.schema(2))
+        assert "schema 3 in the registry" in str(registry.schema(3))
+        assert "none with the id 4" in str(registry.schema(4))
+    assert server.asked == [f"/schemas/ids/{number}" for number in (1, 2, 3, 4)]
+
+
+def test_a_registry_that_fails_is_waited_for(server: RegistryServer) -> None:
+    server.schemas[1] = {"schema": json.dumps({**OUTER, "fields": []})}
+    registry = SchemaRegistry(server.url)
+    server.status = 503
+    with pytest.raises(NotReady, match="503"):
+        registry.schema(1)
+    server.stop()
+    with pytest.raises(NotReady, match=r"The schema registry at http://127\.0\.0\.1"):
+        registry.schema(1)
+    server.start()
+    server.status = 200
+    assert names(registry.schema(1)) == []
+
+
+def test_who_asks_is_told_by_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = RegistryServer("reader:hunter2")
+    server.schemas[1] = {"schema": json.dumps({**OUTER, "fields": []})}
+    try:
+        registry = SchemaRegistry(server.url, "secret:registry")
+        with pytest.raises(NotReady, match="BRAID_SECRET_REGISTRY"):
+            registry.schema(1)
+        with pytest.raises(NotReady, match="401"):
+            SchemaRegistry(server.url).schema(1)
+        monkeypatch.setenv("BRAID_SECRET_REGISTRY", "reader:hunter2")
+        assert names(registry.schema(1)) == []
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("url", ["registry:8081", "ftp://h", "", "http://", "http://user:hunter2@h:1"])
+def test_wrong_addresses(url: str) -> None:
+    with pytest.raises(NotAllowed, match="Option 'o' must") as refused:
+        check_url(url, "o")
+    assert "hunter2" not in refused.value.detail
