@@ -66,8 +66,16 @@ class KafkaConnector(WatchedConnector):
     def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
         """Yield the messages with offsets in ``[start, end)``; what a topic lacks of them was compacted or control.
 
-        Raises NotReady when none came for the connector's patience, and Gone when the brokers no longer have ``start``.
+        Raises NotReady when none came for the connector's patience, or their schema is not known yet, and Gone when the
+        brokers no longer have ``start``.
         """
+        try:
+            yield from self._chunks(partition, start, end)
+        except Exception:
+            self._forget()
+            raise
+
+    def _chunks(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
         consumer = self._consumer_at(partition, start)
         position, waiting_since = start, time.monotonic()
         while position < end:
@@ -78,7 +86,6 @@ class KafkaConnector(WatchedConnector):
             if reached > position:
                 position, waiting_since = reached, time.monotonic()
             elif time.monotonic() - waiting_since > self._patience:
-                self._forget()
                 raise NotReady(
                     f"{self._source} must give messages {position} to {end} of partition {partition} to stream"
                     f" {self._stream!r}, and gave none for {self._patience:g} s. When its brokers are back the stream"
@@ -129,12 +136,10 @@ class KafkaConnector(WatchedConnector):
             elif error.code() in _GONE:
                 raise self._gone(partition, position)
             elif error.code() in _LASTING or error.fatal():
-                self._forget()
                 raise NotReady(f"{self._source} cannot be read: {error.str()}.", stream=self._stream)
         return found, position
 
     def _gone(self, partition: str, position: int) -> Gone:
-        self._forget()
         return Gone(
             f"{self._source} must keep messages until they were read: stream {self._stream!r} goes on at offset"
             f" {position} of partition {partition}, which the brokers no longer have. Lengthen the topic's retention,"

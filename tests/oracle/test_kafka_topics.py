@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import uuid
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,8 @@ from tests.kit.client import Api
 from tests.kit.kafka import Broker, Topics
 from tests.kit.servers import ApacheKafka
 from tests.kit.waiting import wait_until
+from tests.sources.formats.test_avro_messages import OLDER, encoded
+from tests.sources.registry_server import RegistryServer
 
 pytestmark = pytest.mark.service
 
@@ -139,3 +142,32 @@ def test_keys_and_times_of_messages_are_columns(api: Api, apache_kafka: ApacheKa
     shown = api.stream(name)
     assert (shown["malformed"], shown["clock"]) == (1, "2026-01-01T00:01:00.000000Z")
     api.delete_query(query, drain=False)
+
+
+def test_a_stream_waits_for_its_schema_registry(api: Api, apache_kafka: ApacheKafka) -> None:
+    topics, name, registry = Topics(apache_kafka.servers), f"avro_{uuid.uuid4().hex[:8]}", RegistryServer()
+    topic = topics.create(2)
+    written = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "volts", "type": ["null", "int"]}, OLDER["fields"][0]],
+    }
+    registry.schemas[8] = {"schema": json.dumps(written)}
+    for number in range(20):
+        value = struct.pack(">bI", 0, 8) + encoded(written, {"volts": number, "t": START})
+        topics.produce(topic, [value], number % 2)
+    registry.stop()
+    api.create_stream(
+        f"CREATE STREAM {name} (volts INT, t TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH ("
+        f"connector = 'kafka', topic = '{topic}', 'properties.bootstrap.servers' = '{topics.servers}',"
+        f" 'scan.startup.mode' = 'earliest-offset', format = 'avro', 'avro.schema-registry.url' = '{registry.url}')"
+    )
+    error = wait_until(lambda: api.stream(name)["error"], 60, "the stream says what is wrong")
+    assert f"The schema registry at {registry.url} must say" in str(error)
+    registry.start()
+    try:
+        wait_until(lambda: bool(api.stream(name)["tuples"] == 20), 60, lambda: str(api.stream(name)))
+    finally:
+        registry.stop()
+    shown = api.stream(name)
+    assert (shown["malformed"], shown["error"]) == (0, None)
