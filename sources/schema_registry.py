@@ -14,6 +14,7 @@ from sources.secret import reveal
 
 ANSWER_SECONDS = 2.0
 ASK_AGAIN_SECONDS = 10.0  # for a schema that was not there
+MOST_MISSING = 10_000
 MOST_REFERENCES = 100
 _KNOWN: dict[tuple[str, int], AvroSchema | str] = {}
 
@@ -36,6 +37,8 @@ class SchemaRegistry:
             return _not_there(number)
         answer = self._ask(f"/schemas/ids/{number}")
         if answer is None:
+            if len(self._missing) >= MOST_MISSING:
+                self._missing = {}
             self._missing[number] = time.monotonic() + ASK_AGAIN_SECONDS
             return _not_there(number)
         _KNOWN[place] = self._read(answer, number)
@@ -93,11 +96,15 @@ class SchemaRegistry:
 
 def check_url(url: str, option: str) -> None:
     """Raise NotAllowed unless an option holds the address of a registry."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise NotAllowed(f"Option {option!r} must be like 'http://HOST:PORT'; got {url!r}.")
-    if "@" in parts.netloc:
+    if "@" in url:
         raise NotAllowed(f"Option {option!r} must have no user and password, so that they are not kept.")
+    try:
+        parts = urlsplit(url)
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good:
+        raise NotAllowed(f"Option {option!r} must be like 'http://HOST:PORT'; got {url!r}.")
 
 
 def _not_there(number: int) -> str:

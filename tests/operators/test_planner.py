@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from operators.live_queries import LiveQueries
 from operators.offsets import Offset
-from operators.plan_log import CHANGELOGS, PLANS, PlannedBatch, read_planned
+from operators.plan_log import CHANGELOGS, PLANS, PlannedBatch, read_planned, read_unavailable
 from operators.planner import BATCHES, LONGEST_BATCH, WARM_UP_BATCHES, BatchBudget, Planner, _begins, _skipped
-from sources.connector import Extent, GappedExtent
+from sources.connector import Chunk, Extent, GappedExtent
 from sources.generator import DATASETS
 from sources.record_log import RecordLog
 from sources.schema import StreamDefinition, StreamSchema
@@ -220,6 +220,50 @@ def test_what_is_gone_is_skipped_where_a_stream_does_without() -> None:
     reached = {"a": {"0": 10, "1": 1, "9": 4}, "b": {"0": 8}}
     assert _begins(reached, available) == {"a": {"0": 30, "1": 1, "2": 9, "9": 4}, "b": {"0": 8}}
     assert _skipped(reached, available) == {"a": 20 + 4}
+
+
+class Kept:
+    """A connector of a stream that does without what is gone: all that there was, up to some offset."""
+
+    problem: str | None = None
+
+    def __init__(self, extent: Extent) -> None:
+        self.extent = extent
+
+    def available(self, now_us: int) -> dict[str, Extent]:  # noqa: ARG002
+        return {"0": self.extent}
+
+    def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
+        raise NotImplementedError
+
+
+def test_a_batch_says_what_was_skipped_once_also_when_nothing_is_left(folder: Folder) -> None:
+    folder.log(stream("a"))
+    planner = folder.planner()
+    offset = planner.latest(Offset(), SECOND)
+    folder.commit(offset)
+    reached = offset.streams["a"]["0"]
+    planner._connectors["a"] = Kept(GappedExtent(0, reached + 7, reached + 7))
+    gap = planner.latest(offset, SECOND)
+    assert (gap.begins, gap.streams, gap.skipped) == ({"a": {"0": reached + 7}}, {"a": {"0": reached + 7}}, {"a": 7})
+    assert Offset.from_json(orjson.loads(orjson.dumps(gap.to_json()))) == gap
+    folder.commit(gap)
+    assert planner.latest(gap, SECOND) is gap
+
+
+def test_a_stream_that_ends_before_the_place_it_got_to_is_told(folder: Folder) -> None:
+    folder.log(stream("a"))
+    planner = folder.planner()
+    offset = planner.latest(Offset(), SECOND)
+    folder.commit(offset)
+    reached = offset.streams["a"]["0"]
+    planner._connectors["a"] = Kept(Extent(0, reached - 1))
+    assert planner.latest(offset, SECOND) is offset
+    told = read_unavailable(folder.storage)["a"]
+    assert f"it got to offset {reached} of partition 0, which now ends at {reached - 1}" in told
+    planner._connectors["a"] = Kept(Extent(0, reached))
+    planner.latest(offset, SECOND)
+    assert read_unavailable(folder.storage) == {}
 
 
 def test_a_stream_that_could_not_be_read_rests_and_goes_on_where_it_was(

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sources.connector import Extent
 from sources.errors import NotAllowed, NotReady
 from sources.kafka.connector import KafkaConnector, validate_options
+from sources.kafka.options import read_offsets
 from sources.schema import StreamDefinition
 from sources.storage import Storage
 from tests.kit.kafka import GIVEN, Broker
@@ -157,6 +161,20 @@ def test_wrong_options_say_what_exists(options: dict[str, str], says: str) -> No
         validate_options(SCHEMA, "json", given)
     assert says in refused.value.detail
     assert "hunter2" not in refused.value.detail
+
+
+@given(st.dictionaries(st.integers(0, 10**9 - 1), st.integers(0, 10**18 - 1), min_size=1, max_size=5))
+def test_given_offsets_are_read_as_written(offsets: dict[int, int]) -> None:
+    written = ";".join(f"partition:{number},offset:{offset}" for number, offset in offsets.items())
+    assert read_offsets(written) == offsets
+
+
+@given(st.text("partionfse:,;0123456789 -", max_size=40))
+def test_other_offsets_are_refused(text: str) -> None:
+    with suppress(NotAllowed):
+        found = read_offsets(text)
+        assert found
+        assert all(number >= 0 and offset >= 0 for number, offset in found.items())
 
 
 def test_secrets_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

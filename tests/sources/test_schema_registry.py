@@ -87,7 +87,9 @@ def test_who_asks_is_told_by_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
         server.stop()
 
 
-@pytest.mark.parametrize("url", ["registry:8081", "ftp://h", "", "http://", "http://user:hunter2@h:1"])
+@pytest.mark.parametrize(
+    "url", ["registry:8081", "ftp://h", "", "http://", "http://h:x", "http://[", "ftp://user:hunter2@h:1"]
+)
 def test_wrong_addresses(url: str) -> None:
     with pytest.raises(NotAllowed, match="Option 'o' must") as refused:
         check_url(url, "o")
