@@ -44,14 +44,7 @@ class Broker:
 
     def produce(self, topic: str, values: Iterable[bytes | None], partition: int = 0) -> None:
         """Produce values to a partition, in order; they are there when this returns."""
-        # each message a batch, for the sake of what the broker in memory tells of its latest offset
-        producer = KafkaProducer(bootstrap_servers=self.servers, batch_size=0, acks="all")
-        try:
-            sent = [producer.send(topic, value=value, key=b"-", partition=partition) for value in values]
-            for each in sent:
-                each.get(30)
-        finally:
-            producer.close()
+        produce(self.servers, topic, values, partition)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -108,3 +101,15 @@ class Topics:
         for value in values:
             producer.produce(name, value, partition=partition, **options)
         assert producer.flush(30) == 0
+
+
+def produce(servers: str, topic: str, values: Iterable[bytes | None], partition: int = 0) -> None:
+    """Produce values to a partition, in order; they are there when this returns."""
+    # each message a batch, for the sake of what the broker in memory tells of its latest offset
+    producer = KafkaProducer(bootstrap_servers=servers, batch_size=0, acks="all")
+    try:
+        sent = [producer.send(topic, value=value, key=b"-", partition=partition) for value in values]
+        for each in sent:
+            each.get(30)
+    finally:
+        producer.close()

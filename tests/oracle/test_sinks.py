@@ -19,9 +19,10 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from bench_driver.kafka_broker import create_topic
 from tests.kit.client import Api
 from tests.kit.fixtures import FreshService
-from tests.kit.kafka import Broker
+from tests.kit.kafka import produce
 from tests.kit.servers import ApacheKafka, ClickHouse, Postgres
 from tests.kit.service import RunningService
 from tests.kit.waiting import DeadlineExceededError, wait_until
@@ -107,7 +108,6 @@ def kill_deliverer(service: RunningService) -> None:
 
 def test_rows_arrive_once_whatever_ends_meanwhile(
     fresh_service: FreshService,
-    broker: Broker,
     apache_kafka: ApacheKafka,
     postgres: Postgres,
     clickhouse: ClickHouse,
@@ -115,8 +115,9 @@ def test_rows_arrive_once_whatever_ends_meanwhile(
     tmp_path: Path,
 ) -> None:
     service = fresh_service()
-    source, mine = broker.create_topic(2), uuid.uuid4().hex[:8]
-    target, name = f"out_{mine}", f"readings_{mine}"
+    mine = uuid.uuid4().hex[:8]
+    source, target, name = f"in_{mine}", f"out_{mine}", f"readings_{mine}"
+    create_topic(apache_kafka.servers, source, 2)
     clickhouse.query(
         f"CREATE TABLE volts_{mine} (volts Int32, time String, _query String, _row String)"
         " ENGINE = ReplacingMergeTree ORDER BY (_query, _row)"
@@ -136,47 +137,44 @@ def test_rows_arrive_once_whatever_ends_meanwhile(
     with Api(service.url, on_unreachable=service.revive) as api:
         api.create_stream(
             f"CREATE STREAM {name} (device INT, volts INT, time TIMESTAMP LATENESS INTERVAL '15' MINUTE) WITH ("
-            f"connector = 'kafka', topic = '{source}', 'properties.bootstrap.servers' = '{broker.servers}',"
+            f"connector = 'kafka', topic = '{source}', 'properties.bootstrap.servers' = '{apache_kafka.servers}',"
             " 'scan.startup.mode' = 'earliest-offset')"
         )
         queries = [each["id"] for each in api.create_queries([{"sql": sql, "sink": sink} for sql, sink in sinks])]
         for query in queries:
             api.wait_state(query, "RUNNING")
-        extra: list[int] = []
+        taken: list[int] = []
 
-        def produce(first: int) -> None:
-            """Produce 500 messages, and one so much later that their windows end; wait until all are taken in."""
+        def send(some: list[int]) -> None:
+            """Produce messages and wait until all are taken in."""
+            taken.extend(some)
             for partition in range(2):
-                some = [message(n) for n in range(first, first + 500) if n % 2 == partition]
-                broker.produce(source, some, partition)
-            last = first + 50_000
-            broker.produce(source, [message(last)])
-            ends = START + timedelta(milliseconds=20 * last)
-            wait_until(
-                lambda: datetime.fromisoformat(str(api.stream(name)["clock"] or "2000-01-01T00:00Z")) >= ends,
-                SECONDS,
-                lambda: str(api.stream(name)),
-            )
-            extra.append(last)
+                values = [message(n) for n in some if n % 2 == partition]
+                produce(apache_kafka.servers, source, values, partition)
+            wait_until(lambda: bool(api.stream(name)["tuples"] == len(taken)), SECONDS, lambda: str(api.stream(name)))
 
-        firsts = (0, 60_000, 120_000, 180_000, 240_000)
-        produce(firsts[0])
-        with_postgres_down(postgres, lambda: produce(firsts[1]))
+        def send_windows(first: int) -> None:
+            """Send 500 messages, and then one so much later that their windows end."""
+            send(list(range(first, first + 500)))
+            send([first + 50_000])
+
+        send_windows(0)
+        with_postgres_down(postgres, lambda: send_windows(60_000))
         kill_deliverer(service)
         receiver.answer = (503, {})
-        produce(firsts[2])
+        send_windows(120_000)
         clickhouse.stop()
         service.kill()
         api.get("/healthz")  # revives it
-        produce(firsts[3])
+        send_windows(180_000)
         clickhouse.start()
         receiver.answer = (204, {})
-        apache_kafka.stop()
-        produce(firsts[4])
+        apache_kafka.stop()  # where messages come from, and rows go to
         apache_kafka.start()
         kill_deliverer(service)
+        send_windows(240_000)
 
-        taken = sorted([n for first in firsts for n in range(first, first + 500)] + extra)
+        assert api.stream(name)["late"] == 0
         selected = Counter((n % 100, START + timedelta(milliseconds=20 * n)) for n in taken if n % 100 > 90)
         expected: dict[Group, int] = defaultdict(int)
         for n in taken[:-1]:  # the window of the last one is open
