@@ -5,15 +5,19 @@ names it with the cursor after it, which is the moment from which it counts; the
 is opened again moves what its note names and drops what lies aside besides. Everything aside is in ``_braid``.
 
 Partitioned files lie in folders ``column=value``, as Hive and all that read its layout know them, and lack those
-columns.
+columns. All folders are made before the note is written: what cannot be placed does not count.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +28,7 @@ from router.materialize import schema_of
 from router.row_text import values
 from router.sinks.encoding import encode
 from router.sinks.options import check_options, choice, columns
-from router.sinks.sink import Deliverer, Rows, SinkDown, Subject
+from router.sinks.sink import Deliverer, Rows, SinkDown, SinkRefused, Subject
 from sources import locations
 from sources.errors import NotAllowed
 from sources.storage import Storage
@@ -33,7 +37,12 @@ NAME = "file"
 FLUSH_ROWS, FLUSH_SECONDS = 100_000, 10.0
 ENDINGS = {"json": ".ndjson", "csv": ".csv", "parquet": ".parquet"}
 ASIDE = "_braid"
+LONGEST_FOLDER, LONGEST_COLUMN = 200, 100
+"""Bytes in the name of a folder, which file systems limit to 255, and in that of a column in it."""
+LONGEST_PATH = 1000
+"""Bytes in the path of a file below the sink's folder; object stores limit it to 1024, file systems to 4096."""
 _NULL = "__HIVE_DEFAULT_PARTITION__"
+_NEVER = (errno.ENAMETOOLONG, errno.EINVAL, errno.ENOTDIR, errno.EEXIST)
 
 
 def validate(options: Mapping[str, str], query: Query, folder: str) -> None:
@@ -41,8 +50,14 @@ def validate(options: Mapping[str, str], query: Query, folder: str) -> None:
     check_options(NAME, options, ("path",), ("format", "partition_by"))
     choice(NAME, options, "format", tuple(ENDINGS))
     names = tuple(schema_of(query).names)
-    if len(columns(NAME, options, "partition_by", names)) == len(names):
+    partition_by = columns(NAME, options, "partition_by", names)
+    if len(partition_by) == len(names):
         raise NotAllowed("Option 'partition_by' of sink 'file' must leave a column for the files.")
+    for name in partition_by:
+        if len(_quoted(name)) > LONGEST_COLUMN:
+            raise NotAllowed(
+                f"A column of option 'partition_by' must have a name of at most {LONGEST_COLUMN} bytes; got {name!r}."
+            )
     locate(options["path"], folder)
 
 
@@ -105,26 +120,30 @@ class FileSink:
             for name in self._storage.names(self._aside):
                 self._storage.delete(f"{self._aside}/{name}")
         except OSError as problem:
-            raise _down(problem) from problem
+            raise failure(problem) from problem
         self._number = 0 if note is None else note["number"]
         return None if note is None else note["cursor"]
 
     def write(self, rows: Rows) -> None:
         """Add files with rows."""
         number = self._number + 1
-        files = {}
+        tables, files = {}, {}
+        for position, (folder, table) in enumerate(self._partitions(rows.table)):
+            # a name of its own: one that an earlier note names would be moved in its place
+            name = f"{number:08d}-{position}"
+            tables[name] = table
+            files[name] = f"{folder}{self._delivery}-{number:08d}{ENDINGS[self._format]}"
+        note = {"number": number, "cursor": rows.cursor, "files": files}
         try:
-            for position, (folder, table) in enumerate(self._partitions(rows.table)):
-                # a name of its own: one that an earlier note names would be moved in its place
-                name = f"{number:08d}-{position}"
+            for path in files.values():
+                self._make_place(path)
+            for name, table in tables.items():
                 self._storage.put(f"{self._aside}/{name}", encode(table, self._format))
-                files[name] = f"{folder}{self._delivery}-{number:08d}{ENDINGS[self._format]}"
-            note = {"number": number, "cursor": rows.cursor, "files": files}
             self._storage.put(self._note, orjson.dumps(note))
             self._number = number
             self._move(note)
         except OSError as problem:
-            raise _down(problem) from problem
+            raise failure(problem) from problem
 
     @property
     def _aside(self) -> str:
@@ -146,32 +165,58 @@ class FileSink:
             if self._storage.exists(f"{self._aside}/{name}"):  # else it is there
                 self._storage.move(f"{self._aside}/{name}", path)
 
+    def _make_place(self, path: str) -> None:
+        """Make the folder of a file, where there are folders."""
+        if len(path) > LONGEST_PATH:
+            raise SinkRefused(f"The path of a file must have at most {LONGEST_PATH} bytes; got {path!r}.")
+        if self._storage.local_root is not None:
+            self._storage.local_path(path).parent.mkdir(parents=True, exist_ok=True)
+
     def _partitions(self, table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         """Yield the rows of each folder, in order, without the columns that its name tells."""
         names = list(self._partition_by)
         if not names:
             yield "", table
             return
-        by_value = [(name, text) for name in names for text in [_texts(table[name])]]
-        folders = pa.chunked_array([pa.array([""] * len(table), pa.string())])
-        for name, text in by_value:
-            folders = pc.binary_join_element_wise(folders, pa.scalar(f"{quote(name)}="), text, pa.scalar("/"), "")
-        rest = table.drop_columns(names)
-        for folder in pc.unique(folders).to_pylist():
-            yield folder, rest.filter(pc.equal(folders, folder))
+        folders = pc.binary_join_element_wise(*(_folders(name, table[name]) for name in names), "", "/")
+        grouped = folders.dictionary_encode()
+        numbers = grouped.indices.to_numpy()
+        rest = table.drop_columns(names).take(pa.array(np.argsort(numbers, kind="stable")))
+        ends = np.cumsum(np.bincount(numbers)).tolist()
+        for folder, first, end in zip(grouped.dictionary.to_pylist(), [0, *ends], ends, strict=False):
+            yield folder, rest.slice(first, end - first)
 
 
-def _texts(column: pa.ChunkedArray) -> pa.Array:
-    """Return values as names of folders."""
+def folder_of(column: str, value: Any) -> str:
+    """Return the name of the folder for a value; of a long one its beginning and a hash.
+
+    The name has one ``=`` at least, and no ``/``: it is never the folder itself, nor the one above.
+
+    >>> folder_of("../a", "b/c"), folder_of("n", 7), folder_of("n", None)
+    ('..%2Fa=b%2Fc', 'n=7', 'n=__HIVE_DEFAULT_PARTITION__')
+    """
+    text = "" if value is None else value if isinstance(value, str) else orjson.dumps(value).decode()
+    whole = f"{_quoted(column)}={_quoted(text) or _NULL}"
+    if len(whole) <= LONGEST_FOLDER:
+        return whole
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
+    start = f"{_quoted(column)}="
+    room = LONGEST_FOLDER - len(start) - len(digest) - 1
+    fits = sum(length <= room for length in accumulate(len(_quoted(each)) for each in text[:room]))
+    return f"{start}{_quoted(text[:fits])}~{digest}"
+
+
+def failure(problem: OSError) -> SinkDown | SinkRefused:
+    """Return what an error of files means: a name that cannot be is refused, all else may pass."""
+    text = f"Files must be written, but: {problem}."
+    return SinkRefused(text) if problem.errno in _NEVER else SinkDown(text)
+
+
+def _folders(name: str, column: pa.ChunkedArray) -> pa.Array:
+    """Return the folder of each value of a column."""
     found = [orjson.loads(orjson.dumps(value)) for value in values(column)]
-    return pa.array(
-        [_NULL if value is None else quote(_plain(value), safe="") or _NULL for value in found], pa.string()
-    )
+    return pa.array([folder_of(name, value) for value in found], pa.string())
 
 
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
-
-
-def _down(problem: OSError) -> SinkDown:
-    return SinkDown(f"Files must be written, but: {problem}.")
+def _quoted(text: str) -> str:
+    return quote(text, safe="")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import datetime as dt
+import errno
 import json
 import tempfile
 from contextlib import suppress
@@ -16,10 +18,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from operators.expressions import Column
+from operators.queries import Output, Selection
 from router.row_text import objects
 from router.sinks import file
-from router.sinks.sink import Deliverer, Rows, Sink, Subject
+from router.sinks.sink import Deliverer, Rows, Sink, SinkDown, SinkRefused, Subject
 from sources.errors import NotAllowed
+from sources.schema import BIGINT, VARCHAR
 from sources.storage import Storage
 from tests.router.sinks.subjects import SELECTION, aggregation, rows_of, selected, subject
 
@@ -89,6 +94,83 @@ def test_partitions_are_folders_that_others_read(tmp_path: Path) -> None:
     names = rows.table.column_names
     by = [("n", "ascending")]
     assert found.select(names).sort_by(by).to_pylist() == rows.table.sort_by(by).to_pylist()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("alias", ["../../../x", "..", ".", "/", "a/b", "\0"])
+def test_no_name_of_a_column_leaves_the_folder(tmp_path: Path, alias: str) -> None:
+    outputs = (Output(alias, Column("s", VARCHAR)), Output("n", Column("n", BIGINT)))
+    mine, root = subject(Selection("s-1", None, outputs)), tmp_path / "inside"
+    sink = opened(root, mine, partition_by=alias)
+    sink.resume()
+    sink.write(rows_of(mine, [{alias: value, "n": 1} for value in ("..", "../..", ".", "/", "")], 1))
+    files = list(tmp_path.rglob("*.ndjson"))
+    assert len(files) == 5
+    assert {path.parent.parent for path in files} == {root}
+    assert opened(root, mine, partition_by=alias).resume() == "after 1"
+
+
+def test_long_values_have_folders_of_their_own(tmp_path: Path) -> None:
+    mine = subject()
+    sink = opened(tmp_path, mine, partition_by="s")
+    sink.resume()
+    texts = ["x" * 250, "x" * 250 + "y", "ü" * 100, "ü" * 100 + "y", "a" * 195 + "é"]
+    sink.write(rows_of(mine, [{**selected(1)[0], "s": text} for text in texts], 1))
+    folders = [path.name for path in tmp_path.iterdir() if path.name != file.ASIDE]
+    assert len(set(folders)) == len(texts)
+    assert all(len(name.encode()) <= file.LONGEST_FOLDER for name in folders)
+    assert opened(tmp_path, mine, partition_by="s").resume() == "after 1"
+
+
+def test_what_cannot_be_placed_does_not_count(tmp_path: Path) -> None:
+    mine = subject()
+    sink = opened(tmp_path, mine, partition_by="i,s")
+    sink.resume()
+    sink.write(rows_of(mine, [{**selected(1)[0], "i": 1, "s": "a"}], 1))
+    (tmp_path / "i=2").write_text("no folder")
+    row = {**selected(1)[0], "i": 2, "s": "a"}
+    with pytest.raises(SinkRefused, match="i=2"):
+        sink.write(rows_of(mine, [row], 2))
+    again = opened(tmp_path, mine, partition_by="i,s")
+    assert again.resume() == "after 1"
+    (tmp_path / "i=2").unlink()
+    again.write(rows_of(mine, [row], 2))
+    assert opened(tmp_path, mine, partition_by="i,s").resume() == "after 2"
+    assert len(list(tmp_path.rglob("*.ndjson"))) == 2
+
+
+def test_a_path_that_no_store_takes_is_refused(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(9)]
+    outputs = tuple(Output(name, Column(name, VARCHAR)) for name in (*names, "rest"))
+    mine = subject(Selection("s-1", None, outputs))
+    sink = opened(tmp_path, mine, partition_by=",".join(names))
+    sink.resume()
+    with pytest.raises(SinkRefused, match="at most 1000 bytes"):
+        sink.write(rows_of(mine, [dict.fromkeys((*names, "rest"), "x" * 300)], 1))
+    assert sink.resume() is None
+
+
+@pytest.mark.parametrize(
+    ("number", "means"),
+    [
+        (errno.ENAMETOOLONG, SinkRefused),
+        (errno.EINVAL, SinkRefused),
+        (errno.ENOTDIR, SinkRefused),
+        (errno.EEXIST, SinkRefused),
+        (errno.ENOSPC, SinkDown),
+        (errno.EIO, SinkDown),
+        (errno.EACCES, SinkDown),
+        (errno.ESTALE, SinkDown),
+    ],
+)
+def test_what_an_error_means(number: int, means: type[Exception]) -> None:
+    assert type(file.failure(OSError(number, "said"))) is means
+
+
+def test_a_column_of_a_folder_has_a_short_name() -> None:
+    output = Output("x" * 101, Column("s", VARCHAR))
+    query = dataclasses.replace(SELECTION, outputs=(*SELECTION.outputs, output))
+    with pytest.raises(NotAllowed, match="at most 100 bytes"):
+        file.validate({"path": "x", "partition_by": output.name}, query, "")
 
 
 class Crash(Exception):
