@@ -1,19 +1,22 @@
 """Secrets by reference: what is kept and shown names a secret, whose value stands in the environment of the service.
 
-``secret:kafka_password`` is what ``BRAID_SECRET_KAFKA_PASSWORD`` holds there.
+``secret:kafka_password`` is what ``BRAID_SECRET_KAFKA_PASSWORD`` holds there. A newline at its end, which files and
+``echo`` add, is not part of it.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Iterable, Mapping
 
 from sources.errors import NotAllowed, NotReady
 
 PREFIX = "secret:"
 VARIABLE = "BRAID_SECRET_"
 _NAME = re.compile(r"[a-z0-9_]+", re.IGNORECASE)
+_NO_TEXT = ("Cc", "Cs")  # control characters, and bytes that are no UTF-8
 
 
 def check_secrets(options: Mapping[str, str], secrets: tuple[str, ...], shown: str = "") -> None:
@@ -22,22 +25,43 @@ def check_secrets(options: Mapping[str, str], secrets: tuple[str, ...], shown: s
     ``shown`` is put before their names in what is said.
     """
     for name, value in options.items():
-        if name in secrets and not value.startswith(PREFIX):
+        if name in secrets and not is_reference(value):
             raise NotAllowed(
                 f"Option '{shown}{name}' must be a reference, so that the secret is not kept: '{PREFIX}NAME', with"
                 f" the secret in the environment of the service as {VARIABLE}NAME."
             )
-        if value.startswith(PREFIX) and not _NAME.fullmatch(value.removeprefix(PREFIX)):
+        if is_reference(value) and not _NAME.fullmatch(value.removeprefix(PREFIX)):
             raise NotAllowed(f"Option '{shown}{name}' must be '{PREFIX}' and a name of letters, digits and _.")
 
 
-def reveal(value: str) -> str:
-    """Return ``value``, or what it refers to; NotReady names a secret that is not there."""
-    if not value.startswith(PREFIX):
+def is_reference(value: str) -> bool:
+    """Whether a text refers to a secret, rightly or not."""
+    return value.startswith(PREFIX)
+
+
+def reveal(value: str, *, lines: bool = False) -> str:
+    """Return ``value``, or what it refers to.
+
+    NotReady names a secret that is not there, or has control characters; newlines are none with ``lines``, as in PEM.
+    """
+    if not is_reference(value):
         return value
     name = value.removeprefix(PREFIX)
     variable = VARIABLE + name.upper()
     found = os.environ.get(variable)
     if found is None:
         raise NotReady(f"The secret {name!r} must be in the environment of the service as {variable}; it is not.")
+    found = found.removesuffix("\n").removesuffix("\r")
+    if any(unicodedata.category(each) in _NO_TEXT and not (lines and each in "\r\n") for each in found):
+        raise NotReady(
+            f"The secret {name!r} must be a text without control characters; {variable} in the environment of the"
+            " service has some."
+        )
     return found
+
+
+def hide(text: str, secrets: Iterable[str]) -> str:
+    """Return ``text`` with ``***`` where it has a secret."""
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text

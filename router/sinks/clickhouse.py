@@ -1,7 +1,7 @@
 """Rows inserted into a table of ClickHouse by its HTTP interface.
 
 A table that has the columns ``_query`` and ``_row`` gets what tells rows apart that come again after a crash; a
-``ReplacingMergeTree`` ordered by them keeps one of each. Every insert also has a deduplication token.
+``ReplacingMergeTree`` ordered by them keeps one of each. All columns of the query must be there.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ import orjson
 
 from operators.queries import Query
 from router.row_text import objects
-from router.sinks.http import post
+from router.sinks.http import LATER, Place, check_url, client, retry_after
 from router.sinks.options import check_options
-from router.sinks.sink import Deliverer, Rows, Subject
-from router.sinks.webhook import check_url
+from router.sinks.sink import Deliverer, Rows, SinkDown, SinkRefused, Subject
 from sources.errors import NotAllowed
 from sources.secret import check_secrets, reveal
 
@@ -25,16 +24,27 @@ NAME = "clickhouse"
 FLUSH_ROWS, FLUSH_SECONDS = 100_000, 1.0
 TIMEOUT_SECONDS = 30.0
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_SETTINGS = {
-    "input_format_skip_unknown_fields": "1",
-    "date_time_input_format": "best_effort",
-}
+_DOWN_CODES = (
+    164,  # READONLY
+    202,  # TOO_MANY_SIMULTANEOUS_QUERIES
+    209,  # SOCKET_TIMEOUT
+    210,  # NETWORK_ERROR
+    241,  # MEMORY_LIMIT_EXCEEDED
+    242,  # TABLE_IS_READ_ONLY
+    252,  # TOO_MANY_PARTS
+    319,  # UNKNOWN_STATUS_OF_INSERT
+    425,  # SYSTEM_ERROR
+)
+_DOWN_ANSWERS = (*LATER, 502, 503, 504)  # of those that stand before the server
+_CODE = re.compile(r"\s*Code: (\d{1,9})\b")
+_NOT_WRITTEN = ("ALIAS", "MATERIALIZED")
+QUERY, ROW = "_query", "_row"
 
 
 def validate(options: Mapping[str, str], query: Query, folder: str) -> None:  # noqa: ARG001
     """Check what a query says of its table."""
     check_options(NAME, options, ("url", "table"), ("database", "username", "password"))
-    check_url(NAME, options["url"])
+    check_url(NAME, options["url"], has_query=False)
     check_secrets(options, ("password",))
     for option in ("table", "database"):
         if option in options and not _NAME.fullmatch(options[option]):
@@ -50,24 +60,45 @@ def destination(options: Mapping[str, str]) -> str:
 
 def connect(options: Mapping[str, str], deliverer: Deliverer) -> Server:  # noqa: ARG001
     """Return the server; nothing is sent yet."""
-    headers = {}
+    headers, secrets = {}, []
     if "username" in options:
         headers["x-clickhouse-user"] = options["username"]
     if "password" in options:
         headers["x-clickhouse-key"] = reveal(options["password"])
-    return Server(options["url"], headers)
+        secrets.append(headers["x-clickhouse-key"])
+    connections = client(TIMEOUT_SECONDS)
+    return Server(connections, Place(connections, options["url"], headers, tuple(secrets)))
 
 
 class Server:
     """A ClickHouse server."""
 
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
-        self._url = url
-        self._client = httpx.Client(timeout=TIMEOUT_SECONDS, headers=dict(headers))
+    def __init__(self, client: httpx.Client, place: Place) -> None:
+        self._client = client
+        self._place = place
 
     def open(self, subject: Subject, options: Mapping[str, str]) -> ClickHouseSink:
-        """Return the sink of a query."""
-        return ClickHouseSink(self._client, self._url, options, subject)
+        """Return the sink of a query; its table must be there, with all columns."""
+        database = options.get("database")
+        table = f"`{options['table']}`" if database is None else f"`{database}`.`{options['table']}`"
+        there = self._columns(table)
+        missing = [name for name in subject.schema.names if name not in there]
+        if missing:
+            raise SinkRefused(
+                f"Table {table} must have all columns of the query; {', '.join(missing)} are missing, there are"
+                f" {', '.join(there)}."
+            )
+        return ClickHouseSink(self._place, table, subject.delivery, {QUERY, ROW}.intersection(there))
+
+    def _columns(self, table: str) -> list[str]:
+        """Return the columns of a table that take values."""
+        answer = self._place.post(b"", params={"query": f"DESCRIBE TABLE {table} FORMAT JSON"})
+        judge(self._place, answer)
+        try:
+            said = orjson.loads(answer.content)["data"]
+            return [column["name"] for column in said if column["default_type"] not in _NOT_WRITTEN]
+        except (ValueError, KeyError, TypeError):
+            raise SinkRefused(f"{self._place.says(answer)} This is not what ClickHouse answers.") from None
 
     def close(self) -> None:
         """Close its connections."""
@@ -75,16 +106,15 @@ class Server:
 
 
 class ClickHouseSink:
-    """The rows of one query in a table."""
+    """The rows of one query in a table; ``marks`` are those columns that tell rows apart which it has."""
 
     keeps_cursor = False
 
-    def __init__(self, client: httpx.Client, url: str, options: Mapping[str, str], subject: Subject) -> None:
-        self._client = client
-        self._url = url
-        database = options.get("database")
-        self._table = f"`{options['table']}`" if database is None else f"`{database}`.`{options['table']}`"
-        self._delivery = subject.delivery
+    def __init__(self, place: Place, table: str, delivery: str, marks: set[str]) -> None:
+        self._place = place
+        self._table = table
+        self._delivery = delivery
+        self._marks = marks
 
     def resume(self) -> str | None:
         """What has been inserted is not asked."""
@@ -92,9 +122,29 @@ class ClickHouseSink:
 
     def write(self, rows: Rows) -> None:
         """Insert rows."""
-        lines = [
-            orjson.dumps({**row, "_query": self._delivery, "_row": row_id})
-            for row, row_id in zip(objects(rows.table), rows.ids, strict=True)
-        ]
-        params = {"query": f"INSERT INTO {self._table} FORMAT JSONEachRow", **_SETTINGS}
-        post(self._client, self._url, b"\n".join(lines), {}, params)
+        found = objects(rows.table)
+        if QUERY in self._marks:
+            found = [{**row, QUERY: self._delivery} for row in found]
+        if ROW in self._marks:
+            found = [{**row, ROW: row_id} for row, row_id in zip(found, rows.ids, strict=True)]
+        insert = f"INSERT INTO {self._table} FORMAT JSONEachRow"
+        params = {"query": insert, "date_time_input_format": "best_effort"}
+        judge(self._place, self._place.post(b"\n".join(map(orjson.dumps, found)), params=params))
+
+
+def judge(place: Place, answer: httpx.Response) -> None:
+    """Raise SinkDown or SinkRefused unless a query is done: most answers of 500 are about its data."""
+    code = _code(answer)
+    if answer.is_success and code is None:
+        return
+    is_down = answer.status_code in _DOWN_ANSWERS if code is None else code in _DOWN_CODES
+    raise SinkDown(place.says(answer), retry_after(answer)) if is_down else SinkRefused(place.says(answer))
+
+
+def _code(answer: httpx.Response) -> int | None:
+    """Return the number of the server's error, if it says one."""
+    said = answer.headers.get("x-clickhouse-exception-code", "")
+    if said.isascii() and said.isdigit():
+        return int(said[:9])
+    found = None if answer.is_success else _CODE.match(answer.text)
+    return None if found is None else int(found[1])

@@ -55,9 +55,12 @@ class SinkDefinition:
 
     def validate(self, query: Query, folder: str) -> None:
         """Check the options for a query; NotAllowed tells what exists instead."""
-        self._kind.connector.validate(self.options, query, folder)
-        assert self.flush_rows
-        assert self.flush_seconds >= 0
+        try:
+            self._kind.connector.validate(self.options, query, folder)
+            flush_rows(self.options, self._kind.flush_rows)
+            flush_seconds(self.options, self._kind.flush_seconds)
+        except ValueError as problem:
+            raise NotAllowed(f"The options of sink {self.connector!r} must be readable, but: {problem}.") from None
 
     def connect(self, deliverer: Deliverer) -> Destination:
         """Return the destination. Raises SinkDown."""
@@ -95,4 +98,7 @@ def read_sink(value: Any) -> SinkDefinition | None:
 
 
 def _text(value: str | float) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    try:
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    except ValueError:
+        raise NotAllowed("A number among the options of a sink must have less digits.") from None

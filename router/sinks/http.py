@@ -1,37 +1,88 @@
-"""POST, and what an answer means for a sink."""
+"""Requests by HTTP, and what an answer means for a sink."""
 
 from __future__ import annotations
 
+import functools
+import ssl
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 import httpx
 
 from router.sinks.sink import SinkDown, SinkRefused
+from sources.errors import NotAllowed
+from sources.secret import hide
 
-_LATER = (408, 425, 429)
+LATER = (408, 425, 429)
+LONGEST_RETRY_SECONDS = 300.0
 _SHOWN = 300
+_DIGITS = 9
 
 
-def post(
-    client: httpx.Client,
-    url: str,
-    content: bytes,
-    headers: Mapping[str, str],
-    params: Mapping[str, str] | None = None,
-) -> None:
-    """Send ``content``; SinkDown when nobody answers or it is asked for later, SinkRefused when it is not taken."""
+def check_url(connector: str, url: str, *, has_query: bool = True) -> None:
+    """NotAllowed for what is no URL that can be posted to, or holds a password; or a query, without ``has_query``."""
+    if not (url.isprintable() and " " not in url and _is_url(url)):
+        raise NotAllowed(f"Option 'url' of sink {connector!r} must be http://… or https://… without a password.")
+    if not has_query and any(mark in url for mark in "?#"):
+        raise NotAllowed(f"Option 'url' of sink {connector!r} must be without '?' and '#'.")
+
+
+def _is_url(url: str) -> bool:
     try:
-        answer = client.post(url, content=content, headers=dict(headers), params=params)
-    except (httpx.TransportError, httpx.InvalidURL) as problem:
-        raise SinkDown(f"{url} must answer, but: {problem or type(problem).__name__}.") from problem
-    if answer.is_success:
-        return
-    said = f"{url} answered {answer.status_code}: {answer.text[:_SHOWN]!r}."
-    if answer.status_code in _LATER or answer.is_server_error:
-        raise SinkDown(said, _retry_after(answer))
-    raise SinkRefused(said)
+        parts = urlsplit(url)
+        httpx.URL(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.password and parts.port != 0
+    except (ValueError, httpx.InvalidURL):
+        return False
 
 
-def _retry_after(answer: httpx.Response) -> float | None:
+def client(timeout: float) -> httpx.Client:
+    """Return a client; all have the same certificates, which take long to load."""
+    return httpx.Client(timeout=timeout, verify=_certificates())
+
+
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    return httpx.create_ssl_context()
+
+
+class Place:
+    """A URL that rows are sent to; ``headers`` go with each request, ``secrets`` never stand in an error."""
+
+    def __init__(
+        self, client: httpx.Client, url: str, headers: Mapping[str, str], secrets: tuple[str, ...] = ()
+    ) -> None:
+        self._client = client
+        self._url = url
+        self._headers = headers
+        self._secrets = secrets
+
+    def post(
+        self, content: bytes, headers: Mapping[str, str] | None = None, params: Mapping[str, str] | None = None
+    ) -> httpx.Response:
+        """Return what is answered, whatever it is.
+
+        SinkDown when nobody answers, SinkRefused for what cannot be sent. Causes are left out: they may show headers.
+        """
+        try:
+            whole = {**self._headers, **(headers or {})}
+            return self._client.post(self._url, content=content, headers=whole, params=params)
+        except (httpx.LocalProtocolError, httpx.UnsupportedProtocol, httpx.InvalidURL, ValueError) as problem:
+            said = f"A request to {self._url} must have a good URL and headers of ASCII; {type(problem).__name__}."
+            raise SinkRefused(hide(said, self._secrets)) from None
+        except httpx.TransportError as problem:
+            said = f"{self._url} must answer, but: {problem or type(problem).__name__}."
+            raise SinkDown(hide(said, self._secrets)) from None
+
+    def says(self, answer: httpx.Response) -> str:
+        """Return what an answer that is none of success says."""
+        # hidden before it is cut: a secret that is cut would not be found
+        return f"{self._url} answered {answer.status_code}: {hide(answer.text, self._secrets)[:_SHOWN]!r}."
+
+
+def retry_after(answer: httpx.Response) -> float | None:
+    """Return how many seconds an answer asks to wait, within reason; None when it does not say a number."""
     text = answer.headers.get("retry-after", "")
-    return float(text) if text.isascii() and text.isdigit() else None
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
+        return None
+    return min(float(text), LONGEST_RETRY_SECONDS)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from sources.errors import NotAllowed
 
 FLUSH_ROWS, FLUSH_SECONDS = "flush_rows", "flush_seconds"
-_MOST_ROWS = 1_000_000
+_MOST_ROWS, _MOST_DIGITS = 1_000_000, 7
 _MOST_SECONDS = 86400.0
 
 
@@ -53,7 +53,7 @@ def columns(connector: str, options: Mapping[str, str], option: str, there: tupl
 def flush_rows(options: Mapping[str, str], default: int) -> int:
     """Return how many rows are enough to write at once, and the most that are written at once."""
     text = options.get(FLUSH_ROWS, str(default))
-    if not (text.isascii() and text.isdigit() and 0 < int(text) <= _MOST_ROWS):
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and 0 < int(text) <= _MOST_ROWS):
         raise NotAllowed(f"Option {FLUSH_ROWS!r} must be a whole number from 1 to {_MOST_ROWS}; got {text!r}.")
     return int(text)
 

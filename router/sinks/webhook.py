@@ -1,49 +1,67 @@
 """Rows posted to a URL: batches as JSON, signed as *Standard Webhooks* says, sent again until they are taken.
 
-The body is ``{"query", "name", "ids", "rows"}``; ``ids`` tells rows apart that come again. Headers: ``webhook-id`` (the
-query and its first row), ``webhook-timestamp`` and, with a secret, ``webhook-signature``, ``v1,`` and the base64 of the
-HMAC-SHA256 of ``id.timestamp.body`` (standardwebhooks, specification 1.0).
+The body is ``{"query", "name", "ids", "rows"}``; ``ids`` tells rows apart that come again, from those of any query of
+any service. Headers: ``webhook-id`` (the delivery, its first row and its last one: equal for equal rows only),
+``webhook-timestamp`` and, with a secret, ``webhook-signature``, ``v1,`` and the base64 of the HMAC-SHA256 of
+``id.timestamp.body`` (standardwebhooks, specification 1.0).
 """
 
 from __future__ import annotations
 
 import base64
+import binascii
 import hashlib
 import hmac
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import orjson
 
 from operators.queries import Query
 from router.row_text import objects
-from router.sinks.http import post
+from router.sinks.http import LATER, Place, check_url, client, retry_after
 from router.sinks.options import check_options
-from router.sinks.sink import Deliverer, Rows, Subject
+from router.sinks.sink import Deliverer, Rows, SinkDown, SinkRefused, Subject
 from sources.errors import NotAllowed
-from sources.secret import check_secrets, reveal
+from sources.secret import PREFIX as REFERENCE
+from sources.secret import check_secrets, is_reference, reveal
 
 NAME = "webhook"
 FLUSH_ROWS, FLUSH_SECONDS = 1000, 0.0
 HEADER = "header."
+SECRET_HEADERS = ("authorization", "cookie", "proxy-authorization", "x-api-key")
 TIMEOUT_SECONDS = 10.0
+_REFERENCE = re.compile(f"(?:^|(?<=[ =])){REFERENCE}")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def validate(options: Mapping[str, str], query: Query, folder: str) -> None:  # noqa: ARG001
     """Check what a query says of its webhook."""
     check_options(NAME, options, ("url",), ("secret", f"{HEADER}*"))
     check_url(NAME, options["url"])
-    check_secrets(options, ("secret",))
+    check_secrets({"secret": options["secret"]} if "secret" in options else {}, ("secret",))
+    for option, value in options.items():
+        if option.startswith(HEADER):
+            check_header(option, value)
 
 
-def check_url(connector: str, url: str) -> None:
-    """NotAllowed for what is no URL that can be posted to, or holds a password."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.password:
-        raise NotAllowed(f"Option 'url' of sink {connector!r} must be http://… or https://… without a password.")
+def check_header(option: str, value: str) -> None:
+    """NotAllowed for a header that cannot be, or holds a secret; a reference may be its end, as after ``Bearer``."""
+    name = option.removeprefix(HEADER)
+    if not _TOKEN.fullmatch(name):
+        raise NotAllowed(f"Option {option!r} of sink {NAME!r} must name a header, of letters, digits and -.")
+    if not (value.isascii() and value.isprintable()):
+        raise NotAllowed(f"Option {option!r} of sink {NAME!r} must be of printable ASCII.")
+    check_secrets({option: _parted(value)[1]}, (option,) if name.lower() in SECRET_HEADERS else ())
+
+
+def _parted(value: str) -> tuple[str, str]:
+    """Return the value of a header as what is before a reference and the reference; else nothing, and the value."""
+    found = _REFERENCE.search(value)
+    return ("", value) if found is None else (value[: found.start()], value[found.start() :])
 
 
 def destination(options: Mapping[str, str]) -> str:
@@ -61,15 +79,23 @@ class Receiver:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._client = httpx.Client(timeout=TIMEOUT_SECONDS)
+        self._client = client(TIMEOUT_SECONDS)
 
     def open(self, subject: Subject, options: Mapping[str, str]) -> WebhookSink:
         """Return the sink of a query; NotReady names a secret that is not there."""
-        headers = {
-            name.removeprefix(HEADER): reveal(value) for name, value in options.items() if name.startswith(HEADER)
-        }
-        secret = reveal(options["secret"]) if "secret" in options else None
-        return WebhookSink(self._client, self._url, headers, secret, subject)
+        headers, secrets = {}, []
+        for option, value in options.items():
+            if option.startswith(HEADER):
+                before, rest = _parted(value)
+                # names in lower case: what the sink itself says takes their place
+                headers[option.removeprefix(HEADER).lower()] = before + reveal(rest)
+                if is_reference(rest):
+                    secrets.append(reveal(rest))
+        key = None
+        if "secret" in options:
+            secrets.append(reveal(options["secret"]))
+            key = signing_key(secrets[-1])
+        return WebhookSink(Place(self._client, self._url, headers, tuple(secrets)), key, subject)
 
     def close(self) -> None:
         """Close its connections."""
@@ -81,13 +107,9 @@ class WebhookSink:
 
     keeps_cursor = False
 
-    def __init__(
-        self, client: httpx.Client, url: str, headers: Mapping[str, str], secret: str | None, subject: Subject
-    ) -> None:
-        self._client = client
-        self._url = url
-        self._headers = headers
-        self._key = None if secret is None else signing_key(secret)
+    def __init__(self, place: Place, key: bytes | None, subject: Subject) -> None:
+        self._place = place
+        self._key = key
         self._subject = subject
 
     def resume(self) -> str | None:
@@ -100,20 +122,34 @@ class WebhookSink:
         body: dict[str, Any] = {
             "query": subject.query_id,
             "name": subject.name,
-            "ids": rows.ids,
+            "ids": [f"{subject.delivery}-{row_id}" for row_id in rows.ids],
             "rows": objects(rows.table),
         }
         content = orjson.dumps(body)
-        message, now = f"{subject.delivery}-{rows.ids[0]}", str(int(time.time()))
+        message, now = f"{subject.delivery}-{rows.ids[0]}-{rows.ids[-1]}", str(int(time.time()))
         headers = {"content-type": "application/json", "webhook-id": message, "webhook-timestamp": now}
         if self._key is not None:
             headers["webhook-signature"] = sign(self._key, message, now, content)
-        post(self._client, self._url, content, {**self._headers, **headers})
+        self._judge(self._place.post(content, headers))
+
+    def _judge(self, answer: httpx.Response) -> None:
+        """Raise SinkDown or SinkRefused unless the rows are taken."""
+        if answer.is_success:
+            return
+        said = self._place.says(answer)
+        if answer.status_code in LATER or answer.is_server_error:
+            raise SinkDown(said, retry_after(answer))
+        raise SinkRefused(said)
 
 
 def signing_key(secret: str) -> bytes:
-    """Return the bytes of a secret: base64 after ``whsec_``, any other text as it is."""
-    return base64.b64decode(secret.removeprefix("whsec_")) if secret.startswith("whsec_") else secret.encode()
+    """Return the bytes of a secret: base64 after ``whsec_``, any other text as it is. SinkRefused for no base64."""
+    if not secret.startswith("whsec_"):
+        return secret.encode()
+    try:
+        return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+    except binascii.Error:
+        raise SinkRefused(f"The secret of sink {NAME!r} must be base64 after 'whsec_'; it is not.") from None
 
 
 def sign(key: bytes, message: str, timestamp: str, content: bytes) -> str:

@@ -108,7 +108,7 @@ class KafkaOptions:
 
     def client(self) -> dict[str, str]:
         """Return the client's properties with what secrets refer to; NotReady names one that is not there."""
-        return {name: reveal(value) for name, value in self.properties.items()}
+        return reveal_properties(self.properties)
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
@@ -120,6 +120,11 @@ def check_properties(properties: Mapping[str, str]) -> None:
                 f" {', '.join(PREFIX + known for known in PROPERTIES)}."
             )
     check_secrets(properties, SECRETS, PREFIX)
+
+
+def reveal_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return properties with what secrets refer to; NotReady names one that is not there."""
+    return {name: reveal(value, lines=name.endswith(".pem")) for name, value in properties.items()}
 
 
 def read_options(options: Mapping[str, str], of_format: Sequence[str] = ()) -> KafkaOptions:

@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
+import httpx
 import pytest
 
 from router.sinks import clickhouse as connector
+from router.sinks.http import Place
 from router.sinks.sink import Deliverer, Sink, SinkDown, SinkRefused, Subject
 from sources.errors import NotAllowed
 from tests.kit.servers import ClickHouse
+from tests.kit.service import free_port
 from tests.router.sinks.subjects import SELECTION, rows_of, selected, subject
 
 COLUMNS = (
@@ -61,9 +64,84 @@ def test_a_table_may_keep_what_tells_rows_apart(clickhouse: ClickHouse) -> None:
 
 
 def test_a_table_that_is_not_there_refuses(clickhouse: ClickHouse) -> None:
+    for database in ("default", "no_database"):
+        with (
+            pytest.raises(SinkRefused, match=r"nowhere|no_database"),
+            opened(clickhouse, subject(), "nowhere", database=database),
+        ):
+            pass
+
+
+def test_a_column_that_is_not_there_refuses(clickhouse: ClickHouse) -> None:
     mine = subject()
-    with opened(clickhouse, mine, "nowhere") as sink, pytest.raises((SinkRefused, SinkDown), match="nowhere"):
-        sink.write(rows_of(mine, selected(1), 1))
+    clickhouse.query("CREATE TABLE lacks (n Int64, i Int32, x Float64, s Alias toString(n)) ENGINE = Memory")
+    missing = pytest.raises(SinkRefused, match="d, s, b, day, at are missing, there are n, i, x")
+    with missing, opened(clickhouse, mine, "lacks"):
+        pass
+    clickhouse.query(f"CREATE TABLE has ({COLUMNS}, more String, _row String) ENGINE = Memory")
+    with opened(clickhouse, mine, "has") as sink:
+        sink.write(rows_of(mine, selected(1), 3))
+        assert clickhouse.query("SELECT n, more, _row FROM has") == "0\t\t3-0\n"
+
+
+def test_values_that_do_not_fit_are_refused_and_others_go_on(clickhouse: ClickHouse) -> None:
+    clickhouse.query(f"CREATE TABLE strict ({COLUMNS.replace('n Int64', 'n UUID')}) ENGINE = Memory")
+    clickhouse.query(f"CREATE TABLE fits ({COLUMNS}) ENGINE = Memory")
+    mine = subject()
+    with opened(clickhouse, mine, "strict") as sink, pytest.raises(SinkRefused, match="Code: "):
+        sink.write(rows_of(mine, selected(2), 1))
+    with opened(clickhouse, mine, "fits") as sink:
+        sink.write(rows_of(mine, selected(2), 1))
+    assert clickhouse.query("SELECT count() FROM fits") == "2\n"
+
+
+HIDDEN = "swordfish-17"
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "means"),
+    [
+        (200, {}, "", None),
+        (200, {"x-clickhouse-exception-code": "27"}, "", SinkRefused),
+        (500, {}, f"Code: 60, e.displayText() = DB::Exception: {HIDDEN}", SinkRefused),
+        (404, {"x-clickhouse-exception-code": "60"}, "", SinkRefused),
+        (500, {"x-clickhouse-exception-code": "27"}, "", SinkRefused),
+        (403, {"x-clickhouse-exception-code": "516"}, HIDDEN, SinkRefused),
+        (500, {}, "anything", SinkRefused),
+        (400, {}, "", SinkRefused),
+        (302, {}, "", SinkRefused),
+        *((500, {"x-clickhouse-exception-code": str(code)}, HIDDEN, SinkDown) for code in connector._DOWN_CODES),
+        (500, {}, "Code: 241. DB::Exception: Memory limit", SinkDown),
+        (503, {}, HIDDEN, SinkDown),
+        (429, {}, "", SinkDown),
+        (504, {}, "", SinkDown),
+    ],
+)
+def test_what_an_answer_means(status: int, headers: dict[str, str], body: str, means: type[Exception] | None) -> None:
+    with httpx.Client() as client:
+        place = Place(client, "http://h", {"x-clickhouse-key": HIDDEN}, (HIDDEN,))
+        answer = httpx.Response(status, headers=headers, text=body)
+        if means is None:
+            connector.judge(place, answer)
+            return
+        with pytest.raises(means) as raised:
+            connector.judge(place, answer)
+    assert type(raised.value) is means
+    assert HIDDEN not in str(raised.value)
+
+
+def test_a_wrong_password_is_refused_and_not_shown(clickhouse: ClickHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRAID_SECRET_CH", HIDDEN)
+    said = {"username": "default", "password": "secret:ch"}
+    with pytest.raises(SinkRefused, match="Code: ") as raised, opened(clickhouse, subject(), "t", **said):
+        pass
+    assert HIDDEN not in str(raised.value)
+
+
+def test_nobody_there_is_down() -> None:
+    said = {"url": f"http://127.0.0.1:{free_port()}", "table": "t"}
+    with closing(connector.connect(said, Deliverer("test"))) as destination, pytest.raises(SinkDown, match="answer"):
+        destination.open(subject(), said)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +150,9 @@ def test_a_table_that_is_not_there_refuses(clickhouse: ClickHouse) -> None:
         ({"url": "http://h"}, "must have the option 'table'"),
         ({"url": "http://h", "table": "a; DROP TABLE b"}, "must be a name"),
         ({"url": "http://h", "table": "t", "password": "plain"}, "must be a reference"),
+        ({"url": "http://h/?database=x", "table": "t"}, "must be without"),
+        ({"url": "http://h/#x", "table": "t"}, "must be without"),
+        ({"url": "http://h:99999", "table": "t"}, "must be http"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, str], said: str) -> None:

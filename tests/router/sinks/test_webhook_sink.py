@@ -6,12 +6,15 @@ import base64
 import hashlib
 import hmac
 import json
+import traceback
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
+import httpx
 import pytest
 
-from router.sinks import webhook
+from router.sinks import http, webhook
+from router.sinks.http import Place, retry_after
 from router.sinks.sink import Deliverer, Sink, SinkDown, SinkRefused, Subject
 from sources.errors import NotAllowed, NotReady
 from tests.kit.service import free_port
@@ -41,26 +44,87 @@ def test_rows_are_signed_json(receiver: Receiver, monkeypatch: pytest.MonkeyPatc
         sink.write(rows_of(mine, selected(3), 7))
     ((headers, body),) = receiver.posted
     said = json.loads(body)
-    assert (said["query"], said["name"], said["ids"]) == ("q-1", "mine", ["7-0", "7-1", "7-2"])
+    assert (said["query"], said["name"], said["ids"]) == (
+        "q-1",
+        "mine",
+        [f"{mine.delivery}-7-{row}" for row in range(3)],
+    )
     assert [row["n"] for row in said["rows"]] == [0, 1, 2]
     assert headers["authorization"] == "Bearer t"
-    assert headers["webhook-id"] == f"{mine.delivery}-7-0"
+    assert headers["webhook-id"] == f"{mine.delivery}-7-0-7-2"
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     signature = base64.b64encode(hmac.digest(b"key", signed, hashlib.sha256)).decode()
     assert headers["webhook-signature"] == f"v1,{signature}"
 
 
+def test_a_message_has_the_id_of_its_rows_and_no_others(receiver: Receiver) -> None:
+    mine, other = subject(), subject()
+    for of, count in ((mine, 3), (mine, 4), (mine, 3), (other, 3)):
+        with opened(receiver.url, of) as sink:
+            sink.write(rows_of(of, selected(count), 7))
+    ids = [headers["webhook-id"] for headers, _ in receiver.posted]
+    assert ids[0] == ids[2]
+    assert len(set(ids)) == 3
+    assert len({row_id for row_id, _ in receiver.rows}) == 7
+
+
+HIDDEN = "swordfish-17"
+
+
 @pytest.mark.parametrize(
     ("answer", "means"),
-    [(500, SinkDown), (503, SinkDown), (429, SinkDown), (408, SinkDown), (404, SinkRefused), (302, SinkRefused)],
+    [
+        (500, SinkDown),
+        (503, SinkDown),
+        (429, SinkDown),
+        (425, SinkDown),
+        (408, SinkDown),
+        (400, SinkRefused),
+        (401, SinkRefused),
+        (404, SinkRefused),
+        (302, SinkRefused),
+    ],
 )
-def test_what_an_answer_means(receiver: Receiver, answer: int, means: type[Exception]) -> None:
+def test_what_an_answer_means(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, answer: int, means: type[Exception]
+) -> None:
+    monkeypatch.setenv("BRAID_SECRET_TOKEN", HIDDEN)
     receiver.answer = (answer, {"retry-after": "7", "location": receiver.url})
     mine = subject()
-    with opened(receiver.url, mine) as sink, pytest.raises(means, match=str(answer)) as raised:
+    with (
+        opened(receiver.url, mine, **{"header.Authorization": "Bearer secret:token"}) as sink,
+        pytest.raises(means, match=str(answer)) as raised,
+    ):
         sink.write(rows_of(mine, selected(1), 1))
+    assert HIDDEN not in "".join(traceback.format_exception(raised.value))
     if isinstance(raised.value, SinkDown):
         assert raised.value.retry_after == 7.0
+
+
+def test_an_answer_that_shows_a_secret_is_not_shown_whole() -> None:
+    with httpx.Client() as client:
+        said = Place(client, "http://h", {}, (HIDDEN,)).says(httpx.Response(400, text="x" * 295 + HIDDEN))
+    assert "x***" in said
+    assert HIDDEN[:3] not in said
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [("7", 7.0), ("301", 300.0), ("999999999", 300.0), ("9" * 5000, None), ("Wed, 21 Oct 2026 07:28:00 GMT", None)],
+)
+def test_what_asks_to_wait_is_heard_within_reason(said: str, seconds: float | None) -> None:
+    assert retry_after(httpx.Response(503, headers={"retry-after": said})) == seconds
+
+
+@pytest.mark.parametrize(("url", "header"), [("http://h\n/", "a"), ("gopher://h", "a"), ("", "ü"), ("", "a\n")])
+def test_what_cannot_be_sent_is_refused_and_not_shown(receiver: Receiver, url: str, header: str) -> None:
+    with httpx.Client() as client, pytest.raises(SinkRefused) as raised:
+        Place(client, url or receiver.url, {"authorization": HIDDEN + header}, (HIDDEN + header,)).post(b"")
+    assert HIDDEN not in "".join(traceback.format_exception(raised.value))
+
+
+def test_clients_share_what_takes_long_to_load() -> None:
+    assert http._certificates() is http._certificates()
 
 
 def test_nobody_there_is_down() -> None:
@@ -78,6 +142,35 @@ def test_a_secret_that_is_not_there_is_named(receiver: Receiver) -> None:
         pass
 
 
+def test_a_secret_that_is_no_text_is_refused_and_not_shown(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    for bad in ("whsec_!!!", "a\nb", "whsec_abc"):
+        monkeypatch.setenv("BRAID_SECRET_X", bad)
+        with pytest.raises((NotReady, SinkRefused)) as raised, opened(receiver.url, subject(), secret="secret:x"):
+            pass
+        assert bad not in "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sent"),
+    [
+        ("authorization", "secret:x", "abc"),
+        ("Authorization", "Bearer secret:x", "Bearer abc"),
+        ("Cookie", "session=secret:x", "session=abc"),
+        ("X-Note", "plain text", "plain text"),
+        ("X-Note", "no-secret:at-all", "no-secret:at-all"),
+        ("Content-Type", "text/plain", "application/json"),
+    ],
+)
+def test_headers_are_sent_with_what_they_refer_to(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, name: str, value: str, sent: str
+) -> None:
+    monkeypatch.setenv("BRAID_SECRET_X", "abc\n")
+    mine = subject()
+    with opened(receiver.url, mine, **{f"header.{name}": value}) as sink:
+        sink.write(rows_of(mine, selected(1), 1))
+    assert receiver.posted[0][0][name.lower()] == sent
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -86,6 +179,24 @@ def test_a_secret_that_is_not_there_is_named(receiver: Receiver) -> None:
         ({"url": "http://u:p@h"}, "without a password"),
         ({"url": "http://h", "secret": "plain"}, "must be a reference"),
         ({"url": "http://h", "head": "x"}, "got 'head'"),
+        ({"url": "http://h:99999"}, "must be http"),
+        ({"url": "http://h:0"}, "must be http"),
+        ({"url": "http://h:port"}, "must be http"),
+        ({"url": "http://[h"}, "must be http"),
+        ({"url": "http://h/a b"}, "must be http"),
+        ({"url": "http://h/\n"}, "must be http"),
+        ({"url": " http://h"}, "must be http"),
+        ({"url": "http://"}, "must be http"),
+        ({"url": "http://h", "header.": "x"}, "must name a header"),
+        ({"url": "http://h", "header.a b": "x"}, "must name a header"),
+        ({"url": "http://h", "header.a\n": "x"}, "must name a header"),
+        ({"url": "http://h", "header.a": "x\r\ny: z"}, "printable ASCII"),
+        ({"url": "http://h", "header.a": "ü"}, "printable ASCII"),
+        ({"url": "http://h", "header.authorization": "Bearer abc"}, "must be a reference"),
+        ({"url": "http://h", "header.COOKIE": "abc"}, "must be a reference"),
+        ({"url": "http://h", "header.X-Api-Key": "abc"}, "must be a reference"),
+        ({"url": "http://h", "header.a": "Bearer secret:a b"}, "a name of letters"),
+        ({"url": "http://h", "header.a": "secret:a secret:b"}, "a name of letters"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, str], said: str) -> None:
