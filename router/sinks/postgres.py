@@ -1,14 +1,19 @@
 """Rows in a table of PostgreSQL, each exactly once: a write and the cursor after it are one transaction.
 
 ``append`` adds rows. ``upsert`` keeps one row for each query, window and key: with EMIT STREAM the table shows what
-holds now, and a row that was retracted goes. A table that is not there is made. Cursors are in ``_braid_cursors``,
-beside the table.
+holds now, and a row that was retracted goes. A table that is not there is made. Its column ``_query`` tells the rows of
+queries apart, also those of several services. Cursors are in ``_braid_cursors``, beside the table.
+
+One connection serves all queries of a destination, so no statement waits long: a table that is locked refuses its own
+query, and the others go on.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
+from typing import Any
 
 import psycopg
 import pyarrow as pa
@@ -22,36 +27,76 @@ from router.sinks.encoding import encode
 from router.sinks.options import check_options, choice, columns
 from router.sinks.sink import Deliverer, Rows, SinkDown, SinkRefused, Subject, key_columns
 from sources.errors import NotAllowed
-from sources.secret import check_secrets, reveal
+from sources.secret import check_secrets, hide, reveal
 
 NAME = "postgres"
 FLUSH_ROWS, FLUSH_SECONDS = 50_000, 0.0
 APPEND, UPSERT = "append", "upsert"
 OWNER, ORDER = "_query", "_order"
-CURSORS = "_braid_cursors"
+CURSORS, STAGE = "_braid_cursors", "_braid_stage"
 CONNECT_SECONDS = 10
+LOCK_TIMEOUT, STATEMENT_TIMEOUT = "10s", "60s"
 OLDEST_FOR_UPSERT = 15
+URL_PARTS = (
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "sslmode",
+    "sslrootcert",
+    "connect_timeout",
+    "application_name",
+)
+_LIVENESS = {
+    "keepalives": 1,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+# a path that cannot be: libpq warns of one that is no plain file
+_NO_FILE = "/dev/null/none"
+_SECONDS = re.compile(r"[1-9]\d?")
+_DOWN_CLASSES = ("08", "53")  # the connection, resources
+_DOWN_STATES = ("57P01", "57P02", "57P03", "40001", "40P01")  # it stops, crashed or starts; transactions collided
 
 
 def validate(options: Mapping[str, str], query: Query, folder: str) -> None:  # noqa: ARG001
     """Check what a query says of its table."""
     check_options(NAME, options, ("url", "table"), ("mode", "key", "username", "password"))
     check_secrets(options, ("password",))
-    try:
-        given = psycopg.conninfo.conninfo_to_dict(options["url"])
-    except psycopg.Error as problem:
-        raise NotAllowed(f"Option 'url' of sink {NAME!r} must be postgresql://HOST:PORT/DATABASE: {problem}.") from None
-    if "password" in given:
-        raise NotAllowed("Option 'url' of sink 'postgres' must hold no password; use 'password' = 'secret:NAME'.")
+    check_url(options["url"])
     if not 1 <= len(table_name(options["table"])) <= 2 or not all(table_name(options["table"])):
         raise NotAllowed(f"Option 'table' of sink {NAME!r} must be TABLE or SCHEMA.TABLE; got {options['table']!r}.")
     names = tuple(schema_of(query).names)
     given_key = columns(NAME, options, "key", names)
+    if given_key and options.get("mode") == APPEND:
+        raise NotAllowed("Sink 'postgres' with mode 'append' must be without 'key', which is for 'upsert'.")
     if mode(options, query) == UPSERT and not (given_key or key_columns(query)):
         raise NotAllowed(
             "Sink 'postgres' with mode 'upsert' must know what tells rows apart: select the bounds of the window and"
             " all columns of GROUP BY, or name columns with the option 'key'."
         )
+
+
+def check_url(url: str) -> None:
+    """NotAllowed for what names no database on a host, or says more than where it is; nothing of it is shown."""
+    try:
+        given = psycopg.conninfo.conninfo_to_dict(url if url.isprintable() else "=")
+    except (psycopg.Error, ValueError):
+        raise NotAllowed(f"Option 'url' of sink {NAME!r} must be postgresql://HOST:PORT/DATABASE.") from None
+    if "password" in given:
+        raise NotAllowed("Option 'url' of sink 'postgres' must hold no password; use 'password' = 'secret:NAME'.")
+    for part in given:
+        if part not in URL_PARTS:
+            raise NotAllowed(f"Option 'url' of sink {NAME!r} may hold {', '.join(URL_PARTS)}; got {part!r}.")
+    # without a host it would be this machine, as the user that runs Braid
+    hosts = str(given.get("host") or given.get("hostaddr") or "")
+    if not all(hosts.split(",")):
+        raise NotAllowed(f"Option 'url' of sink {NAME!r} must name a host.")
+    if not _SECONDS.fullmatch(str(given.get("connect_timeout", CONNECT_SECONDS))):
+        raise NotAllowed(f"In option 'url' of sink {NAME!r} connect_timeout must be a number from 1 to 99.")
 
 
 def mode(options: Mapping[str, str], query: Query) -> str:
@@ -72,27 +117,40 @@ def destination(options: Mapping[str, str]) -> str:
 
 def connect(options: Mapping[str, str], deliverer: Deliverer) -> Database:
     """Return the database."""
-    given = {"user": options.get("username"), "password": options.get("password")}
-    said = {name: reveal(value) for name, value in given.items() if value is not None}
+    password = None if "password" not in options else reveal(options["password"])
+    secrets = () if password is None else (password,)
     try:
-        return Database(
-            psycopg.connect(
-                options["url"],
-                autocommit=True,
-                connect_timeout=CONNECT_SECONDS,
-                application_name=f"braid {deliverer.name}",
-                **said,  # type: ignore[arg-type]  # texts by name
-            )
-        )
+        return Database(psycopg.connect(autocommit=True, **_parameters(options, password, deliverer)), secrets)
     except psycopg.Error as problem:
-        raise failure(problem) from problem
+        raise failure(problem, secrets=secrets) from None
+
+
+def _parameters(options: Mapping[str, str], password: str | None, deliverer: Deliverer) -> dict[str, Any]:
+    """Return what a connection is made with: nothing that lies about in the environment or home of who runs this."""
+    timeouts = {
+        "lock_timeout": LOCK_TIMEOUT,
+        "statement_timeout": STATEMENT_TIMEOUT,
+        "idle_in_transaction_session_timeout": STATEMENT_TIMEOUT,
+    }
+    user = {"user": options["username"]} if "username" in options else {}
+    return {
+        "connect_timeout": CONNECT_SECONDS,
+        "application_name": f"braid {deliverer.name}",
+        **psycopg.conninfo.conninfo_to_dict(options["url"]),
+        **user,
+        "password": password or "",
+        "passfile": _NO_FILE,
+        "options": " ".join(f"-c {name}={value}" for name, value in timeouts.items()),
+        **_LIVENESS,
+    }
 
 
 class Database:
-    """A connection."""
+    """A connection; ``secrets`` never stand in an error."""
 
-    def __init__(self, connection: psycopg.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: psycopg.Connection, secrets: tuple[str, ...] = ()) -> None:
+        self.connection = connection
+        self._secrets = secrets
 
     def open(self, subject: Subject, options: Mapping[str, str]) -> PostgresSink:
         """Return the sink of a query; its table is made if there is none."""
@@ -100,13 +158,17 @@ class Database:
         if mode(options, subject.query) == UPSERT:
             key = columns(NAME, options, "key", tuple(subject.schema.names)) or subject.keys
         try:
-            return PostgresSink(self._connection, table_name(options["table"]), key, subject)
+            return PostgresSink(self, table_name(options["table"]), key, subject)
         except psycopg.Error as problem:
-            raise failure(problem) from problem
+            raise self.failure(problem) from None
 
     def close(self) -> None:
         """End the connection; a transaction that is open is undone."""
-        self._connection.close()
+        self.connection.close()
+
+    def failure(self, problem: psycopg.Error) -> SinkDown | SinkRefused:
+        """Return what an error means."""
+        return failure(problem, is_closed=self.connection.closed, secrets=self._secrets)
 
 
 class PostgresSink:
@@ -114,21 +176,20 @@ class PostgresSink:
 
     keeps_cursor = True
 
-    def __init__(
-        self, connection: psycopg.Connection, table: tuple[str, ...], key: tuple[str, ...], subject: Subject
-    ) -> None:
-        self._connection = connection
+    def __init__(self, database: Database, table: tuple[str, ...], key: tuple[str, ...], subject: Subject) -> None:
+        self._database = database
+        self._connection = database.connection
         self._subject = subject
         self._key = (OWNER, *key) if key else ()
         self._table = sql.Identifier(*table)
         self._cursors = sql.Identifier(*table[:-1], CURSORS)
-        self._stage = sql.Identifier(f"_braid_{subject.delivery}")
+        self._stage = sql.Identifier("pg_temp", STAGE)
         self._cursor: str | None = None
         self._is_changelog = OP in subject.schema.names
         # what a table that holds the state does not show: how it came about
         hidden = (OP,) if key and self._is_changelog else ()
         self._columns = [OWNER, *(name for name in subject.schema.names if name not in hidden)]
-        if key and connection.info.server_version < OLDEST_FOR_UPSERT * 10000:
+        if key and self._connection.info.server_version < OLDEST_FOR_UPSERT * 10000:
             raise SinkRefused(f"Mode 'upsert' needs PostgreSQL {OLDEST_FOR_UPSERT} or newer; use 'append'.")
         self._make_tables(".".join(table))
 
@@ -138,7 +199,7 @@ class PostgresSink:
         try:
             found = self._connection.execute(query, (self._subject.delivery,)).fetchone()
         except psycopg.Error as problem:
-            raise failure(problem) from problem
+            raise self._database.failure(problem) from None
         self._cursor = None if found is None else found[0]
         return self._cursor
 
@@ -152,13 +213,10 @@ class PostgresSink:
                 else:
                     self._copy(rows.table, self._table)
         except psycopg.Error as problem:
-            raise failure(problem) from problem
+            raise self._database.failure(problem) from None
         self._cursor = rows.cursor
 
     def _make_tables(self, table: str) -> None:
-        named = [(OWNER, pa.string()), *((field.name, field.type) for field in self._subject.schema)]
-        kinds = dict(named)
-        columns = [sql.SQL("{} {}").format(sql.Identifier(n), sql.SQL(type_of(kinds[n]))) for n in self._columns]
         # two that make the same table at the same time must not meet
         lock = int.from_bytes(hashlib.sha256(b"braid tables").digest()[:8], "big", signed=True)
         with self._connection.transaction():
@@ -166,13 +224,15 @@ class PostgresSink:
             self._execute("CREATE TABLE IF NOT EXISTS {} (delivery text PRIMARY KEY, cursor text)", self._cursors)
             is_new = self._connection.execute("SELECT to_regclass(%s) IS NULL", (_quoted(table),)).fetchone()
             if is_new is not None and is_new[0]:
-                self._execute("CREATE TABLE {} ({})", self._table, sql.SQL(", ").join(columns))
+                self._execute("CREATE TABLE {} ({})", self._table, self._definitions(self._columns))
                 if self._key:
                     self._execute("CREATE UNIQUE INDEX ON {} ({}) NULLS NOT DISTINCT", self._table, _names(self._key))
-            if self._key:
-                extra = [sql.SQL("{} text").format(sql.Identifier(OP))] * self._is_changelog
-                staged = [*columns, *extra, sql.SQL("{} bigserial").format(sql.Identifier(ORDER))]
-                self._execute("CREATE TEMP TABLE IF NOT EXISTS {} ({})", self._stage, sql.SQL(", ").join(staged))
+
+    def _definitions(self, names: list[str]) -> sql.Composed:
+        """Return columns and their types, as a table is made with them."""
+        kinds = {field.name: field.type for field in self._subject.schema}
+        types = {OWNER: "text", ORDER: "bigint"} | {name: type_of(kind) for name, kind in kinds.items()}
+        return sql.SQL(", ").join(sql.SQL("{} {}").format(sql.Identifier(n), sql.SQL(types[n])) for n in names)
 
     def _move_cursor(self, cursor: str) -> None:
         delivery = self._subject.delivery
@@ -186,14 +246,16 @@ class PostgresSink:
             raise SinkDown(f"The cursor of {delivery} must be where it was left; another deliverer has moved it.")
 
     def _copy(self, table: pa.Table, to: sql.Identifier) -> None:
-        owner = pa.array([self._subject.query_id], pa.string()).dictionary_encode().take(_zeros(len(table)))
+        owner = pa.array([self._subject.delivery], pa.string()).dictionary_encode().take(_zeros(len(table)))
         data = table.add_column(0, OWNER, owner.cast(pa.string()))
         into = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, HEADER true)").format(to, _names(data.column_names))
         with self._connection.cursor() as cursor, cursor.copy(into) as copy:
             copy.write(encode(_without_nul(data), "csv"))
 
     def _upsert(self, table: pa.Table) -> None:
-        self._execute("TRUNCATE {} RESTART IDENTITY", self._stage)
+        table = table.append_column(ORDER, pa.array(range(len(table)), pa.int64()))
+        staged = self._definitions([OWNER, *table.column_names])
+        self._execute("CREATE TEMP TABLE {} ({}) ON COMMIT DROP", self._stage, staged)
         self._copy(table, self._stage)
         key, every = _names(self._key), _names(self._columns)
         rest = [name for name in self._columns if name not in self._key]
@@ -240,11 +302,17 @@ def type_of(kind: pa.DataType) -> str:
     return {**names, pa.date32(): "date"}.get(kind, "text")
 
 
-def failure(problem: psycopg.Error) -> SinkDown | SinkRefused:
-    """Return what an error of the database means."""
-    text = f"PostgreSQL: {str(problem).strip()}"
-    is_down = isinstance(problem, (psycopg.OperationalError, psycopg.InterfaceError))
-    return SinkDown(text) if is_down else SinkRefused(text)
+def failure(
+    problem: psycopg.Error, *, is_closed: bool = False, secrets: tuple[str, ...] = ()
+) -> SinkDown | SinkRefused:
+    """Return what an error means: down is a server that does not answer or cannot now, all else is of this query."""
+    text = hide(f"PostgreSQL: {str(problem).strip()}", secrets)
+    state = problem.sqlstate
+    if state is None:
+        is_down = isinstance(problem, (psycopg.OperationalError, psycopg.InterfaceError))
+    else:
+        is_down = state[:2] in _DOWN_CLASSES or state in _DOWN_STATES
+    return SinkDown(text) if is_down or is_closed else SinkRefused(text)
 
 
 def _names(names: list[str] | tuple[str, ...]) -> sql.Composed:

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import socket
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -60,7 +66,7 @@ def test_rows_of_all_types_are_appended_once(postgres: Postgres) -> None:
     found = sorted(table_of(postgres, mine), key=lambda row: row["n"])
     wanted = first.table.to_pylist() + second.table.to_pylist()
     for got, row in zip(found, wanted, strict=True):
-        assert got.pop("_query") == "q-1"
+        assert got.pop("_query") == mine.delivery
         assert got == {**row, "at": row["at"] and row["at"].replace(tzinfo=dt.UTC)}
 
 
@@ -159,6 +165,157 @@ def test_the_character_nul_is_left_out(postgres: Postgres) -> None:
     destination.close()
 
 
+def test_a_locked_table_refuses_its_own_query_and_others_go_on(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connector, "LOCK_TIMEOUT", "200ms")
+    mine, other = subject(), subject()
+    destination, sink = opened(postgres, mine)
+    sink.resume()
+    second = destination.open(other, {"url": postgres.url, "table": f"t_{other.delivery.replace('-', '_')}"})
+    second.resume()
+    with psycopg.connect(postgres.url) as locking:
+        locking.execute(f"LOCK TABLE t_{mine.delivery.replace('-', '_')} IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(SinkRefused, match="lock timeout"):
+            sink.write(rows_of(mine, selected(2), 1))
+        second.write(rows_of(other, selected(3), 1))
+    assert sink.resume() is None
+    sink.write(rows_of(mine, selected(2), 1))
+    destination.close()
+    assert [len(table_of(postgres, of)) for of in (mine, other)] == [2, 3]
+
+
+def test_a_statement_does_not_take_for_ever(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connector, "STATEMENT_TIMEOUT", "200ms")
+    destination, _ = opened(postgres, subject())
+    assert isinstance(destination, connector.Database)
+    with pytest.raises(psycopg.errors.QueryCanceled) as raised:
+        destination.connection.execute("SELECT pg_sleep(60)")
+    assert isinstance(destination.failure(raised.value), SinkRefused)
+    destination.close()
+
+
+def test_rows_of_services_with_the_same_ids_stay_apart(postgres: Postgres) -> None:
+    one, two = subject(aggregation()), subject(aggregation())
+    assert one.query_id == two.query_id
+    row = {"window_start": START, "window_end": START, "name": "a", "n": 1, "_partial": False}
+    for of in (one, two):
+        destination, sink = opened(postgres, of, table=f"t_{one.delivery.replace('-', '_')}")
+        sink.resume()
+        sink.write(rows_of(of, [row], 1))
+        destination.close()
+    assert {found["_query"] for found in table_of(postgres, one)} == {one.delivery, two.delivery}
+
+
+def test_nothing_is_left_of_what_is_staged(postgres: Postgres) -> None:
+    mine = subject(aggregation())
+    destination, sink = opened(postgres, mine)
+    sink.resume()
+    row = {"window_start": START, "window_end": START, "name": "a", "n": 1, "_partial": False}
+    sink.write(rows_of(mine, [row], 1))
+    sink.write(rows_of(mine, [row], 2))
+    assert isinstance(destination, connector.Database)
+    staged = "SELECT count(*) FROM pg_class WHERE relname LIKE '\\_braid\\_stage%'"
+    assert destination.connection.execute(staged).fetchone() == (0,)
+    destination.close()
+
+
+HIDDEN = "swordfish-17"
+
+
+@pytest.mark.parametrize(
+    ("state", "means"),
+    [
+        ("08006", SinkDown),
+        ("08P01", SinkDown),
+        ("53100", SinkDown),
+        ("53300", SinkDown),
+        ("57P01", SinkDown),
+        ("57P02", SinkDown),
+        ("57P03", SinkDown),
+        ("40001", SinkDown),
+        ("40P01", SinkDown),
+        ("55P03", SinkRefused),
+        ("57014", SinkRefused),
+        ("25006", SinkRefused),
+        ("42P01", SinkRefused),
+        ("42501", SinkRefused),
+        ("23514", SinkRefused),
+        ("22001", SinkRefused),
+        ("28P01", SinkRefused),
+        ("58030", SinkRefused),
+    ],
+)
+def test_what_an_error_means(state: str, means: type[Exception]) -> None:
+    problem = psycopg.errors.lookup(state)(f"says {HIDDEN}")
+    found = connector.failure(problem, secrets=(HIDDEN,))
+    assert type(found) is means
+    assert HIDDEN not in str(found)
+    assert isinstance(connector.failure(problem, is_closed=True), SinkDown)
+
+
+def test_an_error_of_no_state_is_down_if_it_is_of_the_connection() -> None:
+    assert isinstance(connector.failure(psycopg.OperationalError("gone")), SinkDown)
+    assert isinstance(connector.failure(psycopg.InterfaceError("gone")), SinkDown)
+    assert isinstance(connector.failure(psycopg.DataError("odd")), SinkRefused)
+
+
+def test_a_server_that_is_not_there_is_down_and_no_secret_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRAID_SECRET_PG", HIDDEN)
+    url = f"postgresql://{HIDDEN}.invalid:1/d"
+    with pytest.raises(SinkDown, match=r"\*\*\*") as raised:
+        connector.connect({"url": url, "table": "t", "password": "secret:pg"}, Deliverer("test"))
+    assert HIDDEN not in "".join(traceback.format_exception(raised.value))
+
+
+def test_no_password_of_the_environment_is_offered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A server that asks for the password in plain text gets none."""
+    passwords = tmp_path / "pgpass"
+    passwords.write_text(f"*:*:*:*:{HIDDEN}\n")
+    passwords.chmod(0o600)
+    monkeypatch.setenv("PGPASSFILE", str(passwords))
+    monkeypatch.setenv("PGPASSWORD", HIDDEN)
+    with asking_for_a_password() as (port, got):
+        url = f"postgresql://braid@127.0.0.1:{port}/d?sslmode=disable"
+        with pytest.raises(SinkDown, match="no password supplied"):
+            connector.connect({"url": url, "table": "t"}, Deliverer("test"))
+    assert HIDDEN.encode() not in b"".join(got)
+    assert capfd.readouterr().err == ""
+
+
+@contextmanager
+def asking_for_a_password() -> Iterator[tuple[int, list[bytes]]]:
+    """Run a server of PostgreSQL's protocol for one connection; what it gets is in the list."""
+    got: list[bytes] = []
+
+    def serve() -> None:
+        connection, _ = server.accept()
+        with connection:
+            while True:
+                got.append(connection.recv(4096))
+                if got[-1][4:8] != (80877104).to_bytes(4, "big"):
+                    break
+                connection.sendall(b"N")  # no encryption by GSSAPI
+            connection.sendall(b"R" + (8).to_bytes(4, "big") + (3).to_bytes(4, "big"))
+            got.append(connection.recv(4096))
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield server.getsockname()[1], got
+        finally:
+            thread.join()
+
+
+def test_a_url_may_say_how_to_connect() -> None:
+    url = "postgresql://u@h:5/d?sslmode=verify-full&sslrootcert=system&connect_timeout=3&application_name=x"
+    for good in (url, "host=/run/postgresql dbname=d", "hostaddr=127.0.0.1", "postgresql://a,b:5/d"):
+        connector.validate({"url": good, "table": "t"}, SELECTION, "")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -170,6 +327,17 @@ def test_the_character_nul_is_left_out(postgres: Postgres) -> None:
         ({"url": "postgresql://h/d", "table": "t", "password": "plain"}, "must be a reference"),
         ({"url": "postgresql://h/d", "table": "t", "mode": "upsert"}, "what tells rows apart"),
         ({"url": "postgresql://h/d", "table": "t", "key": "nothing"}, "got 'nothing'"),
+        ({"url": "postgresql://h/d", "table": "t", "key": "n", "mode": "append"}, "must be without 'key'"),
+        ({"url": "postgresql://h/d?passfile=/x", "table": "t"}, "got 'passfile'"),
+        ({"url": "postgresql://h/d?options=-c%20x", "table": "t"}, "got 'options'"),
+        ({"url": "postgresql://h/d?sslpassword=x", "table": "t"}, "got 'sslpassword'"),
+        ({"url": "service=x", "table": "t"}, "got 'service'"),
+        ({"url": "postgresql:///d", "table": "t"}, "must name a host"),
+        ({"url": "host=a, dbname=d", "table": "t"}, "must name a host"),
+        ({"url": "postgresql://h/d?connect_timeout=0", "table": "t"}, "connect_timeout"),
+        ({"url": "postgresql://h/d?connect_timeout=x", "table": "t"}, "connect_timeout"),
+        ({"url": "postgresql://h/%ZZ", "table": "t"}, "must be postgresql://"),
+        ({"url": "postgresql://h/d\0", "table": "t"}, "must"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, str], said: str) -> None:
