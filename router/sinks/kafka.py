@@ -4,12 +4,18 @@ Each message has the header ``braid-id``, which tells rows apart that come again
 ``exactly-once`` the rows of a write and the cursor after them are one transaction: the cursor is the metadata of an
 offset that is committed for a consumer group of the query. Those who read with ``isolation.level`` =
 ``read_committed`` get every row once.
+
+A producer is shared by the queries of a destination: what is begun for a page that fails is undone, so that the next
+one finds it as it was.
 """
 
 from __future__ import annotations
 
+import re
+import time
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -22,8 +28,8 @@ from router.row_text import json_lines, objects
 from router.sinks.options import check_options, choice, columns
 from router.sinks.sink import Deliverer, Rows, SinkDown, SinkRefused, Subject
 from sources.errors import NotAllowed
-from sources.kafka.options import PREFIX, SERVERS, check_properties
-from sources.secret import reveal
+from sources.kafka.options import PREFIX, SERVERS, check_properties, reveal_properties
+from sources.secret import hide, is_reference
 
 NAME = "kafka"
 FLUSH_ROWS, FLUSH_SECONDS = 10_000, 0.0
@@ -31,6 +37,12 @@ GUARANTEE = "sink.delivery-guarantee"
 AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"
 TIMEOUT_SECONDS = 20.0
 TRANSACTION_SECONDS = 60.0
+TOPIC_SECONDS = 1.0
+"""How long a topic that is not there may take to be, where brokers create it when they are asked for it."""
+MESSAGE_BYTES = 1_000_000
+"""The largest message that the client sends (``message.max.bytes``), with all that is around its value."""
+_AROUND_BYTES = 100
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _FOR_READING = ("fetch.", "max.partition.fetch.")
 _REFUSED = (
     KafkaError.MSG_SIZE_TOO_LARGE,
@@ -39,14 +51,25 @@ _REFUSED = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TOPIC_EXCEPTION,
     KafkaError.INVALID_RECORD,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError._INVALID_ARG,
 )
+_NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+_NOT_YET = (KafkaError.LEADER_NOT_AVAILABLE,)
 
 
 def validate(options: Mapping[str, str], query: Query, folder: str) -> None:  # noqa: ARG001
     """Check what a query says of its topic."""
     known = ("key.fields", GUARANTEE, "format", f"{PREFIX}*")
     check_options(NAME, options, ("topic", f"{PREFIX}{SERVERS}"), known)
+    if not _TOPIC.fullmatch(options["topic"]) or options["topic"] in (".", ".."):
+        raise NotAllowed(
+            f"Option 'topic' of sink {NAME!r} must be up to 249 letters, digits, '.', '_' and '-'; got"
+            f" {options['topic'][:300]!r}."
+        )
     choice(NAME, options, GUARANTEE, (AT_LEAST_ONCE, EXACTLY_ONCE))
     choice(NAME, options, "format", ("json",))
     columns(NAME, options, "key.fields", tuple(schema_of(query).names))
@@ -65,16 +88,21 @@ def destination(options: Mapping[str, str]) -> str:
 
 def connect(options: Mapping[str, str], deliverer: Deliverer) -> Brokers:
     """Return the brokers; a transaction that an earlier process left open is aborted."""
-    properties = {name: reveal(value) for name, value in _properties(options).items()}
+    given = _properties(options)
+    properties = reveal_properties(given)
+    secrets = tuple(properties[name] for name, value in given.items() if is_reference(value))
     if options.get(GUARANTEE) != EXACTLY_ONCE:
-        return Brokers(properties, None)
-    return Brokers(properties, f"braid-{deliverer.name}-{zlib.crc32(destination(options).encode()):08x}")
+        return Brokers(properties, None, secrets)
+    return Brokers(properties, f"braid-{deliverer.name}-{zlib.crc32(destination(options).encode()):08x}", secrets)
 
 
 class Brokers:
-    """A producer; with ``transactional_id`` all it sends is in transactions."""
+    """A producer; with ``transactional_id`` all it sends is in transactions. ``secrets`` never stand in an error."""
 
-    def __init__(self, properties: Mapping[str, str], transactional_id: str | None) -> None:
+    def __init__(
+        self, properties: Mapping[str, str], transactional_id: str | None, secrets: tuple[str, ...] = ()
+    ) -> None:
+        self._secrets = secrets
         self.properties = properties
         self.is_transactional = transactional_id is not None
         self.where = properties[SERVERS]
@@ -84,19 +112,27 @@ class Brokers:
             **properties,
             "enable.idempotence": True,
             "message.timeout.ms": int(TIMEOUT_SECONDS * 1000),
+            "message.max.bytes": MESSAGE_BYTES,
         }
         if transactional_id is not None:
             settings["transactional.id"] = transactional_id
             settings["transaction.timeout.ms"] = int(TRANSACTION_SECONDS * 1000)
+        self._settings = settings
+        self.producer = self._connect()
+
+    def _connect(self) -> Producer:
+        """Return a producer; a transaction that another one with the same id left open is aborted."""
         try:
-            self.producer = Producer(settings)
-            if transactional_id is not None:
-                self.producer.init_transactions(TIMEOUT_SECONDS)
-        except (KafkaException, ValueError) as problem:
-            raise self.failure(problem) from problem
+            producer = Producer(self._settings)
+            if self.is_transactional:
+                producer.init_transactions(TIMEOUT_SECONDS)
+            return producer
+        except (KafkaException, ValueError, TypeError) as problem:
+            raise self.failure(problem) from None
 
     def open(self, subject: Subject, options: Mapping[str, str]) -> KafkaSink:
-        """Return the sink of a query."""
+        """Return the sink of a query; its topic must be there, or brokers make it now."""
+        self._check_topic(options["topic"])
         key = columns(NAME, options, "key.fields", tuple(subject.schema.names))
         return KafkaSink(self, options["topic"], key, subject.delivery)
 
@@ -104,13 +140,62 @@ class Brokers:
         """Let go of what was not sent."""
         self.producer.purge()
 
+    def begin(self) -> None:
+        """Begin what a page is sent in."""
+        if self.is_transactional:
+            self.producer.begin_transaction()
+
+    def give_up(self) -> None:
+        """Undo what was begun, and forget what was not sent. Raises SinkDown.
+
+        The producer is replaced: it would purge messages of the next page, too.
+        """
+        try:
+            if self.is_transactional:
+                self.producer.abort_transaction(TIMEOUT_SECONDS)
+            else:
+                self.producer.purge(in_queue=True, in_flight=False)
+                self.producer.flush(TIMEOUT_SECONDS)
+            self.producer = self._connect()
+        except (KafkaException, SinkRefused) as problem:
+            raise SinkDown(f"Brokers {self.where!r} must take up anew, but: {self.failure(problem)}") from None
+
     def failure(self, problem: Exception) -> SinkDown | SinkRefused:
-        """Return what an error of the client means."""
+        """Return what an error of the client means; a client that cannot go on is down, whatever made it so."""
         error = problem.args[0] if problem.args else None
-        if isinstance(error, KafkaError):
-            text = f"Brokers {self.where!r}: {error.str()}."
-            return SinkRefused(text) if error.code() in _REFUSED else SinkDown(text)
-        return SinkDown(f"Brokers {self.where!r}: {problem}.")
+        if not isinstance(error, KafkaError):
+            return SinkDown(hide(f"Brokers {self.where!r}: {problem}.", self._secrets))
+        text = hide(f"Brokers {self.where!r}: {error.str()}.", self._secrets)
+        return SinkRefused(text) if error.code() in _REFUSED and not error.fatal() else SinkDown(text)
+
+    def _check_topic(self, topic: str) -> None:
+        """Raise SinkRefused for a topic that cannot be written, SinkDown when no broker answers."""
+        deadline = time.monotonic() + TOPIC_SECONDS
+        while True:
+            try:
+                error = self.producer.list_topics(topic, TIMEOUT_SECONDS).topics[topic].error
+            except KafkaException as problem:
+                raise self.failure(problem) from None
+            if error is None or error.code() in _NOT_YET:
+                return
+            if error.code() not in _NO_TOPIC or time.monotonic() > deadline:
+                found = self.failure(KafkaException(error))
+                raise type(found)(f"{found} The topic is {topic!r}.")
+            self.producer.poll(TOPIC_SECONDS / 10)
+
+
+@dataclass(frozen=True)
+class Message:
+    """A row as it is sent."""
+
+    row_id: str
+    key: bytes | None
+    value: bytes
+
+    def __post_init__(self) -> None:
+        size = len(self.value) + len(self.key or b"") + len(self.row_id) + _AROUND_BYTES
+        if size > MESSAGE_BYTES:
+            raise SinkRefused(f"A message must have at most {MESSAGE_BYTES} bytes; row {self.row_id} has {size}.")
 
 
 class KafkaSink:
@@ -136,8 +221,8 @@ class KafkaSink:
                 found = consumer.committed([TopicPartition(self._topic, 0)], TIMEOUT_SECONDS)[0]
             finally:
                 consumer.close()
-        except KafkaException as problem:
-            raise self._brokers.failure(problem) from problem
+        except (KafkaException, ValueError) as problem:
+            raise self._brokers.failure(problem) from None
         if found.offset < 0:
             return None
         if not found.metadata:
@@ -149,31 +234,37 @@ class KafkaSink:
 
     def write(self, rows: Rows) -> None:
         """Send rows, and wait until brokers have them; in a transaction with the cursor, if there are any."""
-        producer = self._brokers.producer
+        brokers, messages = self._brokers, self._messages(rows)
         try:
-            if self.keeps_cursor:
-                producer.begin_transaction()
-            self._send(rows)
+            brokers.begin()
+            self._send(messages)
             if self.keeps_cursor:
                 place = TopicPartition(self._topic, 0, rows.runs[-1][0], rows.cursor)
-                producer.send_offsets_to_transaction([place], self._group, TIMEOUT_SECONDS)
-                producer.commit_transaction(TIMEOUT_SECONDS)
+                brokers.producer.send_offsets_to_transaction([place], self._group, TIMEOUT_SECONDS)
+                brokers.producer.commit_transaction(TIMEOUT_SECONDS)
         except (KafkaException, BufferError) as problem:
-            raise self._brokers.failure(problem) from problem
+            failure = brokers.failure(problem)
+            if isinstance(failure, SinkRefused):
+                brokers.give_up()
+            raise failure from None
 
-    def _send(self, rows: Rows) -> None:
+    def _messages(self, rows: Rows) -> list[Message]:
+        """Return rows as messages; SinkRefused for one that is too large, before any is sent."""
+        each = zip(rows.ids, _keys(rows.table, self._key), json_lines(rows.table), strict=True)
+        return [Message(f"{self._delivery}-{row_id}", key, line[:-1]) for row_id, key, line in each]
+
+    def _send(self, messages: list[Message]) -> None:
         producer, failed = self._brokers.producer, []
 
         def note(error: KafkaError | None, _: object) -> None:
             if error is not None:
                 failed.append(error)
 
-        messages = zip(rows.ids, _keys(rows.table, self._key), json_lines(rows.table), strict=True)
-        for row_id, key, line in messages:
-            headers: dict[str, str | bytes | None] = {"braid-id": f"{self._delivery}-{row_id}".encode()}
+        for message in messages:
+            headers: dict[str, str | bytes | None] = {"braid-id": message.row_id.encode()}
             while True:
                 try:
-                    producer.produce(self._topic, line[:-1], key, headers=headers, on_delivery=note)
+                    producer.produce(self._topic, message.value, message.key, headers=headers, on_delivery=note)
                     break
                 except BufferError:
                     if producer.poll(TIMEOUT_SECONDS) == 0:

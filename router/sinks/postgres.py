@@ -83,7 +83,9 @@ def validate(options: Mapping[str, str], query: Query, folder: str) -> None:  # 
 def check_url(url: str) -> None:
     """NotAllowed for what names no database on a host, or says more than where it is; nothing of it is shown."""
     try:
-        given = psycopg.conninfo.conninfo_to_dict(url if url.isprintable() else "=")
+        if not url.isprintable():
+            raise ValueError
+        given = psycopg.conninfo.conninfo_to_dict(url)
     except (psycopg.Error, ValueError):
         raise NotAllowed(f"Option 'url' of sink {NAME!r} must be postgresql://HOST:PORT/DATABASE.") from None
     if "password" in given:

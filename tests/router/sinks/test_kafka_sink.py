@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import traceback
 import uuid
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from bench_driver.kafka_broker import create_topic
 from router.sinks import kafka
@@ -100,7 +102,7 @@ def test_what_an_earlier_process_left_open_never_counts(apache_kafka: ApacheKafk
     assert isinstance(first, kafka.Brokers)
     assert isinstance(cut_off, kafka.KafkaSink)
     first.producer.begin_transaction()
-    cut_off._send(rows_of(mine, selected(5, 5), 2))  # and the process ends here
+    cut_off._send(cut_off._messages(rows_of(mine, selected(5, 5), 2)))  # and the process ends here
     second, sink = opened(apache_kafka.servers, topic, mine, EXACTLY_ONCE)
     assert sink.resume() == "after 1"
     sink.write(rows_of(mine, selected(5, 100), 2))
@@ -128,12 +130,118 @@ def test_brokers_that_do_not_answer_are_down(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(kafka, "TIMEOUT_SECONDS", 1.0)
     mine = subject()
     nobody = f"127.0.0.1:{free_port()}"
-    destination, sink = opened(nobody, "t", mine, {})
     with pytest.raises(SinkDown, match=nobody):
-        sink.write(rows_of(mine, selected(1), 1))
-    destination.close()
+        opened(nobody, "t", mine, {})
     with pytest.raises(SinkDown, match=nobody):
         opened(nobody, "t", mine, EXACTLY_ONCE)
+
+
+def test_brokers_that_end_are_down(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "TIMEOUT_SECONDS", 1.0)
+    topic, mine = broker.create_topic(), subject()
+    destination, sink = opened(broker.servers, topic, mine, {})
+    with broker.paused(), pytest.raises(SinkDown, match=broker.servers):
+        sink.write(rows_of(mine, selected(1), 1))
+    destination.close()
+
+
+@pytest.mark.parametrize("options", [{}, EXACTLY_ONCE])
+def test_a_row_that_is_too_large_for_the_client_sends_none_before_it(
+    apache_kafka: ApacheKafka, options: dict[str, str]
+) -> None:
+    topic, one, two = new_topic(apache_kafka.servers), subject(), subject()
+    destination, first = opened(apache_kafka.servers, topic, one, options)
+    second = destination.open(two, {"topic": topic, **options})
+    first.resume()
+    second.resume()
+    for _ in range(3):
+        with pytest.raises(SinkRefused, match=f"row {one.delivery}-1-2 has"):
+            first.write(rows_of(one, [*selected(2), {**selected(1)[0], "s": "x" * kafka.MESSAGE_BYTES}], 1))
+    second.write(rows_of(two, selected(2, 10), 1))
+    destination.close()
+    assert numbers(committed(apache_kafka.servers, topic, 2)) == [10, 11]
+
+
+@pytest.mark.parametrize("options", [{}, EXACTLY_ONCE])
+def test_a_row_that_brokers_refuse_leaves_the_producer_to_others(
+    apache_kafka: ApacheKafka, options: dict[str, str]
+) -> None:
+    topic, small = new_topic(apache_kafka.servers), small_topic(apache_kafka.servers)
+    one, two = subject(), subject()
+    destination, first = opened(apache_kafka.servers, small, one, options)
+    second = destination.open(two, {"topic": topic, **options})
+    first.resume()
+    second.resume()
+    for _ in range(2):
+        with pytest.raises(SinkRefused, match=apache_kafka.servers):
+            first.write(rows_of(one, [{**selected(1)[0], "s": "x" * 10_000}], 1))
+        second.write(rows_of(two, selected(2), 1))
+    assert first.resume() is None
+    first.write(rows_of(one, selected(1), 1))
+    destination.close()
+    assert numbers(committed(apache_kafka.servers, small, 1)) == [0]
+    assert len(committed(apache_kafka.servers, topic, 4)) == 4
+
+
+def small_topic(servers: str) -> str:
+    """Create a topic for which brokers take no large batch."""
+    name = f"t-{uuid.uuid4().hex[:12]}"
+    admin = AdminClient({"bootstrap.servers": servers})
+    for done in admin.create_topics([NewTopic(name, 1, 1, config={"max.message.bytes": "2000"})]).values():
+        done.result(20)
+    return name
+
+
+def test_a_topic_that_brokers_make_is_there(apache_kafka: ApacheKafka) -> None:
+    topic, mine = f"t-{uuid.uuid4().hex[:12]}", subject()
+    destination, sink = opened(apache_kafka.servers, topic, mine, {})
+    sink.write(rows_of(mine, selected(2), 1))
+    destination.close()
+    assert numbers(committed(apache_kafka.servers, topic, 2)) == [0, 1]
+
+
+HIDDEN = "swordfish-17"
+
+
+@pytest.mark.parametrize(
+    ("error", "means"),
+    [
+        (KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), SinkRefused),
+        (KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), SinkRefused),
+        (KafkaError(KafkaError._UNKNOWN_TOPIC), SinkRefused),
+        (KafkaError(KafkaError.TOPIC_EXCEPTION), SinkRefused),
+        (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), SinkRefused),
+        (KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), SinkRefused),
+        (KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED), SinkRefused),
+        (KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "", True), SinkDown),
+        (KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), SinkRefused),
+        (KafkaError(KafkaError._ALL_BROKERS_DOWN, f"said {HIDDEN}"), SinkDown),
+        (KafkaError(KafkaError._TRANSPORT), SinkDown),
+        (KafkaError(KafkaError._TIMED_OUT), SinkDown),
+        (KafkaError(KafkaError._MSG_TIMED_OUT), SinkDown),
+        (KafkaError(KafkaError.NOT_ENOUGH_REPLICAS), SinkDown),
+        (KafkaError(KafkaError._FENCED, "", True), SinkDown),
+        (KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED), SinkDown),
+        (BufferError("full"), SinkDown),
+    ],
+)
+def test_what_an_error_means(error: object, means: type[Exception]) -> None:
+    brokers = kafka.Brokers({"bootstrap.servers": "127.0.0.1:1"}, None, (HIDDEN,))
+    problem = error if isinstance(error, BufferError) else KafkaException(error)
+    found = brokers.failure(problem)
+    brokers.close()
+    assert type(found) is means
+    assert HIDDEN not in str(found)
+
+
+@pytest.mark.parametrize("name", ["sasl.mechanism", "security.protocol", "ssl.ca.pem"])
+def test_what_the_client_says_of_a_secret_does_not_show_it(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("BRAID_SECRET_X", HIDDEN)
+    monkeypatch.setattr(kafka, "TIMEOUT_SECONDS", 1.0)
+    options = {"properties.security.protocol": "ssl", f"properties.{name}": "secret:x"}
+    with pytest.raises((SinkRefused, SinkDown)) as raised:
+        opened("127.0.0.1:1", "t", subject(), options)
+    assert HIDDEN not in "".join(traceback.format_exception(raised.value))
 
 
 @pytest.mark.parametrize(
@@ -144,6 +252,10 @@ def test_brokers_that_do_not_answer_are_down(monkeypatch: pytest.MonkeyPatch) ->
         ({"topic": "t", "properties.bootstrap.servers": "h:1", "properties.sasl.password": "x"}, "must be a reference"),
         ({"topic": "t", "properties.bootstrap.servers": "h:1", "properties.fetch.min.bytes": "1"}, "is for reading"),
         ({"topic": "t", "properties.bootstrap.servers": "h:1", "key.fields": "y"}, "got 'y'"),
+        ({"topic": "a b", "properties.bootstrap.servers": "h:1"}, "up to 249 letters"),
+        ({"topic": "t\n", "properties.bootstrap.servers": "h:1"}, "up to 249 letters"),
+        ({"topic": "t" * 250, "properties.bootstrap.servers": "h:1"}, "up to 249 letters"),
+        ({"topic": "..", "properties.bootstrap.servers": "h:1"}, "up to 249 letters"),
         ({"topic": "t", "properties.bootstrap.servers": "h:1", "sink.delivery-guarantee": "never"}, "got 'never'"),
     ],
 )
