@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import zlib
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 import orjson
@@ -37,6 +38,7 @@ NAME = "file"
 FLUSH_ROWS, FLUSH_SECONDS = 100_000, 10.0
 ENDINGS = {"json": ".ndjson", "csv": ".csv", "parquet": ".parquet"}
 ASIDE = "_braid"
+LOCAL_DESTINATIONS = 4
 LONGEST_FOLDER, LONGEST_COLUMN = 200, 100
 """Bytes in the name of a folder, which file systems limit to 255, and in that of a column in it."""
 LONGEST_PATH = 1000
@@ -62,19 +64,16 @@ def validate(options: Mapping[str, str], query: Query, folder: str) -> None:
 
 
 def destination(options: Mapping[str, str]) -> str:
-    """Return the folder."""
-    return options["path"]
+    """Return one of a few numbers for local folders, and what serves the others: thousands need no thread each."""
+    path = options["path"]
+    if "://" in path:
+        return "://".join(urlsplit(path)[:2])
+    return str(zlib.crc32(path.encode()) % LOCAL_DESTINATIONS)
 
 
-def connect(options: Mapping[str, str], deliverer: Deliverer) -> Folder:
-    """Return the folder, made if it is new."""
-    try:
-        storage = Storage(locate(options["path"], deliverer.folder))
-        if storage.local_root is not None:
-            storage.local_root.mkdir(parents=True, exist_ok=True)
-        return Folder(storage)
-    except (OSError, ValueError, ImportError) as problem:
-        raise SinkDown(f"The folder {options['path']!r} must be one that can be written: {problem}.") from problem
+def connect(options: Mapping[str, str], deliverer: Deliverer) -> Folders:  # noqa: ARG001
+    """Return the folders; nothing is opened yet."""
+    return Folders(deliverer.folder)
 
 
 def locate(path: str, folder: str) -> str:
@@ -85,15 +84,22 @@ def locate(path: str, folder: str) -> str:
     return path if "://" in path else f"{folder.rstrip('/')}/{path}"
 
 
-class Folder:
-    """A folder, local or of a pyarrow filesystem."""
+class Folders:
+    """Folders of sinks, local or of a pyarrow filesystem, each made when it is new."""
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+    def __init__(self, below: str) -> None:
+        self._below = below
 
     def open(self, subject: Subject, options: Mapping[str, str]) -> FileSink:
         """Return the sink of a query."""
-        return FileSink(self._storage, subject, options)
+        path = options["path"]
+        try:
+            storage = Storage(locate(path, self._below))
+            if storage.local_root is not None:
+                storage.local_root.mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError, ImportError) as problem:
+            raise SinkRefused(f"The folder {path!r} must be one that can be written: {problem}.") from problem
+        return FileSink(storage, subject, options)
 
     def close(self) -> None:
         """Nothing is kept open."""

@@ -193,7 +193,8 @@ def test_a_sink_that_is_down_delays_nobody_else_and_catches_up(world: World) -> 
             wait_until(lambda: len(receiver.rows) == 4, SECONDS, lambda: str(receiver.rows))
             of_one = partial(world.progress, "q-1")
             wait_until(lambda: of_one().waiting_since_us is None, SECONDS, lambda: str(of_one()))
-        assert sorted(row_id for row_id, _ in receiver.rows) == ["1-0", "1-0", "1-1", "2-0"]
+        ids = sorted(row_id for row_id, _ in receiver.rows)
+        assert ids == ["q-1-1-1-0", "q-1-1-1-1", "q-1-1-2-0", "q-3-1-1-0"], "query, its time, batch and row"
         assert world.progress("q-1").error is None
         assert world.progress("q-1").errors > 0
 
