@@ -15,11 +15,13 @@ import warnings
 from pathlib import Path
 
 import httpx
+import psutil
 import psycopg
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from bench_driver.kafka_broker import wait_answering
+from session.supervisor import kill_all
 from tests.kit.service import free_port
 from tests.kit.waiting import wait_until
 
@@ -55,11 +57,13 @@ class Server:
         wait_until(self.answers, START_SECONDS, f"{self.command()[0]} answers; its log is {self.folder / 'log'}")
 
     def stop(self) -> None:
-        """Kill it; what it keeps is left."""
+        """Kill it and all that it started; what it keeps is left."""
         if self._process is not None:
+            started = psutil.Process(self._process.pid).children(recursive=True)
             self._process.kill()
             self._process.wait()
             self._process = None
+            kill_all(started)
 
     def remove(self) -> None:
         """Kill it and remove what it keeps."""
