@@ -60,8 +60,12 @@ def read_schema(text: str, referenced: Mapping[str, Any] | None = None) -> AvroS
     parsed = read_named(text, named)
     if not isinstance(parsed, dict) or parsed.get("type") not in ("record", "error"):
         raise NotAllowed("An Avro schema must be that of a record.")
-    _least_size(parsed, named, {}, ())
-    return AvroSchema(parsed, {field["name"]: _column_type(field, named) for field in parsed["fields"]})
+    try:
+        _least_size(parsed, named, {}, ())
+        columns = {field["name"]: _column_type(field, named) for field in parsed["fields"]}
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as problem:  # the library lets much pass
+        raise NotAllowed(f"An Avro schema must be well-formed: {_brief(problem)}.") from None
+    return AvroSchema(parsed, columns)
 
 
 def read_named(text: str, named: dict[str, Any]) -> Any:
@@ -132,7 +136,10 @@ def _least_size(schema: Any, named: Mapping[str, Any], known: dict[str, int], wi
         _least_size(schema["values"], named, known, within)
         return 1
     if kind == "fixed":
-        return int(schema["size"])
+        size = schema["size"]
+        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+            raise NotAllowed(f"The size of an Avro fixed must be a whole number of bytes; got {size!r}.")
+        return size
     return {"null": 0, "float": 4, "double": 8}.get(kind, 1)
 
 

@@ -82,6 +82,14 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.parametrize("size", ["long", -1, 1.5, True, None])
+def test_the_size_of_a_fixed_is_a_number(size: object) -> None:
+    fixed = {"type": "fixed", "name": "f", "size": size}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": fixed}]}
+    with pytest.raises(NotAllowed):
+        read_schema(json.dumps(schema))
+
+
 @given(st.one_of(st.text(max_size=30), JSON.map(json.dumps)))
 def test_whatever_is_given_is_taken_or_refused(text: str) -> None:
     with suppress(NotAllowed):
