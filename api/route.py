@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from api import logs
-from router.deliverer import DeliveryService, Share
+from router.deliverer import Deliverer
+from router.share import Share
 from session.settings import load_settings
 from sources.errors import BraidError, NotAllowed
 from sources.storage import Storage
@@ -33,7 +34,7 @@ def route(flags: Mapping[str, Any], share: str, supervised: bool) -> int:
         storage = Storage(settings.data_dir)
         if storage.local_root is not None and not storage.local_root.is_dir():
             raise NotAllowed(f"The data directory {settings.data_dir!r} must be that of a service; there is none.")
-        service = DeliveryService(storage, Share.parse(share), settings.sink_folder)
+        service = Deliverer(storage, Share.parse(share), settings.sink_folder)
     except (BraidError, OSError, ValueError, ImportError) as error:
         print(f"braid: {error}", file=sys.stderr)
         return 1

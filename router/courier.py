@@ -12,14 +12,13 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from router.delivery import Delivery, Extent, News, rest_seconds
+from router.delivery import Delivery, News, OldestSeq, Readable, rest_seconds
 from router.delivery_log import DeliveredQuery
 from router.result_reader import ResultReader
-from router.sinks.sink import Deliverer, Destination, SinkDown
+from router.sinks.sink import DelivererIdentity, Destination, SinkDown
 
-LONGEST_RETRY_AFTER_SECONDS = 300.0
 BROKEN_REST_SECONDS = 1.0
 
 log = logging.getLogger("braid.delivery")
@@ -28,7 +27,7 @@ log = logging.getLogger("braid.delivery")
 class Courier:
     """The deliveries of one destination; :meth:`add` … :meth:`end` are called by whoever follows the logs."""
 
-    def __init__(self, name: str, deliverer: Deliverer, reader: ResultReader, oldest_seq: Callable[[], int]) -> None:
+    def __init__(self, name: str, deliverer: DelivererIdentity, reader: ResultReader, oldest_seq: OldestSeq) -> None:
         self._deliverer = deliverer
         self._reader = reader
         self._oldest_seq = oldest_seq
@@ -134,7 +133,7 @@ class Courier:
             if self._destination is None:
                 self._destination = delivery.query.sink.connect(self._deliverer)
             outcome = delivery.deliver(
-                self._destination, self._reader, lambda: self._extent_of(delivery), self._oldest_seq
+                self._destination, self._reader, lambda: self._readable_of(delivery), self._oldest_seq
             )
         except Exception as problem:  # a sink may raise whatever its library does; all of it is tried again
             self._note_failure(delivery, problem)
@@ -144,9 +143,9 @@ class Courier:
             delivery.note(outcome, time.monotonic())
             self._queue_up(delivery)
 
-    def _extent_of(self, delivery: Delivery) -> Extent:
+    def _readable_of(self, delivery: Delivery) -> Readable:
         with self._changed:
-            return delivery.extent
+            return delivery.readable
 
     def _note_failure(self, delivery: Delivery, problem: Exception) -> None:
         is_down = isinstance(problem, SinkDown)
@@ -160,8 +159,7 @@ class Courier:
             delivery.fail(problem, self._oldest_seq, now)
             self._queue_up(delivery)
             if isinstance(problem, SinkDown):
-                asked = min(problem.retry_after or 0.0, LONGEST_RETRY_AFTER_SECONDS)
-                self._rests_until = now + max(rest_seconds(self._failures), asked)
+                self._rests_until = now + max(rest_seconds(self._failures), problem.retry_after or 0.0)
                 self._failures += 1
                 for each in self._deliveries.values():
                     each.show(problem)

@@ -1,78 +1,42 @@
 """A deliverer: follows the batch log and the delivery log, and has couriers deliver what is new.
 
-Several can share the work: each owns the parts of :mod:`router.progress` that its share says, and holds a lock on each,
-so that no query is delivered twice at a time; one that finds a part held waits for it.
+Several can share the work (:mod:`router.share`).
 """
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import threading
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 
 from router.courier import Courier
 from router.delivery import Delivery, News
 from router.delivery_log import DeliveredQuery, DeliveryFollower
-from router.progress import PARTS, Progress, part_of, read_progress, tell_alive, write_progress
+from router.progress import Progress, part_of, read_progress, tell_alive, write_progress
 from router.result_reader import BATCH_LOG, BatchIndex, ResultReader
-from router.sinks.sink import Deliverer
-from sources.errors import NotAllowed
+from router.share import Share, holding
+from router.sinks.sink import DelivererIdentity
 from sources.record_log import RecordLog
 from sources.storage import Storage
 
 POLL_SECONDS = 0.02
 SAVE_SECONDS = 0.5
 QUIET_SECONDS = 10.0
-LOCK_SECONDS = 0.5
 STOP_SECONDS = 3.0
-LOCKS = "deliveries/locks"
 
 log = logging.getLogger("braid.deliverer")
 
 
-@dataclass(frozen=True)
-class Share:
-    """Share ``number`` (from 1) of ``of`` equal ones."""
-
-    number: int = 1
-    of: int = 1
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.number <= self.of <= PARTS:
-            raise NotAllowed(f"A share must be I/N with 1 <= I <= N <= {PARTS}; got {self}.")
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.of}"
-
-    @classmethod
-    def parse(cls, text: str) -> Share:
-        """Read ``I/N``."""
-        number, _, of = text.partition("/")
-        if not (number.isdecimal() and of.isdecimal()):
-            raise NotAllowed(f"A share must be I/N, such as 1/4; got {text!r}.")
-        return cls(int(number), int(of))
-
-    @property
-    def parts(self) -> range:
-        """The parts that it owns."""
-        return range(self.number - 1, PARTS, self.of)
-
-
-class DeliveryService:
+class Deliverer:
     """Delivers the queries of a share until it is told to stop; used by one thread."""
 
     def __init__(self, storage: Storage, share: Share, sink_folder: str = "") -> None:
         self._storage = storage
         self._share = share
         place = storage.uri if storage.local_root is None else str(storage.local_root)
-        self._identity = Deliverer(f"{zlib.crc32(place.encode()):08x}-{share.number}-{share.of}", sink_folder)
+        self._identity = DelivererIdentity(f"{zlib.crc32(place.encode()):08x}-{share.number}-{share.of}", sink_folder)
         self._follower = DeliveryFollower(storage)
         self._batches = RecordLog(storage, BATCH_LOG)
         self._reader = ResultReader(storage, BatchIndex(self._batches))
@@ -85,7 +49,7 @@ class DeliveryService:
 
     def run(self, stopping: threading.Event) -> None:
         """Deliver until ``stopping`` is set; then end what runs and save."""
-        with self._locked(stopping):
+        with holding(self._storage, self._share, stopping):
             if stopping.is_set():
                 return
             self._known = read_progress(self._storage, self._share.parts)
@@ -224,32 +188,3 @@ class DeliveryService:
         except Exception:
             self._dropped |= parts
             raise
-
-    @contextmanager
-    def _locked(self, stopping: threading.Event) -> Iterator[None]:
-        """Hold the parts of the share, or wait until they can be held; where files cannot be locked, nothing is."""
-        with ExitStack() as stack:
-            if self._storage.local_root is not None:
-                folder = self._storage.local_path(LOCKS)
-                folder.mkdir(parents=True, exist_ok=True)
-                for part in self._share.parts:
-                    stack.enter_context(_lock(folder / f"{part:02d}", stopping))
-            yield
-
-
-@contextmanager
-def _lock(path: Path, stopping: threading.Event) -> Iterator[None]:
-    with path.open("a") as file:
-        said = False
-        while not stopping.is_set():
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if not said:
-                    log.warning(
-                        "waiting for another deliverer of the same share", extra={"fields": {"lock": path.name}}
-                    )
-                    said = True
-                stopping.wait(LOCK_SECONDS)
-        yield

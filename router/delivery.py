@@ -26,6 +26,9 @@ from sources.errors import Gone
 FIRST_REST_SECONDS = 0.5
 LONGEST_REST_SECONDS = 30.0
 
+OldestSeq = Callable[[], int]
+"""Tells the oldest batch that is kept; reads the folder of the log."""
+
 
 @dataclass(frozen=True)
 class News:
@@ -36,7 +39,7 @@ class News:
     committed_us: int
 
 
-class Extent(NamedTuple):
+class Readable(NamedTuple):
     """What may be read now: the query as the log has it, up to which batch that holds, and from which rows wait."""
 
     query: DeliveredQuery
@@ -49,7 +52,7 @@ class Extent(NamedTuple):
 class Outcome:
     """A page that was delivered; ``waiting_since_us`` is when the batch with the next rows was committed, if any."""
 
-    extent: Extent
+    readable: Readable
     page: Page
     waiting_since_us: int | None
 
@@ -88,9 +91,9 @@ class Delivery:
         return max(known, self.query.first_seq)
 
     @property
-    def extent(self) -> Extent:
+    def readable(self) -> Readable:
         """What may be read now."""
-        return Extent(self.query, self._latest, self.first_seq, self.is_ending)
+        return Readable(self.query, self._latest, self.first_seq, self.is_ending)
 
     def see(self, latest: int, news: News | None, now: float) -> None:
         """Note that batches up to ``latest`` are visible, and the rows in the last one, if there are any."""
@@ -124,7 +127,11 @@ class Delivery:
             self.is_dirty = True
 
     def deliver(
-        self, destination: Destination, reader: ResultReader, read: Callable[[], Extent], oldest_seq: Callable[[], int]
+        self,
+        destination: Destination,
+        reader: ResultReader,
+        read: Callable[[], Readable],
+        oldest_seq: OldestSeq,
     ) -> Outcome:
         """Deliver a page of what may be ``read`` once the sink is open. Raises what went wrong."""
         behind = False
@@ -132,17 +139,17 @@ class Delivery:
             opened = destination.open(self.query.subject, self.query.sink.options)
             self._cursor, behind = self._resumed(opened)
             self._sink, self._opened_by = opened, destination
-        extent = read()
-        query = extent.query
+        readable = read()
+        query = readable.query
         # what the place has lost is delivered again, as far as it is kept
-        from_seq = oldest_seq() if behind else extent.from_seq
-        at = max(decode_cursor(self._cursor, query.id), Position(min(from_seq, extent.latest + 1)))
-        page = reader.read(query, encode_cursor(at, query.id), query.sink.flush_rows, extent.latest)
+        from_seq = oldest_seq() if behind else readable.from_seq
+        at = max(decode_cursor(self._cursor, query.id), Position(min(from_seq, readable.latest + 1)))
+        page = reader.read(query, encode_cursor(at, query.id), query.sink.flush_rows, readable.latest)
         if len(page.table):
             self._sink.write(Rows(page.table, page.cursor, page.runs))
         self._cursor = page.cursor
         waiting = reader.index.entry(decode_cursor(page.cursor, query.id).seq).committed_us if page.has_more else None
-        return Outcome(extent, page, waiting)
+        return Outcome(readable, page, waiting)
 
     def _resumed(self, sink: Sink) -> tuple[str, bool]:
         """Return the cursor to go on at, and whether the place has less than it had, as one restored from a backup."""
@@ -174,12 +181,12 @@ class Delivery:
             self._due = now if page.has_more else self._due_with(self._rows, now)
             return
         self._rows, self._first_seq, self._due, progress.waiting_since_us = 0, None, math.inf, None
-        if outcome.extent.is_ending:
+        if outcome.readable.is_ending:
             progress.state = DONE
         elif self.is_ending:
             self._due = now
 
-    def fail(self, problem: Exception, oldest_seq: Callable[[], int], now: float) -> None:
+    def fail(self, problem: Exception, oldest_seq: OldestSeq, now: float) -> None:
         """Note that an attempt failed. Rows that were removed meanwhile are passed over, and that is noted."""
         self._sink = None
         self.progress.errors += 1

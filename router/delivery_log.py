@@ -44,14 +44,14 @@ class DeliveredQuery:
     freed_epoch: int | None = None
 
     @property
-    def delivery(self) -> str:
+    def delivery_id(self) -> str:
         """What tells its rows from those of all others, also of other services that write to the same place."""
         return f"{self.id}-{self.created_us:x}"
 
     @property
     def subject(self) -> Subject:
         """What its sink is told of it."""
-        return Subject(self.delivery, self.id, self.name, self.query)
+        return Subject(self.delivery_id, self.id, self.name, self.query)
 
     def holds_slot_at(self, epoch: int) -> bool:
         """Whether the rows of its slot are its own in batches of an epoch."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from api.cli.output import show_refusal
 from api.client import DEFAULT_URL, BraidClient, BraidQueryFailed, BraidRefused, BraidUnreachable, checked_url
@@ -129,6 +130,13 @@ def sink_value(text: str | None) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise click.BadParameter(f"a sink that starts with {{ must be JSON: {error}.", param_hint="--sink") from None
+
+
+def given_flags(ctx: click.Context, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that stand on the command line, without those that have their default."""
+    return {
+        name: value for name, value in options.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
 
 
 def _url(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001

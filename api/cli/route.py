@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from api.cli.command import Command
+from api.cli.command import Command, given_flags
 
 
 @click.command(
@@ -33,7 +32,4 @@ def route(ctx: click.Context, /, share: str, supervised: bool, **options: Any) -
     """
     from api.route import route as run
 
-    flags = {
-        name: value for name, value in options.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    }
-    raise SystemExit(run(flags, share, supervised))
+    raise SystemExit(run(given_flags(ctx, options), share, supervised))

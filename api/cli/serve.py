@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from api.cli.command import Command
+from api.cli.command import Command, given_flags
 
 
 @click.command(
@@ -38,7 +37,4 @@ def serve(ctx: click.Context, /, **options: Any) -> None:
     """
     from api.serve import serve as run
 
-    flags = {
-        name: value for name, value in options.items() if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    }
-    raise SystemExit(run(flags))
+    raise SystemExit(run(given_flags(ctx, options)))

@@ -16,7 +16,7 @@ from operators.queries import Query
 from router.row_text import objects
 from router.sinks.http import LATER, Place, check_url, client, retry_after
 from router.sinks.options import check_options
-from router.sinks.sink import Deliverer, Rows, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, Rows, SinkDown, SinkRefused, Subject
 from sources.errors import NotAllowed
 from sources.secret import check_secrets, reveal
 
@@ -58,7 +58,7 @@ def destination(options: Mapping[str, str]) -> str:
     return "\n".join(options.get(name, "") for name in ("url", "username", "password"))
 
 
-def connect(options: Mapping[str, str], deliverer: Deliverer) -> Server:  # noqa: ARG001
+def connect(options: Mapping[str, str], deliverer: DelivererIdentity) -> Server:  # noqa: ARG001
     """Return the server; nothing is sent yet."""
     headers, secrets = {}, []
     if "username" in options:
@@ -88,7 +88,7 @@ class Server:
                 f"Table {table} must have all columns of the query; {', '.join(missing)} are missing, there are"
                 f" {', '.join(there)}."
             )
-        return ClickHouseSink(self._place, table, subject.delivery, {QUERY, ROW}.intersection(there))
+        return ClickHouseSink(self._place, table, subject.delivery_id, {QUERY, ROW}.intersection(there))
 
     def _columns(self, table: str) -> list[str]:
         """Return the columns of a table that take values."""

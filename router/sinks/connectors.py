@@ -9,7 +9,7 @@ from typing import Any
 from operators.queries import Query
 from router.sinks import clickhouse, file, kafka, postgres, webhook
 from router.sinks.options import flush_rows, flush_seconds
-from router.sinks.sink import Deliverer, Destination, SinkConnector
+from router.sinks.sink import DelivererIdentity, Destination, SinkConnector
 from sources.errors import NotAllowed
 
 LOG = "log"
@@ -62,7 +62,7 @@ class SinkDefinition:
         except ValueError as problem:
             raise NotAllowed(f"The options of sink {self.connector!r} must be readable, but: {problem}.") from None
 
-    def connect(self, deliverer: Deliverer) -> Destination:
+    def connect(self, deliverer: DelivererIdentity) -> Destination:
         """Return the destination. Raises SinkDown."""
         return self._kind.connector.connect(self.options, deliverer)
 

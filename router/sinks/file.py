@@ -29,7 +29,7 @@ from router.materialize import schema_of
 from router.row_text import values
 from router.sinks.encoding import encode
 from router.sinks.options import check_options, choice, columns
-from router.sinks.sink import Deliverer, Rows, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, Rows, SinkDown, SinkRefused, Subject
 from sources import locations
 from sources.errors import NotAllowed
 from sources.storage import Storage
@@ -71,7 +71,7 @@ def destination(options: Mapping[str, str]) -> str:
     return str(zlib.crc32(path.encode()) % LOCAL_DESTINATIONS)
 
 
-def connect(options: Mapping[str, str], deliverer: Deliverer) -> Folders:  # noqa: ARG001
+def connect(options: Mapping[str, str], deliverer: DelivererIdentity) -> Folders:  # noqa: ARG001
     """Return the folders; nothing is opened yet."""
     return Folders(deliverer.folder)
 
@@ -112,7 +112,7 @@ class FileSink:
 
     def __init__(self, storage: Storage, subject: Subject, options: Mapping[str, str]) -> None:
         self._storage = storage
-        self._delivery = subject.delivery
+        self._delivery = subject.delivery_id
         self._format = choice(NAME, options, "format", tuple(ENDINGS))
         self._partition_by = columns(NAME, options, "partition_by", tuple(subject.schema.names))
         self._number = 0
@@ -220,8 +220,9 @@ def failure(problem: OSError) -> SinkDown | SinkRefused:
 
 def _folders(name: str, column: pa.ChunkedArray) -> pa.Array:
     """Return the folder of each value of a column."""
-    found = [orjson.loads(orjson.dumps(value)) for value in values(column)]
-    return pa.array([folder_of(name, value) for value in found], pa.string())
+    distinct = column.combine_chunks().dictionary_encode(null_encoding="encode")
+    found = [orjson.loads(orjson.dumps(value)) for value in values(pa.chunked_array([distinct.dictionary]))]
+    return pa.array([folder_of(name, value) for value in found], pa.string()).take(distinct.indices)
 
 
 def _quoted(text: str) -> str:

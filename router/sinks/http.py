@@ -14,7 +14,6 @@ from sources.errors import NotAllowed
 from sources.secret import hide
 
 LATER = (408, 425, 429)
-LONGEST_RETRY_SECONDS = 300.0
 _SHOWN = 300
 _DIGITS = 9
 
@@ -81,8 +80,8 @@ class Place:
 
 
 def retry_after(answer: httpx.Response) -> float | None:
-    """Return how many seconds an answer asks to wait, within reason; None when it does not say a number."""
+    """Return how many seconds an answer asks to wait; None when it does not say a number."""
     text = answer.headers.get("retry-after", "")
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
         return None
-    return min(float(text), LONGEST_RETRY_SECONDS)
+    return float(text)

@@ -26,7 +26,7 @@ from operators.queries import Query
 from router.materialize import schema_of
 from router.row_text import json_lines, objects
 from router.sinks.options import check_options, choice, columns
-from router.sinks.sink import Deliverer, Rows, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, Rows, SinkDown, SinkRefused, Subject
 from sources.errors import NotAllowed
 from sources.kafka.options import PREFIX, SERVERS, check_properties, reveal_properties
 from sources.secret import hide, is_reference
@@ -86,7 +86,7 @@ def destination(options: Mapping[str, str]) -> str:
     return orjson.dumps(said, option=orjson.OPT_SORT_KEYS).decode()
 
 
-def connect(options: Mapping[str, str], deliverer: Deliverer) -> Brokers:
+def connect(options: Mapping[str, str], deliverer: DelivererIdentity) -> Brokers:
     """Return the brokers; a transaction that an earlier process left open is aborted."""
     given = _properties(options)
     properties = reveal_properties(given)
@@ -134,7 +134,7 @@ class Brokers:
         """Return the sink of a query; its topic must be there, or brokers make it now."""
         self._check_topic(options["topic"])
         key = columns(NAME, options, "key.fields", tuple(subject.schema.names))
-        return KafkaSink(self, options["topic"], key, subject.delivery)
+        return KafkaSink(self, options["topic"], key, subject.delivery_id)
 
     def close(self) -> None:
         """Let go of what was not sent."""

@@ -25,7 +25,7 @@ from operators.queries import OP, Query
 from router.materialize import schema_of
 from router.sinks.encoding import encode
 from router.sinks.options import check_options, choice, columns
-from router.sinks.sink import Deliverer, Rows, SinkDown, SinkRefused, Subject, key_columns
+from router.sinks.sink import DelivererIdentity, Rows, SinkDown, SinkRefused, Subject, key_columns
 from sources.errors import NotAllowed
 from sources.secret import check_secrets, hide, reveal
 
@@ -117,7 +117,7 @@ def destination(options: Mapping[str, str]) -> str:
     return "\n".join(options.get(name, "") for name in ("url", "username", "password"))
 
 
-def connect(options: Mapping[str, str], deliverer: Deliverer) -> Database:
+def connect(options: Mapping[str, str], deliverer: DelivererIdentity) -> Database:
     """Return the database."""
     password = None if "password" not in options else reveal(options["password"])
     secrets = () if password is None else (password,)
@@ -127,7 +127,7 @@ def connect(options: Mapping[str, str], deliverer: Deliverer) -> Database:
         raise failure(problem, secrets=secrets) from None
 
 
-def _parameters(options: Mapping[str, str], password: str | None, deliverer: Deliverer) -> dict[str, Any]:
+def _parameters(options: Mapping[str, str], password: str | None, deliverer: DelivererIdentity) -> dict[str, Any]:
     """Return what a connection is made with: nothing that lies about in the environment or home of who runs this."""
     timeouts = {
         "lock_timeout": LOCK_TIMEOUT,
@@ -199,7 +199,7 @@ class PostgresSink:
         """Return the cursor that the last transaction left."""
         query = sql.SQL("SELECT cursor FROM {} WHERE delivery = %s").format(self._cursors)
         try:
-            found = self._connection.execute(query, (self._subject.delivery,)).fetchone()
+            found = self._connection.execute(query, (self._subject.delivery_id,)).fetchone()
         except psycopg.Error as problem:
             raise self._database.failure(problem) from None
         self._cursor = None if found is None else found[0]
@@ -237,7 +237,7 @@ class PostgresSink:
         return sql.SQL(", ").join(sql.SQL("{} {}").format(sql.Identifier(n), sql.SQL(types[n])) for n in names)
 
     def _move_cursor(self, cursor: str) -> None:
-        delivery = self._subject.delivery
+        delivery = self._subject.delivery_id
         if self._cursor is None:
             insert = sql.SQL("INSERT INTO {} VALUES (%s, %s) ON CONFLICT DO NOTHING").format(self._cursors)
             moved = self._connection.execute(insert, (delivery, cursor))
@@ -248,8 +248,8 @@ class PostgresSink:
             raise SinkDown(f"The cursor of {delivery} must be where it was left; another deliverer has moved it.")
 
     def _copy(self, table: pa.Table, to: sql.Identifier) -> None:
-        owner = pa.array([self._subject.delivery], pa.string()).dictionary_encode().take(_zeros(len(table)))
-        data = table.add_column(0, OWNER, owner.cast(pa.string()))
+        owner = pa.repeat(pa.scalar(self._subject.delivery_id, pa.string()), len(table))
+        data = table.add_column(0, OWNER, owner)
         into = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, HEADER true)").format(to, _names(data.column_names))
         with self._connection.cursor() as cursor, cursor.copy(into) as copy:
             copy.write(encode(_without_nul(data), "csv"))
@@ -323,10 +323,6 @@ def _names(names: list[str] | tuple[str, ...]) -> sql.Composed:
 
 def _quoted(table: str) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
-
-
-def _zeros(count: int) -> pa.Array:
-    return pa.nulls(count, pa.int64()).fill_null(0)
 
 
 def _without_nul(table: pa.Table) -> pa.Table:

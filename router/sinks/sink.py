@@ -21,13 +21,18 @@ from operators.expressions import Column
 from operators.queries import WINDOW_END, WINDOW_START, Join, Query, Selection
 from router.materialize import schema_of
 
+LONGEST_RETRY_SECONDS = 300.0
+
 
 class SinkDown(Exception):
-    """The place does not answer, or asks to come later; ``retry_after`` in seconds, None when it does not say."""
+    """The place does not answer, or asks to come later.
+
+    ``retry_after`` is in seconds, None when it does not say; more than LONGEST_RETRY_SECONDS is not granted.
+    """
 
     def __init__(self, detail: str, retry_after: float | None = None) -> None:
         super().__init__(detail)
-        self.retry_after = retry_after
+        self.retry_after = None if retry_after is None else min(retry_after, LONGEST_RETRY_SECONDS)
 
 
 class SinkRefused(Exception):
@@ -36,9 +41,9 @@ class SinkRefused(Exception):
 
 @dataclass(frozen=True)
 class Subject:
-    """Whose rows a sink takes; ``delivery`` differs from that of any other query, also of other services."""
+    """Whose rows a sink takes; ``delivery_id`` differs from that of any other query, also of other services."""
 
-    delivery: str
+    delivery_id: str
     query_id: str
     name: str | None
     query: Query
@@ -96,7 +101,7 @@ class Destination(Protocol):
 
 
 @dataclass(frozen=True)
-class Deliverer:
+class DelivererIdentity:
     """What destinations know of the process: ``name`` differs between those that run at the same time, and stays.
 
     ``folder`` is below which the files of sinks must lie; anywhere if it is empty.
@@ -117,7 +122,7 @@ class SinkConnector(Protocol):
         """Return what is equal for sinks that share a destination."""
         ...
 
-    def connect(self, options: Mapping[str, str], deliverer: Deliverer) -> Destination:
+    def connect(self, options: Mapping[str, str], deliverer: DelivererIdentity) -> Destination:
         """Return the destination. Raises SinkDown."""
         ...
 

@@ -24,7 +24,7 @@ from operators.queries import Query
 from router.row_text import objects
 from router.sinks.http import LATER, Place, check_url, client, retry_after
 from router.sinks.options import check_options
-from router.sinks.sink import Deliverer, Rows, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, Rows, SinkDown, SinkRefused, Subject
 from sources.errors import NotAllowed
 from sources.secret import PREFIX as REFERENCE
 from sources.secret import check_secrets, is_reference, reveal
@@ -69,7 +69,7 @@ def destination(options: Mapping[str, str]) -> str:
     return options["url"]
 
 
-def connect(options: Mapping[str, str], deliverer: Deliverer) -> Receiver:  # noqa: ARG001
+def connect(options: Mapping[str, str], deliverer: DelivererIdentity) -> Receiver:  # noqa: ARG001
     """Return the receiver; nothing is sent yet."""
     return Receiver(options["url"])
 
@@ -122,11 +122,11 @@ class WebhookSink:
         body: dict[str, Any] = {
             "query": subject.query_id,
             "name": subject.name,
-            "ids": [f"{subject.delivery}-{row_id}" for row_id in rows.ids],
+            "ids": [f"{subject.delivery_id}-{row_id}" for row_id in rows.ids],
             "rows": objects(rows.table),
         }
         content = orjson.dumps(body)
-        message, now = f"{subject.delivery}-{rows.ids[0]}-{rows.ids[-1]}", str(int(time.time()))
+        message, now = f"{subject.delivery_id}-{rows.ids[0]}-{rows.ids[-1]}", str(int(time.time()))
         headers = {"content-type": "application/json", "webhook-id": message, "webhook-timestamp": now}
         if self._key is not None:
             headers["webhook-signature"] = sign(self._key, message, now, content)

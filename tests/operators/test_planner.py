@@ -8,13 +8,13 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.live_queries import LiveQueries
 from operators.offsets import Offset
 from operators.plan_log import CHANGELOGS, PLANS, PlannedBatch, read_planned, read_unavailable
-from operators.planner import BATCHES, LONGEST_BATCH, WARM_UP_BATCHES, BatchBudget, Planner, _begins, _skipped
+from operators.planner import BATCHES, WARM_UP_BATCHES, Planner, _begins, _skipped
 from sources.connector import Chunk, Extent, GappedExtent
 from sources.generator import DATASETS
 from sources.record_log import RecordLog
@@ -377,60 +377,6 @@ def test_bounds_lie_between_start_and_end(
             assert (last > first) == (end > first), "every partition with tuples gets on"
             read += last - first
     assert read <= budget + 9
-
-
-@given(st.lists(st.tuples(st.integers(0, 10**7), st.floats(0.0, 60.0), st.integers(0, 10**8)), max_size=40))
-@example([(100_000, 2.2250738585072014e-308, 0)])
-def test_the_budget_changes_by_two_at_most_and_keeps_its_limits(batches: list[tuple[int, float, int]]) -> None:
-    budget = BatchBudget(1.0)
-    for tuples, seconds, waiting in batches:
-        before = budget.tuples
-        budget.learn(tuples, seconds, waiting)
-        assert before // 2 <= budget.tuples <= 2 * before
-        assert 50_000 <= budget.tuples <= 20_000_000
-
-
-def test_the_budget_finds_the_size_that_takes_the_target() -> None:
-    budget = BatchBudget(1.0)
-    for _ in range(60):
-        budget.learn(budget.tuples, 0.2 + budget.tuples / 2_000_000, 0)
-    assert budget.tuples == pytest.approx(1_600_000, rel=0.1)
-
-
-def test_a_batch_that_read_little_changes_nothing() -> None:
-    budget = BatchBudget(1.0)
-    for _ in range(10):
-        budget.learn(budget.tuples // 3, 5.0, 0)
-    assert budget.tuples == BatchBudget(1.0).tuples
-
-
-def behind(overhead: float, per_second: int, rate: int, batches: int) -> tuple[BatchBudget, int]:
-    """Run batches over a stream that has fallen behind; return the budget and how many tuples wait in the end."""
-    budget, waiting = BatchBudget(1.0), 10 * rate
-    for _ in range(batches):
-        read = min(waiting, budget.tuples)
-        seconds = overhead + read / per_second
-        budget.learn(read, seconds, waiting - read)
-        waiting += int(rate * seconds) - read
-    return budget, waiting
-
-
-@pytest.mark.parametrize(("overhead", "longest"), [(0.5, 1.0), (1.1, 2.0), (2.0, LONGEST_BATCH)])
-def test_batches_get_longer_until_they_keep_up_and_shorter_again(overhead: float, longest: float) -> None:
-    for batches in range(290, 310):
-        _, waiting = behind(overhead, 2_000_000, 600_000, batches)
-        assert waiting <= longest * 600_000, "what is left is what comes during a batch"
-
-
-def test_what_has_piled_up_is_worked_off_in_few_batches() -> None:
-    _, waiting = behind(0.5, 4_000_000, 1_500_000, 12)
-    assert waiting <= 3 * 1_500_000
-
-
-def test_batches_stay_below_the_longest_where_they_cannot_keep_up() -> None:
-    budget, waiting = behind(0.5, 1_000_000, 2_000_000, 100)
-    assert waiting > 10 * 2_000_000
-    assert 0.5 + budget.tuples / 1_000_000 <= 1.5 * LONGEST_BATCH
 
 
 def test_what_a_batch_takes_in_is_told_before_it_runs(folder: Folder) -> None:

@@ -16,12 +16,13 @@ import pytest
 from operators.expressions import Column
 from operators.queries import Output, Selection
 from router import deliverer, delivery
-from router.deliverer import DeliveryService, Share
+from router.deliverer import Deliverer
 from router.delivery_log import RECORDS_A_WHOLE, DeliveredQuery, DeliveryFollower, DeliveryWriter
 from router.materialize import DeployedQuery
 from router.progress import DELIVERING, DONE, PARTS, RETRYING, Progress, part_of, read_progress
 from router.result_reader import Page, ResultReader
 from router.retention import Retention
+from router.share import Share
 from router.sinks.connectors import SinkDefinition, read_sink
 from sources.errors import NotAllowed
 from sources.schema import BIGINT
@@ -110,7 +111,7 @@ def sink_of(value: dict[str, Any]) -> SinkDefinition:
 def running(world: World, share: Share = ALL) -> Iterator[None]:
     """Run a deliverer on a thread."""
     stopping = threading.Event()
-    service = DeliveryService(world.storage, share)
+    service = Deliverer(world.storage, share)
     thread = threading.Thread(target=service.run, args=(stopping,))
     thread.start()
     try:

@@ -7,9 +7,24 @@ from pathlib import Path
 import pytest
 
 from sources.storage import Storage
+from tests.kit.kafka import Topics
+from tests.kit.servers import ApacheKafka
+from tests.sources.file_folders import Files
 
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:
     """A local data-dir."""
     return Storage(str(tmp_path / "data"))
+
+
+@pytest.fixture
+def topics(apache_kafka: ApacheKafka) -> Topics:
+    """Topics of an Apache Kafka."""
+    return Topics(apache_kafka.servers)
+
+
+@pytest.fixture
+def files(tmp_path: Path, storage: Storage) -> Files:
+    """A folder that a stream reads."""
+    return Files(tmp_path / "events", storage)

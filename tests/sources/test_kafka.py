@@ -6,7 +6,6 @@ import json
 import os
 import random
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,11 +21,6 @@ from sources.storage import Storage
 from tests.kit.kafka import GIVEN, Broker
 from tests.kit.waiting import wait_until
 from tests.sources.kafka_topics import EARLIEST, SCHEMA, definition_of, ends, keys, message
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> Storage:
-    return Storage(str(tmp_path))
 
 
 def connector(broker: Broker, topic: str, storage: Storage, patience: float = 5.0, **options: str) -> KafkaConnector:

@@ -6,7 +6,6 @@ import json
 import struct
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from sources.kafka.connector import KafkaConnector, validate_options
 from sources.schema import BIGINT, INT, TIMESTAMP, VARCHAR, Field, StreamSchema
 from sources.storage import Storage
 from tests.kit.kafka import Topics
-from tests.kit.servers import ApacheKafka
 from tests.sources.formats.test_arrow_messages import stream_of
 from tests.sources.formats.test_avro_messages import OLDER, TIME, encoded
 from tests.sources.kafka_topics import EARLIEST, definition_of, ends
@@ -26,16 +24,6 @@ from tests.sources.registry_server import RegistryServer
 MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 SCHEMA = StreamSchema((Field("k", INT), Field("t", TIMESTAMP)), "t", 0)
 AVRO = {"type": "record", "name": "R", "fields": [OLDER["fields"][0], {"name": "k", "type": "int"}]}
-
-
-@pytest.fixture
-def topics(apache_kafka: ApacheKafka) -> Topics:
-    return Topics(apache_kafka.servers)
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> Storage:
-    return Storage(str(tmp_path))
 
 
 @pytest.fixture

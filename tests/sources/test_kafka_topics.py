@@ -15,19 +15,8 @@ from sources.errors import Gone
 from sources.kafka.connector import KafkaConnector
 from sources.storage import Storage
 from tests.kit.kafka import Topics
-from tests.kit.servers import ApacheKafka
 from tests.kit.waiting import wait_until
 from tests.sources.kafka_topics import EARLIEST, definition_of, ends, keys, message, problem_of
-
-
-@pytest.fixture
-def topics(apache_kafka: ApacheKafka) -> Topics:
-    return Topics(apache_kafka.servers)
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> Storage:
-    return Storage(str(tmp_path))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from router.sinks import clickhouse as connector
 from router.sinks.http import Place
-from router.sinks.sink import Deliverer, Sink, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, Sink, SinkDown, SinkRefused, Subject
 from sources.errors import NotAllowed
 from tests.kit.servers import ClickHouse
 from tests.kit.service import free_port
@@ -27,7 +27,7 @@ COLUMNS = (
 def opened(server: ClickHouse, of: Subject, table: str, **options: str) -> Iterator[Sink]:
     said = {"url": server.url, "table": table, **options}
     connector.validate(said, of.query, "")
-    with closing(connector.connect(said, Deliverer("test"))) as destination:
+    with closing(connector.connect(said, DelivererIdentity("test"))) as destination:
         yield destination.open(of, said)
 
 
@@ -60,7 +60,7 @@ def test_a_table_may_keep_what_tells_rows_apart(clickhouse: ClickHouse) -> None:
         sink.write(rows)
         sink.write(rows)
     assert clickhouse.query("SELECT count() FROM once FINAL") == "20\n"
-    assert clickhouse.query("SELECT DISTINCT _query FROM once") == f"{mine.delivery}\n"
+    assert clickhouse.query("SELECT DISTINCT _query FROM once") == f"{mine.delivery_id}\n"
 
 
 def test_a_table_that_is_not_there_refuses(clickhouse: ClickHouse) -> None:
@@ -140,7 +140,10 @@ def test_a_wrong_password_is_refused_and_not_shown(clickhouse: ClickHouse, monke
 
 def test_nobody_there_is_down() -> None:
     said = {"url": f"http://127.0.0.1:{free_port()}", "table": "t"}
-    with closing(connector.connect(said, Deliverer("test"))) as destination, pytest.raises(SinkDown, match="answer"):
+    with (
+        closing(connector.connect(said, DelivererIdentity("test"))) as destination,
+        pytest.raises(SinkDown, match="answer"),
+    ):
         destination.open(subject(), said)
 
 

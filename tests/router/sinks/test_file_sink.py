@@ -22,7 +22,7 @@ from operators.expressions import Column
 from operators.queries import Output, Selection
 from router.row_text import objects
 from router.sinks import file
-from router.sinks.sink import Deliverer, Rows, Sink, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, Rows, Sink, SinkDown, SinkRefused, Subject
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, VARCHAR
 from sources.storage import Storage
@@ -32,7 +32,7 @@ from tests.router.sinks.subjects import SELECTION, aggregation, rows_of, selecte
 def opened(folder: Path, of: Subject, **options: str) -> Sink:
     said = {"path": str(folder), **options}
     file.validate(said, of.query, "")
-    return file.connect(said, Deliverer("test")).open(of, said)
+    return file.connect(said, DelivererIdentity("test")).open(of, said)
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:

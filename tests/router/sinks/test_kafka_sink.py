@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from bench_driver.kafka_broker import create_topic
 from router.sinks import kafka
-from router.sinks.sink import Deliverer, Destination, Sink, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, Destination, Sink, SinkDown, SinkRefused, Subject
 from sources.errors import NotAllowed
 from tests.kit.kafka import Broker
 from tests.kit.servers import ApacheKafka
@@ -29,7 +29,7 @@ def opened(
 ) -> tuple[Destination, Sink]:
     said = {"topic": topic, "properties.bootstrap.servers": servers, **options}
     kafka.validate(said, of.query, "")
-    destination = kafka.connect(said, Deliverer(name))
+    destination = kafka.connect(said, DelivererIdentity(name))
     return destination, destination.open(of, said)
 
 
@@ -77,7 +77,7 @@ def test_messages_are_json_with_keys_and_ids(broker: Broker) -> None:
     assert numbers(found) == list(range(30))
     first = found[0]
     assert json.loads(first.key()) == {"s": "plain", "i": 0}
-    assert first.headers() == [("braid-id", f"{mine.delivery}-4-0".encode())]
+    assert first.headers() == [("braid-id", f"{mine.delivery_id}-4-0".encode())]
 
 
 def test_a_transaction_has_rows_and_cursor(apache_kafka: ApacheKafka) -> None:
@@ -155,7 +155,7 @@ def test_a_row_that_is_too_large_for_the_client_sends_none_before_it(
     first.resume()
     second.resume()
     for _ in range(3):
-        with pytest.raises(SinkRefused, match=f"row {one.delivery}-1-2 has"):
+        with pytest.raises(SinkRefused, match=f"row {one.delivery_id}-1-2 has"):
             first.write(rows_of(one, [*selected(2), {**selected(1)[0], "s": "x" * kafka.MESSAGE_BYTES}], 1))
     second.write(rows_of(two, selected(2, 10), 1))
     destination.close()

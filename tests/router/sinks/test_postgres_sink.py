@@ -17,7 +17,7 @@ from psycopg.rows import dict_row
 
 from operators.windows import Emit
 from router.sinks import postgres as connector
-from router.sinks.sink import Deliverer, Destination, Sink, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, Destination, Sink, SinkDown, SinkRefused, Subject
 from sources.errors import NotAllowed
 from tests.kit.servers import Postgres
 from tests.router.sinks.subjects import SELECTION, aggregation, rows_of, selected, subject
@@ -27,16 +27,16 @@ START = dt.datetime(2026, 1, 1)
 
 
 def opened(server: Postgres, of: Subject, **options: str) -> tuple[Destination, Sink]:
-    said = {"url": server.url, "table": f"t_{of.delivery.replace('-', '_')}", **options}
+    said = {"url": server.url, "table": f"t_{of.delivery_id.replace('-', '_')}", **options}
     connector.validate(said, of.query, "")
-    destination = connector.connect(said, Deliverer("test"))
+    destination = connector.connect(said, DelivererIdentity("test"))
     return destination, destination.open(of, said)
 
 
 def table_of(server: Postgres, of: Subject) -> list[dict[str, Any]]:
     with psycopg.connect(server.url, row_factory=dict_row) as connection:  # type: ignore[arg-type]
         connection.execute("SET TIME ZONE 'UTC'")
-        return list(connection.execute(f'SELECT * FROM "t_{of.delivery.replace("-", "_")}"').fetchall())
+        return list(connection.execute(f'SELECT * FROM "t_{of.delivery_id.replace("-", "_")}"').fetchall())
 
 
 def change(name: str, count: int, op: str, ver: int) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def test_rows_of_all_types_are_appended_once(postgres: Postgres) -> None:
     found = sorted(table_of(postgres, mine), key=lambda row: row["n"])
     wanted = first.table.to_pylist() + second.table.to_pylist()
     for got, row in zip(found, wanted, strict=True):
-        assert got.pop("_query") == mine.delivery
+        assert got.pop("_query") == mine.delivery_id
         assert got == {**row, "at": row["at"] and row["at"].replace(tzinfo=dt.UTC)}
 
 
@@ -77,7 +77,7 @@ def test_a_transaction_that_is_cut_off_leaves_neither_rows_nor_cursor(postgres: 
     sink.write(rows_of(mine, selected(3), 1))
     rows = rows_of(mine, [{**selected(1)[0], "n": 7, "s": "fits"}], 2)
     with psycopg.connect(postgres.url, autocommit=True) as other:
-        name = f"t_{mine.delivery.replace('-', '_')}"
+        name = f"t_{mine.delivery_id.replace('-', '_')}"
         other.execute(f"ALTER TABLE {name} ADD CONSTRAINT small CHECK (n < 5)")
         with pytest.raises(SinkRefused, match="small"):
             sink.write(rows)
@@ -172,10 +172,10 @@ def test_a_locked_table_refuses_its_own_query_and_others_go_on(
     mine, other = subject(), subject()
     destination, sink = opened(postgres, mine)
     sink.resume()
-    second = destination.open(other, {"url": postgres.url, "table": f"t_{other.delivery.replace('-', '_')}"})
+    second = destination.open(other, {"url": postgres.url, "table": f"t_{other.delivery_id.replace('-', '_')}"})
     second.resume()
     with psycopg.connect(postgres.url) as locking:
-        locking.execute(f"LOCK TABLE t_{mine.delivery.replace('-', '_')} IN ACCESS EXCLUSIVE MODE")
+        locking.execute(f"LOCK TABLE t_{mine.delivery_id.replace('-', '_')} IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(SinkRefused, match="lock timeout"):
             sink.write(rows_of(mine, selected(2), 1))
         second.write(rows_of(other, selected(3), 1))
@@ -200,11 +200,11 @@ def test_rows_of_services_with_the_same_ids_stay_apart(postgres: Postgres) -> No
     assert one.query_id == two.query_id
     row = {"window_start": START, "window_end": START, "name": "a", "n": 1, "_partial": False}
     for of in (one, two):
-        destination, sink = opened(postgres, of, table=f"t_{one.delivery.replace('-', '_')}")
+        destination, sink = opened(postgres, of, table=f"t_{one.delivery_id.replace('-', '_')}")
         sink.resume()
         sink.write(rows_of(of, [row], 1))
         destination.close()
-    assert {found["_query"] for found in table_of(postgres, one)} == {one.delivery, two.delivery}
+    assert {found["_query"] for found in table_of(postgres, one)} == {one.delivery_id, two.delivery_id}
 
 
 def test_nothing_is_left_of_what_is_staged(postgres: Postgres) -> None:
@@ -264,7 +264,7 @@ def test_a_server_that_is_not_there_is_down_and_no_secret_shown(monkeypatch: pyt
     monkeypatch.setenv("BRAID_SECRET_PG", HIDDEN)
     url = f"postgresql://{HIDDEN}.invalid:1/d"
     with pytest.raises(SinkDown, match=r"\*\*\*") as raised:
-        connector.connect({"url": url, "table": "t", "password": "secret:pg"}, Deliverer("test"))
+        connector.connect({"url": url, "table": "t", "password": "secret:pg"}, DelivererIdentity("test"))
     assert HIDDEN not in "".join(traceback.format_exception(raised.value))
 
 
@@ -280,7 +280,7 @@ def test_no_password_of_the_environment_is_offered(
     with asking_for_a_password() as (port, got):
         url = f"postgresql://braid@127.0.0.1:{port}/d?sslmode=disable"
         with pytest.raises(SinkDown, match="no password supplied"):
-            connector.connect({"url": url, "table": "t"}, Deliverer("test"))
+            connector.connect({"url": url, "table": "t"}, DelivererIdentity("test"))
     assert HIDDEN.encode() not in b"".join(got)
     assert capfd.readouterr().err == ""
 

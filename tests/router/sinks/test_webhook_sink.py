@@ -15,7 +15,7 @@ import pytest
 
 from router.sinks import http, webhook
 from router.sinks.http import Place, retry_after
-from router.sinks.sink import Deliverer, Sink, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, Sink, SinkDown, SinkRefused, Subject
 from sources.errors import NotAllowed, NotReady
 from tests.kit.service import free_port
 from tests.kit.webhook import Receiver, receiving
@@ -32,7 +32,7 @@ def receiver() -> Iterator[Receiver]:
 def opened(url: str, of: Subject, **options: str) -> Iterator[Sink]:
     said = {"url": url, **options}
     webhook.validate(said, of.query, "")
-    with closing(webhook.connect(said, Deliverer("test"))) as destination:
+    with closing(webhook.connect(said, DelivererIdentity("test"))) as destination:
         yield destination.open(of, said)
 
 
@@ -47,11 +47,11 @@ def test_rows_are_signed_json(receiver: Receiver, monkeypatch: pytest.MonkeyPatc
     assert (said["query"], said["name"], said["ids"]) == (
         "q-1",
         "mine",
-        [f"{mine.delivery}-7-{row}" for row in range(3)],
+        [f"{mine.delivery_id}-7-{row}" for row in range(3)],
     )
     assert [row["n"] for row in said["rows"]] == [0, 1, 2]
     assert headers["authorization"] == "Bearer t"
-    assert headers["webhook-id"] == f"{mine.delivery}-7-0-7-2"
+    assert headers["webhook-id"] == f"{mine.delivery_id}-7-0-7-2"
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     signature = base64.b64encode(hmac.digest(b"key", signed, hashlib.sha256)).decode()
     assert headers["webhook-signature"] == f"v1,{signature}"
@@ -113,7 +113,8 @@ def test_an_answer_that_shows_a_secret_is_not_shown_whole() -> None:
     [("7", 7.0), ("301", 300.0), ("999999999", 300.0), ("9" * 5000, None), ("Wed, 21 Oct 2026 07:28:00 GMT", None)],
 )
 def test_what_asks_to_wait_is_heard_within_reason(said: str, seconds: float | None) -> None:
-    assert retry_after(httpx.Response(503, headers={"retry-after": said})) == seconds
+    asked = retry_after(httpx.Response(503, headers={"retry-after": said}))
+    assert SinkDown("it is busy", asked).retry_after == seconds
 
 
 @pytest.mark.parametrize(("url", "header"), [("http://h\n/", "a"), ("gopher://h", "a"), ("", "ü"), ("", "a\n")])

@@ -1,0 +1,82 @@
+"""Which share of the deliveries a deliverer makes.
+
+It owns the parts of :mod:`router.progress` that its share says, and holds a lock on each, so that no query is delivered
+twice at a time; one that finds a part held waits for it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from router.progress import PARTS
+from sources.errors import NotAllowed
+from sources.storage import Storage
+
+LOCK_SECONDS = 0.5
+LOCKS = "deliveries/locks"
+
+log = logging.getLogger("braid.deliverer")
+
+
+@dataclass(frozen=True)
+class Share:
+    """Share ``number`` (from 1) of ``of`` equal ones."""
+
+    number: int = 1
+    of: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.of <= PARTS:
+            raise NotAllowed(f"A share must be I/N with 1 <= I <= N <= {PARTS}; got {self}.")
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+    @classmethod
+    def parse(cls, text: str) -> Share:
+        """Read ``I/N``."""
+        number, _, of = text.partition("/")
+        if not (number.isdecimal() and of.isdecimal()):
+            raise NotAllowed(f"A share must be I/N, such as 1/4; got {text!r}.")
+        return cls(int(number), int(of))
+
+    @property
+    def parts(self) -> range:
+        """The parts that it owns."""
+        return range(self.number - 1, PARTS, self.of)
+
+
+@contextmanager
+def holding(storage: Storage, share: Share, stopping: threading.Event) -> Iterator[None]:
+    """Hold the parts of a share, or wait until they can be held; where files cannot be locked, nothing is."""
+    with ExitStack() as stack:
+        if storage.local_root is not None:
+            folder = storage.local_path(LOCKS)
+            folder.mkdir(parents=True, exist_ok=True)
+            for part in share.parts:
+                stack.enter_context(_lock(folder / f"{part:02d}", stopping))
+        yield
+
+
+@contextmanager
+def _lock(path: Path, stopping: threading.Event) -> Iterator[None]:
+    with path.open("a") as file:
+        said = False
+        while not stopping.is_set():
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if not said:
+                    log.warning(
+                        "waiting for another deliverer of the same share", extra={"fields": {"lock": path.name}}
+                    )
+                    said = True
+                stopping.wait(LOCK_SECONDS)
+        yield
