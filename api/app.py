@@ -6,12 +6,30 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
-from api import documents, events, health, live, logs, plans, problems, queries, results, sql, streams, tables
+from api import (
+    access,
+    documents,
+    events,
+    health,
+    live,
+    logs,
+    metrics_page,
+    plans,
+    problems,
+    queries,
+    results,
+    sql,
+    streams,
+    tables,
+)
+from api.access import caller_of
 from api.service import Service
 
-ROUTERS = (streams, events, tables, queries, results, live, plans, sql, health)
+ROUTERS = (streams, events, tables, queries, results, live, plans, sql, access, metrics_page)
+OPEN_ROUTERS = (health,)
+"""What answers without a key: it tells nothing of what is in the service."""
 
 
 def create_app(service: Service) -> FastAPI:
@@ -36,6 +54,8 @@ def create_app(service: Service) -> FastAPI:
     problems.install(app)
     documents.install(app)
     for module in ROUTERS:
+        app.include_router(module.router, dependencies=[Depends(caller_of)], responses=documents.refused(401, 403))
+    for module in OPEN_ROUTERS:
         app.include_router(module.router)
     return app
 

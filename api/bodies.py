@@ -12,6 +12,7 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from api.service import Service
+from session.access.tenant_session import TenantSession
 from session.requests import Outcome
 from sources.errors import MalformedRequest, TooLarge
 
@@ -73,14 +74,16 @@ def fingerprint(request: Request, body: bytes) -> str:
     return hashlib.sha256(call.encode() + body).hexdigest()
 
 
-async def answer_once(service: Service, request: Request, body: bytes, action: Callable[[], Outcome]) -> Response:
+async def answer_once(
+    service: Service, caller: TenantSession, request: Request, body: bytes, action: Callable[[], Outcome]
+) -> Response:
     """Run ``action`` off the event loop and answer its outcome; with an Idempotency-Key at most once."""
     key = idempotency_key(request)
     service.check_running()
     if key is None:
         outcome = await run_in_threadpool(action)
     else:
-        outcome = await run_in_threadpool(service.session.idempotent, key, fingerprint(request, body), action)
+        outcome = await run_in_threadpool(caller.idempotent, key, fingerprint(request, body), action)
     return response_of(outcome)
 
 

@@ -103,17 +103,20 @@ class ResultPage:
 class BraidClient:
     """Call a Braid service at `url`; `timeout` is in seconds, on top of what a call waits for.
 
-    A `key` is sent as `Idempotency-Key`: the same call with the same key is safe to repeat.
+    Services with access control need an `api_key`. A `key` is sent as `Idempotency-Key`: the same call with the same
+    key is safe to repeat.
     """
 
-    def __init__(self, url: str = DEFAULT_URL, timeout: float = 10.0) -> None:
+    def __init__(self, url: str = DEFAULT_URL, timeout: float = 10.0, api_key: str | None = None) -> None:
         self.url = checked_url(url)
+        self.api_key = api_key
         if not timeout > 0:
             raise ValueError(f"timeout must be a positive number of seconds, got {timeout!r}")
         self.timeout = timeout
         # a proxy from the environment cannot know this machine's loopback
         local = httpx.URL(self.url).host in ("localhost", "127.0.0.1", "::1")
-        self._http = httpx.Client(timeout=timeout, trust_env=not local)
+        headers = {} if api_key is None else {"Authorization": f"Bearer {_ascii(api_key)}"}
+        self._http = httpx.Client(timeout=timeout, trust_env=not local, headers=headers)
 
     def __enter__(self) -> Self:
         return self
@@ -131,15 +134,15 @@ class BraidClient:
 
     def streams(self) -> list[Object]:
         """List the streams."""
-        return _items(self._json("GET", "/streams"), "streams", self.url)
+        return items(self._json("GET", "/streams"), "streams", self.url)
 
     def stream(self, name: str) -> Object:
         """Read one stream: columns, source, clock, waterline and counts."""
-        return self._object("GET", f"/streams/{_segment(name)}")
+        return self._object("GET", f"/streams/{segment(name)}")
 
     def drop_stream(self, name: str) -> None:
         """Drop a stream; refused (409) while queries use it."""
-        self._send("DELETE", f"/streams/{_segment(name)}")
+        self._send("DELETE", f"/streams/{segment(name)}")
 
     def push(self, stream: str, events: Events, format: str = "ndjson", key: str | None = None) -> Object:
         """Push tuples; answer `{"accepted", "rejected", "errors"}`.
@@ -153,12 +156,12 @@ class BraidClient:
             format, events = "ndjson", b"".join(_encoded(event) + b"\n" for event in events)
         content = events.encode() if isinstance(events, str) else events
         call: Object = {"content": content, "media_type": MEDIA_TYPES[format], "key": key}
-        return self._object("POST", f"/streams/{_segment(stream)}/events", **call)
+        return self._object("POST", f"/streams/{segment(stream)}/events", **call)
 
     def dead_letters(self, stream: str, after: str | None = None, limit: int | None = None) -> Object:
         """Read the tuples no query sees: `{"rows", "cursor"}`."""
         query = {"after": after, "limit": limit}
-        return self._object("GET", f"/streams/{_segment(stream)}/dead-letters", query=query)
+        return self._object("GET", f"/streams/{segment(stream)}/dead-letters", query=query)
 
     def create_table(self, sql: str, key: str | None = None) -> Object:
         """Declare a static table with a CREATE TABLE statement."""
@@ -166,11 +169,11 @@ class BraidClient:
 
     def tables(self) -> list[Object]:
         """List the static tables."""
-        return _items(self._json("GET", "/tables"), "tables", self.url)
+        return items(self._json("GET", "/tables"), "tables", self.url)
 
     def drop_table(self, name: str) -> None:
         """Drop a static table."""
-        self._send("DELETE", f"/tables/{_segment(name)}")
+        self._send("DELETE", f"/tables/{segment(name)}")
 
     def create_query(
         self, sql: str, wait: float | None = None, key: str | None = None, **fields: Unpack[QueryFields]
@@ -185,7 +188,7 @@ class BraidClient:
         """Register many queries, all or none; each is a body such as :func:`query_body` builds."""
         call: Object = {"query": {"wait": wait}, "key": key, "wait": wait}
         answer = self._json("POST", "/queries", body=list(queries), **call)
-        return _items(answer, "queries", self.url)
+        return items(answer, "queries", self.url)
 
     def validate(self, sql: str, **fields: Unpack[QueryFields]) -> Object:
         """Ask what a query would run as and with whom it would share; nothing is registered."""
@@ -193,7 +196,7 @@ class BraidClient:
 
     def query(self, query_id: str) -> Object:
         """Read one query."""
-        return self._object("GET", f"/queries/{_segment(query_id)}")
+        return self._object("GET", f"/queries/{segment(query_id)}")
 
     def queries(self, state: str | None = None, label: str | None = None, limit: int | None = None) -> Iterator[Object]:
         """List queries over all pages; `label` is `key=value`, `limit` the size of a page."""
@@ -201,7 +204,7 @@ class BraidClient:
         while True:
             query = {"state": state, "label": label, "limit": limit, "cursor": cursor}
             answer = self._json("GET", "/queries", query=query)
-            page = _items(answer, "queries", self.url)
+            page = items(answer, "queries", self.url)
             yield from page
             following = answer.get("cursor") if isinstance(answer, dict) else None
             if not following or following == cursor:  # a page may be empty and not the last
@@ -211,26 +214,26 @@ class BraidClient:
     def delete_query(self, query_id: str, drain: bool = True) -> None:
         """Retire a query; `drain` still lets windows that are complete come out. Harmless to repeat."""
         query = {"drain": "true" if drain else "false"}
-        self._send("DELETE", f"/queries/{_segment(query_id)}", query=query)
+        self._send("DELETE", f"/queries/{segment(query_id)}", query=query)
 
     def retire_queries(self, query_ids: Iterable[str], drain: bool = True, key: str | None = None) -> list[Object]:
         """Retire many queries with one request, none when one of them is unknown. Harmless to repeat."""
         body = {"ids": list(query_ids), "drain": drain}
-        return _items(self._json("POST", "/queries/retire", body=body, key=key), "queries", self.url)
+        return items(self._json("POST", "/queries/retire", body=body, key=key), "queries", self.url)
 
     def plan(self, query_id: str | None = None) -> Object:
         """Read how one query, or everything, runs and with whom it shares: a graph."""
-        return self._object("GET", f"/queries/{_segment(query_id)}/plan" if query_id else "/plan")
+        return self._object("GET", f"/queries/{segment(query_id)}/plan" if query_id else "/plan")
 
     def plan_dot(self, query_id: str | None = None) -> str:
         """Read the same graph in Graphviz' language."""
-        path = f"/queries/{_segment(query_id)}/plan" if query_id else "/plan"
+        path = f"/queries/{segment(query_id)}/plan" if query_id else "/plan"
         return self._send("GET", path, query={"format": "dot"}).text
 
     def changelogs(self, after: int | None = None) -> list[Object]:
         """List all changelogs after an epoch, page by page."""
         found: list[Object] = []
-        while page := _items(self._json("GET", "/changelogs", query={"after": after}), "changelogs", self.url):
+        while page := items(self._json("GET", "/changelogs", query={"after": after}), "changelogs", self.url):
             if found and page[-1]["epoch"] <= found[-1]["epoch"]:
                 break
             found += page
@@ -246,9 +249,9 @@ class BraidClient:
     ) -> ResultPage:
         """Read one page of rows after a cursor; `wait` (seconds) long-polls for the first of them."""
         query = {"after": after, "limit": limit, "wait": wait}
-        answer = self._object("GET", f"/queries/{_segment(query_id)}/results", query=query, wait=wait)
+        answer = self._object("GET", f"/queries/{segment(query_id)}/results", query=query, wait=wait)
         cursor = answer.get("cursor")
-        rows = _items(answer, "rows", self.url)
+        rows = items(answer, "rows", self.url)
         return ResultPage(rows, after if cursor is None else str(cursor), bool(answer.get("end")))
 
     def follow(self, query_id: str, after: str | None = None) -> Iterator[Object]:
@@ -361,6 +364,12 @@ def _translated(url: str) -> Iterator[None]:
         raise BraidUnreachable(url, str(error) or type(error).__name__) from error
 
 
+def _ascii(key: str) -> str:
+    if not (key.isascii() and key.isprintable() and key.strip() == key and key):
+        raise ValueError("an API key must be printable ASCII without spaces around it")
+    return key
+
+
 def _refusal(answer: httpx.Response, sql: str | None) -> BraidRefused:
     problem: Any = None
     with suppress(ValueError):
@@ -380,7 +389,7 @@ def _refusal(answer: httpx.Response, sql: str | None) -> BraidRefused:
     )
 
 
-def _items(answer: Any, key: str, url: str) -> list[Object]:
+def items(answer: Any, key: str, url: str) -> list[Object]:
     """Take the list out of `{key: […]}`, or a bare list as it is."""
     items = answer.get(key) if isinstance(answer, dict) else answer
     if not isinstance(items, list):
@@ -392,7 +401,7 @@ def _not_braid(url: str, what: str) -> BraidUnreachable:
     return BraidUnreachable(url, f"what answers there does not speak Braid's REST interface ({what})")
 
 
-def _segment(name: str) -> str:
+def segment(name: str) -> str:
     # '.' and '..' would be resolved away as path segments, and '' would name the collection
     if name in ("", ".", ".."):
         raise ValueError(f"a name or id must not be {name!r}")

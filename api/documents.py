@@ -58,6 +58,7 @@ TABLE: Json = {
 QUERY: Json = {
     "id": "q-1",
     "name": "expensive",
+    "tenant": None,
     "sql": SELECT,
     "state": "RUNNING",
     "slot": 0,
@@ -76,6 +77,23 @@ QUERY: Json = {
     "error": None,
     "delivery": None,
 }
+TENANT: Json = {
+    "name": "shop",
+    "quotas": {
+        "running_queries": 100,
+        "creations_a_minute": None,
+        "cost_share": None,
+        "result_rows_a_second": None,
+    },
+}
+API_KEY: Json = {
+    "id": "k-1",
+    "tenant": "shop",
+    "rights": ["read", "write"],
+    "name": "dashboards",
+    "created_at": "2026-01-01T00:00:00.000000Z",
+}
+WHOAMI: Json = {"tenant": "shop", "rights": ["read", "write"], "quotas": TENANT["quotas"]}
 RESULTS: Json = {
     "rows": [{"user_id": 1, "price": 9.5}],
     "cursor": "AQAAAAAAAAABAAAAAAAAAAEAAAAA",
@@ -96,6 +114,8 @@ DEAD_LETTERS: Json = {
 
 _REASONS = {
     400: "The request cannot be read.",
+    401: "No key was given, or one that is not known.",
+    403: "The key lacks the right.",
     404: "There is no such thing.",
     406: "None of the accepted forms can be given.",
     409: "It contradicts what exists.",
@@ -133,10 +153,10 @@ def refused(*statuses: int) -> dict[int | str, Json]:
     return {s: {"description": _REASONS[s], "content": {problems.MEDIA_TYPE: {"schema": schema}}} for s in statuses}
 
 
-def json_body(schema: Json, example: Any) -> Json:
-    """Return the ``openapi_extra`` of a call that takes JSON."""
+def json_body(schema: Json, example: Any, repeatable: bool = True) -> Json:
+    """Return the ``openapi_extra`` of a call that takes JSON; ``repeatable``: an Idempotency-Key makes retries safe."""
     content = {JSON: {"schema": schema, "example": example}}
-    return {"requestBody": {"required": True, "content": content}, "parameters": [KEY_HEADER]}
+    return {"requestBody": {"required": True, "content": content}, "parameters": [KEY_HEADER] * repeatable}
 
 
 def sql_body(example: str) -> Json:
@@ -176,6 +196,33 @@ RETIRE_SCHEMA: Json = {
     "properties": {
         "ids": {"type": "array", "minItems": 1, "items": {"type": "string", "description": "The id or the name"}},
         "drain": {"type": "boolean", "default": True, "description": "Still emit the windows that are complete"},
+    },
+}
+_LIMIT: Json = {"type": ["integer", "null"], "minimum": 0}
+TENANT_SCHEMA: Json = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "quotas": {
+            "type": ["object", "null"],
+            "additionalProperties": False,
+            "properties": {
+                "running_queries": _LIMIT,
+                "creations_a_minute": _LIMIT,
+                "cost_share": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1},
+                "result_rows_a_second": _LIMIT,
+            },
+        }
+    },
+}
+KEY_SCHEMA: Json = {
+    "type": "object",
+    "required": ["tenant", "rights"],
+    "additionalProperties": False,
+    "properties": {
+        "tenant": {"type": "string"},
+        "rights": {"type": "array", "minItems": 1, "items": {"enum": ["read", "write", "admin", "monitor"]}},
+        "name": {"type": ["string", "null"]},
     },
 }
 EVENTS_BODY: Json = {

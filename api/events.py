@@ -6,6 +6,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from api.access import CallerDep
 from api.bodies import fingerprint, idempotency_key, read_body
 from api.documents import EVENTS_BODY, answers
 from api.service import ServiceDep
@@ -20,21 +21,22 @@ _EXAMPLE = {"accepted": 1, "rejected": 1, "errors": [{"line": 2, "detail": "line
     responses=answers(200, "What is accepted is on disk.", _EXAMPLE, 400, 404, 413, 422, 429, 503),
     openapi_extra=EVENTS_BODY,
 )
-async def push_events(name: str, request: Request, service: ServiceDep) -> Response:
+async def push_events(name: str, request: Request, service: ServiceDep, caller: CallerDep) -> Response:
     """Push tuples: NDJSON, a JSON object or array, or an Arrow stream.
 
     Inputs that do not fit the schema are rejected one by one (and kept as dead letters); the others are accepted.
     """
     service.check_running()
-    definition = service.session.definition(name)
+    definition = caller.definition_to_push(name)
     key = idempotency_key(request)
     body = await read_body(request, service.settings.max_body_bytes)
+    scoped = None if key is None else caller.scoped(key)
     content_type = request.headers.get("content-type", "")
 
     def push() -> bytes:
         stream = service.pushes.stream(definition)
         outcome = stream.push(
-            lambda: decode(body, content_type, definition.schema), len(body), key, fingerprint(request, body)
+            lambda: decode(body, content_type, definition.schema), len(body), scoped, fingerprint(request, body)
         )
         return orjson.dumps(outcome)
 

@@ -1,11 +1,10 @@
-"""``/healthz``, ``/readyz`` and ``/metrics``: for those who operate the service."""
+"""``/healthz`` and ``/readyz``: whether the service is alive, and ready."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter
 
-from api.documents import answers, refused
-from api.metrics import CONTENT_TYPE
+from api.documents import answers
 from api.service import ServiceDep
 from sources.errors import NotReady
 
@@ -26,19 +25,3 @@ def readyz(service: ServiceDep) -> dict[str, bool]:
     if reason is not None:
         raise NotReady(reason)
     return {"ready": True}
-
-
-@router.get(
-    "/metrics",
-    response_class=Response,
-    responses={
-        200: {
-            "description": "Metrics for Prometheus.",
-            "content": {"text/plain": {"example": "braid_epoch 3.0\n"}},
-        },
-        **refused(503),
-    },
-)
-def metrics(service: ServiceDep) -> Response:
-    """Read all metrics in Prometheus' text format."""
-    return Response(service.metrics.text(), media_type=CONTENT_TYPE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from functools import partial
@@ -11,13 +12,15 @@ import orjson
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import StreamingResponse
 
+from api.access import CallerDep
 from api.documents import refused
 from api.parameters import After
-from api.results import is_end, news_for
+from api.results import POLL_SECONDS, is_end, news_for
 from api.service import Service, ServiceDep
 from router.cursor import decode_cursor
 from router.result_reader import Page
 from router.row_text import json_lines
+from session.access.tenant_session import TenantSession
 from session.query_record import FAILED
 from sources.errors import BraidError, NotAllowed
 
@@ -36,41 +39,50 @@ MEDIA_TYPE = "text/event-stream"
             "description": "An event a row; its id is the cursor after it. `event: end` closes the stream.",
             "content": {MEDIA_TYPE: {"example": 'id: AQAAAA\ndata: {"user_id":1,"price":9.5}\n\n'}},
         },
-        **refused(400, 404, 410),
+        **refused(400, 404, 410, 429),
     },
 )
 async def stream_results(
     id: str,
     request: Request,
     service: ServiceDep,
+    caller: CallerDep,
     after: After = None,
     last_event_id: Annotated[str | None, Header(description="Resume after this event; wins over `after`.")] = None,
 ) -> StreamingResponse:
     """Follow the rows of a query as server-sent events, from a cursor or from the beginning."""
     cursor = last_event_id or after
-    deployed = service.session.live_query(id)
+    deployed = caller.live_query(id)
     if cursor is not None:
         decode_cursor(cursor, deployed.id)
-    first = await service.on_reader(lambda: service.results.read(deployed, cursor, PAGE_ROWS))
+    most = caller.meters.rows_at_once(PAGE_ROWS)
+    first = await service.on_reader(lambda: service.results.read(deployed, cursor, most))
     ended = is_end(service, deployed, first)
     return StreamingResponse(
-        events(service, id, first, ended, request),
+        events(service, caller, id, first, ended, request),
         media_type=MEDIA_TYPE,
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def events(service: Service, query_id: str, page: Page, ended: bool, request: Request) -> AsyncIterator[bytes]:
+async def events(
+    service: Service, caller: TenantSession, query_id: str, page: Page, ended: bool, request: Request
+) -> AsyncIterator[bytes]:
     """Yield the events of ``page`` and of all that follow."""
     yield KEEP_ALIVE  # tells the client, and proxies, that the stream is open
-    session = service.session
+    session, meters = service.session, caller.meters
     while True:
         if page.table.num_rows:
+            meters.count_rows(page.table.num_rows)
             yield await service.on_reader(partial(_frames, page))
         if ended:
             yield _frame("end", page.cursor, b"{}")
             return
         try:
+            while seconds := meters.rows_paused():  # the tenant has read as many rows as it may for now
+                if service.news.stopping or await request.is_disconnected():
+                    return
+                await asyncio.sleep(min(seconds, POLL_SECONDS))
             deployed = session.live_query(query_id)
             if not page.has_more and deployed.state != FAILED:
                 until = time.monotonic() + KEEP_ALIVE_SECONDS
@@ -80,7 +92,8 @@ async def events(service: Service, query_id: str, page: Page, ended: bool, reque
                     yield KEEP_ALIVE
                 deployed = session.live_query(query_id)
             had_all = not page.has_more
-            page = await service.on_reader(partial(service.results.read, deployed, page.cursor, PAGE_ROWS))
+            most = meters.rows_at_once(PAGE_ROWS)
+            page = await service.on_reader(partial(service.results.read, deployed, page.cursor, most))
             if deployed.state == FAILED and had_all and not page.table.num_rows:
                 raise NotAllowed(session.query(query_id)["error"] or "The query failed.")
         except BraidError as error:  # the status is sent already, so the event says it

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import orjson
 from fastapi import APIRouter, Query, Response
 
+from api.access import CallerDep
 from api.documents import answers
-from api.service import ServiceDep
 from optimizer.graph import to_dot
 
 router = APIRouter(tags=["plan"])
@@ -33,23 +33,23 @@ _CHANGELOG = {
 
 
 @router.get("/plan", responses=answers(200, "Everything that runs, as a graph.", _GRAPH, 400))
-def get_plan(service: ServiceDep, format: Form = "json") -> Response:
+def get_plan(caller: CallerDep, format: Form = "json") -> Response:
     """Look at how all queries run and share."""
-    return _graph(service.session.plan(), format)
+    return _graph(caller.plan(), format)
 
 
 @router.get("/queries/{id}/plan", responses=answers(200, "The query's part of the graph.", _GRAPH, 400, 404, 410))
-def get_query_plan(id: str, service: ServiceDep, format: Form = "json") -> Response:
+def get_query_plan(id: str, caller: CallerDep, format: Form = "json") -> Response:
     """Look at how one query runs and with whom it shares."""
-    return _graph(service.session.query_plan(id), format)
+    return _graph(caller.query_plan(id), format)
 
 
 @router.get("/changelogs", responses=answers(200, "Changelogs in order of epochs.", {"changelogs": [_CHANGELOG]}, 400))
 def get_changelogs(
-    service: ServiceDep, after: Annotated[int, Query(ge=0, description="Only later epochs.")] = 0
+    caller: CallerDep, after: Annotated[int, Query(ge=0, description="Only later epochs.")] = 0
 ) -> Response:
     """Read the changelogs after an epoch: at most 1000 and about 2 MB; ask again after the last epoch for more."""
-    body = b'{"changelogs":[%b]}' % b",".join(service.session.changelogs_json(after))
+    body = b'{"changelogs":[%b]}' % b",".join(caller.changelogs_json(after))
     return Response(body, media_type="application/json")
 
 

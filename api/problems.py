@@ -17,7 +17,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from sources.errors import BraidError, MalformedRequest, Overloaded
+from sources.errors import BraidError, MalformedRequest, Overloaded, Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
 log = logging.getLogger("braid.api")
@@ -49,7 +49,9 @@ def document_of(error: BraidError) -> dict[str, Any]:
 
 def headers_of(error: BraidError) -> dict[str, str]:
     """Return the headers that belong to an error."""
-    return {"Retry-After": str(error.retry_after)} if isinstance(error, Overloaded) else {}
+    if isinstance(error, Overloaded):
+        return {"Retry-After": str(error.retry_after)}
+    return {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthorized) else {}
 
 
 def problem(document: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:

@@ -11,11 +11,13 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from api import documents
+from api.access import CallerDep
 from api.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
 from api.documents import QUERY_SCHEMA, answers, json_body
 from api.parameters import Wait
 from api.service import Service, ServiceDep
 from api.settled import settled
+from session.access.tenant_session import TenantSession
 from session.admission import QueryRequest
 from session.query_record import STATES
 from session.reads import MOST_LISTED
@@ -49,7 +51,7 @@ QUICK_BYTES = 2000
         {"sql": documents.SELECT, "name": "expensive"},
     ),
 )
-async def create_queries(request: Request, service: ServiceDep, wait: Wait = 0.0) -> Response:
+async def create_queries(request: Request, service: ServiceDep, caller: CallerDep, wait: Wait = 0.0) -> Response:
     """Register a query, or with a JSON array many: all or none. With `wait`, answer once they are RUNNING."""
     body = await read_body(request, service.settings.max_body_bytes)
     # reading a table may take its time
@@ -58,27 +60,27 @@ async def create_queries(request: Request, service: ServiceDep, wait: Wait = 0.0
         values = parse_json(body)
         many = isinstance(values, list)
         requests = requests_of(values, service.settings.max_queries) if many else [request_of(values)]
-        made = await settled(lambda wake: service.session.begin_create(requests, wake))
+        made = await settled(lambda wake: caller.begin_create(requests, wake))
         response = response_of(_created(made, many))
     else:
-        response = await answer_once(service, request, body, lambda: _create(service, body))
+        response = await answer_once(service, caller, request, body, lambda: _create(service, caller, body))
     if wait > 0:
         answered = orjson.loads(response.body)
         many = isinstance(answered, list)
         ids = [query["id"] for query in (answered if many else [answered])]
         with suppress(Gone):  # a repeated POST may be about queries that are long forgotten
             await wait_running(service, ids, wait)
-            now = await run_in_threadpool(lambda: [service.session.query(query_id) for query_id in ids])
+            now = await run_in_threadpool(lambda: [caller.query(query_id) for query_id in ids])
             response.body = orjson.dumps(now if many else now[0])
             response.headers["content-length"] = str(len(response.body))
     return response
 
 
-def _create(service: Service, body: bytes) -> Outcome:
+def _create(service: Service, caller: TenantSession, body: bytes) -> Outcome:
     values = parse_json(body)
     many = isinstance(values, list)
     requests = requests_of(values, service.settings.max_queries) if many else [request_of(values)]
-    return _created(service.session.create_queries(requests), many)
+    return _created(caller.create_queries(requests), many)
 
 
 def _created(made: list[dict[str, Any]], many: bool) -> Outcome:
@@ -114,12 +116,12 @@ async def wait_running(service: Service, ids: list[str], seconds: float) -> None
     ),
     openapi_extra=json_body(QUERY_SCHEMA, {"sql": documents.SELECT}),
 )
-async def validate_query(request: Request, service: ServiceDep) -> Response:
+async def validate_query(request: Request, service: ServiceDep, caller: CallerDep) -> Response:
     """Try a query out: what it would run as, with whom it would share, or the error a POST would give."""
     body = await read_body(request, service.settings.max_body_bytes)
 
     def validate() -> bytes:
-        return orjson.dumps(service.session.validate(request_of(parse_json(body))))
+        return orjson.dumps(caller.validate(request_of(parse_json(body))))
 
     return Response(await run_in_threadpool(validate), media_type="application/json")
 
@@ -129,21 +131,21 @@ async def validate_query(request: Request, service: ServiceDep) -> Response:
     responses=answers(200, "A page of queries.", {"queries": [documents.QUERY], "cursor": None}, 400),
 )
 def list_queries(
-    service: ServiceDep,
+    caller: CallerDep,
     state: Annotated[str | None, Query(description=f"One of {', '.join(STATES)}.")] = None,
     label: Annotated[str | None, Query(description="`name` or `name=value`.")] = None,
     limit: Annotated[int, Query(ge=1, description=f"Most queries; at most {MOST_LISTED}.")] = 100,
     cursor: Annotated[str | None, Query(description="The cursor of the page before.")] = None,
 ) -> Response:
     """List queries, oldest first, in pages; `cursor` is null on the last."""
-    page = service.session.list_queries(state, label, min(limit, MOST_LISTED), cursor)
+    page = caller.list_queries(state, label, min(limit, MOST_LISTED), cursor)
     return Response(orjson.dumps(page), media_type="application/json")
 
 
 @router.get("/queries/{id}", responses=answers(200, "The query.", documents.QUERY, 404, 410))
-async def get_query(id: str, service: ServiceDep) -> Response:
+async def get_query(id: str, caller: CallerDep) -> Response:
     """Look at one query; also when it is RETIRED, until its retention has passed."""
-    query = service.session.query_in_memory(id) or await run_in_threadpool(service.session.query, id)
+    query = caller.query_in_memory(id) or await run_in_threadpool(caller.query, id)
     return Response(orjson.dumps(query), media_type="application/json")
 
 
@@ -155,13 +157,14 @@ async def get_query(id: str, service: ServiceDep) -> Response:
 async def delete_query(
     id: str,
     service: ServiceDep,
+    caller: CallerDep,
     drain: Annotated[
         bool, Query(description="Still emit the windows that are complete; `false` stops at once.")
     ] = True,
 ) -> Response:
     """Retire a query. Repeating it is harmless."""
     service.check_running()
-    queries = await settled(lambda wake: service.session.begin_delete([id], drain, wake))
+    queries = await settled(lambda wake: caller.begin_delete([id], drain, wake))
     return response_of(outcome(202, queries[0]))
 
 
@@ -171,15 +174,15 @@ async def delete_query(
     responses=answers(202, "The queries retire.", [documents.QUERY], 400, 404, 410, 413, 422, 503),
     openapi_extra=json_body(documents.RETIRE_SCHEMA, {"ids": ["q-1", "q-2"]}),
 )
-async def retire_queries(request: Request, service: ServiceDep) -> Response:
+async def retire_queries(request: Request, service: ServiceDep, caller: CallerDep) -> Response:
     """Retire many queries: all, or none when one is unknown. Repeating it is harmless."""
     body = await read_body(request, service.settings.max_body_bytes)
 
     def retire() -> Outcome:
         ids, drain = ids_of(parse_json(body), service.settings.max_queries)
-        return outcome(202, service.session.delete_queries(ids, drain))
+        return outcome(202, caller.delete_queries(ids, drain))
 
-    return await answer_once(service, request, body, retire)
+    return await answer_once(service, caller, request, body, retire)
 
 
 def ids_of(value: Any, most: int) -> tuple[list[str], bool]:

@@ -9,17 +9,19 @@ import orjson
 from fastapi import APIRouter, Header, Request, Response
 
 from api import documents, rows
+from api.access import CallerDep
 from api.documents import answers
 from api.parameters import After, Limit, Wait
 from api.service import Service, ServiceDep
 from router.result_reader import Page
 from router.row_text import ndjson, objects
+from session.access.tenant_session import TenantSession
 from session.query_record import RETIRED
 from session.reads import DeployedQuery
 
 router = APIRouter(tags=["results"])
 POLL_SECONDS = 1.0
-_EXAMPLES = answers(200, "Rows in order, each once.", documents.RESULTS, 400, 404, 406, 410)
+_EXAMPLES = answers(200, "Rows in order, each once.", documents.RESULTS, 400, 404, 406, 410, 429)
 _EXAMPLES[200]["content"] |= {
     rows.NDJSON: {"example": '{"user_id":1,"price":9.5}\n'},
     rows.ARROW: {"schema": {"type": "string", "format": "binary"}},
@@ -35,6 +37,7 @@ async def read_results(
     id: str,
     request: Request,
     service: ServiceDep,
+    caller: CallerDep,
     after: After = None,
     limit: Limit = 1000,
     wait: Wait = 0.0,
@@ -42,7 +45,8 @@ async def read_results(
 ) -> Response:
     """Read rows after a cursor; with `wait`, answer as soon as there is one. `Accept` chooses JSON, NDJSON or Arrow."""
     form = rows.negotiate(accept)
-    page, end = await next_page(service, id, after, limit, wait, request)
+    page, end = await next_page(service, caller, id, after, caller.meters.rows_at_once(limit), wait, request)
+    caller.meters.count_rows(page.table.num_rows)
     body = await service.on_reader(lambda: _encode(form, page, end))
     headers = {
         "Braid-Cursor": page.cursor,
@@ -53,7 +57,13 @@ async def read_results(
 
 
 async def next_page(
-    service: Service, query_id: str, after: str | None, limit: int, wait: float, request: Request
+    service: Service,
+    caller: TenantSession,
+    query_id: str,
+    after: str | None,
+    limit: int,
+    wait: float,
+    request: Request,
 ) -> tuple[Page, bool]:
     """Return the next page and whether it is the end.
 
@@ -62,7 +72,7 @@ async def next_page(
     """
     until = time.monotonic() + wait
     while True:
-        deployed = service.session.live_query(query_id)
+        deployed = caller.live_query(query_id)
         page = await service.on_reader(partial(service.results.read, deployed, after, limit))
         end = is_end(service, deployed, page)
         after = page.cursor

@@ -30,7 +30,7 @@ from api.preconditions import CannotStart, check_java, check_python, lock_data_d
 from api.service import Service
 from router.retention import Retention
 from session.plan_snapshot import trim_plan_log
-from session.settings import Settings, load_settings
+from session.settings import SECRET, Settings, load_settings
 from session.shared_session import SharedSession
 from session.supervisor import JobSupervisor, Supervisor
 from sources.errors import BraidError
@@ -52,6 +52,8 @@ def serve(flags: Mapping[str, Any]) -> int:
     """Run the service until it is told to stop; return the exit status."""
     try:
         settings = load_settings(flags)
+        for name in SECRET:  # what is started from here need not know them
+            os.environ.pop(f"BRAID_{name.upper()}", None)
         logs.configure(settings.log_level)
         check_python()
         with contextlib.ExitStack() as stack:
@@ -163,7 +165,8 @@ def _logs(storage: Storage) -> Path:
 
 def _environment(settings: Settings) -> dict[str, str]:
     project = str(Path(__file__).resolve().parents[1])
-    environment = {f"BRAID_{name.upper()}": str(value) for name, value in asdict(settings).items()}
+    told = {name: value for name, value in asdict(settings).items() if name not in SECRET}
+    environment = {f"BRAID_{name.upper()}": str(value) for name, value in told.items()}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [project, os.environ.get("PYTHONPATH")]))
     return environment
 

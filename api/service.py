@@ -16,6 +16,7 @@ from api.news import News
 from api.pushes import Pushes
 from router.dead_letter_reader import DeadLetterReader
 from router.result_reader import ResultReader
+from session.access.access import Access
 from session.settings import Settings
 from session.shared_session import SharedSession
 from sources.errors import NotReady
@@ -38,6 +39,7 @@ class Service:
     dead_letters: DeadLetterReader
     pushes: Pushes
     metrics: Metrics
+    access: Access
     why_not_ready: Callable[[], str | None]
     news: News = field(default_factory=News)
     readers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(READERS))
@@ -67,6 +69,7 @@ class Service:
             metrics=Metrics(
                 session, storage, settings.metrics_labelled_queries, lambda: why_not_ready() is None, lag.read
             ),
+            access=Access(session, storage, settings),
             why_not_ready=why_not_ready,
         )
         session.on_slots(service.metrics.absorb_slots)

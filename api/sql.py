@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from api.access import CallerDep
 from api.bodies import answer_once, outcome, read_body, statement_of
 from api.documents import answers, sql_body
 from api.service import ServiceDep
@@ -19,11 +20,11 @@ router = APIRouter(tags=["sql"])
     ),
     openapi_extra=sql_body("SHOW STREAMS"),
 )
-async def execute(request: Request, service: ServiceDep) -> Response:
+async def execute(request: Request, service: ServiceDep, caller: CallerDep) -> Response:
     """Carry out one statement: CREATE, DROP, SHOW, EXPLAIN, or a SELECT, which runs as a query."""
     body = await read_body(request, service.settings.max_body_bytes)
 
     def run() -> Outcome:
-        return outcome(200, service.session.execute(statement_of(body, "SHOW STREAMS")))
+        return outcome(200, caller.execute(statement_of(body, "SHOW STREAMS")))
 
-    return await answer_once(service, request, body, run)
+    return await answer_once(service, caller, request, body, run)

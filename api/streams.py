@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from api import documents
+from api.access import CallerDep
 from api.bodies import answer_once, outcome, read_body, statement_of
 from api.documents import answers, refused, sql_body
 from api.parameters import After, Limit
@@ -26,34 +27,34 @@ router = APIRouter(tags=["streams"])
     responses=answers(201, "The stream is declared.", documents.STREAM, 400, 409, 413, 422, 503),
     openapi_extra=sql_body(documents.CREATE_STREAM),
 )
-async def create_stream(request: Request, service: ServiceDep) -> Response:
+async def create_stream(request: Request, service: ServiceDep, caller: CallerDep) -> Response:
     """Declare a stream with a CREATE STREAM statement."""
     body = await read_body(request, service.settings.max_body_bytes)
 
     def create() -> Outcome:
-        stream = service.session.create_stream(statement_of(body, "CREATE STREAM …"))
+        stream = caller.create_stream(statement_of(body, "CREATE STREAM …"))
         return outcome(201, stream, Location=f"/streams/{quote(stream['name'])}")
 
-    return await answer_once(service, request, body, create)
+    return await answer_once(service, caller, request, body, create)
 
 
 @router.get("/streams", responses=answers(200, "All streams, oldest first.", {"streams": [documents.STREAM]}))
-def list_streams(service: ServiceDep) -> dict[str, Any]:
+def list_streams(caller: CallerDep) -> dict[str, Any]:
     """List the streams."""
-    return {"streams": service.session.streams()}
+    return {"streams": caller.streams()}
 
 
 @router.get("/streams/{name}", responses=answers(200, "The stream.", documents.STREAM, 404))
-def get_stream(name: str, service: ServiceDep) -> dict[str, Any]:
+def get_stream(name: str, caller: CallerDep) -> dict[str, Any]:
     """Look at one stream: columns, source, clock, waterline, and counts of tuples."""
-    return service.session.stream(name)
+    return caller.stream(name)
 
 
 @router.delete("/streams/{name}", status_code=204, responses=refused(404, 409, 503))
-def drop_stream(name: str, service: ServiceDep) -> Response:
+def drop_stream(name: str, service: ServiceDep, caller: CallerDep) -> Response:
     """Drop a stream; refused while a query that is not RETIRED uses it."""
     service.check_running()
-    service.session.drop_stream(name)
+    caller.drop_stream(name)
     return Response(status_code=204)
 
 
@@ -61,11 +62,13 @@ def drop_stream(name: str, service: ServiceDep) -> Response:
     "/streams/{name}/dead-letters",
     responses=answers(200, "Dead letters in order.", documents.DEAD_LETTERS, 400, 404, 410),
 )
-async def dead_letters(name: str, service: ServiceDep, after: After = None, limit: Limit = 1000) -> Response:
+async def dead_letters(
+    name: str, service: ServiceDep, caller: CallerDep, after: After = None, limit: Limit = 1000
+) -> Response:
     """Read the tuples that no query sees: late ones, and inputs that do not fit the schema."""
 
     def read() -> bytes:
-        page = service.dead_letters.read(service.session.definition(name).id, after, limit)
+        page = service.dead_letters.read(caller.definition(name).id, after, limit)
         rows = [
             {
                 "reason": row["reason"],

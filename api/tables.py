@@ -8,6 +8,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request, Response
 
 from api import documents
+from api.access import CallerDep
 from api.bodies import answer_once, outcome, read_body, statement_of
 from api.documents import answers, refused, sql_body
 from api.service import ServiceDep
@@ -22,32 +23,32 @@ router = APIRouter(tags=["tables"])
     responses=answers(201, "The table is declared.", documents.TABLE, 400, 409, 413, 422, 503),
     openapi_extra=sql_body(documents.CREATE_TABLE),
 )
-async def create_table(request: Request, service: ServiceDep) -> Response:
+async def create_table(request: Request, service: ServiceDep, caller: CallerDep) -> Response:
     """Declare a static table with a CREATE TABLE statement."""
     body = await read_body(request, service.settings.max_body_bytes)
 
     def create() -> Outcome:
-        table = service.session.create_table(statement_of(body, "CREATE TABLE …"))
+        table = caller.create_table(statement_of(body, "CREATE TABLE …"))
         return outcome(201, table, Location=f"/tables/{quote(table['name'])}")
 
-    return await answer_once(service, request, body, create)
+    return await answer_once(service, caller, request, body, create)
 
 
 @router.get("/tables", responses=answers(200, "All tables, oldest first.", {"tables": [documents.TABLE]}))
-def list_tables(service: ServiceDep) -> dict[str, Any]:
+def list_tables(caller: CallerDep) -> dict[str, Any]:
     """List the static tables."""
-    return {"tables": service.session.tables()}
+    return {"tables": caller.tables()}
 
 
 @router.get("/tables/{name}", responses=answers(200, "The table.", documents.TABLE, 404))
-def get_table(name: str, service: ServiceDep) -> dict[str, Any]:
+def get_table(name: str, caller: CallerDep) -> dict[str, Any]:
     """Look at one static table: columns, file, and how many queries use it."""
-    return service.session.table(name)
+    return caller.table(name)
 
 
 @router.delete("/tables/{name}", status_code=204, responses=refused(404, 409, 503))
-def drop_table(name: str, service: ServiceDep) -> Response:
+def drop_table(name: str, service: ServiceDep, caller: CallerDep) -> Response:
     """Drop a static table; refused while a query uses it."""
     service.check_running()
-    service.session.drop_table(name)
+    caller.drop_table(name)
     return Response(status_code=204)

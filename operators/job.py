@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from operators.composite_source import CompositeSource
 from operators.key_groups import spread_over_partitions
 from operators.operator_stage import OperatorStage
+from operators.plan_log import LANES, read_lanes
 from operators.wire import OUTPUT_SCHEMA
 from sources.storage import Storage
 
@@ -44,10 +45,10 @@ class JobSettings:
 
 def settled_lanes(storage: Storage, wanted: int) -> int:
     """Return the number of lanes of this data folder; the first start decides it."""
-    if not storage.exists("lanes.json"):
-        storage.put("lanes.json", orjson.dumps({"lanes": wanted}))
-    lanes: int = orjson.loads(storage.get("lanes.json"))["lanes"]
-    return lanes
+    known = read_lanes(storage)
+    if known is None:
+        storage.put(LANES, orjson.dumps({"lanes": wanted}))
+    return wanted if known is None else known
 
 
 def with_retries(master: str) -> str:

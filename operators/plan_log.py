@@ -24,6 +24,7 @@ CHANGELOGS = "changelogs"
 ACTIVATIONS = "activations"
 PLANS = "plans"
 PLANNED = "planned.json"
+LANES = "lanes.json"
 UNAVAILABLE = "unavailable.json"
 
 
@@ -116,3 +117,11 @@ def read_unavailable(storage: Storage) -> dict[str, str]:
         found: dict[str, str] = orjson.loads(storage.get(UNAVAILABLE))
         return found
     return {}
+
+
+def read_lanes(storage: Storage) -> int | None:
+    """Return how many lanes the job of a data folder has, None before its first start decided that."""
+    try:
+        return int(orjson.loads(storage.get(LANES))["lanes"])
+    except FileNotFoundError:
+        return None

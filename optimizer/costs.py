@@ -1,7 +1,7 @@
 """What queries and operators cost, measured: the time of operators, in equal parts for all that share them.
 
 How many tuples a query selects does not matter for that: a tuple is looked up in the predicate index and added to a
-cell once, whoever wants it.
+cell once, whoever wants it. What a new query would add is estimated from the same numbers.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from optimizer.optimizer import operator_of
 from optimizer.plan import Operator, Plan, source_operators
 from optimizer.statistics import Statistics
 
+NEW_OPERATOR_SECONDS_A_TUPLE = 100e-9
+"""What source tasks take for a tuple in an operator that does not run yet: about what a thousand aggregations take."""
+
 
 def query_statistics(
     plan: Plan, statistics: Statistics, query: Query, streams: Mapping[str, str], query_id: str | None
@@ -29,7 +32,7 @@ def query_statistics(
     operator = plan.operators.get(operator_of(query))
     cores = None
     if operator is not None and query_id in operator.queries:
-        cores = _cores(plan, statistics, query, operator)
+        cores = Costs(plan, statistics).cores(query)
     everything = statistics.all_cores()
     return {
         "tuples_per_second": {
@@ -51,16 +54,48 @@ def operator_statistics(statistics: Statistics, operator: Operator) -> dict[str,
     }
 
 
-def _cores(plan: Plan, statistics: Statistics, query: Query, operator: Operator) -> float:
-    """Return what one of its queries takes of everything that it needs."""
-    found = statistics.lane_cores([operator.id]) / len(operator.queries)
-    for name in source_operators(query):
-        users = sum(each.sources[name] for each in plan.operators.values())
-        found += statistics.source_cores([name]) / users
-    for name in operator.inputs:
-        users = sum(len(each.queries) for each in plan.operators.values() if name in each.inputs)
-        found += statistics.source_cores([index_of(name)]) / users
-    return found
+class Costs:
+    """What the queries of a plan take as it is now; many of them cost little more than one."""
+
+    def __init__(self, plan: Plan, statistics: Statistics) -> None:
+        self._plan = plan
+        self._statistics = statistics
+        self._sources: dict[str, float] = {}
+        self._indexes: dict[str, float] = {}
+
+    def cores(self, query: Query) -> float:
+        """Return the cores that a query in the plan takes: its part of everything that it needs."""
+        operator = self._plan.operators[operator_of(query)]
+        return self._lane(operator) + sum(map(self._source, source_operators(query))) + self._index(operator)
+
+    def added_cores(self, query: Query) -> float:
+        """Estimate the cores that a new query would add.
+
+        Source tasks do for it what they do anyway where its operators run already; lanes do as much as for another
+        query of its operator.
+        """
+        operator = self._plan.operators.get(operator_of(query))
+        sources = source_operators(query)
+        new = [name for name in sources if not any(each.sources[name] for each in self._plan.operators.values())]
+        tuples = sum(map(self._statistics.tuples_per_second, query.streams))
+        scanned = tuples * NEW_OPERATOR_SECONDS_A_TUPLE * len(new) / len(sources)
+        return scanned + (0.0 if operator is None else self._lane(operator))
+
+    def _lane(self, operator: Operator) -> float:
+        return self._statistics.lane_cores([operator.id]) / len(operator.queries)
+
+    def _source(self, name: str) -> float:
+        if name not in self._sources:
+            users = sum(each.sources[name] for each in self._plan.operators.values())
+            self._sources[name] = self._statistics.source_cores([name]) / users
+        return self._sources[name]
+
+    def _index(self, operator: Operator) -> float:
+        for name in operator.inputs:
+            if name not in self._indexes:
+                users = sum(len(each.queries) for each in self._plan.operators.values() if name in each.inputs)
+                self._indexes[name] = self._statistics.source_cores([index_of(name)]) / users
+        return sum(self._indexes[name] for name in operator.inputs)
 
 
 def _predicates(query: Query, streams: Mapping[str, str]) -> list[tuple[str, str, Expression | None]]:

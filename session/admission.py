@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -18,7 +18,7 @@ from operators.queries import Query, lookups_of
 from optimizer.optimizer import operator_of
 from router.sinks.connectors import read_sink
 from session.catalog import Catalog
-from session.query_record import DRAINING, QueryRecord
+from session.query_record import DRAINING, QueryRecord, full_name
 from session.session_state import SessionState
 from session.sharing import shared_dict
 from session.statements import read_query
@@ -76,7 +76,7 @@ class PlannedQuery:
     """A request with its query planned.
 
     ``streams`` maps the ids of its streams to their names; ``tables`` are its static tables as they were read; ``sink``
-    is what it says of its sink, checked.
+    is what it says of its sink, checked. ``tenant`` is whose query it will be.
     """
 
     request: QueryRequest
@@ -85,6 +85,12 @@ class PlannedQuery:
     streams: dict[str, str]
     tables: tuple[TableVersion, ...] = ()
     sink: Any = None
+    tenant: str | None = None
+
+    @property
+    def full_name(self) -> str | None:
+        """The name as no query of another tenant can have it; None without a name."""
+        return None if self.name is None else full_name(self.tenant, self.name)
 
     def to_record(self, query_id: str, created_us: int) -> QueryRecord:
         """Return the record of the new query."""
@@ -96,14 +102,38 @@ class PlannedQuery:
             stream_names=self.streams,
             created_us=created_us,
             name=self.name,
+            tenant=self.tenant,
             sink=self.sink,
             ttl_seconds=self.request.ttl_seconds,
             labels=shared_dict(dict(self.request.labels)),
         )
 
 
+def _anything(_: list[PlannedQuery]) -> None:
+    return
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose new queries are, how many of them may run, and what is looked at besides before they are accepted.
+
+    ``check`` is called under the session's lock and raises what keeps the queries from being accepted.
+    """
+
+    tenant: str | None = None
+    most_running: int | None = None
+    check: Callable[[list[PlannedQuery]], None] = _anything
+
+
+NOBODY = Owner()
+
+
 def plan_requests(
-    requests: Iterable[QueryRequest], catalog: Catalog, tables: NamedTables, sink_folder: str = ""
+    requests: Iterable[QueryRequest],
+    catalog: Catalog,
+    tables: NamedTables,
+    sink_folder: str = "",
+    tenant: str | None = None,
 ) -> list[PlannedQuery]:
     """Return every request planned; the error of the first that cannot be says which it was."""
     requests = list(requests)
@@ -128,7 +158,7 @@ def plan_requests(
         streams = shared_dict({stream: names[stream] for stream in query.streams})
         used = tuple(tables.read[table] for table in {lookup.table: None for lookup in lookups_of(query)})
         said = request.sink if sink is None else sink.to_json()
-        planned.append(PlannedQuery(request, name, query, streams, used, said))
+        planned.append(PlannedQuery(request, name, query, streams, used, said, tenant))
     return planned
 
 
@@ -138,27 +168,37 @@ class Reservations:
     def __init__(self) -> None:
         self._query_names: set[str] = set()
         self._queries = 0
+        self._of_tenant: Counter[str | None] = Counter()
         self._used: Counter[str] = Counter()
         self._names: set[str] = set()
         self._dropping: set[str] = set()
 
-    def check_queries(self, state: SessionState, planned: list[PlannedQuery], most: int) -> None:
-        """Raise what keeps these queries from being accepted now."""
+    def check_queries(self, state: SessionState, planned: list[PlannedQuery], most: int, owner: Owner = NOBODY) -> None:
+        """Raise what keeps these queries, at most ``most`` of all and all of one owner, from being accepted now."""
         if state.queries.unfinished + self._queries + len(planned) > most:
             raise Overloaded(
                 f"At most {most} queries may run (setting max_queries); got {len(planned)} more with"
                 f" {state.queries.unfinished + self._queries} there. Delete some first.",
                 retry_after=10,
             )
-        names = Counter(p.name for p in planned if p.name is not None)
+        if owner.tenant is not None and owner.most_running is not None:
+            running = state.queries.unfinished_of(owner.tenant) + self._of_tenant[owner.tenant]
+            if running + len(planned) > owner.most_running:
+                raise Overloaded(
+                    f"At most {owner.most_running} queries of this tenant may run (quota running_queries);"
+                    f" got {len(planned)} more with {running} there. Delete some first.",
+                    retry_after=10,
+                )
+        owner.check(planned)
+        names = Counter(p.full_name for p in planned if p.full_name is not None)
         for name, times in names.items():
             holder = state.queries.find(state.names.get(name, ""))
-            running = holder is not None and not holder.is_finished and holder.state != DRAINING
-            if times > 1 or name in self._query_names or running:
+            is_taken = holder is not None and not holder.is_finished and holder.state != DRAINING
+            if times > 1 or name in self._query_names or is_taken:
                 raise Conflict(
-                    f"The name of a query must differ from those that run; got {name!r} again. Delete that query or"
-                    " choose another name.",
-                    query_id=holder.id if holder is not None and running else None,
+                    f"The name of a query must differ from those that run; got {name.rpartition('/')[2]!r} again."
+                    " Delete that query or choose another name.",
+                    query_id=holder.id if holder is not None and is_taken else None,
                 )
         for stream, name in {s: n for p in planned for s, n in p.streams.items()}.items():
             if stream in self._dropping or state.catalog.by_id(stream) is None:
@@ -170,13 +210,15 @@ class Reservations:
     def hold_queries(self, planned: list[PlannedQuery]) -> None:
         """Hold the names, streams and tables of new queries."""
         self._queries += len(planned)
-        self._query_names |= {p.name for p in planned if p.name is not None}
+        self._of_tenant.update(p.tenant for p in planned)
+        self._query_names |= {p.full_name for p in planned if p.full_name is not None}
         self._used.update(each for p in planned for each in _used_by(p))
 
     def release_queries(self, planned: list[PlannedQuery]) -> None:
         """Let them go: the queries are accepted, or could not be."""
         self._queries -= len(planned)
-        self._query_names -= {p.name for p in planned if p.name is not None}
+        self._of_tenant.subtract(p.tenant for p in planned)
+        self._query_names -= {p.full_name for p in planned if p.full_name is not None}
         self._used.subtract(each for p in planned for each in _used_by(p))
         self._used = +self._used
 

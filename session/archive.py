@@ -92,7 +92,7 @@ class Archive:
             [number_of(record.id) for record in records],
             [record.finished_us for record in records],
             [record.state == FAILED for record in records],
-            [record.name for record in records],
+            [record.full_name for record in records],
             [orjson.dumps(record.to_json()) for record in records],
         ]
         table = pa.table(columns, schema=_SCHEMA)
@@ -138,9 +138,9 @@ class Archive:
         return None if place is None else self._read(place)
 
     def find_name(self, name: str) -> QueryRecord | None:
-        """Return the newest query of a name, None when there is none."""
+        """Return the newest query of a full name, None when there is none."""
         found = map(self._read, self._index.find_name(name))
-        return next((record for record in found if record is not None and record.name == name), None)
+        return next((record for record in found if record is not None and record.full_name == name), None)
 
     def after(self, number: int, state: str | None = None) -> Iterator[tuple[int, Callable[[], QueryRecord | None]]]:
         """Return the queries as of now in ``state``, or in any, whose number is above ``number``, in order.

@@ -13,10 +13,9 @@ from functools import partial
 from typing import Any
 
 from operators.queries import Query
-from session.admission import PlannedQuery, QueryRequest, Reservations, plan_requests
+from session.admission import NOBODY, Owner, PlannedQuery, QueryRequest, Reservations, plan_requests
 from session.archive import Archive
 from session.deliveries import SinkDeliveries
-from session.execution import execute_statement
 from session.idempotency import Idempotency, current
 from session.query_record import DRAINING, QueryRecord
 from session.reads import Reads, result_columns
@@ -173,11 +172,11 @@ class Commands(Reads):
 
     # queries that come
 
-    def create_queries(self, requests: Iterable[QueryRequest]) -> list[dict[str, Any]]:
+    def create_queries(self, requests: Iterable[QueryRequest], owner: Owner = NOBODY) -> list[dict[str, Any]]:
         """Accept all of the queries or none, and return their descriptions."""
-        return self.begin_create(requests).wait()
+        return self.begin_create(requests, owner=owner).wait()
 
-    def begin_create(self, requests: Iterable[QueryRequest], *on_done: Wake) -> Begun:
+    def begin_create(self, requests: Iterable[QueryRequest], *on_done: Wake, owner: Owner = NOBODY) -> Begun:
         """Begin to accept all of the queries or none; ``on_done`` are called, on another thread, when that is done."""
         requests = list(requests)
         if not requests:
@@ -185,9 +184,9 @@ class Commands(Reads):
         running = current()
         if running is not None and running.has_effect:
             return Begun(None, lambda: [self.query(query_id) for query_id in running.effect])
-        planned = self._plan(requests)
+        planned = self._plan(requests, owner)
         with self._lock:
-            self._reservations.check_queries(self._state, planned, self._settings.max_queries)
+            self._reservations.check_queries(self._state, planned, self._settings.max_queries, owner)
             self._reservations.hold_queries(planned)
         try:
             self._tables.keep(table for p in planned for table in p.tables)
@@ -207,18 +206,18 @@ class Commands(Reads):
         with self._lock:
             self._reservations.release_queries(planned)
 
-    def validate(self, request: QueryRequest) -> dict[str, Any]:
+    def validate(self, request: QueryRequest, owner: Owner = NOBODY) -> dict[str, Any]:
         """Return what a query would run as and with whom it would share, or raise what a POST would."""
-        planned = self._plan([request])
+        planned = self._plan([request], owner)
         with self._lock:
-            self._reservations.check_queries(self._state, planned, self._settings.max_queries)
+            self._reservations.check_queries(self._state, planned, self._settings.max_queries, owner)
         return self._explain(planned[0].query, planned[0].streams)
 
-    def _plan(self, requests: list[QueryRequest]) -> list[PlannedQuery]:
+    def _plan(self, requests: list[QueryRequest], owner: Owner) -> list[PlannedQuery]:
         with self._lock:
             catalog = self._state.catalog.copy()
         tables = NamedTables(catalog, self._tables)
-        return plan_requests(requests, catalog, tables, self._settings.sink_folder)
+        return plan_requests(requests, catalog, tables, self._settings.sink_folder, owner.tenant)
 
     def explain(self, select: Select) -> dict[str, Any]:
         """Return how a SELECT would run, as :meth:`validate` does."""
@@ -268,12 +267,6 @@ class Commands(Reads):
         """Describe a query that is not in the state any more; UnknownObject or Gone."""
         named = self._archive.find_name(id_or_name)
         return self.query(id_or_name) if named is None else named.describe()
-
-    # any statement, once
-
-    def execute(self, sql: str) -> dict[str, Any]:
-        """Carry out any one statement; see :func:`session.execution.execute_statement`."""
-        return execute_statement(self, sql)
 
     def idempotent(self, key: str, fingerprint: str, action: Callable[[], Outcome]) -> Outcome:
         """Return the first outcome of ``key``, running ``action`` at most once to its end; see session.idempotency."""

@@ -23,10 +23,11 @@ from session.sql.statements import (
 from sources.errors import UnknownObject
 
 if TYPE_CHECKING:
+    from session.access.tenant_session import TenantSession
     from session.commands import Commands
 
 
-def execute_statement(session: Commands, sql: str) -> dict[str, Any]:
+def execute_statement(session: Commands | TenantSession, sql: str) -> dict[str, Any]:
     """Carry out ``sql`` and return what the REST call of the same purpose answers.
 
     CREATE STREAM and CREATE TABLE give the stream and the table; CREATE QUERY, SELECT and DROP QUERY give the query;

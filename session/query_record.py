@@ -51,6 +51,7 @@ class QueryRecord:
     stream_names: dict[str, str]
     created_us: int
     name: str | None = None
+    tenant: str | None = None
     sink: Any = None
     ttl_seconds: float | None = None
     labels: dict[str, str] = field(default_factory=dict)
@@ -72,6 +73,11 @@ class QueryRecord:
     event_time_latency_us: int | None = None
     error: str | None = None
     head_segment: int | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def full_name(self) -> str | None:
+        """The name as no query of another tenant can have it; None without a name."""
+        return None if self.name is None else full_name(self.tenant, self.name)
 
     @property
     def is_finished(self) -> bool:
@@ -127,6 +133,7 @@ class QueryRecord:
         return {
             "id": self.id,
             "name": self.name,
+            "tenant": self.tenant,
             "sql": self.sql,
             "state": self.state,
             "slot": self.slot,
@@ -161,6 +168,7 @@ class QueryRecord:
             "stream_names": self.stream_names,
             "created_us": self.created_us,
             "name": self.name,
+            "tenant": self.tenant,
             "sink": self.sink,
             "ttl_seconds": self.ttl_seconds,
             "labels": self.labels,
@@ -179,10 +187,27 @@ class QueryRecord:
         return cls(**{**value, **times, "query": query, "stream_names": names, "labels": labels})
 
 
-_HEAD = ("id", "sql", "query", "operator", "stream_names", "created_us", "name", "sink", "ttl_seconds", "labels")
+_HEAD = (
+    "id",
+    "sql",
+    "query",
+    "operator",
+    "stream_names",
+    "created_us",
+    "name",
+    "tenant",
+    "sink",
+    "ttl_seconds",
+    "labels",
+)
 _TIMES = ("active_from", "active_to")
 PROGRESS = tuple(f.name for f in fields(QueryRecord) if f.name not in (*_HEAD, "head_segment"))
 """The fields that change as a query runs."""
+
+
+def full_name(tenant: str | None, name: str) -> str:
+    """Return a query's name as no query of another tenant can have it: names themselves have no slash."""
+    return name if tenant is None else f"{tenant}/{name}"
 
 
 def _seconds(us: int | None) -> float | None:

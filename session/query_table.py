@@ -23,6 +23,8 @@ class QueryTable(Mapping[str, QueryRecord]):
         # ascending; may have ids that are gone
         self._ids: list[str] = []
         self.states: Counter[str] = Counter()
+        # by tenant, how many are not finished
+        self._unfinished: Counter[str] = Counter()
 
     def __getitem__(self, query_id: str) -> QueryRecord:
         return self._records[query_id]
@@ -42,6 +44,8 @@ class QueryTable(Mapping[str, QueryRecord]):
         self._records[record.id] = record
         self._ids.append(record.id)
         self.states[record.state] += 1
+        if record.tenant is not None and not record.is_finished:
+            self._unfinished[record.tenant] += 1
 
     def remove(self, record: QueryRecord) -> None:
         """Remove a record."""
@@ -54,11 +58,17 @@ class QueryTable(Mapping[str, QueryRecord]):
         """Count a record that was in another state before."""
         self.states[before] -= 1
         self.states[record.state] += 1
+        if record.tenant is not None and record.is_finished and before not in (RETIRED, FAILED):
+            self._unfinished[record.tenant] -= 1
 
     @property
     def unfinished(self) -> int:
         """How many are neither RETIRED nor FAILED."""
         return len(self._records) - self.states[RETIRED] - self.states[FAILED]
+
+    def unfinished_of(self, tenant: str) -> int:
+        """How many of a tenant's queries are neither RETIRED nor FAILED."""
+        return self._unfinished[tenant]
 
     def after(self, number: int, count: int) -> list[QueryRecord]:
         """Return the next ``count`` records whose number is above ``number``."""

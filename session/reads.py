@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +13,9 @@ from typing import Any
 import orjson
 
 from operators.queries import OP, PTIME, VER, Aggregation, Query, Selection
-from optimizer.costs import operator_statistics, query_statistics
+from optimizer.costs import Costs, operator_statistics, query_statistics
 from optimizer.statistics import Statistics
+from session.access.principal import ADMIN, ANYONE, Principal
 from session.archive import Archive
 from session.changelog_history import ChangelogHistory
 from session.deliveries import SinkDeliveries
@@ -152,6 +154,21 @@ class Reads:
                 return DeployedQuery.of(record)
         return DeployedQuery.of(self._archived(query_id))
 
+    def find_id(self, full_name: str) -> str | None:
+        """Return the id of the newest query with a full name, None when there is none."""
+        with self._lock:
+            known = self._state.names.get(full_name)
+        if known is not None:
+            return known
+        record = self._archive.find_name(full_name)
+        return None if record is None else record.id
+
+    def tenant_of(self, query_id: str) -> str | None:
+        """Return whose a query is."""
+        with self._lock:
+            record = self._state.queries.find(query_id)
+        return (record or self._archived(query_id)).tenant
+
     def is_pending(self, query_id: str) -> bool:
         """Whether a query, which must exist or have existed, waits for its first batch; reads no file."""
         with self._lock:
@@ -175,11 +192,12 @@ class Reads:
         label: str | None = None,
         limit: int = 100,
         cursor: str | None = None,
+        reader: Principal = ANYONE,
     ) -> dict[str, Any]:
         """Return ``{"queries", "cursor"}``: a page of queries, oldest first; ``cursor`` is None after the last.
 
         ``label`` is ``name`` or ``name=value``. A page may be short, even empty, when many queries had to be looked at
-        to find those with the label: only a cursor of None says that there are no more.
+        to find those with the label that the reader sees: only a cursor of None says that there are no more.
         """
         if state is not None and state not in STATES:
             raise MalformedRequest(f"state must be one of {', '.join(STATES)}; got {state!r}.")
@@ -189,10 +207,10 @@ class Reads:
             raise MalformedRequest(f"cursor must be taken unchanged from an earlier answer; got {cursor[:100]!r}.")
         after = 0 if cursor is None else number_of(cursor)
         name, _, value = (label or "").partition("=")
-        wanted = None if label is None else (name, value if "=" in label else None)
+        wanted = _Wanted(reader, None if label is None else (name, value if "=" in label else None))
         with self._lock:  # at one moment, so that none is missed that moves to the archive meanwhile
             archived = self._archive.after(after, state)
-            count = limit + 1 if state is None and label is None else len(self._state.queries)
+            count = limit + 1 if state is None and wanted.is_everything else len(self._state.queries)
             records = self._state.queries.after(after, count)
         live = ((number_of(record.id), record) for record in records)
         candidates: Iterator[tuple[int, Any]] = heapq.merge(archived, live, key=_first)
@@ -206,17 +224,15 @@ class Reads:
                 continue
             looked_at += 1
             record = found()
-            if record is not None and _has_label(record, wanted):
+            if record is not None and wanted.has(record):
                 page.append(record.describe())
             elif looked_at >= MOST_LOOKED_AT:
                 return {"queries": page, "cursor": f"q-{number}"}
         return {"queries": page, "cursor": None}
 
-    def _described(
-        self, record: QueryRecord, state: str | None, label: tuple[str, str | None] | None
-    ) -> list[dict[str, Any]]:
-        """Return the query when it is in a state and has a label, else nothing."""
-        if not _has_label(record, label):
+    def _described(self, record: QueryRecord, state: str | None, wanted: _Wanted) -> list[dict[str, Any]]:
+        """Return the query when it is in a state and wanted, else nothing."""
+        if not wanted.has(record):
             return []
         if state is not None and record.state != state:  # most are not: look again under the lock at those that are
             return []
@@ -268,6 +284,27 @@ class Reads:
         known = query_statistics(plan, self._statistics, query, streams, query_id)
         return {**plan.explain(query, streams, query_id), "statistics": known}
 
+    # what queries cost
+
+    def busy_cores(self) -> float:
+        """Return how many cores the operators of all queries keep busy."""
+        return self._statistics.all_cores()
+
+    def added_cores(self, query: Query) -> float:
+        """Estimate how many cores a new query would keep busy besides."""
+        with self._lock:
+            return Costs(self._state.plan, self._statistics).added_cores(query)
+
+    def cores_by_tenant(self) -> dict[str | None, float]:
+        """Return how many cores the queries of each tenant take."""
+        found: defaultdict[str | None, float] = defaultdict(float)
+        with self._lock:
+            costs = Costs(self._state.plan, self._statistics)
+            for record in self._state.queries.values():
+                if record.slot is not None and record.freed_epoch is None:
+                    found[record.tenant] += costs.cores(record.query)
+        return found
+
     def _archived(self, query_id: str) -> QueryRecord:
         """Return a query that is not in the state: from the archive, or UnknownObject or Gone."""
         if _is_id(query_id) and 0 < number_of(query_id) < self._state.next_query:
@@ -278,10 +315,15 @@ class Reads:
                 f"A query is known until its retention has passed; {query_id!r} is RETIRED or FAILED for longer.",
                 query_id=query_id,
             )
-        raise UnknownObject(f"A query must exist; got {query_id[:LONGEST_SHOWN]!r}. GET /queries lists those that do.")
+        raise unknown_query(query_id)
 
 
 LONGEST_SHOWN = 200
+
+
+def unknown_query(query_id: str) -> UnknownObject:
+    """Return the error for a query that is not there."""
+    return UnknownObject(f"A query must exist; got {query_id[:LONGEST_SHOWN]!r}. GET /queries lists those that do.")
 
 
 def result_columns(query: Query) -> list[dict[str, str]]:
@@ -295,11 +337,24 @@ def result_columns(query: Query) -> list[dict[str, str]]:
     return columns
 
 
-def _has_label(record: QueryRecord, label: tuple[str, str | None] | None) -> bool:
-    if label is None:
-        return True
-    name, value = label
-    return name in record.labels and value in (None, record.labels[name])
+@dataclass(frozen=True)
+class _Wanted:
+    """Which queries are listed: those that the reader sees, with a label and its value where these are given."""
+
+    reader: Principal
+    label: tuple[str, str | None] | None
+
+    @property
+    def is_everything(self) -> bool:
+        return self.label is None and ADMIN in self.reader.rights
+
+    def has(self, record: QueryRecord) -> bool:
+        if not self.reader.sees(record.tenant):
+            return False
+        if self.label is None:
+            return True
+        name, value = self.label
+        return name in record.labels and value in (None, record.labels[name])
 
 
 def _first(found: tuple[int, Any]) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from session.query_record import QueryRecord
 from sources import errors
-from sources.errors import BraidError, CorruptData, Overloaded, Position
+from sources.errors import BraidError, CorruptData, Forbidden, Overloaded, Position, Unauthorized
 from sources.schema import StreamDefinition
 from sources.static_table import TableDefinition
 
@@ -112,8 +112,9 @@ class Refusal:
 
 
 def is_final(error: BraidError) -> bool:
-    """Whether a repetition must be refused alike: not when the service asked to come again."""
-    return error.status < 500 and error.status != Overloaded.status and hasattr(errors, type(error).__name__)
+    """Whether a repetition must be refused alike: not when the service asked to come again, or for another key."""
+    may_change = (Overloaded.status, Unauthorized.status, Forbidden.status)
+    return error.status < 500 and error.status not in may_change and hasattr(errors, type(error).__name__)
 
 
 @dataclass(frozen=True)

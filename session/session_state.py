@@ -100,7 +100,7 @@ class SessionState:
         self.active_capacity = 0
         self.active_streams: dict[str, StreamDefinition] = {}
         self.inactive: dict[int, Inactive] = {}
-        # the newest query of each name that has been here since it came
+        # the newest query of each full name that has been here since it came
         self.names: dict[str, str] = {}
         # derived: rebuilt from the above by `index`
         self.finished: dict[str, None] = {}
@@ -156,8 +156,8 @@ class SessionState:
         self.queries.add(record)
         self.next_query = max(self.next_query, number_of(record.id) + 1)
         self.queries_created += 1
-        if record.name is not None:
-            self.names[record.name] = record.id
+        if record.full_name is not None:
+            self.names[record.full_name] = record.id
         self._count_users(record, 1)
         self.waiting.created(record.id, at_us)
 
@@ -394,8 +394,9 @@ class SessionState:
                 continue
             self.queries.remove(record)
             del self.finished[record.id]
-            if record.name is not None and self.names.get(record.name) == record.id:
-                del self.names[record.name]
+            name = record.full_name
+            if name is not None and self.names.get(name) == record.id:
+                del self.names[name]
 
     # snapshots
 

@@ -6,7 +6,7 @@ import math
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,19 @@ from sources.errors import NotAllowed
 
 DEFAULT_CONFIG = "braid.toml"
 LOG_LEVELS = ("debug", "info", "warning", "error")
+ACCESS = ("auto", "on", "off")
 _MAY_BE_ZERO = (
     "port",
+    "admission_cores",
     "changelog_timeout_seconds",
     "slot_compaction_seconds",
     "metrics_labelled_queries",
     "deliverers",
 )
 
-_MAY_BE_EMPTY = ("table_folder", "sink_folder")
+_MAY_BE_EMPTY = ("table_folder", "sink_folder", "admin_key")
+SECRET = ("admin_key",)
+"""Settings that nobody is told, the processes of the service included."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,10 @@ class Settings:
     ``join_row_limit`` rows. Of each stream ``push_backlog_bytes`` of pushed bodies may wait for the job. The files of
     static tables and of streams must lie below ``table_folder``, where it is not empty; other paths than URIs are
     relative to it. The same holds for the files of sinks and ``sink_folder``. The service runs ``deliverers`` processes
-    that deliver to sinks; with 0 all of them are run by ``braid route``.
+    that deliver to sinks; with 0 all of them are run by ``braid route``. ``access`` says whether requests need an API
+    key: ``on``, ``off``, or ``auto``, which is on as soon as ``host`` can be reached from other machines; ``admin_key``
+    is the first key. With access on, no query is accepted that would have operators keep more than ``admission_cores``
+    cores busy; 0: nine tenths of the job's lanes.
     """
 
     host: str = "127.0.0.1"
@@ -60,6 +67,9 @@ class Settings:
     table_folder: str = ""
     sink_folder: str = ""
     deliverers: int = 1
+    access: str = "auto"
+    admin_key: str = field(default="", repr=False)
+    admission_cores: float = 0.0
     log_level: str = "info"
 
     def __post_init__(self) -> None:
@@ -78,12 +88,15 @@ class Settings:
                 or value < 0
                 or (value == 0 and name not in _MAY_BE_ZERO)
             ):
-                noun = "a whole number" if whole else "a number of seconds"
+                unit = "" if name.endswith("_cores") else " of seconds"
+                noun = "a whole number" if whole else f"a number{unit}"
                 raise NotAllowed(f"The setting {name} must be {noun} {least}; got {value!r}.")
         if self.deliverers > PARTS:
             raise NotAllowed(f"The setting deliverers must be at most {PARTS}; got {self.deliverers!r}.")
         if self.port > 65535:
             raise NotAllowed(f"The setting port must be at most 65535; got {self.port!r}.")
+        if self.access not in ACCESS:
+            raise NotAllowed(f"The setting access must be one of {', '.join(ACCESS)}; got {self.access!r}.")
         if self.log_level not in LOG_LEVELS:
             raise NotAllowed(f"The setting log_level must be one of {', '.join(LOG_LEVELS)}; got {self.log_level!r}.")
 

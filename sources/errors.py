@@ -5,6 +5,8 @@
     BraidError                 500  something in Braid is broken
     ├── MalformedRequest       400  the request cannot be read
     │   └── SqlSyntaxError     400  the statement does not parse (has a position)
+    ├── Unauthorized           401  who asks is not known
+    ├── Forbidden              403  who asks may not do this
     ├── UnknownObject          404  no such stream, table or query
     ├── Conflict               409  the request contradicts what exists
     ├── Gone                   410  it existed, but its retention has passed
@@ -68,6 +70,20 @@ class SqlSyntaxError(MalformedRequest):
     """The statement does not parse."""
 
     title = "SQL syntax error"
+
+
+class Unauthorized(BraidError):
+    """The request comes without a key, or with one that is not known."""
+
+    status = 401
+    title = "Not authenticated"
+
+
+class Forbidden(BraidError):
+    """The key of the request lacks the right."""
+
+    status = 403
+    title = "Forbidden"
 
 
 class UnknownObject(BraidError):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -14,6 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import click
 from click.core import ParameterSource
 
+from api.access_client import AccessClient
 from api.cli.output import show_refusal
 from api.client import DEFAULT_URL, BraidClient, BraidQueryFailed, BraidRefused, BraidUnreachable, checked_url
 
@@ -23,6 +25,10 @@ NOT_REACHABLE = 3
 # on top of what a call waits for; a service that is busy with a big batch may take seconds to answer
 _TIMEOUT_SECONDS = 30.0
 
+# not an option: other users of the machine can read command lines
+API_KEY = "BRAID_API_KEY"
+
+C = TypeVar("C", bound=BraidClient)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -163,12 +169,24 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 
 def with_client(command: Callable[Concatenate[BraidClient, P], R]) -> Callable[..., R]:
     """Give a command a client of the service at `--url`, which may stand before or after its name."""
+    return _with(BraidClient, command)
 
+
+def with_access_client(command: Callable[Concatenate[AccessClient, P], R]) -> Callable[..., R]:
+    """Give a command a client that administers the service at `--url`."""
+    return _with(AccessClient, command)
+
+
+def _with(kind: type[C], command: Callable[Concatenate[C, P], R]) -> Callable[..., R]:
     @click.option("--url", metavar="URL", callback=_url, help="Address of the service, as in `braid --url`.")
     @functools.wraps(command)
     def run(*args: Any, url: str | None, **kwargs: Any) -> R:
         address = url or click.get_current_context().find_root().params.get("url") or DEFAULT_URL
-        with BraidClient(address, timeout=_TIMEOUT_SECONDS) as braid:
+        try:
+            client = kind(address, timeout=_TIMEOUT_SECONDS, api_key=os.environ.get(API_KEY) or None)
+        except ValueError as error:
+            raise click.UsageError(f"{API_KEY}: {error}.") from None
+        with client as braid:
             return command(braid, *args, **kwargs)
 
     return run

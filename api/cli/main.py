@@ -7,6 +7,7 @@ from io import TextIOWrapper
 
 import click
 
+from api.cli.access import keys, tenants
 from api.cli.bench import bench, demo
 from api.cli.command import Group, root_url_option
 from api.cli.queries import drop, explain, queries
@@ -31,11 +32,14 @@ from api.cli.streams import push, streams, tables
 def cli(url: str) -> None:
     """Run thousands of ad-hoc SQL queries over live streams at nearly the cost of one.
 
+    A service with access control takes the API key in BRAID_API_KEY.
+
     Exit status: 0 done, 1 refused by the service, 2 wrong usage, 3 not reachable.
     """
 
 
-for command in (serve, route, query, queries, results, drop, explain, streams, tables, push, sql, demo, bench):
+WORK = (serve, route, query, queries, results, drop, explain, streams, tables, push, sql)
+for command in (*WORK, tenants, keys, demo, bench):
     cli.add_command(command)
 
 

@@ -204,7 +204,7 @@ def _retire(braid: BraidClient, registered: dict[str, Any], cursor: str | None, 
     query_id = str(registered["id"])
     try:
         # an interrupt may have left the other client's connections in the middle of an answer
-        with BraidClient(braid.url, timeout=_RETIRE_SECONDS) as other:
+        with BraidClient(braid.url, timeout=_RETIRE_SECONDS, api_key=braid.api_key) as other:
             other.delete_query(query_id, drain=registered.get("sink") is not None)
     except BraidError as error:
         rest = "" if cursor is None else f" --after {cursor}"
@@ -222,7 +222,7 @@ def _registered_after_all(
 ) -> dict[str, Any] | None:
     """Learn which query a request gave whose answer was not waited for."""
     try:
-        with BraidClient(braid.url, timeout=_RETIRE_SECONDS) as other:
+        with BraidClient(braid.url, timeout=_RETIRE_SECONDS, api_key=braid.api_key) as other:
             return register(other)
     except BraidError as error:
         click.echo(

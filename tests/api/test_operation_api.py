@@ -210,12 +210,20 @@ def test_openapi_describes_every_call(rest: Rest) -> None:
         ("GET", "/healthz"),
         ("GET", "/readyz"),
         ("GET", "/metrics"),
+        ("GET", "/whoami"),
+        ("GET", "/keys"),
+        ("POST", "/keys"),
+        ("DELETE", "/keys/{id}"),
+        ("GET", "/tenants"),
+        ("GET", "/tenants/{name}"),
+        ("PUT", "/tenants/{name}"),
+        ("DELETE", "/tenants/{name}"),
     }
     for path, of in schema["paths"].items():
         for method, call in of.items():
             assert call["description"], (method, path)
             assert "ValidationError" not in str(call["responses"])
-            if method == "post":
+            if method == "post" and path != "/keys":  # whose answer is told once
                 assert call["requestBody"]["content"], path
                 assert "Idempotency-Key" in [p["name"] for p in call["parameters"]]
     assert rest.client.get("/docs").status_code == 200

@@ -8,7 +8,7 @@ import pytest
 
 from operators.queries import Query
 from operators.report import index_of
-from optimizer.costs import operator_statistics, query_statistics
+from optimizer.costs import NEW_OPERATOR_SECONDS_A_TUPLE, Costs, operator_statistics, query_statistics
 from optimizer.optimizer import operator_of
 from optimizer.plan import Plan, source_operators
 from optimizer.statistics import Statistics
@@ -66,6 +66,29 @@ def test_a_query_that_does_not_run_costs_nothing_known() -> None:
     assert (found["cores"], found["cost_share"]) == (None, None)
     assert found["selectivity"] == {"x": None, "y": 1.0}
     assert found["tuples_per_second"] == {"a": 0.0, "b": 0.0}
+
+
+def test_a_new_query_adds_what_another_of_its_operator_takes_in_lanes() -> None:
+    mine = queries()
+    plan, statistics = running(mine)
+    costs = Costs(plan, statistics)
+    operator = plan.operators[operator_of(mine["q-4"])]
+    lane = statistics.lane_cores([operator.id]) / len(operator.queries)
+    assert costs.added_cores(mine["q-4"]) == pytest.approx(lane)
+    assert costs.added_cores(mine["q-4"]) < costs.cores(mine["q-4"])
+
+
+def test_a_new_operator_adds_its_tuples() -> None:
+    mine = queries()
+    plan, statistics = running({"q-0": mine["q-0"]})
+    new = mine["q-1"]
+    assert Costs(plan, statistics).added_cores(new) == 0.0  # nothing comes
+    for second in range(3, 6):
+        counted = {new.streams[0]: {"tuples": 1_000_000}}
+        statistics.observe({"committed_us": second * 1_000_000, "streams": counted, "report": None})
+    rate = statistics.tuples_per_second(new.streams[0])
+    assert rate > 100_000
+    assert Costs(plan, statistics).added_cores(new) == pytest.approx(rate * NEW_OPERATOR_SECONDS_A_TUPLE)
 
 
 def test_an_operator_has_the_time_of_its_inputs() -> None:

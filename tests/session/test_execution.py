@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
+from session.execution import execute_statement
 from sources.errors import Conflict, SqlSyntaxError, UnknownObject
 from tests.session.driver import AGGREGATION, SELECTION, STREAM, Driver
 
@@ -11,7 +14,7 @@ CHEAP = SELECTION.format("purchases", 5)
 
 
 def test_statements_do_what_their_calls_do(driver: Driver) -> None:
-    execute = driver.session.execute
+    execute = partial(execute_statement, driver.session)
     assert execute(STREAM.format("ads"))["name"] == "ads"
     assert [stream["name"] for stream in execute("SHOW STREAMS")["streams"]] == ["purchases", "ads"]
     assert execute(f"CREATE QUERY cheap AS {CHEAP}")["name"] == "cheap"
@@ -24,14 +27,14 @@ def test_statements_do_what_their_calls_do(driver: Driver) -> None:
 
 def test_explain_gives_the_graph_and_registers_nothing(driver: Driver) -> None:
     before = driver.observed()
-    answer = driver.session.execute("EXPLAIN " + AGGREGATION.format("purchases", 5))
+    answer = execute_statement(driver.session, "EXPLAIN " + AGGREGATION.format("purchases", 5))
     assert answer["operator"] == "aggregation:s-1:gem_pack"
     assert [node["kind"] for node in answer["nodes"]] == ["stream", "aggregation", "router", "query"]
     assert driver.observed() == before
 
 
 def test_if_exists_and_if_not_exists(driver: Driver) -> None:
-    execute = driver.session.execute
+    execute = partial(execute_statement, driver.session)
     for kind in ("STREAM", "QUERY", "TABLE"):
         assert execute(f"DROP {kind} IF EXISTS nothing") == {"dropped": None}
         with pytest.raises(UnknownObject, match="nothing"):
@@ -44,6 +47,6 @@ def test_if_exists_and_if_not_exists(driver: Driver) -> None:
 
 def test_what_does_not_parse_is_refused_with_its_place(driver: Driver) -> None:
     with pytest.raises(SqlSyntaxError) as refused:
-        driver.session.execute("SHOW\n  EVERYTHING")
+        execute_statement(driver.session, "SHOW\n  EVERYTHING")
     assert refused.value.position is not None
     assert refused.value.position.line == 2

@@ -10,6 +10,7 @@ import pytest
 
 from session import idempotency
 from session.admission import QueryRequest
+from session.execution import execute_statement
 from session.requests import Outcome
 from sources.errors import Conflict, NotAllowed, Overloaded
 from tests.session.driver import SELECTION, STREAM, Driver
@@ -109,7 +110,7 @@ def test_the_effects_of_statements_are_not_repeated_either(driver: Driver) -> No
         answers: list[object] = []
 
         def dies(statement: str = sql, answers: list[object] = answers) -> Outcome:
-            answers.append(driver.session.execute(statement))
+            answers.append(execute_statement(driver.session, statement))
             raise KeyboardInterrupt
 
         for _ in range(3):

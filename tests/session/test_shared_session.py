@@ -158,6 +158,7 @@ def test_a_query_is_pending_then_running_with_a_slot_and_its_active_from(driver:
         "labels": {"team": "a"},
         "ttl_seconds": 60,
         "delivery": None,
+        "tenant": None,
     }
 
 

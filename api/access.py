@@ -1,0 +1,132 @@
+"""Who calls: the key of a request, and ``/keys``, ``/tenants`` and ``/whoami``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from api import documents
+from api.bodies import idempotency_key, outcome, parse_json, read_body, response_of
+from api.documents import answers, json_body, refused
+from api.service import ServiceDep
+from session.access.principal import ADMIN, RIGHTS, Quotas, Tenant
+from session.access.registry import AccessRegistry
+from session.access.tenant_session import TenantSession
+from sources.errors import MalformedRequest, NotAllowed, Unauthorized
+
+router = APIRouter(tags=["access"])
+SCHEME = "bearer"
+_KEY_FIELDS = {"tenant", "rights", "name"}
+
+
+async def caller_of(request: Request, service: ServiceDep) -> TenantSession:
+    """Return the session as whoever sent the request may use it; Unauthorized when nobody knows them."""
+    header = request.headers.get("authorization")
+    key = None
+    if header is not None:
+        scheme, _, key = header.partition(" ")
+        if scheme.lower() != SCHEME or not key:
+            raise Unauthorized("The header Authorization must be `Bearer KEY`; got another scheme, or no key.")
+    return service.access.caller(key)
+
+
+CallerDep = Annotated[TenantSession, Depends(caller_of)]
+
+
+async def registry_of(caller: CallerDep, service: ServiceDep) -> AccessRegistry:
+    """Return the tenants and keys to somebody who may change them."""
+    caller.principal.need(ADMIN)
+    return service.access.registry
+
+
+RegistryDep = Annotated[AccessRegistry, Depends(registry_of)]
+
+
+@router.get("/whoami", responses=answers(200, "Who the key of the request belongs to.", documents.WHOAMI))
+async def whoami(caller: CallerDep) -> dict[str, Any]:
+    """Tell the tenant, rights and quotas of the key that the request came with."""
+    return {
+        "tenant": caller.principal.tenant,
+        "rights": sorted(caller.principal.rights),
+        "quotas": caller.meters.quotas.to_json(),
+    }
+
+
+@router.get("/tenants", responses=answers(200, "All tenants.", {"tenants": [documents.TENANT]}, 422))
+async def list_tenants(registry: RegistryDep) -> dict[str, Any]:
+    """List the tenants."""
+    return {"tenants": [_described(tenant) for tenant in registry.tenants()]}
+
+
+@router.get("/tenants/{name}", responses=answers(200, "The tenant.", documents.TENANT, 404, 422))
+async def get_tenant(name: str, registry: RegistryDep) -> dict[str, Any]:
+    """Look at one tenant and its quotas."""
+    return _described(registry.tenant(name))
+
+
+@router.put(
+    "/tenants/{name}",
+    responses=answers(200, "The tenant is there, with these quotas.", documents.TENANT, 400, 413, 422),
+    openapi_extra=json_body(documents.TENANT_SCHEMA, {"quotas": {"running_queries": 100}}),
+)
+async def put_tenant(name: str, request: Request, registry: RegistryDep, service: ServiceDep) -> dict[str, Any]:
+    """Make a tenant, or give one other quotas; a quota that is left out is none."""
+    value = parse_json(await read_body(request, service.settings.max_body_bytes))
+    if not isinstance(value, dict) or not value.keys() <= {"quotas"}:
+        raise MalformedRequest(f'A tenant must be an object such as {{"quotas": {{…}}}}; got {value!r:.80}.')
+    quotas = Quotas.of(value.get("quotas") or {})
+    return _described(await run_in_threadpool(registry.put_tenant, name, quotas))
+
+
+@router.delete("/tenants/{name}", status_code=204, responses=refused(404, 409, 422))
+async def drop_tenant(name: str, registry: RegistryDep) -> Response:
+    """Forget a tenant; refused while it has keys. Its queries stay, for administrators."""
+    await run_in_threadpool(registry.drop_tenant, name)
+    return Response(status_code=204)
+
+
+@router.get("/keys", responses=answers(200, "All keys, without their texts.", {"keys": [documents.API_KEY]}, 422))
+async def list_keys(registry: RegistryDep) -> dict[str, Any]:
+    """List the keys."""
+    return {"keys": [key.describe() for key in registry.api_keys()]}
+
+
+@router.post(
+    "/keys",
+    status_code=201,
+    responses=answers(
+        201, "The key, which is told this once only.", {**documents.API_KEY, "key": "braid_…"}, 400, 404, 413, 422
+    ),
+    openapi_extra=json_body(documents.KEY_SCHEMA, {"tenant": "shop", "rights": ["read", "write"]}, repeatable=False),
+)
+async def create_key(request: Request, registry: RegistryDep, service: ServiceDep) -> Response:
+    """Make a key for a tenant. Only a hash of it is kept: note it down."""
+    if idempotency_key(request) is not None:
+        raise NotAllowed("A new key is told once and kept nowhere: leave the header Idempotency-Key out.")
+    value = parse_json(await read_body(request, service.settings.max_body_bytes))
+    example = '{"tenant": "shop", "rights": ["read"]}'
+    if not isinstance(value, dict) or not {"tenant", "rights"} <= value.keys() <= _KEY_FIELDS:
+        raise MalformedRequest(f"A key must be an object such as {example}; got {value!r:.80}.")
+    tenant, rights, name = value["tenant"], value["rights"], value.get("name")
+    if (
+        not isinstance(tenant, str)
+        or not isinstance(rights, list)
+        or not all(isinstance(right, str) for right in rights)
+        or not isinstance(name, str | None)
+    ):
+        raise MalformedRequest(f"Tenant and name of a key are texts, its rights some of {', '.join(RIGHTS)}.")
+    key, text = await run_in_threadpool(registry.create_key, tenant, rights, name)
+    return response_of(outcome(201, {**key.describe(), "key": text}, **{"Cache-Control": "no-store"}))
+
+
+@router.delete("/keys/{id}", status_code=204, responses=refused(404, 422))
+async def revoke_key(id: str, registry: RegistryDep) -> Response:
+    """Revoke a key: from now on requests with it are refused."""
+    await run_in_threadpool(registry.revoke_key, id)
+    return Response(status_code=204)
+
+
+def _described(tenant: Tenant) -> dict[str, Any]:
+    return {"name": tenant.name, "quotas": tenant.quotas.to_json()}

@@ -1,0 +1,79 @@
+"""Access control of one service: from the key of a request to the session as its owner may use it."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import threading
+
+from operators.plan_log import read_lanes
+from session.access.capacity import Capacity
+from session.access.meters import Meters
+from session.access.principal import ANYONE, Quotas
+from session.access.registry import AccessRegistry
+from session.access.tenant_session import TenantSession
+from session.settings import Settings
+from session.shared_session import SharedSession
+from sources.errors import NotAllowed
+from sources.storage import Storage
+
+ON, OFF = "on", "off"
+BUSY_SHARE = 0.9
+"""Which share of the job's lanes operators may keep busy where ``admission_cores`` does not say."""
+
+
+class Access:
+    """Who may use the service. Off, everybody may do everything, and nothing is metered."""
+
+    def __init__(self, session: SharedSession, storage: Storage, settings: Settings) -> None:
+        self._session = session
+        self._registry = AccessRegistry(storage, settings.admin_key) if is_on(settings) else None
+        self._storage = storage
+        self._cores = settings.admission_cores
+        self._capacity = Capacity(session, self._busy_cores)
+        self._anyone = TenantSession(session, ANYONE, Meters(Quotas()))
+        self._meters: dict[str | None, Meters] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def registry(self) -> AccessRegistry:
+        """The tenants and keys; NotAllowed while access is off."""
+        if self._registry is None:
+            raise NotAllowed(
+                "Keys and tenants are for services with access control; this one is open to everybody who reaches it."
+                ' Start it with the setting access = "on" and an admin_key.'
+            )
+        return self._registry
+
+    def caller(self, key: str | None) -> TenantSession:
+        """Return the session as the owner of a key may use it; Unauthorized for a key that is not known."""
+        if self._registry is None:
+            return self._anyone
+        principal = self._registry.authenticate(key)
+        return TenantSession(self._session, principal, self._meters_of(principal.tenant), self._capacity)
+
+    def _meters_of(self, tenant: str | None) -> Meters:
+        assert self._registry is not None
+        quotas = self._registry.quotas(tenant)
+        with self._lock:
+            known = self._meters.get(tenant)
+            if known is None or known.quotas != quotas:
+                known = self._meters[tenant] = Meters(quotas)
+            return known
+
+    def _busy_cores(self) -> float:
+        """Return how many cores operators may keep busy; the job decides at its first start how many lanes it has."""
+        return self._cores or BUSY_SHARE * (read_lanes(self._storage) or os.cpu_count() or 1)
+
+
+def is_on(settings: Settings) -> bool:
+    """Whether requests need a key: where it is not said, as soon as others than this machine can send any."""
+    return settings.access == ON or (settings.access != OFF and not is_loopback(settings.host))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a server that listens on ``host``."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

@@ -1,0 +1,54 @@
+"""Admission by cost: no query is accepted whose estimated cost, on top of what runs, is more than there are cores."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from session.admission import PlannedQuery
+from session.shared_session import SharedSession
+from sources.errors import Overloaded
+
+FRESH_SECONDS = 2.0
+RETRY_AFTER_SECONDS = 30
+
+
+class Capacity:
+    """How many ``cores`` the operators of all queries may keep busy; costs are measured and estimated."""
+
+    def __init__(self, session: SharedSession, cores: Callable[[], float]) -> None:
+        self._session = session
+        self._cores = cores
+        self._of_tenants: dict[str | None, float] = {}
+        self._read_at = float("-inf")
+
+    def check(self, planned: list[PlannedQuery], tenant: str | None, cost_share: float | None) -> None:
+        """Raise Overloaded, with the estimate, for queries that would take too much; under the session's lock."""
+        added = sum(map(self._session.added_cores, (each.query for each in planned)))
+        busy, cores = self._session.busy_cores(), self._cores()
+        if busy + added > cores:
+            raise Overloaded(
+                f"The queries may keep {cores:g} cores busy (setting admission_cores); they take {busy:.2f}, and"
+                f" {_these(planned)} would take about {added:.3g} more. Delete some, or try again when less comes in.",
+                retry_after=RETRY_AFTER_SECONDS,
+            )
+        if tenant is None or cost_share is None:
+            return
+        own, most = self._cores_of(tenant), cost_share * cores
+        if own + added > most:
+            raise Overloaded(
+                f"The queries of this tenant may keep {most:.3g} cores busy (quota cost_share {cost_share:g}); they"
+                f" take {own:.3g}, and {_these(planned)} would take about {added:.3g} more. Delete some first.",
+                retry_after=RETRY_AFTER_SECONDS,
+            )
+
+    def _cores_of(self, tenant: str) -> float:
+        """Return what a tenant's queries take, as of a moment ago."""
+        if time.monotonic() > self._read_at + FRESH_SECONDS:
+            self._of_tenants = self._session.cores_by_tenant()
+            self._read_at = time.monotonic()
+        return self._of_tenants.get(tenant, 0.0)
+
+
+def _these(planned: list[PlannedQuery]) -> str:
+    return "this one" if len(planned) == 1 else f"these {len(planned)}"

@@ -1,0 +1,224 @@
+"""The session as one principal may use it: its rights, its tenant's quotas, and its tenant's queries only.
+
+Every call of the REST interface goes through here, so what a key may do is decided in one place. A query of another
+tenant is not refused but unknown. Streams and tables are everybody's to use: sharing them is what the service is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from session.access.capacity import Capacity
+from session.access.meters import Meters
+from session.access.principal import ADMIN, READ, WRITE, Principal
+from session.admission import Owner, PlannedQuery, QueryRequest
+from session.commands import Begun, Wake
+from session.execution import execute_statement
+from session.query_record import full_name
+from session.reads import DeployedQuery, unknown_query
+from session.requests import Outcome
+from session.shared_session import SharedSession
+from session.sql.statements import Select
+from sources.schema import StreamDefinition
+
+
+class TenantSession:
+    """What :class:`~session.shared_session.SharedSession` does, for one principal; Forbidden without the right."""
+
+    def __init__(
+        self, session: SharedSession, principal: Principal, meters: Meters, capacity: Capacity | None = None
+    ) -> None:
+        self._session = session
+        self.principal = principal
+        self.meters = meters
+        self._capacity = capacity
+        self._sees_all = ADMIN in principal.rights
+
+    def scoped(self, key: str) -> str:
+        """Return an Idempotency-Key as no other tenant can have it."""
+        return key if self.principal.tenant is None else f"{self.principal.tenant}\n{key}"
+
+    # streams and tables
+
+    def streams(self) -> list[dict[str, Any]]:
+        """Return all streams."""
+        self.principal.need(READ)
+        return self._session.streams()
+
+    def stream(self, name: str) -> dict[str, Any]:
+        """Return a stream."""
+        self.principal.need(READ)
+        return self._session.stream(name)
+
+    def definition(self, name: str) -> StreamDefinition:
+        """Return the definition of a stream whose dead letters are to be read."""
+        self.principal.need(READ)
+        return self._session.definition(name)
+
+    def definition_to_push(self, name: str) -> StreamDefinition:
+        """Return the definition of a stream that tuples are to be pushed to."""
+        self.principal.need(WRITE)
+        return self._session.definition(name)
+
+    def create_stream(self, sql: str) -> dict[str, Any]:
+        """Declare a stream."""
+        self.principal.need(ADMIN)
+        return self._session.create_stream(sql)
+
+    def drop_stream(self, name: str) -> None:
+        """Drop a stream."""
+        self.principal.need(ADMIN)
+        self._session.drop_stream(name)
+
+    def tables(self) -> list[dict[str, Any]]:
+        """Return all static tables."""
+        self.principal.need(READ)
+        return self._session.tables()
+
+    def table(self, name: str) -> dict[str, Any]:
+        """Return a static table."""
+        self.principal.need(READ)
+        return self._session.table(name)
+
+    def create_table(self, sql: str) -> dict[str, Any]:
+        """Declare a static table."""
+        self.principal.need(ADMIN)
+        return self._session.create_table(sql)
+
+    def drop_table(self, name: str) -> None:
+        """Drop a static table."""
+        self.principal.need(ADMIN)
+        self._session.drop_table(name)
+
+    # queries that come and go
+
+    def create_queries(self, requests: Iterable[QueryRequest]) -> list[dict[str, Any]]:
+        """Accept all of the queries or none."""
+        return self.begin_create(requests).wait()
+
+    def begin_create(self, requests: Iterable[QueryRequest], *on_done: Wake) -> Begun:
+        """Begin to accept all of the queries or none."""
+        self.principal.need(WRITE)
+        requests = list(requests)
+        return self._session.begin_create(requests, *on_done, owner=self._owner(self._count))
+
+    def validate(self, request: QueryRequest) -> dict[str, Any]:
+        """Return what a query would run as, or raise what creating it would."""
+        self.principal.need(READ)
+        return self._own_ids(self._session.validate(request, self._owner()))
+
+    def explain(self, select: Select) -> dict[str, Any]:
+        """Return how a SELECT would run."""
+        self.principal.need(READ)
+        return self._own_ids(self._session.explain(select))
+
+    def delete_query(self, id_or_name: str, drain: bool = True) -> dict[str, Any]:
+        """Retire a query."""
+        return self.delete_queries([id_or_name], drain)[0]
+
+    def delete_queries(self, ids_or_names: Iterable[str], drain: bool = True) -> list[dict[str, Any]]:
+        """Retire all of the queries, or none when one is unknown."""
+        return self.begin_delete(ids_or_names, drain).wait()
+
+    def begin_delete(self, ids_or_names: Iterable[str], drain: bool, *on_done: Wake) -> Begun:
+        """Begin to retire queries."""
+        self.principal.need(WRITE)
+        return self._session.begin_delete([self._id_of(name) for name in ids_or_names], drain, *on_done)
+
+    def _count(self, planned: list[PlannedQuery]) -> None:
+        self.meters.count_creations(len(planned))
+
+    def _owner(self, count: Callable[[list[PlannedQuery]], None] | None = None) -> Owner:
+        def check(planned: list[PlannedQuery]) -> None:
+            if self._capacity is not None:
+                self._capacity.check(planned, self.principal.tenant, self.meters.quotas.cost_share)
+            if count is not None:
+                count(planned)
+
+        return Owner(self.principal.tenant, self.meters.quotas.running_queries, check)
+
+    # queries that are there
+
+    def query(self, query_id: str) -> dict[str, Any]:
+        """Return a query as GET /queries/{id} shows it."""
+        return self._session.query(self._own(query_id))
+
+    def query_in_memory(self, query_id: str) -> dict[str, Any] | None:
+        """Return a query as :meth:`query` does; None when a file must be read to know it, or it is unknown."""
+        self.principal.need(READ)
+        found = self._session.query_in_memory(query_id)
+        return found if found is None or self.principal.sees(found["tenant"]) else None
+
+    def live_query(self, query_id: str) -> DeployedQuery:
+        """Return what a reader of the query's results needs, as of now."""
+        return self._session.live_query(self._own(query_id))
+
+    def list_queries(
+        self, state: str | None = None, label: str | None = None, limit: int = 100, cursor: str | None = None
+    ) -> dict[str, Any]:
+        """Return a page of queries."""
+        self.principal.need(READ)
+        return self._session.list_queries(state, label, limit, cursor, self.principal)
+
+    def query_plan(self, query_id: str) -> dict[str, Any]:
+        """Return how a query runs and with whom it shares."""
+        return self._own_ids(self._session.query_plan(self._own(query_id)))
+
+    def plan(self) -> dict[str, Any]:
+        """Return the plan as a graph: of other tenants neither queries nor the operators that only they have."""
+        self.principal.need(READ)
+        graph = self._session.plan()
+        if self._sees_all:
+            return graph
+        nodes = []
+        for node in graph["nodes"]:
+            if "query_ids" in node:
+                node = {**node, "query_ids": [each for each in node["query_ids"] if self._is_own(each)]}
+                if not node["query_ids"]:
+                    continue
+            nodes.append(node)
+        shown = {node["id"] for node in nodes}
+        edges = [edge for edge in graph["edges"] if edge["source"] in shown and edge["target"] in shown]
+        return {**graph, "nodes": nodes, "edges": edges}
+
+    def changelogs_json(self, after: int = 0) -> list[bytes]:
+        """Return the changelogs after an epoch, which tell of all tenants."""
+        self.principal.need(ADMIN)
+        return self._session.changelogs_json(after)
+
+    # any statement, once
+
+    def execute(self, sql: str) -> dict[str, Any]:
+        """Carry out any one statement that the principal may."""
+        return execute_statement(self, sql)
+
+    def idempotent(self, key: str, fingerprint: str, action: Callable[[], Outcome]) -> Outcome:
+        """Return the first outcome of the tenant's ``key``."""
+        return self._session.idempotent(self.scoped(key), fingerprint, action)
+
+    # whose
+
+    def _own(self, query_id: str) -> str:
+        """Return the id of a query that the principal sees; otherwise it is unknown."""
+        self.principal.need(READ)
+        if not self._sees_all and not self._is_own(query_id):
+            raise unknown_query(query_id)
+        return query_id
+
+    def _id_of(self, id_or_name: str) -> str:
+        """Return the id of a query of the tenant by its id or name."""
+        if self.principal.tenant is None:
+            return id_or_name if self._sees_all else self._own(id_or_name)
+        found = self._session.find_id(full_name(self.principal.tenant, id_or_name))
+        return self._own(id_or_name) if found is None else found
+
+    def _is_own(self, query_id: str) -> bool:
+        return self.principal.sees(self._session.tenant_of(query_id))
+
+    def _own_ids(self, explained: dict[str, Any]) -> dict[str, Any]:
+        """Return an explanation that names no query of other tenants; it counts them."""
+        if self._sees_all:
+            return explained
+        others = explained["shares_with"]
+        return {**explained, "shares_with": {**others, "ids": [each for each in others["ids"] if self._is_own(each)]}}
