@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -112,11 +113,12 @@ def api(service: RunningService) -> Iterator[Api]:
 
 @pytest.fixture
 def fresh_service(tmp_path_factory: pytest.TempPathFactory) -> FreshService:
-    """Start services of one's own, each on its own data directory, with extra environment."""
+    """Start services of one's own, each on its own data directory or a given one, with extra environment."""
 
-    def start(**environment: str) -> RunningService:
+    def start(data_dir: Path | None = None, **environment: str) -> RunningService:
         folder = tmp_path_factory.mktemp("fresh-service")
-        running = RunningService(folder / "data", folder / "service.log", {**ENVIRONMENT, **environment})
+        data_dir = data_dir or folder / "data"
+        running = RunningService(data_dir, folder / "service.log", {**ENVIRONMENT, **environment})
         _started_by_test.append(running)
         return running.start()
 
