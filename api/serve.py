@@ -17,7 +17,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -165,8 +164,7 @@ def _logs(storage: Storage) -> Path:
 
 def _environment(settings: Settings) -> dict[str, str]:
     project = str(Path(__file__).resolve().parents[1])
-    told = {name: value for name, value in asdict(settings).items() if name not in SECRET}
-    environment = {f"BRAID_{name.upper()}": str(value) for name, value in told.items()}
+    environment = settings.to_environment()
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [project, os.environ.get("PYTHONPATH")]))
     return environment
 

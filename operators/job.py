@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
@@ -20,6 +21,7 @@ from operators.composite_source import CompositeSource
 from operators.key_groups import spread_over_partitions
 from operators.operator_stage import OperatorStage
 from operators.plan_log import LANES, read_lanes
+from operators.spark_conf import DRIVER_OPTIONS, combined, is_local
 from operators.wire import OUTPUT_SCHEMA
 from sources.storage import Storage
 
@@ -31,7 +33,8 @@ TASK_ATTEMPTS = 4
 class JobSettings:
     """``uri`` is the data folder; ``lanes`` is fixed by the first batch, for Spark fixes its state partitions then.
 
-    ``table_folder`` is what the files of streams must lie below, empty where they may lie anywhere.
+    ``table_folder`` is what the files of streams must lie below, empty where they may lie anywhere; ``spark_conf`` what
+    the user adds to Spark's configuration.
     """
 
     uri: str
@@ -39,8 +42,8 @@ class JobSettings:
     lanes: int
     target_seconds: float
     join_row_limit: int
-    driver_memory: str = "2g"
     table_folder: str = ""
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
 
 
 def settled_lanes(storage: Storage, wanted: int) -> int:
@@ -61,37 +64,11 @@ def start_spark(settings: JobSettings, log_config: Path | None = None) -> SparkS
     """Start the JVM with what DESIGN found to matter: checkpoint file manager, bounded memory, time-outs."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # the work is done in Python: the first compiler alone starts sooner and takes less of the cores
-    # it would reserve 48 MB for code, of which Spark fills 42 within two minutes; a full cache ends all compiling
-    java_options = ["-Xss4m", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=128m"]
+    if is_local(settings.master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    options = combined(settings.master, settings.lanes, settings.spark_conf)
     if log_config is not None:
-        java_options.append(f"-Dlog4j2.configurationFile=file:{log_config}")
-    options = {
-        "spark.driver.memory": settings.driver_memory,
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": " ".join(java_options),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": str(settings.lanes),
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.streaming.stateStore.providerClass": (
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-        ),
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
-        "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
-        "spark.sql.streaming.checkpointFileManagerClass": (
-            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-        ),
-        "spark.sql.streaming.minBatchesToRetain": "10",
-        "spark.sql.streaming.stopTimeout": "5000",
-        "spark.sql.streaming.numRecentProgressUpdates": "5",
-        "spark.sql.execution.pyspark.udf.idleTimeoutSeconds": "120",
-        "spark.sql.execution.pyspark.udf.killOnIdleTimeout": "true",
-        "spark.python.worker.reuse": "true",
-    }
+        options[DRIVER_OPTIONS] += f" -Dlog4j2.configurationFile=file:{log_config}"
     builder = SparkSession.builder.appName("braid").master(with_retries(settings.master))
     for name, value in options.items():
         builder = builder.config(name, value)

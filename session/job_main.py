@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import re
 import signal
 import sys
 import threading
@@ -24,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from operators.job import JobSettings, settled_lanes, start_job, start_spark
 from operators.planner import BATCHES, WARM_UP_BATCHES
+from operators.spark_conf import slots
 from router.stream_sink import RouterSink, sweep_unpublished
 from session.supervisor import JOB_FILE, READY_FILE
 from sources.record_log import RecordLog
@@ -32,6 +32,8 @@ from sources.storage import Storage
 STOP_SECONDS = 3.0
 MOST_FAILURES_IN_A_ROW = 3
 POLL_SECONDS = 0.02
+SPARK_CONF = "BRAID_SPARK_CONF"
+"""The variable with Spark's configuration as JSON: it may have secrets, which arguments would show to everybody."""
 
 
 class Job:
@@ -107,15 +109,6 @@ def _is_alive(spark: SparkSession) -> bool:
         return False
 
 
-def _local_cores(master: str) -> int:
-    """Return the parallelism of a master: the cores of a local one, two for each executor elsewhere."""
-    found = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\d+)?\])?", master)
-    if found:
-        return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
-    cluster = re.fullmatch(r"local-cluster\[(\d+),(\d+),\d+\]", master)
-    return int(cluster[1]) * int(cluster[2]) if cluster else 8
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run the job."""
     parser = argparse.ArgumentParser(description="The Spark job of a Braid service; the service starts it.")
@@ -125,16 +118,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--join-row-limit", type=int, default=1_000_000)
     parser.add_argument("--table-folder", default="")
     options = parser.parse_args(arguments)
+    spark_conf = orjson.loads(os.environ.get(SPARK_CONF, "{}"))
     storage = Storage(options.data_dir)
+    wanted = slots(options.master, spark_conf) or os.cpu_count() or 1
     job = Job(
         storage,
         JobSettings(
             uri=str(storage.local_root or options.data_dir),
             master=options.master,
-            lanes=settled_lanes(storage, _local_cores(options.master)),
+            lanes=settled_lanes(storage, wanted),
             target_seconds=options.batch_target_seconds,
             join_row_limit=options.join_row_limit,
             table_folder=options.table_folder,
+            spark_conf=spark_conf,
         ),
     )
     signal.signal(signal.SIGTERM, job.stop_soon)

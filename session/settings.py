@@ -10,6 +10,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import orjson
+
+from operators.spark_conf import check_spark_conf, flattened
 from router.progress import PARTS
 from sources.errors import NotAllowed
 
@@ -43,7 +46,8 @@ class Settings:
     that deliver to sinks; with 0 all of them are run by ``braid route``. ``access`` says whether requests need an API
     key: ``on``, ``off``, or ``auto``, which is on as soon as ``host`` can be reached from other machines; ``admin_key``
     is the first key. With access on, no query is accepted that would have operators keep more than ``admission_cores``
-    cores busy; 0: nine tenths of the job's lanes.
+    cores busy; 0: nine tenths of the job's lanes. ``spark_conf`` is added to Spark's configuration: a table in the file,
+    a JSON object in the environment.
     """
 
     host: str = "127.0.0.1"
@@ -70,11 +74,15 @@ class Settings:
     access: str = "auto"
     admin_key: str = field(default="", repr=False)
     admission_cores: float = 0.0
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
     log_level: str = "info"
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
             value = getattr(self, name)
+            if kind == _TABLE:
+                check_spark_conf(value)
+                continue
             if kind == "str":
                 if not isinstance(value, str) or not (value.strip() or name in _MAY_BE_EMPTY):
                     raise NotAllowed(f"The setting {name} must be a text that is not empty; got {value!r}.")
@@ -100,7 +108,16 @@ class Settings:
         if self.log_level not in LOG_LEVELS:
             raise NotAllowed(f"The setting log_level must be one of {', '.join(LOG_LEVELS)}; got {self.log_level!r}.")
 
+    def to_environment(self) -> dict[str, str]:
+        """Return the variables that give another process the same settings, less those of :data:`SECRET`."""
+        values = {name: getattr(self, name) for name in _KINDS if name not in SECRET}
+        return {
+            f"BRAID_{name.upper()}": value if isinstance(value, str) else orjson.dumps(value).decode()
+            for name, value in values.items()
+        }
 
+
+_TABLE = "Mapping[str, str]"
 _KINDS = {f.name: str(f.type) for f in fields(Settings)}
 
 
@@ -136,7 +153,7 @@ def _read_file(config: Any) -> dict[str, Any]:
     except ValueError as error:  # also what is not UTF-8
         raise NotAllowed(f"The configuration file {str(path)!r} must be TOML: {error}.") from error
     _check_known(values, f"the file {str(path)!r}")
-    return values
+    return {name: flattened(value) if _KINDS[name] == _TABLE else value for name, value in values.items()}
 
 
 def _check_known(values: Mapping[str, Any], where: str) -> None:
@@ -153,6 +170,11 @@ def _read_text(name: str, text: str, where: str) -> Any:
     kind = _KINDS[name]
     if kind == "str":
         return text
+    if kind == _TABLE:
+        try:
+            return flattened(orjson.loads(text))
+        except orjson.JSONDecodeError as error:
+            raise NotAllowed(f"{where} must be a JSON object: {error}.") from None
     try:
         return int(text) if kind == "int" else float(text)
     except ValueError:

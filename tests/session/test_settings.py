@@ -35,6 +35,25 @@ def test_the_file_may_be_named_by_flag_or_environment(tmp_path: Path) -> None:
     assert load_settings({}, environment).port == 2
 
 
+def test_spark_conf_is_a_table_of_the_file_or_an_object_of_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "braid.toml").write_text(
+        '[spark_conf]\n"spark.executor.memory" = "4g"\nspark.executor.cores = 2\nspark.ui.enabled = true\n'
+    )
+    from_file = {"spark.executor.memory": "4g", "spark.executor.cores": "2", "spark.ui.enabled": "true"}
+    assert load_settings({}, {}).spark_conf == from_file
+    environment = {"BRAID_SPARK_CONF": '{"spark.executor.instances": 3}'}
+    assert load_settings({}, environment).spark_conf == {"spark.executor.instances": "3"}
+
+
+def test_a_child_process_gets_the_same_settings() -> None:
+    settings = Settings(port=1, batch_target_seconds=0.25, spark_conf={"spark.executor.memory": 'a "b"=c'})
+    environment = settings.to_environment()
+    assert environment["BRAID_BATCH_TARGET_SECONDS"] == "0.25"
+    assert environment["BRAID_LOG_LEVEL"] == "info"
+    assert load_settings({}, environment) == settings
+    assert "BRAID_ADMIN_KEY" not in Settings(admin_key="k" * 16).to_environment()
+
+
 @pytest.mark.parametrize(
     ("flags", "environment", "file", "message"),
     [
@@ -59,6 +78,10 @@ def test_the_file_may_be_named_by_flag_or_environment(tmp_path: Path) -> None:
         ),
         ({}, {}, "host = 1", "host must be a text that is not empty; got 1"),
         ({"log_level": "loud"}, {}, "", "one of debug, info, warning, error; got 'loud'"),
+        ({}, {"BRAID_SPARK_CONF": "spark.ui.enabled=true"}, "", "BRAID_SPARK_CONF must be a JSON object"),
+        ({}, {"BRAID_SPARK_CONF": "[1]"}, "", "spark_conf must be a table of names and values; got [1]"),
+        ({}, {}, "spark_conf = 1", "spark_conf must be a table of names and values; got 1"),
+        ({}, {}, "[spark_conf]\nexecutor.cores = 1", "begin with 'spark.'; got 'executor.cores'"),
         ({}, {}, "port =", "must be TOML"),
         ({"config": "missing.toml"}, {}, "", "must be readable; got 'missing.toml'"),
     ],

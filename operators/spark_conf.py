@@ -1,0 +1,125 @@
+"""Spark's configuration: what Braid decides, what it suggests, and what a user may give besides.
+
+What is given wins over what is suggested. What is decided cannot be given, since results or exactly-once rest on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sources.errors import NotAllowed
+
+CLUSTER_SLOTS = 8
+"""The parallelism that is taken for a cluster whose size the configuration does not say."""
+KUBERNETES_EXECUTORS = 2
+"""How many executors Spark asks Kubernetes for unless it is told."""
+
+DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+# the work is done in Python: the first compiler alone starts sooner and takes less of the cores
+# it would reserve 48 MB for code, of which Spark fills 42 within two minutes; a full cache ends all compiling
+JAVA_OPTIONS = ("-Xss4m", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=128m")
+
+DECIDED = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.python.worker.reuse": "true",
+}
+SUGGESTED = {
+    "spark.driver.memory": "2g",
+    DRIVER_OPTIONS: " ".join(JAVA_OPTIONS),
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.streaming.stopTimeout": "5000",
+    "spark.sql.streaming.numRecentProgressUpdates": "5",
+    "spark.sql.execution.pyspark.udf.idleTimeoutSeconds": "120",
+    "spark.sql.execution.pyspark.udf.killOnIdleTimeout": "true",
+}
+LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+
+_LANES = "spark.sql.shuffle.partitions"
+_ELSEWHERE = {
+    "spark.master": "the setting master says it",
+    "spark.submit.deployMode": "the driver runs beside the service",
+    "spark.app.name": "it is braid",
+    _LANES: "there are as many as lanes, which the first start fixes",
+}
+_NAME = re.compile(r"spark\.[A-Za-z0-9_.-]+")
+
+
+def is_local(master: str) -> bool:
+    """Whether all processes of Spark run on this machine."""
+    return master.startswith("local")
+
+
+def combined(master: str, lanes: int, given: Mapping[str, str]) -> dict[str, str]:
+    """Return all that Spark is started with; Java options of the driver that are given are added to ours."""
+    conf = SUGGESTED | (LOOPBACK if is_local(master) else {}) | dict(given)
+    if DRIVER_OPTIONS in given:
+        conf[DRIVER_OPTIONS] = f"{SUGGESTED[DRIVER_OPTIONS]} {given[DRIVER_OPTIONS]}"
+    return conf | DECIDED | {_LANES: str(lanes)}
+
+
+def slots(master: str, conf: Mapping[str, str]) -> int | None:
+    """Return how many tasks run at once with a master and a configuration; None for all cores of this machine."""
+    local = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\d+)?\])?", master)
+    if local:
+        return None if local[1] == "*" else int(local[1] or 1)
+    cluster = re.fullmatch(r"local-cluster\[(\d+),(\d+),\d+\]", master)
+    if cluster:
+        return int(cluster[1]) * int(cluster[2])
+    executors = conf.get("spark.executor.instances", str(KUBERNETES_EXECUTORS) if master.startswith("k8s://") else "")
+    return int(executors) * int(conf.get("spark.executor.cores", "1")) if executors else CLUSTER_SLOTS
+
+
+def check_spark_conf(conf: object) -> None:
+    """Check what is given: a map of texts by names of Spark; NotAllowed names what does not fit."""
+    if not isinstance(conf, Mapping):
+        raise NotAllowed(f"The setting spark_conf must be a table of names and values; got {conf!r}.")
+    for name, value in conf.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise NotAllowed(f"The setting spark_conf must have names that begin with 'spark.'; got {name!r}.")
+        if not isinstance(value, str):
+            raise NotAllowed(f"The setting spark_conf must have a text for {name!r}; got {value!r}.")
+        if name in DECIDED:
+            raise NotAllowed(
+                f"The setting spark_conf must leave out {name!r}: results rest on it being {DECIDED[name]}."
+            )
+        if name in _ELSEWHERE:
+            raise NotAllowed(f"The setting spark_conf must leave out {name!r}: {_ELSEWHERE[name]}.")
+    for name in ("spark.executor.instances", "spark.executor.cores"):
+        if name in conf and not re.fullmatch(r"[1-9]\d*", conf[name]):
+            raise NotAllowed(
+                f"The setting spark_conf must have a whole number above 0 for {name!r}; got {conf[name]!r}."
+            )
+
+
+def flattened(table: object, prefix: str = "") -> Any:
+    """Return a table of TOML or JSON as names and texts; what is no table, or no value of Spark's, as it is.
+
+    TOML reads ``spark.executor.cores = 2`` as tables in tables.
+
+    >>> flattened({"spark": {"executor": {"cores": 2}, "ui.enabled": True}})
+    {'spark.executor.cores': '2', 'spark.ui.enabled': 'true'}
+    """
+    if not isinstance(table, Mapping):
+        return table
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            found |= flattened(value, f"{prefix}{name}.")
+        elif isinstance(value, bool):
+            found[f"{prefix}{name}"] = str(value).lower()
+        else:
+            found[f"{prefix}{name}"] = str(value) if isinstance(value, (int, float)) else value
+    return found
