@@ -28,7 +28,7 @@ demo: setup ## see it at work; SECONDS=60 ends it by itself, else Ctrl-C
 
 test: ## the gate: set up, then lint, types and all tests; stops at the first failure
 	$(call step,setup,bash setup.sh)
-	$(call step,helm,{ [[ -n "$${BRAID_SKIP_HELM:-}" ]] || bash helm/install-helm.sh; })
+	$(call step,helm,{ [[ -n "$${BRAID_SKIP_HELM:-}" ]] || { bash helm/install-helm.sh && bash tests/helm/install-operator-models.sh; }; })
 	$(call step,servers,bash tests/kit/install.sh)
 	$(call step,ruff check,$(PY) -m ruff check .)
 	$(call step,ruff format,$(PY) -m ruff format --check .)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,20 @@ class Helm:
         done = self.run("template", "demo", str(CHART), "--namespace", "streams", values=values)
         assert done.returncode == 0, done.stderr
         return [each for each in yaml.safe_load_all(done.stdout) if each]
+
+    def notes(self, values: Manifest | None = None) -> str:
+        """Render what helm tells after an installation; nothing else lets it show without a cluster."""
+        chart = self.scratch / "braid"
+        shutil.copytree(CHART, chart, dirs_exist_ok=True)
+        text = (CHART / "templates" / "NOTES.txt").read_text(encoding="utf-8")
+        (chart / "templates" / "_notes.tpl").write_text(
+            f'{{{{ define "notes" }}}}{text}{{{{ end }}}}', encoding="utf-8"
+        )
+        (chart / "templates" / "notes.yaml").write_text('text: {{ include "notes" . | toJson }}', encoding="utf-8")
+        args = ("template", "demo", str(chart), "--namespace", "streams", "--show-only", "templates/notes.yaml")
+        done = self.run(*args, values=values)
+        assert done.returncode == 0, done.stderr
+        return str(yaml.safe_load(done.stdout)["text"])
 
 
 def is_helm3(binary: Path) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from helm_binary import CHART, Helm, Manifest
+from manifests import ACCESS, container, environment, executor_pod, only
+from value_sets import EVERYTHING_ON, EXECUTORS, VALUE_SETS
 
 RECOMMENDED_LABELS = {
     "app.kubernetes.io/name",
@@ -16,73 +16,16 @@ RECOMMENDED_LABELS = {
     "app.kubernetes.io/managed-by",
     "helm.sh/chart",
 }
-EVERYTHING_ON = {
-    "ingress": {
-        "enabled": True,
-        "className": "nginx",
-        "hosts": [{"host": "braid.example", "paths": [{"path": "/", "pathType": "Prefix"}]}],
-        "tls": [{"secretName": "braid-tls", "hosts": ["braid.example"]}],
-    },
-    "serviceMonitor": {
-        "enabled": True,
-        "interval": "5s",
-        "scrapeTimeout": "4s",
-        "labels": {"release": "prometheus"},
-    },
-    "podDisruptionBudget": {"enabled": True},
-    "dashboards": {"annotations": {"grafana_folder": "Braid"}},
-    "image": {"repository": "images.example/braid", "tag": "1.2.3", "pullPolicy": "Always"},
-    "imagePullSecrets": [{"name": "registry"}],
-    "master": "spark://spark:7077",
-    "config": "drain_timeout = 30\n\n[sinks]\nretries = 3\n",
-    "settings": {"drain_timeout": 60},
-    "extraEnv": [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "braid", "key": "token"}}}],
-    "extraArgs": ["--help"],
-    "extraVolumes": [{"name": "tables", "configMap": {"name": "tables"}}],
-    "extraVolumeMounts": [{"name": "tables", "mountPath": "/tables"}],
-    "persistence": {"storageClass": "fast", "annotations": {"backup": "yes"}},
-    "service": {"type": "LoadBalancer", "port": 80, "annotations": {"a": "b"}},
-    "serviceAccount": {"name": "streams", "annotations": {"c": "d"}},
-    "podAnnotations": {"e": "f"},
-    "podLabels": {"team": "streams"},
-    "priorityClassName": "high",
-    "nodeSelector": {"disk": "ssd"},
-    "tolerations": [{"key": "streams", "operator": "Exists"}],
-    "affinity": {"nodeAffinity": {}},
-}
 
 
-def only(manifests: list[Manifest], kind: str, component: str | None = None) -> Manifest:
-    """Return the one object of a kind, and of a component if given."""
-    found = [
-        each
-        for each in manifests
-        if each["kind"] == kind and component in (None, each["metadata"]["labels"]["app.kubernetes.io/component"])
-    ]
-    assert len(found) == 1, f"one {kind} was expected, got {[each['metadata']['name'] for each in found]}"
-    return found[0]
-
-
-def container(manifests: list[Manifest]) -> Manifest:
-    """Return the service's container."""
-    (found,) = only(manifests, "StatefulSet")["spec"]["template"]["spec"]["containers"]
-    assert isinstance(found, dict)
-    return found
-
-
-def environment(manifests: list[Manifest]) -> dict[str, Any]:
-    """Return the container's environment: name → value, or where the value comes from."""
-    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container(manifests)["env"]}
-
-
-@pytest.mark.parametrize("values", [{}, EVERYTHING_ON], ids=["default", "everything on"])
+@pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS)
 def test_lint_finds_nothing(helm: Helm, values: Manifest) -> None:
     done = helm.run("lint", "--strict", str(CHART), values=values)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[WARNING]" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("values", [{}, EVERYTHING_ON], ids=["default", "everything on"])
+@pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS)
 def test_every_object_has_the_recommended_labels_and_the_namespace(helm: Helm, values: Manifest) -> None:
     for each in helm.template(values):
         labels = each["metadata"]["labels"]
@@ -95,17 +38,17 @@ def test_every_object_has_the_recommended_labels_and_the_namespace(helm: Helm, v
 
 def test_default_objects(helm: Helm) -> None:
     kinds = sorted(each["kind"] for each in helm.template())
-    assert kinds == ["ConfigMap", "ConfigMap", "Pod", "Service", "Service", "ServiceAccount", "StatefulSet"]
+    assert kinds == ["ConfigMap", "ConfigMap", "Pod", "Secret", "Service", "Service", "ServiceAccount", "StatefulSet"]
 
 
 def test_everything_on_adds_the_optional_objects(helm: Helm) -> None:
     kinds = {each["kind"] for each in helm.template(EVERYTHING_ON)}
-    assert kinds >= {"Ingress", "ServiceMonitor", "PodDisruptionBudget"}
+    assert kinds >= {"Ingress", "ServiceMonitor", "PodDisruptionBudget", "NetworkPolicy", "Role", "RoleBinding"}
 
 
 def test_service_runs_once_on_its_volume(helm: Helm) -> None:
     manifests = helm.template()
-    spec = only(manifests, "StatefulSet")["spec"]
+    spec = only(manifests, "StatefulSet", "server")["spec"]
     assert spec["replicas"] == 1
     assert spec["serviceName"] == only(manifests, "Service", "discovery")["metadata"]["name"]
     (claim,) = spec["volumeClaimTemplates"]
@@ -120,11 +63,11 @@ def test_service_runs_once_on_its_volume(helm: Helm) -> None:
             "--data-dir",
             "/data",
             "--config",
-            "/etc/braid/braid.toml",
+            "/etc/braid/config/braid.toml",
         ]
     )
     mounts = {each["name"]: each["mountPath"] for each in container(manifests)["volumeMounts"]}
-    assert mounts == {claim["metadata"]["name"]: "/data", "tmp": "/tmp", "config": "/etc/braid"}
+    assert mounts == {claim["metadata"]["name"]: "/data", "tmp": "/tmp", "config": "/etc/braid/config"}
 
 
 def test_upgrade_of_the_chart_changes_nothing_immutable_and_restarts_nothing(helm: Helm) -> None:
@@ -132,7 +75,11 @@ def test_upgrade_of_the_chart_changes_nothing_immutable_and_restarts_nothing(hel
     stable = {"app.kubernetes.io/name": "braid", "app.kubernetes.io/instance": "demo"}
     assert spec["volumeClaimTemplates"][0]["metadata"]["labels"] == stable
     assert spec["selector"]["matchLabels"] == stable | {"app.kubernetes.io/component": "server"}
-    assert spec["template"]["metadata"]["labels"] == stable | {"app.kubernetes.io/component": "server"}
+    assert spec["template"]["metadata"]["labels"] == stable | {
+        "app.kubernetes.io/component": "server",
+        "app.kubernetes.io/part-of": "braid",
+        "app.kubernetes.io/managed-by": "Helm",
+    }
 
 
 def test_without_persistence_the_data_lie_in_an_empty_dir(helm: Helm) -> None:
@@ -145,10 +92,11 @@ def test_without_persistence_the_data_lie_in_an_empty_dir(helm: Helm) -> None:
 def test_probes(helm: Helm) -> None:
     found = container(helm.template())
     assert found["ports"] == [{"name": "http", "containerPort": 8080, "protocol": "TCP"}]
-    for probe, path in {"startup": "/readyz", "readiness": "/readyz", "liveness": "/healthz"}.items():
+    # a job that waits for executors must not have the service killed
+    for probe, path in {"startup": "/healthz", "readiness": "/readyz", "liveness": "/healthz"}.items():
         assert found[f"{probe}Probe"]["httpGet"] == {"path": path, "port": "http"}
     startup = found["startupProbe"]
-    assert startup["periodSeconds"] * startup["failureThreshold"] >= 120, "warming up takes some time"
+    assert startup["periodSeconds"] * startup["failureThreshold"] >= 120, "reading what is kept takes some time"
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", "Pod"])
@@ -171,7 +119,7 @@ def test_pods_are_not_root_and_read_only(helm: Helm, kind: str) -> None:
 
 def test_spark_writes_to_tmp_only(helm: Helm) -> None:
     manifests = helm.template()
-    spec = only(manifests, "StatefulSet")["spec"]["template"]["spec"]
+    spec = only(manifests, "StatefulSet", "server")["spec"]["template"]["spec"]
     assert {"name": "tmp", "emptyDir": {"sizeLimit": "4Gi"}} in spec["volumes"]
     assert container(manifests)["workingDir"] == "/tmp"
     found = environment(manifests)
@@ -191,6 +139,7 @@ def test_kubernetes_adds_no_variables_that_look_like_settings(helm: Helm) -> Non
 def test_spark_listens_on_loopback_unless_a_cluster_must_reach_it(helm: Helm) -> None:
     assert environment(helm.template())["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert environment(helm.template({"master": "local[2]"}))["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert "SPARK_LOCAL_IP" not in environment(helm.template(EXECUTORS))
     cluster = helm.template({"master": "spark://spark:7077"})
     assert "SPARK_LOCAL_IP" not in environment(cluster)
     assert container(cluster)["args"][-2:] == ["--master", "spark://spark:7077"]
@@ -208,7 +157,7 @@ def test_settings_become_variables(helm: Helm) -> None:
     reference = {"secretKeyRef": {"name": "braid", "key": "token"}}
     extra = [{"name": "TOKEN", "valueFrom": reference}]
     found = environment(helm.template({"settings": settings, "extraEnv": extra}))
-    assert {name: value for name, value in found.items() if name.startswith("BRAID_")} == {
+    assert {name: value for name, value in found.items() if name.startswith("BRAID_") and name not in ACCESS} == {
         "BRAID_DRAIN_TIMEOUT": "60",
         "BRAID_METRICS_QUERIES": "2000000",
         "BRAID_IDLE": "0.25",
@@ -224,7 +173,7 @@ def test_config_becomes_braid_toml_and_a_change_restarts_the_pod(helm: Helm) -> 
     manifests = helm.template({"config": config})
     found = only(manifests, "ConfigMap", "server")
     assert found["data"]["braid.toml"].split("\n", 1)[1] == config
-    volumes = only(manifests, "StatefulSet")["spec"]["template"]["spec"]["volumes"]
+    volumes = only(manifests, "StatefulSet", "server")["spec"]["template"]["spec"]["volumes"]
     assert {"name": "config", "configMap": {"name": found["metadata"]["name"]}} in volumes
 
     def checksum(text: str) -> str:
@@ -252,7 +201,7 @@ def test_dashboard_can_be_left_out_or_put_elsewhere(helm: Helm) -> None:
 
 def test_selectors_find_the_pod(helm: Helm) -> None:
     manifests = helm.template(EVERYTHING_ON)
-    labels = only(manifests, "StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    labels = only(manifests, "StatefulSet", "server")["spec"]["template"]["metadata"]["labels"]
     for component in ("api", "discovery"):
         service = only(manifests, "Service", component)["spec"]
         assert service["selector"].items() <= labels.items()
@@ -260,6 +209,8 @@ def test_selectors_find_the_pod(helm: Helm) -> None:
     budget = only(manifests, "PodDisruptionBudget")["spec"]
     assert budget["selector"]["matchLabels"].items() <= labels.items()
     assert budget["maxUnavailable"] == 0
+    for other in (only(manifests, "StatefulSet", "deliverer")["spec"]["template"], executor_pod(manifests)):
+        assert not budget["selector"]["matchLabels"].items() <= other["metadata"]["labels"].items()
     test_pod = only(manifests, "Pod")["metadata"]["labels"]
     assert not only(manifests, "Service", "api")["spec"]["selector"].items() <= test_pod.items()
 
@@ -271,7 +222,13 @@ def test_service_monitor_selects_one_service_only(helm: Helm) -> None:
     found = [each for each in manifests if each["kind"] == "Service" and wanted <= each["metadata"]["labels"].items()]
     assert [each["metadata"]["name"] for each in found] == ["demo-braid"]
     (endpoint,) = monitor["spec"]["endpoints"]
-    assert endpoint == {"port": "http", "path": "/metrics", "interval": "5s", "scrapeTimeout": "4s"}
+    assert endpoint == {
+        "port": "http",
+        "path": "/metrics",
+        "interval": "5s",
+        "scrapeTimeout": "4s",
+        "authorization": {"type": "Bearer", "credentials": {"name": "braid-monitor", "key": "token"}},
+    }
     assert endpoint["port"] in [port["name"] for port in found[0]["spec"]["ports"]]
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
     assert monitor["spec"]["namespaceSelector"] == {"matchNames": ["streams"]}
@@ -303,9 +260,10 @@ def test_helm_test_asks_readyz_of_the_service(helm: Helm) -> None:
 
 
 def test_long_names_stay_within_what_kubernetes_takes(helm: Helm) -> None:
-    manifests = helm.template({"fullnameOverride": "b" * 63})
+    manifests = helm.template(EVERYTHING_ON | {"fullnameOverride": "b" * 63})
     for each in manifests:
         limit = 63 if each["kind"] in {"Service", "StatefulSet", "Pod"} else 253
         assert len(each["metadata"]["name"]) <= limit
     # A StatefulSet labels its pods with its name, a dash and a hash of ten characters.
-    assert len(only(manifests, "StatefulSet")["metadata"]["name"]) + 11 <= 63
+    for each in manifests:
+        assert each["kind"] != "StatefulSet" or len(each["metadata"]["name"]) + 11 <= 63
