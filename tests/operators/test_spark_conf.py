@@ -70,7 +70,10 @@ def test_parallelism_follows_from_the_master_and_the_executors(
         ({"spark.executor.cores": ["2"]}, "a text for 'spark.executor.cores'"),
         ({"spark.executor.cores": "two"}, "above 0 for 'spark.executor.cores'; got 'two'"),
         ({"spark.executor.instances": "0"}, "above 0 for 'spark.executor.instances'; got '0'"),
-        ({"spark.python.worker.reuse": "false"}, "leave out 'spark.python.worker.reuse': results rest on it being true"),
+        (
+            {"spark.python.worker.reuse": "false"},
+            "leave out 'spark.python.worker.reuse': results rest on it being true",
+        ),
         ({"spark.master": "yarn"}, "leave out 'spark.master': the setting master says it"),
         ({"spark.sql.shuffle.partitions": "9"}, "leave out 'spark.sql.shuffle.partitions'"),
     ],
