@@ -46,8 +46,8 @@ class Settings:
     that deliver to sinks; with 0 all of them are run by ``braid route``. ``access`` says whether requests need an API
     key: ``on``, ``off``, or ``auto``, which is on as soon as ``host`` can be reached from other machines; ``admin_key``
     is the first key. With access on, no query is accepted that would have operators keep more than ``admission_cores``
-    cores busy; 0: nine tenths of the job's lanes. ``spark_conf`` is added to Spark's configuration: a table in the file,
-    a JSON object in the environment.
+    cores busy; 0: nine tenths of the job's lanes. ``spark_conf`` is added to Spark's configuration: a table in the
+    file, a JSON object in the environment.
     """
 
     host: str = "127.0.0.1"

@@ -52,7 +52,7 @@ def test_service_runs_once_on_its_volume(helm: Helm) -> None:
     assert spec["replicas"] == 1
     assert spec["serviceName"] == only(manifests, "Service", "discovery")["metadata"]["name"]
     (claim,) = spec["volumeClaimTemplates"]
-    assert claim["spec"] == {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "20Gi"}}}
+    assert claim["spec"] == {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "50Gi"}}}
     assert container(manifests)["args"] == (
         [
             "serve",
@@ -86,7 +86,7 @@ def test_without_persistence_the_data_lie_in_an_empty_dir(helm: Helm) -> None:
     spec = only(helm.template({"persistence": {"enabled": False}}), "StatefulSet")["spec"]
     assert "volumeClaimTemplates" not in spec
     volumes = {each["name"]: each for each in spec["template"]["spec"]["volumes"]}
-    assert volumes["data"]["emptyDir"] == {"sizeLimit": "20Gi"}
+    assert volumes["data"]["emptyDir"] == {"sizeLimit": "50Gi"}
 
 
 def test_probes(helm: Helm) -> None:

@@ -54,4 +54,5 @@ def test_they_share_data_configuration_and_secrets_with_the_service(helm: Helm) 
     settings = [each for each in server["env"] if each["name"] in {"BRAID_DRAIN_TIMEOUT", "BRAID_DELIVERERS", "TOKEN"}]
     assert len(settings) == 3
     assert all(each in deliverer["env"] for each in settings)
+    assert {"name": "BRAID_HOST", "value": server["args"][server["args"].index("--host") + 1]} in deliverer["env"]
     assert not any(each["name"] == "BRAID_ADMIN_KEY" for each in deliverer["env"]), "they answer nobody"
