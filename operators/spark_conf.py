@@ -17,6 +17,7 @@ KUBERNETES_EXECUTORS = 2
 """How many executors Spark asks Kubernetes for unless it is told."""
 
 DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
 # the work is done in Python: the first compiler alone starts sooner and takes less of the cores
 # it would reserve 48 MB for code, of which Spark fills 42 within two minutes; a full cache ends all compiling
 JAVA_OPTIONS = ("-Xss4m", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=128m")
@@ -35,6 +36,7 @@ DECIDED = {
 SUGGESTED = {
     "spark.driver.memory": "2g",
     DRIVER_OPTIONS: " ".join(JAVA_OPTIONS),
+    EXECUTOR_OPTIONS: " ".join(JAVA_OPTIONS),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
@@ -63,10 +65,10 @@ def is_local(master: str) -> bool:
 
 
 def combined(master: str, lanes: int, given: Mapping[str, str]) -> dict[str, str]:
-    """Return all that Spark is started with; Java options of the driver that are given are added to ours."""
+    """Return all that Spark is started with; Java options that are given are added to ours."""
     conf = SUGGESTED | (LOOPBACK if is_local(master) else {}) | dict(given)
-    if DRIVER_OPTIONS in given:
-        conf[DRIVER_OPTIONS] = f"{SUGGESTED[DRIVER_OPTIONS]} {given[DRIVER_OPTIONS]}"
+    for name in {DRIVER_OPTIONS, EXECUTOR_OPTIONS} & given.keys():
+        conf[name] = f"{SUGGESTED[name]} {given[name]}"
     return conf | DECIDED | {_LANES: str(lanes)}
 
 

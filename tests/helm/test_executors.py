@@ -80,6 +80,14 @@ def test_executors_share_data_image_user_and_secrets_with_the_service(helm: Helm
     assert all(each in of_server["env"] for each in of_executor["env"])
 
 
+def test_scratch_space_is_one_that_spark_takes_for_its_own(helm: Helm) -> None:
+    # else it would mount another volume where the driver's are, which is /tmp, too
+    (executor,) = executor_pod(helm.template(EXECUTORS))["spec"]["containers"]
+    (scratch,) = [each for each in executor["volumeMounts"] if each["mountPath"] == "/tmp"]
+    assert scratch["name"].startswith("spark-local-dir-")
+    assert not any(each["name"] == "SPARK_LOCAL_DIRS" for each in executor["env"])
+
+
 def test_executors_are_placed_and_labelled(helm: Helm) -> None:
     values = EVERYTHING_ON["executors"]
     pod = executor_pod(helm.template(EVERYTHING_ON))

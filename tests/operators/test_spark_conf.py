@@ -7,7 +7,16 @@ import doctest
 import pytest
 
 from operators import spark_conf
-from operators.spark_conf import DECIDED, DRIVER_OPTIONS, SUGGESTED, check_spark_conf, combined, flattened, slots
+from operators.spark_conf import (
+    DECIDED,
+    DRIVER_OPTIONS,
+    EXECUTOR_OPTIONS,
+    SUGGESTED,
+    check_spark_conf,
+    combined,
+    flattened,
+    slots,
+)
 from sources.errors import NotAllowed
 
 
@@ -19,9 +28,10 @@ def test_what_is_given_wins_over_what_is_suggested() -> None:
     assert all(conf[name] == value for name, value in SUGGESTED.items() if name != "spark.driver.memory")
 
 
-def test_java_options_of_the_driver_are_added_to_ours() -> None:
-    assert combined("local", 1, {DRIVER_OPTIONS: "-Dx=1"})[DRIVER_OPTIONS] == f"{SUGGESTED[DRIVER_OPTIONS]} -Dx=1"
-    assert combined("local", 1, {})[DRIVER_OPTIONS] == SUGGESTED[DRIVER_OPTIONS]
+@pytest.mark.parametrize("name", [DRIVER_OPTIONS, EXECUTOR_OPTIONS])
+def test_java_options_are_added_to_ours(name: str) -> None:
+    assert combined("local", 1, {name: "-Dx=1"})[name] == f"{SUGGESTED[name]} -Dx=1"
+    assert combined("local", 1, {})[name] == SUGGESTED[name]
 
 
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[3]", "local-cluster[2,1,1024]"])

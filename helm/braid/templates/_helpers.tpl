@@ -186,7 +186,6 @@ key: admin-key
   "spark.executor.cores" (toString .cores)
   "spark.executor.memory" .memory
   "spark.executor.memoryOverhead" .memoryOverhead
-  "spark.executor.extraJavaOptions" "-Xss4m -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m"
   "spark.kubernetes.namespace" $.Release.Namespace
   "spark.kubernetes.driver.pod.name" (printf "%s-0" (include "braid.fullname" $))
   "spark.kubernetes.container.image" (include "braid.image" $)
