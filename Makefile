@@ -14,7 +14,7 @@ define step
 	else status=$$?; printf '── %s: FAILED after %d s\n' '$(1)' $$(($$(date +%s) - began)) >&2; exit $$status; fi
 endef
 
-.PHONY: help setup demo test lint types unit test-long bench bench-quick bench-kernels bench-control bench-kafka soak first-mark clean
+.PHONY: help setup demo test lint types unit test-long fuzz audit bench bench-quick bench-kernels bench-control bench-kafka soak first-mark clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do \
@@ -33,6 +33,7 @@ test: ## the gate: set up, then lint, types and all tests; stops at the first fa
 	$(call step,ruff check,$(PY) -m ruff check .)
 	$(call step,ruff format,$(PY) -m ruff format --check .)
 	$(call step,mypy,$(PY) -m mypy $(PACKAGES))
+	$(call step,audit,$(PY) -m tests.security.audit --if-reachable)
 	$(call step,pytest on two cores,$(PY) -m pytest -n 2 --dist loadgroup -m "not alone")
 	$(call step,pytest of what measures,$(PY) -m pytest -m alone)
 	@printf '\n── all passed\n'
@@ -49,6 +50,12 @@ unit: setup ## the tests that need no running service
 
 test-long: setup ## the oracle with 60 examples and 2000 windows at once, the crash test with 15 kills, then all other tests
 	$(call step,pytest with more examples and crashes,BRAID_ORACLE_EXAMPLES=60 BRAID_ORACLE_WINDOWS=2000 BRAID_ORACLE_MINUTES=10 BRAID_CRASH_KILLS=15 $(PY) -m pytest)
+
+fuzz: setup ## ten minutes of requests made from the OpenAPI document; SECONDS=3600 for more, SEED=… to do it again
+	$(call step,requests from the OpenAPI document,BRAID_FUZZ_SECONDS=$(or $(SECONDS),600) $(if $(SEED),BRAID_FUZZ_SEED=$(SEED)) $(PY) -m pytest tests/security/test_fuzz.py)
+
+audit: setup ## look for advisories about what requirements.lock pins; fails when that cannot be found out
+	@$(PY) -m tests.security.audit
 
 bench-quick: setup ## the quick form of every workload of the benchmark, under a minute each
 	$(call step,quick benchmarks,BRAID_BENCH_SECONDS=6 $(PY) -m pytest tests/bench_driver/test_bench_quick.py)

@@ -7,9 +7,12 @@ from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import Depends, FastAPI
+from fastapi.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
 
 from api import (
     access,
+    docs_page,
     documents,
     events,
     health,
@@ -25,11 +28,21 @@ from api import (
     tables,
 )
 from api.access import caller_of
+from api.headers import SafeHeaders
+from api.limits import RequestLimit
+from api.origins import KnownOrigins, hosts_of
 from api.service import Service
 
 ROUTERS = (streams, events, tables, queries, results, live, plans, sql, access, metrics_page)
-OPEN_ROUTERS = (health,)
+OPEN_ROUTERS = (health, docs_page)
 """What answers without a key: it tells nothing of what is in the service."""
+CURSOR_HEADERS = ("Braid-Cursor", "Braid-End", "Location", "Retry-After")
+
+
+class _App(FastAPI):
+    def build_middleware_stack(self) -> ASGIApp:
+        """Put the headers around everything, also around answers that tell of a defect."""
+        return SafeHeaders(problems.ToldDefects(super().build_middleware_stack()))
 
 
 def create_app(service: Service) -> FastAPI:
@@ -41,15 +54,28 @@ def create_app(service: Service) -> FastAPI:
         yield
         service.news.stop()
 
-    app = FastAPI(
+    app = _App(
         title="Braid",
         version=_version(),
         description=documents.DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,
         redoc_url=None,
     )
     app.state.service = service
+    settings = service.settings
+    # the last one added is the first to see a request
+    app.add_middleware(RequestLimit, settings.max_connections)
+    if settings.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.allowed_origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=CURSOR_HEADERS,
+        )
+    app.add_middleware(KnownOrigins, hosts_of(settings), settings.allowed_origins)
     app.add_middleware(logs.RequestLog)
     problems.install(app)
     documents.install(app)

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 
 from api.service import Service
 from session.access.tenant_session import TenantSession
@@ -21,16 +22,22 @@ _KEY = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """Return the body; TooLarge as soon as more than ``limit`` bytes are announced or have come."""
+    """Return the body; TooLarge as soon as more than ``limit`` bytes are announced or have come.
+
+    MalformedRequest when the client leaves before the end.
+    """
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limit:
         raise TooLarge(f"A body must have at most {limit} bytes; got {announced}. Send it in parts.")
     parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > limit:
-            raise TooLarge(f"A body must have at most {limit} bytes; got more. Send it in parts.")
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > limit:
+                raise TooLarge(f"A body must have at most {limit} bytes; got more. Send it in parts.")
+            parts.append(part)
+    except ClientDisconnect:
+        raise MalformedRequest("A body must come as a whole; the client left.") from None
     return b"".join(parts)
 
 

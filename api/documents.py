@@ -115,7 +115,7 @@ DEAD_LETTERS: Json = {
 _REASONS = {
     400: "The request cannot be read.",
     401: "No key was given, or one that is not known.",
-    403: "The key lacks the right.",
+    403: "The key lacks the right, or the request names another host or comes from a page of somebody else.",
     404: "There is no such thing.",
     406: "None of the accepted forms can be given.",
     409: "It contradicts what exists.",
@@ -125,6 +125,8 @@ _REASONS = {
     429: "Too much at once; try again after `Retry-After` seconds.",
     503: "Not ready: starting, stopping or recovering.",
 }
+_EVERYWHERE = (403, 429)
+"""What any call may be refused with, see :mod:`api.origins` and :mod:`api.limits`."""
 _PROBLEM: Json = {
     "type": "object",
     "required": ["type", "title", "status", "detail"],
@@ -246,6 +248,8 @@ def install(app: FastAPI) -> None:
             schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
             for path in schema["paths"].values():
                 for call in path.values():
+                    for status, refusal in refused(*_EVERYWHERE).items():
+                        call["responses"].setdefault(str(status), refusal)
                     if "HTTPValidationError" in str(call["responses"].get("422")):
                         del call["responses"]["422"]
                         call["responses"].setdefault("400", refused(400)[400])

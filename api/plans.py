@@ -8,7 +8,7 @@ import orjson
 from fastapi import APIRouter, Query, Response
 
 from api.access import CallerDep
-from api.documents import answers
+from api.documents import Json, answers
 from optimizer.graph import to_dot
 
 router = APIRouter(tags=["plan"])
@@ -19,6 +19,7 @@ _GRAPH = {
     "nodes": [{"id": "stream:s-1", "kind": "stream", "name": "purchases"}],
     "edges": [{"source": "stream:s-1", "target": "select:s-1"}],
 }
+_DOT_EXAMPLE = {"example": 'digraph plan { "stream:s-1" -> "select:s-1"; }'}
 _CHANGELOG = {
     "epoch": 3,
     "created_at": "2026-01-01T00:00:00.000000Z",
@@ -32,13 +33,19 @@ _CHANGELOG = {
 }
 
 
-@router.get("/plan", responses=answers(200, "Everything that runs, as a graph.", _GRAPH, 400))
+def _graphs(description: str, *refusals: int) -> dict[int | str, Json]:
+    found = answers(200, description, _GRAPH, *refusals)
+    found[200]["content"][DOT] = _DOT_EXAMPLE
+    return found
+
+
+@router.get("/plan", responses=_graphs("Everything that runs, as a graph.", 400))
 def get_plan(caller: CallerDep, format: Form = "json") -> Response:
     """Look at how all queries run and share."""
     return _graph(caller.plan(), format)
 
 
-@router.get("/queries/{id}/plan", responses=answers(200, "The query's part of the graph.", _GRAPH, 400, 404, 410))
+@router.get("/queries/{id}/plan", responses=_graphs("The query's part of the graph.", 400, 404, 410))
 def get_query_plan(id: str, caller: CallerDep, format: Form = "json") -> Response:
     """Look at how one query runs and with whom it shares."""
     return _graph(caller.query_plan(id), format)

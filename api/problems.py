@@ -16,6 +16,7 @@ import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sources.errors import BraidError, MalformedRequest, Overloaded, Unauthorized
 
@@ -59,12 +60,41 @@ def problem(document: Mapping[str, Any], headers: Mapping[str, str] | None = Non
     return Response(orjson.dumps(document), document["status"], dict(headers or {}), MEDIA_TYPE)
 
 
+def status_document(status: int, detail: str) -> bytes:
+    """Return the problem document of a status that HTTP itself defines."""
+    phrase = HTTPStatus(status).phrase
+    kind = _kebab(phrase.title().replace(" ", ""))
+    return orjson.dumps({"type": f"urn:braid:problem:{kind}", "title": phrase, "status": status, "detail": detail})
+
+
 def install(app: FastAPI) -> None:
     """Make ``app`` answer every error with a problem document."""
     app.add_exception_handler(BraidError, _of_braid)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_routing)
     app.add_exception_handler(Exception, _of_defect)
+
+
+class ToldDefects:
+    """ASGI middleware: a defect that was answered and logged goes no further, and its connection stays open."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; what is raised before a whole answer is sent is raised again."""
+        is_answered = False
+
+        async def note(message: Message) -> None:
+            nonlocal is_answered
+            await send(message)
+            is_answered = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+        try:
+            await self._app(scope, receive, note)
+        except Exception:
+            if not is_answered:
+                raise
 
 
 async def _of_braid(request: Request, error: Exception) -> Response:
@@ -93,14 +123,9 @@ async def _of_routing(request: Request, error: Exception) -> Response:
         404: f"There is no {request.url.path!r} here; /docs lists all calls.",
         405: f"{request.url.path!r} does not take {request.method}; it takes {(error.headers or {}).get('Allow')}.",
     }
-    status = HTTPStatus(error.status_code)
-    document = {
-        "type": f"urn:braid:problem:{_kebab(status.phrase.title().replace(' ', ''))}",
-        "title": status.phrase,
-        "status": status.value,
-        "detail": details.get(status.value, str(error.detail)),
-    }
-    return problem(document, error.headers)
+    status = error.status_code
+    body = status_document(status, details.get(status, str(error.detail)))
+    return Response(body, status, dict(error.headers or {}), MEDIA_TYPE)
 
 
 async def _of_defect(request: Request, error: Exception) -> Response:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -17,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,6 +27,7 @@ import uvicorn
 
 from api import interpreter, logs
 from api.app import create_app
+from api.connections import Connection
 from api.preconditions import CannotStart, check_java, check_python, lock_data_dir
 from api.service import Service
 from router.retention import Retention
@@ -41,6 +44,7 @@ JOB_STOP_SECONDS = 5.0
 DELIVERER_STOP_SECONDS = 4.0
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2048
+SPARE_DESCRIPTORS = 512
 TRIM_SECONDS = 15.0
 READY_POLL_SECONDS = 0.05
 
@@ -72,7 +76,8 @@ def open_storage(data_dir: str) -> Storage:
     try:
         storage = Storage(data_dir)
         if storage.local_root is not None:
-            storage.local_root.mkdir(parents=True, exist_ok=True)
+            storage.local_root.parent.mkdir(parents=True, exist_ok=True)
+            storage.local_root.mkdir(mode=0o700, exist_ok=True)  # what streams hold is not for everybody
         return storage
     except (OSError, ValueError, ImportError) as error:  # pyarrow's errors are ValueErrors and OSErrors
         raise CannotStart(
@@ -101,6 +106,7 @@ def open_port(host: str, port: int) -> socket.socket:
 @contextlib.contextmanager
 def running(settings: Settings, storage: Storage, listener: socket.socket) -> Iterator[Service]:
     """Start everything; stop it at the end."""
+    settings.confinement.write(storage)
     supervisor, deliverers = supervise(settings, storage), supervise_deliverers(settings, storage)
     service = Service.assemble(SharedSession(storage, settings), storage, settings, lambda: _why_not_ready(supervisor))
     stopped = threading.Event()
@@ -126,7 +132,7 @@ def supervise(settings: Settings, storage: Storage) -> JobSupervisor:
     command = [sys.executable, "-m", "session.job_main", "--data-dir", _data_dir(settings, storage)]
     command += ["--master", settings.master]
     command += ["--batch-target-seconds", str(settings.batch_target_seconds)]
-    command += ["--join-row-limit", str(settings.join_row_limit), "--table-folder", settings.table_folder]
+    command += ["--join-row-limit", str(settings.join_row_limit)]
     return JobSupervisor(command, storage, _logs(storage) / "job.log", environment=_environment(settings))
 
 
@@ -191,17 +197,40 @@ class _Server(uvicorn.Server):
                 signal.signal(number, signal.SIG_IGN)
 
 
-def answer(service: Service, listener: socket.socket) -> None:
-    """Answer REST on ``listener`` until a signal comes."""
-    config = uvicorn.Config(
+def server_config(service: Service) -> uvicorn.Config:
+    """Return how REST is answered."""
+    settings = service.settings
+    return uvicorn.Config(
         create_app(service),
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACEFUL_SECONDS,
+        http=partial(  # type: ignore[arg-type]  # what makes a connection
+            Connection,
+            patience=settings.request_timeout_seconds,
+            most=most_connections(settings.max_connections),
+        ),
+        h11_max_incomplete_event_size=settings.max_header_bytes,
+        ws="none",
     )
-    _Server(config, service).run(sockets=[listener])
+
+
+def answer(service: Service, listener: socket.socket) -> None:
+    """Answer REST on ``listener`` until a signal comes."""
+    _Server(server_config(service), service).run(sockets=[listener])
+
+
+def most_connections(requests: int) -> int:
+    """Return how many connections may be open: twice the requests, as far as there are descriptors for them.
+
+    The limit of descriptors of this process is raised as far as the system lets it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return 2 * requests if hard == resource.RLIM_INFINITY else max(1, min(2 * requests, hard - SPARE_DESCRIPTORS))
 
 
 def _why_not_ready(supervisor: JobSupervisor) -> str | None:

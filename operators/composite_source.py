@@ -27,7 +27,7 @@ _SHARED: dict[str, SourceTasks] = {}
 
 
 class CompositeSource(DataSource):
-    """Options: ``uri`` of the data folder, ``lanes`` (JSON list), ``target_seconds`` of a batch, ``table_folder``."""
+    """Options: ``uri`` of the data folder, ``lanes`` (JSON list) and ``target_seconds`` of a batch."""
 
     @classmethod
     def name(cls) -> str:
@@ -44,18 +44,16 @@ class CompositeSource(DataSource):
             self.options["uri"],
             orjson.loads(self.options["lanes"]),
             self.options["target_seconds"],
-            self.options["table_folder"],
         )
 
 
 class CompositeReader(DataSourceStreamReader):
     """The planner half runs in one lasting process, ``read`` in the workers."""
 
-    def __init__(self, uri: str, lanes: list[int], target_seconds: str, table_folder: str) -> None:
+    def __init__(self, uri: str, lanes: list[int], target_seconds: str) -> None:
         self._uri = uri
         self._lanes = lanes
         self._target_seconds = float(target_seconds)
-        self._table_folder = table_folder
         self._planner: Planner | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -65,7 +63,7 @@ class CompositeReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802, ARG002
         """Return the end of the next batch, or ``start`` when there is nothing to do."""
         if self._planner is None:
-            self._planner = Planner(Storage(self._uri), self._target_seconds, self._table_folder)
+            self._planner = Planner(Storage(self._uri), self._target_seconds)
         return self._planner.latest(Offset.from_json(start), time.time_ns() // 1000).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

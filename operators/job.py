@@ -33,8 +33,7 @@ TASK_ATTEMPTS = 4
 class JobSettings:
     """``uri`` is the data folder; ``lanes`` is fixed by the first batch, for Spark fixes its state partitions then.
 
-    ``table_folder`` is what the files of streams must lie below, empty where they may lie anywhere; ``spark_conf`` what
-    the user adds to Spark's configuration.
+    ``spark_conf`` is what the user adds to Spark's configuration.
     """
 
     uri: str
@@ -42,7 +41,6 @@ class JobSettings:
     lanes: int
     target_seconds: float
     join_row_limit: int
-    table_folder: str = ""
     spark_conf: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -98,7 +96,6 @@ def start_job(spark: SparkSession, settings: JobSettings, sink: type[DataSource]
         .option("uri", settings.uri)
         .option("lanes", orjson.dumps(lanes).decode())
         .option("target_seconds", str(settings.target_seconds))
-        .option("table_folder", settings.table_folder)
         .load()
     )
     output = source.groupBy("lane").transformWithStateInPandas(

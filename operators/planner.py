@@ -41,9 +41,8 @@ log = logging.getLogger("braid.planner")
 class Planner:
     """Answers Spark's ``latestOffset``."""
 
-    def __init__(self, storage: Storage, target_seconds: float, table_folder: str = "") -> None:
+    def __init__(self, storage: Storage, target_seconds: float) -> None:
         self._storage = storage
-        self._table_folder = table_folder
         self._changelogs = RecordLog(storage, CHANGELOGS)
         self._batches = RecordLog(storage, BATCHES)
         self._epoch = 0
@@ -190,7 +189,7 @@ class Planner:
 
     def _open(self, definition: StreamDefinition) -> None:
         self._definitions[definition.id] = definition
-        self._connectors[definition.id] = open_for_planner(definition, self._storage, self._table_folder)
+        self._connectors[definition.id] = open_for_planner(definition, self._storage)
 
     def _bounded(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:
         """Return the end offsets: everything available, or fair shares of the budget when that is too much."""

@@ -10,6 +10,7 @@ import threading
 import time
 import zlib
 from collections import defaultdict
+from dataclasses import replace
 
 from router.courier import Courier
 from router.delivery import Delivery, News
@@ -18,6 +19,7 @@ from router.progress import Progress, part_of, read_progress, tell_alive, write_
 from router.result_reader import BATCH_LOG, BatchIndex, ResultReader
 from router.share import Share, holding
 from router.sinks.sink import DelivererIdentity
+from sources.confinement import Confinement
 from sources.record_log import RecordLog
 from sources.storage import Storage
 
@@ -33,10 +35,14 @@ class Deliverer:
     """Delivers the queries of a share until it is told to stop; used by one thread."""
 
     def __init__(self, storage: Storage, share: Share, sink_folder: str = "") -> None:
+        """What the service is confined to holds here, too; a ``sink_folder`` of this machine is another one's place."""
         self._storage = storage
         self._share = share
         place = storage.uri if storage.local_root is None else str(storage.local_root)
-        self._identity = DelivererIdentity(f"{zlib.crc32(place.encode()):08x}-{share.number}-{share.of}", sink_folder)
+        confinement = Confinement.of(storage)
+        if sink_folder:
+            confinement = replace(confinement, sink_folder=sink_folder)
+        self._identity = DelivererIdentity(f"{zlib.crc32(place.encode()):08x}-{share.number}-{share.of}", confinement)
         self._follower = DeliveryFollower(storage)
         self._batches = RecordLog(storage, BATCH_LOG)
         self._reader = ResultReader(storage, BatchIndex(self._batches))

@@ -23,6 +23,7 @@ from session.session_state import SessionState
 from session.sharing import shared_dict
 from session.statements import read_query
 from session.tables import NamedTables
+from sources.confinement import OPEN, Confinement
 from sources.errors import BraidError, Conflict, NotAllowed, Overloaded, UnknownObject
 from sources.static_table import TableVersion
 
@@ -132,7 +133,7 @@ def plan_requests(
     requests: Iterable[QueryRequest],
     catalog: Catalog,
     tables: NamedTables,
-    sink_folder: str = "",
+    confinement: Confinement = OPEN,
     tenant: str | None = None,
 ) -> list[PlannedQuery]:
     """Return every request planned; the error of the first that cannot be says which it was."""
@@ -149,7 +150,7 @@ def plan_requests(
                 raise NotAllowed("The sink of a query must be said once: in its SQL or beside it.")
             sink = read_sink(request.sink if stated_sink is None else stated_sink)
             if sink is not None:
-                sink.validate(query, sink_folder)
+                sink.validate(query, confinement)
         except BraidError as error:
             if len(requests) > 1:
                 error.detail = f"Query {position} of {len(requests)}: {error.detail}"

@@ -95,7 +95,7 @@ class Commands(Reads):
 
     def create_stream(self, sql: str) -> dict[str, Any]:
         """Declare a stream and return its description; pushes may use it at once. Conflict for a name that is taken."""
-        statement = read_create_stream(sql, self._settings.table_folder)
+        statement = read_create_stream(sql, self._settings.confinement)
         running = current()
         if running is not None and running.has_effect:
             return self.stream(statement.name)
@@ -217,7 +217,7 @@ class Commands(Reads):
         with self._lock:
             catalog = self._state.catalog.copy()
         tables = NamedTables(catalog, self._tables)
-        return plan_requests(requests, catalog, tables, self._settings.sink_folder, owner.tenant)
+        return plan_requests(requests, catalog, tables, self._settings.confinement, owner.tenant)
 
     def explain(self, select: Select) -> dict[str, Any]:
         """Return how a SELECT would run, as :meth:`validate` does."""

@@ -116,7 +116,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--master", default="local[*]")
     parser.add_argument("--batch-target-seconds", type=float, default=1.0)
     parser.add_argument("--join-row-limit", type=int, default=1_000_000)
-    parser.add_argument("--table-folder", default="")
     options = parser.parse_args(arguments)
     spark_conf = orjson.loads(os.environ.get(SPARK_CONF, "{}"))
     storage = Storage(options.data_dir)
@@ -129,7 +128,6 @@ def main(arguments: list[str] | None = None) -> int:
             lanes=settled_lanes(storage, wanted),
             target_seconds=options.batch_target_seconds,
             join_row_limit=options.join_row_limit,
-            table_folder=options.table_folder,
             spark_conf=spark_conf,
         ),
     )

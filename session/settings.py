@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import os
 import tomllib
@@ -14,11 +15,14 @@ import orjson
 
 from operators.spark_conf import check_spark_conf, flattened
 from router.progress import PARTS
+from sources.confinement import Confinement
 from sources.errors import NotAllowed
+from sources.locations import NOWHERE, check_no_secret
+from sources.outgoing import ANY, PUBLIC, Outgoing
 
 DEFAULT_CONFIG = "braid.toml"
 LOG_LEVELS = ("debug", "info", "warning", "error")
-ACCESS = ("auto", "on", "off")
+AUTO, ON, OFF = ACCESS = ("auto", "on", "off")
 _MAY_BE_ZERO = (
     "port",
     "admission_cores",
@@ -42,12 +46,21 @@ class Settings:
     ``result_retention_seconds``, and at most ``result_retention_bytes`` of them. Of a window of a join each lane keeps
     ``join_row_limit`` rows. Of each stream ``push_backlog_bytes`` of pushed bodies may wait for the job. The files of
     static tables and of streams must lie below ``table_folder``, where it is not empty; other paths than URIs are
-    relative to it. The same holds for the files of sinks and ``sink_folder``. The service runs ``deliverers`` processes
-    that deliver to sinks; with 0 all of them are run by ``braid route``. ``access`` says whether requests need an API
-    key: ``on``, ``off``, or ``auto``, which is on as soon as ``host`` can be reached from other machines; ``admin_key``
-    is the first key. With access on, no query is accepted that would have operators keep more than ``admission_cores``
-    cores busy; 0: nine tenths of the job's lanes. ``spark_conf`` is added to Spark's configuration: a table in the
-    file, a JSON object in the environment.
+    relative to it. The same holds for the files of sinks and ``sink_folder``; ``none`` allows no files. By HTTP, sinks
+    and schema registries may call what ``outgoing_allow`` lists (:mod:`sources.outgoing`). Where one of these three is
+    empty, everything is allowed to a service that listens on loopback, and no files and public addresses elsewhere.
+    The service runs ``deliverers`` processes that deliver to sinks; with 0 all of them are run by ``braid route``.
+    ``spark_conf`` is added to Spark's configuration: a table in the file, a JSON object in the environment.
+
+    ``access`` says whether requests need an API key: ``on``, ``off``, or ``auto``, which is on as soon as ``host`` can
+    be reached from other machines; ``admin_key`` is the first key. With access on, no query is accepted that would have
+    operators keep more than ``admission_cores`` cores busy; 0: nine tenths of the job's lanes.
+
+    Requests must name one of ``allowed_hosts`` (``*``: any), or what is listened on where there are none.
+    Pages of ``allowed_origins`` (``https://board.example.com``, ``*``: any) may call the service from a browser, others
+    may not. A client must send a request, and take its answer, at a pace (:mod:`api.connections`), after
+    ``request_timeout_seconds`` of grace. The head of a request has at most ``max_header_bytes``, and at most
+    ``max_connections`` requests run, or wait, at a time.
     """
 
     host: str = "127.0.0.1"
@@ -75,6 +88,12 @@ class Settings:
     admin_key: str = field(default="", repr=False)
     admission_cores: float = 0.0
     spark_conf: Mapping[str, str] = field(default_factory=dict)
+    outgoing_allow: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    request_timeout_seconds: float = 30.0
+    max_header_bytes: int = 32 * 1024
+    max_connections: int = 10_000
     log_level: str = "info"
 
     def __post_init__(self) -> None:
@@ -82,6 +101,10 @@ class Settings:
             value = getattr(self, name)
             if kind == _TABLE:
                 check_spark_conf(value)
+                continue
+            if kind == _LIST:
+                if not isinstance(value, tuple) or not all(isinstance(each, str) and each for each in value):
+                    raise NotAllowed(f"The setting {name} must be a list of texts that are not empty; got {value!r}.")
                 continue
             if kind == "str":
                 if not isinstance(value, str) or not (value.strip() or name in _MAY_BE_EMPTY):
@@ -103,22 +126,53 @@ class Settings:
             raise NotAllowed(f"The setting deliverers must be at most {PARTS}; got {self.deliverers!r}.")
         if self.port > 65535:
             raise NotAllowed(f"The setting port must be at most 65535; got {self.port!r}.")
+        for name in ("data_dir", "table_folder", "sink_folder"):
+            check_no_secret(getattr(self, name), f"The setting {name}")
+        self.confinement  # noqa: B018 - checks it
         if self.access not in ACCESS:
             raise NotAllowed(f"The setting access must be one of {', '.join(ACCESS)}; got {self.access!r}.")
         if self.log_level not in LOG_LEVELS:
             raise NotAllowed(f"The setting log_level must be one of {', '.join(LOG_LEVELS)}; got {self.log_level!r}.")
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the service listens on this machine's own addresses only."""
+        if self.host.lower() == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether requests need an API key: where it is not said, as soon as others than this machine can send any."""
+        return self.access == ON or (self.access == AUTO and not self.is_loopback)
+
+    @property
+    def confinement(self) -> Confinement:
+        """What statements may make the service read, write and call."""
+        folder, outgoing = ("", (ANY,)) if self.is_loopback else (NOWHERE, (PUBLIC,))
+        return Confinement(
+            self.table_folder or folder, self.sink_folder or folder, Outgoing(self.outgoing_allow or outgoing)
+        )
+
     def to_environment(self) -> dict[str, str]:
         """Return the variables that give another process the same settings, less those of :data:`SECRET`."""
         values = {name: getattr(self, name) for name in _KINDS if name not in SECRET}
-        return {
-            f"BRAID_{name.upper()}": value if isinstance(value, str) else orjson.dumps(value).decode()
-            for name, value in values.items()
-        }
+        return {f"BRAID_{name.upper()}": _text_of(value) for name, value in values.items()}
+
+
+def _text_of(value: Any) -> str:
+    """Return what :func:`_read_text` reads as the value."""
+    if isinstance(value, str):
+        return value
+    return ",".join(value) if isinstance(value, tuple) else orjson.dumps(value).decode()
 
 
 _TABLE = "Mapping[str, str]"
 _KINDS = {f.name: str(f.type) for f in fields(Settings)}
+_LIST = "tuple[str, ...]"
 
 
 def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
@@ -139,6 +193,9 @@ def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str] | Non
             values[name] = _read_text(name, text, f"The environment variable BRAID_{name.upper()}")
     for name, value in given.items():
         values[name] = _read_text(name, value, f"The flag {name}") if isinstance(value, str) else value
+    for name, value in values.items():
+        if _KINDS[name] == _LIST and isinstance(value, list):
+            values[name] = tuple(value)
     return Settings(**values)
 
 
@@ -175,6 +232,8 @@ def _read_text(name: str, text: str, where: str) -> Any:
             return flattened(orjson.loads(text))
         except orjson.JSONDecodeError as error:
             raise NotAllowed(f"{where} must be a JSON object: {error}.") from None
+    if kind == _LIST:
+        return tuple(each.strip() for each in text.split(",") if each.strip())
     try:
         return int(text) if kind == "int" else float(text)
     except ValueError:

@@ -57,7 +57,7 @@ class SharedSession(Commands):
     """All streams and queries of one data directory."""
 
     def __init__(self, storage: Storage, settings: Settings, clock: Callable[[], float] = time.time) -> None:
-        tables = Tables(storage, settings.table_folder)
+        tables = Tables(storage, settings.confinement.table_folder)
         archive, idempotency = Archive(storage), Idempotency(storage)
         deliveries = SinkDeliveries(storage, archive)
         super().__init__(RecordLog(storage, CHANGELOGS), archive, settings, idempotency, tables, deliveries)

@@ -8,6 +8,7 @@ from session.sql.lookups import NO_TABLES, KnownTables
 from session.sql.parser import parse_statement
 from session.sql.shapes import ReadQuery, Shapes
 from session.sql.statements import CreateStream, CreateTable
+from sources.confinement import OPEN, Confinement
 from sources.connectors import validate_definition
 from sources.errors import NotAllowed
 from sources.schema import StreamDefinition
@@ -21,11 +22,8 @@ def read_query(sql: str, catalog: Mapping[str, StreamDefinition], tables: KnownT
     return _shapes.read(sql, catalog, tables)
 
 
-def read_create_stream(sql: str, table_folder: str = "") -> CreateStream:
-    """Return the CREATE STREAM statement of a SQL text; NotAllowed for other ones and bad options.
-
-    ``table_folder`` is what the files of streams must lie below, empty where they may lie anywhere.
-    """
+def read_create_stream(sql: str, confinement: Confinement = OPEN) -> CreateStream:
+    """Return the CREATE STREAM statement of a SQL text; NotAllowed for other ones and bad options."""
     statement = parse_statement(sql)
     if isinstance(statement, CreateStream):
         validate_definition(
@@ -34,7 +32,7 @@ def read_create_stream(sql: str, table_folder: str = "") -> CreateStream:
             statement.connector,
             statement.format,
             statement.options,
-            table_folder,
+            confinement,
         )
         return statement
     raise NotAllowed(

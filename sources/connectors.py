@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from sources.confinement import OPEN, Confinement
 from sources.connector import Connector
 from sources.errors import NotAllowed
 from sources.files.connector import DiscoveringFileConnector, FileConnector
@@ -23,30 +24,27 @@ from sources.storage import Storage
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a CREATE STREAM says; ``format`` may be empty, ``options`` is what stands in WITH besides both.
-
-    ``table_folder`` is what files must lie below, empty where they may lie anywhere.
-    """
+    """What a CREATE STREAM says; ``format`` may be empty, ``options`` is what stands in WITH besides both."""
 
     name: str
     schema: StreamSchema
     format: str
     options: Mapping[str, str]
-    table_folder: str
+    confinement: Confinement
 
 
 @dataclass(frozen=True)
 class ConnectorKind:
     """How to check and open streams of one connector; ``formats`` is empty when it takes none.
 
-    ``open_for_planner`` is for connectors of which the planner has another end; it is given ``table_folder``, too.
+    ``open_for_planner`` is for connectors of which the planner has another end.
     ``has_metadata`` says whether columns can be METADATA.
     """
 
     formats: tuple[str, ...]
     validate: Callable[[Declaration], object]
     open: Callable[[StreamDefinition, Storage], Connector]
-    open_for_planner: Callable[[StreamDefinition, Storage, str], Connector] | None = None
+    open_for_planner: Callable[[StreamDefinition, Storage], Connector] | None = None
     has_metadata: bool = False
 
 
@@ -67,7 +65,7 @@ CONNECTORS: dict[str, ConnectorKind] = {
     ),
     "kafka": ConnectorKind(
         KAFKA_FORMATS,
-        lambda declared: validate_kafka(declared.schema, declared.format, declared.options),
+        lambda declared: validate_kafka(declared.schema, declared.format, declared.options, declared.confinement),
         KafkaConnector,
         has_metadata=True,
     ),
@@ -78,7 +76,7 @@ CONNECTORS: dict[str, ConnectorKind] = {
     ),
     "file": ConnectorKind(
         FILE_FORMATS,
-        lambda declared: validate_files(declared.format, declared.options, declared.table_folder),
+        lambda declared: validate_files(declared.format, declared.options, declared.confinement.table_folder),
         FileConnector,
         DiscoveringFileConnector,
     ),
@@ -91,7 +89,7 @@ def validate_definition(
     connector: str,
     format: str,
     options: Mapping[str, str],
-    table_folder: str = "",
+    confinement: Confinement = OPEN,
 ) -> None:
     """Check the parts of a CREATE STREAM, see :class:`Declaration`; NotAllowed tells what exists instead."""
     kind = _kind(connector)
@@ -101,22 +99,25 @@ def validate_definition(
     if schema.metadata and not kind.has_metadata:
         raise NotAllowed(f"Connector {connector!r} has no METADATA for column {schema.metadata[0][0]!r}.", stream=name)
     try:
-        kind.validate(Declaration(name, schema, format, options, table_folder))
+        kind.validate(Declaration(name, schema, format, options, confinement))
     except NotAllowed as problem:
         problem.stream = name
         raise
 
 
 def open_connector(definition: StreamDefinition, storage: Storage) -> Connector:
-    """Return the reading end of a stream; NotAllowed when its definition or the storage does not allow one."""
+    """Return the reading end of a stream; NotAllowed when its definition or the storage does not allow one.
+
+    What it may read and call is what the confinement in the storage says.
+    """
     return _kind(definition.connector).open(definition, storage)
 
 
-def open_for_planner(definition: StreamDefinition, storage: Storage, table_folder: str) -> Connector:
+def open_for_planner(definition: StreamDefinition, storage: Storage) -> Connector:
     """Return what tells the planner what a stream has: one process at a time may have it."""
     kind = _kind(definition.connector)
     if kind.open_for_planner is not None:
-        return kind.open_for_planner(definition, storage, table_folder)
+        return kind.open_for_planner(definition, storage)
     return kind.open(definition, storage)
 
 

@@ -1,25 +1,35 @@
 """Where the files are that a statement names: a path of the service, or a pyarrow filesystem URI.
 
-With a ``folder`` (a setting: ``table_folder``, ``sink_folder``) everything must lie below it, and other paths than URIs
-are relative to it; without, they are relative to the working directory of the service.
+With a ``folder`` (a setting: ``table_folder``, ``sink_folder``) everything must lie below it, links followed, on its
+file system; other paths than URIs are relative to it. Without one they are relative to the working directory of the
+service. :data:`NOWHERE` allows no files.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
 from sources.errors import NotAllowed
 
+NOWHERE = "none"
+_SECRET_PARAMETER = re.compile(r"secret|password|passwd|token|key|sig|credential", re.IGNORECASE)
+_KEY_AND_SECRET = ("s3", "gs", "gcs")
+"""Schemes where what stands before ``@`` is a key, also without a password."""
+
 
 def locate(given: str, folder: str, owner: str, kind: str, setting: str = "table_folder") -> tuple[fs.FileSystem, str]:
     """Return the file system of a path or URI and the path there; local ones without links and relative parts.
 
-    NotAllowed when it cannot be understood or lies outside ``folder``. ``owner`` ("table"), ``kind`` ("file") and
-    ``setting``, which says the folder, are for messages.
+    NotAllowed when it cannot be understood, holds a secret or lies outside ``folder``. ``owner`` ("table"), ``kind``
+    ("file") and ``setting``, which says the folder, are for messages.
     """
+    check_no_secret(given, f"The path of a {owner}")
+    _check_place(given, folder, owner, kind, setting)
     try:
         if "://" in given:
             filesystem, path = fs.FileSystem.from_uri(given)
@@ -35,10 +45,56 @@ def locate(given: str, folder: str, owner: str, kind: str, setting: str = "table
     return filesystem, path
 
 
+def check_local_file(path: str, folder: str, owner: str, kind: str) -> None:
+    """Raise NotAllowed unless a file of this machine, which a library opens by itself, lies below ``folder``."""
+    if folder:
+        locate(Path(path).absolute().as_uri(), folder, owner, kind)
+
+
 def check_below(path: str, folder: str, owner: str, kind: str, setting: str = "table_folder") -> None:
-    """Raise NotAllowed unless a path without links lies below ``folder``, or that is empty."""
+    """Raise NotAllowed unless a path without links, on the folder's file system, lies below it, or that is empty."""
+    if folder == NOWHERE:
+        raise NotAllowed(
+            f"The {kind} of a {owner} must lie below the setting {setting}, and that allows none: whoever runs the"
+            f" service sets {setting} to a folder or a URI ('/' for all of this machine) and starts it again."
+        )
     if folder and not _is_below(path, folder):
         raise NotAllowed(f"The {kind} of a {owner} must lie below {folder!r} (setting {setting}).")
+
+
+def check_no_secret(uri: str, what: str) -> None:
+    """Raise NotAllowed for a URI with a password or a key in it, and do not show it."""
+    if "://" not in uri:
+        return
+    try:
+        parts = urlsplit(uri)
+        names = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
+    except ValueError:
+        return
+    is_key = parts.scheme in _KEY_AND_SECRET and parts.username not in (None, "anonymous")
+    if parts.password or is_key or any(map(_SECRET_PARAMETER.search, names)):
+        raise NotAllowed(
+            f"{what} must hold no password and no key, so that they are not kept; the environment of the service has"
+            " them, as the library of that file system looks for them (AWS_ACCESS_KEY_ID, …)."
+        )
+
+
+def _check_place(given: str, folder: str, owner: str, kind: str, setting: str) -> None:
+    """Raise NotAllowed for a URI of another place than the folder's: to open it might be a call already."""
+    if folder == NOWHERE:
+        check_below(given, folder, owner, kind, setting)
+    if folder and "://" in given and _place(given) != _place(folder):
+        raise NotAllowed(f"The {kind} of a {owner} must lie below {folder!r} (setting {setting}).")
+
+
+def _place(text: str) -> tuple[str, ...]:
+    if "://" not in text:
+        return ("file", "", "")
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return ()
+    return parts.scheme, parts.netloc, parts.query
 
 
 def _is_below(path: str, folder: str) -> bool:

@@ -10,6 +10,8 @@ import httpx
 
 from sources.errors import NotAllowed, NotReady
 from sources.formats.avro_schema import AvroSchema, read_named, read_schema
+from sources.http_client import http_client
+from sources.outgoing import EVERYWHERE, Outgoing
 from sources.secret import reveal
 
 ANSWER_SECONDS = 2.0
@@ -20,11 +22,15 @@ _KNOWN: dict[tuple[str, int], AvroSchema | str] = {}
 
 
 class SchemaRegistry:
-    """``user_info`` is ``user:password``, or a reference to a secret with that; empty where none is needed."""
+    """``user_info`` is ``user:password``, or a reference to a secret with that; empty where none is needed.
 
-    def __init__(self, url: str, user_info: str = "") -> None:
+    A registry that is not among ``outgoing`` is not called: NotReady says so.
+    """
+
+    def __init__(self, url: str, user_info: str = "", outgoing: Outgoing = EVERYWHERE) -> None:
         self._url = url.rstrip("/")
         self._user_info = user_info
+        self._outgoing = outgoing
         self._client: httpx.Client | None = None
         self._missing: dict[int, float] = {}
 
@@ -74,14 +80,15 @@ class SchemaRegistry:
         """Return what the registry says, None when it has no such thing."""
         if self._client is None:
             user, _, password = reveal(self._user_info).partition(":")
-            self._client = httpx.Client(timeout=ANSWER_SECONDS, auth=(user, password) if user else None)
+            auth = (user, password) if user else None
+            self._client = http_client(self._outgoing, ANSWER_SECONDS, auth=auth)
         try:
             answer = self._client.get(self._url + path)
             if answer.status_code == httpx.codes.NOT_FOUND:
                 return None
             answer.raise_for_status()
             found = answer.json()
-        except (httpx.HTTPError, ValueError) as problem:
+        except (httpx.HTTPError, ValueError, NotAllowed) as problem:
             raise self._unusable(str(problem).splitlines()[0] if str(problem) else type(problem).__name__) from None
         if not isinstance(found, dict):
             raise self._unusable("it answers something else than a schema")

@@ -14,10 +14,12 @@ import orjson
 
 from operators.queries import Query
 from router.row_text import objects
-from router.sinks.http import LATER, Place, check_url, client, retry_after
+from router.sinks.http import LATER, Place, check_url, retry_after
 from router.sinks.options import check_options
 from router.sinks.sink import DelivererIdentity, Rows, SinkDown, SinkRefused, Subject
+from sources.confinement import Confinement
 from sources.errors import NotAllowed
+from sources.http_client import http_client
 from sources.secret import check_secrets, reveal
 
 NAME = "clickhouse"
@@ -41,10 +43,10 @@ _NOT_WRITTEN = ("ALIAS", "MATERIALIZED")
 QUERY, ROW = "_query", "_row"
 
 
-def validate(options: Mapping[str, str], query: Query, folder: str) -> None:  # noqa: ARG001
+def validate(options: Mapping[str, str], query: Query, confinement: Confinement) -> None:  # noqa: ARG001
     """Check what a query says of its table."""
     check_options(NAME, options, ("url", "table"), ("database", "username", "password"))
-    check_url(NAME, options["url"], has_query=False)
+    check_url(NAME, options["url"], confinement.outgoing, has_query=False)
     check_secrets(options, ("password",))
     for option in ("table", "database"):
         if option in options and not _NAME.fullmatch(options[option]):
@@ -58,7 +60,7 @@ def destination(options: Mapping[str, str]) -> str:
     return "\n".join(options.get(name, "") for name in ("url", "username", "password"))
 
 
-def connect(options: Mapping[str, str], deliverer: DelivererIdentity) -> Server:  # noqa: ARG001
+def connect(options: Mapping[str, str], deliverer: DelivererIdentity) -> Server:
     """Return the server; nothing is sent yet."""
     headers, secrets = {}, []
     if "username" in options:
@@ -66,7 +68,7 @@ def connect(options: Mapping[str, str], deliverer: DelivererIdentity) -> Server:
     if "password" in options:
         headers["x-clickhouse-key"] = reveal(options["password"])
         secrets.append(headers["x-clickhouse-key"])
-    connections = client(TIMEOUT_SECONDS)
+    connections = http_client(deliverer.confinement.outgoing, TIMEOUT_SECONDS)
     return Server(connections, Place(connections, options["url"], headers, tuple(secrets)))
 
 

@@ -10,6 +10,7 @@ from operators.queries import Query
 from router.sinks import clickhouse, file, kafka, postgres, webhook
 from router.sinks.options import flush_rows, flush_seconds
 from router.sinks.sink import DelivererIdentity, Destination, SinkConnector
+from sources.confinement import Confinement
 from sources.errors import NotAllowed
 
 LOG = "log"
@@ -53,10 +54,10 @@ class SinkDefinition:
         """What is equal for sinks that share a destination."""
         return f"{self.connector}\n{self._kind.connector.destination(self.options)}"
 
-    def validate(self, query: Query, folder: str) -> None:
+    def validate(self, query: Query, confinement: Confinement) -> None:
         """Check the options for a query; NotAllowed tells what exists instead."""
         try:
-            self._kind.connector.validate(self.options, query, folder)
+            self._kind.connector.validate(self.options, query, confinement)
             flush_rows(self.options, self._kind.flush_rows)
             flush_seconds(self.options, self._kind.flush_seconds)
         except ValueError as problem:

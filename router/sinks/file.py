@@ -31,6 +31,7 @@ from router.sinks.encoding import encode
 from router.sinks.options import check_options, choice, columns
 from router.sinks.sink import DelivererIdentity, Rows, SinkDown, SinkRefused, Subject
 from sources import locations
+from sources.confinement import Confinement
 from sources.errors import NotAllowed
 from sources.storage import Storage
 
@@ -47,7 +48,7 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 _NEVER = (errno.ENAMETOOLONG, errno.EINVAL, errno.ENOTDIR, errno.EEXIST)
 
 
-def validate(options: Mapping[str, str], query: Query, folder: str) -> None:
+def validate(options: Mapping[str, str], query: Query, confinement: Confinement) -> None:
     """Check what a query says of its files."""
     check_options(NAME, options, ("path",), ("format", "partition_by"))
     choice(NAME, options, "format", tuple(ENDINGS))
@@ -60,7 +61,7 @@ def validate(options: Mapping[str, str], query: Query, folder: str) -> None:
             raise NotAllowed(
                 f"A column of option 'partition_by' must have a name of at most {LONGEST_COLUMN} bytes; got {name!r}."
             )
-    locate(options["path"], folder)
+    locate(options["path"], confinement.sink_folder)
 
 
 def destination(options: Mapping[str, str]) -> str:
@@ -73,7 +74,7 @@ def destination(options: Mapping[str, str]) -> str:
 
 def connect(options: Mapping[str, str], deliverer: DelivererIdentity) -> Folders:  # noqa: ARG001
     """Return the folders; nothing is opened yet."""
-    return Folders(deliverer.folder)
+    return Folders(deliverer.confinement.sink_folder)
 
 
 def locate(path: str, folder: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import ssl
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -11,6 +9,7 @@ import httpx
 
 from router.sinks.sink import SinkDown, SinkRefused
 from sources.errors import NotAllowed
+from sources.outgoing import Outgoing
 from sources.secret import hide
 
 LATER = (408, 425, 429)
@@ -18,65 +17,75 @@ _SHOWN = 300
 _DIGITS = 9
 
 
-def check_url(connector: str, url: str, *, has_query: bool = True) -> None:
-    """NotAllowed for what is no URL that can be posted to, or holds a password; or a query, without ``has_query``."""
+def check_url(connector: str, url: str, outgoing: Outgoing, *, has_query: bool = True) -> None:
+    """NotAllowed for what is no URL that can be posted to, that holds a user or a password, or is not allowed.
+
+    Without ``has_query`` also for one with a query.
+    """
     if not (url.isprintable() and " " not in url and _is_url(url)):
-        raise NotAllowed(f"Option 'url' of sink {connector!r} must be http://… or https://… without a password.")
+        raise NotAllowed(
+            f"Option 'url' of sink {connector!r} must be http://… or https://… without a user and a password."
+        )
     if not has_query and any(mark in url for mark in "?#"):
         raise NotAllowed(f"Option 'url' of sink {connector!r} must be without '?' and '#'.")
+    outgoing.check_url(url, f"Option 'url' of sink {connector!r}")
 
 
 def _is_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
         httpx.URL(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.password and parts.port != 0
+        return (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc and parts.port != 0
+        )
     except (ValueError, httpx.InvalidURL):
         return False
 
 
-def client(timeout: float) -> httpx.Client:
-    """Return a client; all have the same certificates, which take long to load."""
-    return httpx.Client(timeout=timeout, verify=_certificates())
-
-
-@functools.cache
-def _certificates() -> ssl.SSLContext:
-    return httpx.create_ssl_context()
-
-
 class Place:
-    """A URL that rows are sent to; ``headers`` go with each request, ``secrets`` never stand in an error."""
+    """A URL that rows are sent to; ``headers`` go with each request, ``secrets`` never stand in an error.
+
+    ``shown`` is what errors call it: a URL may be a secret itself.
+    """
 
     def __init__(
-        self, client: httpx.Client, url: str, headers: Mapping[str, str], secrets: tuple[str, ...] = ()
+        self,
+        client: httpx.Client,
+        url: str,
+        headers: Mapping[str, str],
+        secrets: tuple[str, ...] = (),
+        shown: str | None = None,
     ) -> None:
         self._client = client
         self._url = url
         self._headers = headers
         self._secrets = secrets
+        self._shown = url if shown is None else shown
 
     def post(
         self, content: bytes, headers: Mapping[str, str] | None = None, params: Mapping[str, str] | None = None
     ) -> httpx.Response:
         """Return what is answered, whatever it is.
 
-        SinkDown when nobody answers, SinkRefused for what cannot be sent. Causes are left out: they may show headers.
+        SinkDown when nobody answers, SinkRefused for what cannot or may not be sent. Causes are left out: they may show
+        headers.
         """
         try:
             whole = {**self._headers, **(headers or {})}
             return self._client.post(self._url, content=content, headers=whole, params=params)
         except (httpx.LocalProtocolError, httpx.UnsupportedProtocol, httpx.InvalidURL, ValueError) as problem:
-            said = f"A request to {self._url} must have a good URL and headers of ASCII; {type(problem).__name__}."
+            said = f"A request to {self._shown} must have a good URL and headers of ASCII; {type(problem).__name__}."
             raise SinkRefused(hide(said, self._secrets)) from None
+        except NotAllowed as problem:
+            raise SinkRefused(hide(problem.detail, self._secrets)) from None
         except httpx.TransportError as problem:
-            said = f"{self._url} must answer, but: {problem or type(problem).__name__}."
+            said = f"{self._shown} must answer, but: {problem or type(problem).__name__}."
             raise SinkDown(hide(said, self._secrets)) from None
 
     def says(self, answer: httpx.Response) -> str:
         """Return what an answer that is none of success says."""
         # hidden before it is cut: a secret that is cut would not be found
-        return f"{self._url} answered {answer.status_code}: {hide(answer.text, self._secrets)[:_SHOWN]!r}."
+        return f"{self._shown} answered {answer.status_code}: {hide(answer.text, self._secrets)[:_SHOWN]!r}."
 
 
 def retry_after(answer: httpx.Response) -> float | None:

@@ -27,8 +27,9 @@ from router.materialize import schema_of
 from router.row_text import json_lines, objects
 from router.sinks.options import check_options, choice, columns
 from router.sinks.sink import DelivererIdentity, Rows, SinkDown, SinkRefused, Subject
+from sources.confinement import Confinement
 from sources.errors import NotAllowed
-from sources.kafka.options import PREFIX, SERVERS, check_properties, reveal_properties
+from sources.kafka.options import PREFIX, SERVERS, check_confined, check_properties, reveal_properties
 from sources.secret import hide, is_reference
 
 NAME = "kafka"
@@ -61,7 +62,7 @@ _NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _NOT_YET = (KafkaError.LEADER_NOT_AVAILABLE,)
 
 
-def validate(options: Mapping[str, str], query: Query, folder: str) -> None:  # noqa: ARG001
+def validate(options: Mapping[str, str], query: Query, confinement: Confinement) -> None:
     """Check what a query says of its topic."""
     known = ("key.fields", GUARANTEE, "format", f"{PREFIX}*")
     check_options(NAME, options, ("topic", f"{PREFIX}{SERVERS}"), known)
@@ -75,6 +76,7 @@ def validate(options: Mapping[str, str], query: Query, folder: str) -> None:  # 
     columns(NAME, options, "key.fields", tuple(schema_of(query).names))
     properties = _properties(options)
     check_properties(properties)
+    check_confined(properties, confinement)
     for name in properties:
         if name.startswith(_FOR_READING):
             raise NotAllowed(f"Option '{PREFIX}{name}' is for reading; a sink must be without it.")

@@ -26,7 +26,9 @@ from router.materialize import schema_of
 from router.sinks.encoding import encode
 from router.sinks.options import check_options, choice, columns
 from router.sinks.sink import DelivererIdentity, Rows, SinkDown, SinkRefused, Subject, key_columns
+from sources.confinement import Confinement
 from sources.errors import NotAllowed
+from sources.locations import check_local_file
 from sources.secret import check_secrets, hide, reveal
 
 NAME = "postgres"
@@ -62,11 +64,12 @@ _DOWN_CLASSES = ("08", "53")  # the connection, resources
 _DOWN_STATES = ("57P01", "57P02", "57P03", "40001", "40P01")  # it stops, crashed or starts; transactions collided
 
 
-def validate(options: Mapping[str, str], query: Query, folder: str) -> None:  # noqa: ARG001
+def validate(options: Mapping[str, str], query: Query, confinement: Confinement) -> None:
     """Check what a query says of its table."""
     check_options(NAME, options, ("url", "table"), ("mode", "key", "username", "password"))
     check_secrets(options, ("password",))
     check_url(options["url"])
+    check_certificates(options["url"], confinement)
     if not 1 <= len(table_name(options["table"])) <= 2 or not all(table_name(options["table"])):
         raise NotAllowed(f"Option 'table' of sink {NAME!r} must be TABLE or SCHEMA.TABLE; got {options['table']!r}.")
     names = tuple(schema_of(query).names)
@@ -99,6 +102,13 @@ def check_url(url: str) -> None:
         raise NotAllowed(f"Option 'url' of sink {NAME!r} must name a host.")
     if not _SECONDS.fullmatch(str(given.get("connect_timeout", CONNECT_SECONDS))):
         raise NotAllowed(f"In option 'url' of sink {NAME!r} connect_timeout must be a number from 1 to 99.")
+
+
+def check_certificates(url: str, confinement: Confinement) -> None:
+    """NotAllowed when a URL names a file of certificates that may not be read."""
+    path = psycopg.conninfo.conninfo_to_dict(url).get("sslrootcert")
+    if path and path != "system":
+        check_local_file(str(path), confinement.table_folder, "sink", "file 'sslrootcert'")
 
 
 def mode(options: Mapping[str, str], query: Query) -> str:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from operators.expressions import Column
 from operators.queries import WINDOW_END, WINDOW_START, Join, Query, Selection
 from router.materialize import schema_of
+from sources.confinement import OPEN, Confinement
 
 LONGEST_RETRY_SECONDS = 300.0
 
@@ -104,17 +105,17 @@ class Destination(Protocol):
 class DelivererIdentity:
     """What destinations know of the process: ``name`` differs between those that run at the same time, and stays.
 
-    ``folder`` is below which the files of sinks must lie; anywhere if it is empty.
+    ``confinement`` says where it may write, and what it may call.
     """
 
     name: str
-    folder: str = ""
+    confinement: Confinement = OPEN
 
 
 class SinkConnector(Protocol):
     """A kind of sink; modules are."""
 
-    def validate(self, options: Mapping[str, str], query: Query, folder: str) -> None:
+    def validate(self, options: Mapping[str, str], query: Query, confinement: Confinement) -> None:
         """Check what a query says of its sink; NotAllowed tells what exists instead."""
         ...
 

@@ -22,26 +22,33 @@ import orjson
 
 from operators.queries import Query
 from router.row_text import objects
-from router.sinks.http import LATER, Place, check_url, client, retry_after
+from router.sinks.http import LATER, Place, check_url, retry_after
 from router.sinks.options import check_options
 from router.sinks.sink import DelivererIdentity, Rows, SinkDown, SinkRefused, Subject
+from sources.confinement import Confinement
 from sources.errors import NotAllowed
+from sources.http_client import http_client
+from sources.outgoing import Outgoing
 from sources.secret import PREFIX as REFERENCE
 from sources.secret import check_secrets, is_reference, reveal
 
 NAME = "webhook"
 FLUSH_ROWS, FLUSH_SECONDS = 1000, 0.0
 HEADER = "header."
-SECRET_HEADERS = ("authorization", "cookie", "proxy-authorization", "x-api-key")
+SECRET_HEADERS = re.compile(r"auth|cookie|credential|key|passw|secret|signature|token", re.IGNORECASE)
+"""Headers that hold secrets, by what is in their names."""
 TIMEOUT_SECONDS = 10.0
 _REFERENCE = re.compile(f"(?:^|(?<=[ =])){REFERENCE}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-def validate(options: Mapping[str, str], query: Query, folder: str) -> None:  # noqa: ARG001
+def validate(options: Mapping[str, str], query: Query, confinement: Confinement) -> None:  # noqa: ARG001
     """Check what a query says of its webhook."""
     check_options(NAME, options, ("url",), ("secret", f"{HEADER}*"))
-    check_url(NAME, options["url"])
+    if is_reference(options["url"]):
+        check_secrets({"url": options["url"]}, ("url",))
+    else:
+        check_url(NAME, options["url"], confinement.outgoing)
     check_secrets({"secret": options["secret"]} if "secret" in options else {}, ("secret",))
     for option, value in options.items():
         if option.startswith(HEADER):
@@ -55,7 +62,7 @@ def check_header(option: str, value: str) -> None:
         raise NotAllowed(f"Option {option!r} of sink {NAME!r} must name a header, of letters, digits and -.")
     if not (value.isascii() and value.isprintable()):
         raise NotAllowed(f"Option {option!r} of sink {NAME!r} must be of printable ASCII.")
-    check_secrets({option: _parted(value)[1]}, (option,) if name.lower() in SECRET_HEADERS else ())
+    check_secrets({option: _parted(value)[1]}, (option,) if SECRET_HEADERS.search(name) else ())
 
 
 def _parted(value: str) -> tuple[str, str]:
@@ -65,25 +72,30 @@ def _parted(value: str) -> tuple[str, str]:
 
 
 def destination(options: Mapping[str, str]) -> str:
-    """Return the URL."""
+    """Return the URL, or the reference to it."""
     return options["url"]
 
 
-def connect(options: Mapping[str, str], deliverer: DelivererIdentity) -> Receiver:  # noqa: ARG001
+def connect(options: Mapping[str, str], deliverer: DelivererIdentity) -> Receiver:
     """Return the receiver; nothing is sent yet."""
-    return Receiver(options["url"])
+    return Receiver(options["url"], deliverer.confinement.outgoing)
 
 
 class Receiver:
-    """A URL that takes rows."""
+    """A URL that takes rows; also one that is a secret."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, outgoing: Outgoing) -> None:
         self._url = url
-        self._client = client(TIMEOUT_SECONDS)
+        self._outgoing = outgoing
+        self._client = http_client(outgoing, TIMEOUT_SECONDS)
 
     def open(self, subject: Subject, options: Mapping[str, str]) -> WebhookSink:
-        """Return the sink of a query; NotReady names a secret that is not there."""
-        headers, secrets = {}, []
+        """Return the sink of a query; NotReady names a secret that is not there, NotAllowed one that is no URL."""
+        url, secrets = reveal(self._url), []
+        if is_reference(self._url):
+            check_url(NAME, url, self._outgoing)
+            secrets.append(url)
+        headers = {}
         for option, value in options.items():
             if option.startswith(HEADER):
                 before, rest = _parted(value)
@@ -95,7 +107,7 @@ class Receiver:
         if "secret" in options:
             secrets.append(reveal(options["secret"]))
             key = signing_key(secrets[-1])
-        return WebhookSink(Place(self._client, self._url, headers, tuple(secrets)), key, subject)
+        return WebhookSink(Place(self._client, url, headers, tuple(secrets), self._url), key, subject)
 
     def close(self) -> None:
         """Close its connections."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import threading
 
@@ -17,7 +16,6 @@ from session.shared_session import SharedSession
 from sources.errors import NotAllowed
 from sources.storage import Storage
 
-ON, OFF = "on", "off"
 BUSY_SHARE = 0.9
 """Which share of the job's lanes operators may keep busy where ``admission_cores`` does not say."""
 
@@ -27,7 +25,7 @@ class Access:
 
     def __init__(self, session: SharedSession, storage: Storage, settings: Settings) -> None:
         self._session = session
-        self._registry = AccessRegistry(storage, settings.admin_key) if is_on(settings) else None
+        self._registry = AccessRegistry(storage, settings.admin_key) if settings.needs_keys else None
         self._storage = storage
         self._cores = settings.admission_cores
         self._capacity = Capacity(session, self._busy_cores)
@@ -64,16 +62,3 @@ class Access:
     def _busy_cores(self) -> float:
         """Return how many cores operators may keep busy; the job decides at its first start how many lanes it has."""
         return self._cores or BUSY_SHARE * (read_lanes(self._storage) or os.cpu_count() or 1)
-
-
-def is_on(settings: Settings) -> bool:
-    """Whether requests need a key: where it is not said, as soon as others than this machine can send any."""
-    return settings.access == ON or (settings.access != OFF and not is_loopback(settings.host))
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server that listens on ``host``."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"

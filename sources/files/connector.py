@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
+from sources.confinement import Confinement
 from sources.connector import Chunk, Extent, Malformed
 from sources.errors import BraidError, NotReady
 from sources.files.discovery import PARTITION, Discovery
@@ -88,11 +89,12 @@ class FileConnector:
 class DiscoveringFileConnector(FileConnector):
     """The end of the planner, which discovers files; one process at a time has it."""
 
-    def __init__(self, definition: StreamDefinition, storage: Storage, table_folder: str) -> None:
+    def __init__(self, definition: StreamDefinition, storage: Storage) -> None:
         super().__init__(definition, storage)
         options, speed = self._options, self._options.replay_speed
         self._replay = None if speed is None else Replay(speed, definition.created_us)
-        discovery = Discovery(self._index, options, self._format, definition.schema, table_folder, self._replay)
+        folder = Confinement.of(storage).table_folder
+        discovery = Discovery(self._index, options, self._format, definition.schema, folder, self._replay)
         subject = f"Stream {self._name!r} from folder {options.path!r}"
         # whatever a file makes a library raise is told, and tried again
         self._watch = OffsetWatch(discovery.extents, subject, (Exception,), every_seconds=ASK_EVERY_SECONDS)

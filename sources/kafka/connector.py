@@ -13,11 +13,12 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from sources.confinement import OPEN, Confinement
 from sources.connector import Chunk, Malformed
 from sources.errors import Gone, NotReady
 from sources.kafka.formats import OPTIONS, format_of
 from sources.kafka.metadata import MetadataColumns, check_metadata
-from sources.kafka.options import ON_GAP, SKIP, KafkaOptions, read_options
+from sources.kafka.options import ON_GAP, SKIP, KafkaOptions, check_confined, read_options
 from sources.kafka.topic import QUIET, Topic
 from sources.offset_watch import OffsetWatch, WatchedConnector
 from sources.schema import StreamDefinition, StreamSchema
@@ -38,11 +39,14 @@ _LASTING = (
 )
 
 
-def validate_options(schema: StreamSchema, format: str, options: Mapping[str, str]) -> KafkaOptions:
+def validate_options(
+    schema: StreamSchema, format: str, options: Mapping[str, str], confinement: Confinement = OPEN
+) -> KafkaOptions:
     """Return the options; NotAllowed tells what exists instead. Whether the topic is there is not asked."""
     found = read_options(options, OPTIONS.get(format, ()))
+    check_confined(found.properties, confinement)
     check_metadata(schema)
-    format_of(format, options, schema.of_values)
+    format_of(format, options, schema.of_values, confinement.outgoing)
     return found
 
 
@@ -54,7 +58,8 @@ class KafkaConnector(WatchedConnector):
     ) -> None:
         self._stream = definition.name
         self._options = read_options(definition.options, OPTIONS.get(definition.format, ()))
-        self._format = format_of(definition.format, definition.options, definition.schema.of_values)
+        outgoing = Confinement.of(storage).outgoing
+        self._format = format_of(definition.format, definition.options, definition.schema.of_values, outgoing)
         self._metadata = MetadataColumns(definition.schema, self._options.topic, self._format.show)
         self._patience = patience_seconds
         subject = f"Stream {self._stream!r} from {self._options.where}"

@@ -15,6 +15,7 @@ from sources.formats.csv_document import check_delimiter
 from sources.formats.csv_messages import decode_csv_messages
 from sources.formats.decoded import Decoded
 from sources.formats.messages import decode_json_messages
+from sources.outgoing import EVERYWHERE, Outgoing
 from sources.schema import Schema
 from sources.schema_registry import SchemaRegistry, check_url
 from sources.secret import check_secrets
@@ -35,20 +36,22 @@ class MessageFormat:
     show: Callable[[bytes | None], str]
 
 
-def format_of(name: str, options: Mapping[str, str], schema: Schema) -> MessageFormat:
+def format_of(name: str, options: Mapping[str, str], schema: Schema, outgoing: Outgoing = EVERYWHERE) -> MessageFormat:
     """Return what decodes messages into tuples of ``schema``; NotAllowed tells which options there are."""
     if name == "csv":
         delimiter = options.get(DELIMITER, ",")
         check_delimiter(delimiter)
         return MessageFormat(partial(decode_csv_messages, schema=schema, delimiter=delimiter), _show_text)
     if name == "avro":
-        return MessageFormat(_avro(options, schema), show_bytes)
+        return MessageFormat(_avro(options, schema, outgoing), show_bytes)
     if name == "arrow":
         return MessageFormat(partial(decode_arrow_messages, schema=schema), show_bytes)
     return MessageFormat(partial(decode_json_messages, schema=schema), _show_text)
 
 
-def _avro(options: Mapping[str, str], schema: Schema) -> Callable[[Sequence[bytes | None]], Decoded]:
+def _avro(
+    options: Mapping[str, str], schema: Schema, outgoing: Outgoing
+) -> Callable[[Sequence[bytes | None]], Decoded]:
     check_secrets({name: options[name] for name in (USER_INFO,) if name in options}, (USER_INFO,))
     if (AVRO_SCHEMA in options) == (REGISTRY in options):
         raise NotAllowed(f"Format 'avro' must have one of the options {AVRO_SCHEMA!r} and {REGISTRY!r}.")
@@ -59,7 +62,8 @@ def _avro(options: Mapping[str, str], schema: Schema) -> Callable[[Sequence[byte
         check_columns(schema, written)
         return partial(decode_avro_messages, schema=schema, written=written)
     check_url(options[REGISTRY], REGISTRY)
-    registry = SchemaRegistry(options[REGISTRY], options.get(USER_INFO, ""))
+    outgoing.check_url(options[REGISTRY], f"Option {REGISTRY!r}")
+    registry = SchemaRegistry(options[REGISTRY], options.get(USER_INFO, ""), outgoing)
     return partial(decode_framed_messages, schema=schema, schema_of=registry.schema)
 
 

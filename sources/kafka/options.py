@@ -10,7 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sources.confinement import Confinement
 from sources.errors import NotAllowed
+from sources.locations import check_local_file
 from sources.secret import check_secrets, reveal
 
 EARLIEST, LATEST, TIMESTAMP, SPECIFIC = "earliest-offset", "latest-offset", "timestamp", "specific-offsets"
@@ -56,6 +58,7 @@ PROPERTIES = (
     *SECRETS,
 )
 _OPTIONS = ("topic", "scan.startup.mode", "scan.startup.timestamp-millis", OFFSETS, ON_GAP)
+_ANY_CA = "probe"  # of ssl.ca.location: where the system has them
 _PLACE = re.compile(r"\s*partition:(\d{1,9}),offset:(\d{1,18})\s*", re.ASCII)
 
 
@@ -119,7 +122,21 @@ def check_properties(properties: Mapping[str, str]) -> None:
                 f"Option '{PREFIX}{name}' is none that may be set; there are"
                 f" {', '.join(PREFIX + known for known in PROPERTIES)}."
             )
+        if name.endswith(".url") and "@" in properties[name]:
+            raise NotAllowed(f"Option '{PREFIX}{name}' must have no user and password, so that they are not kept.")
     check_secrets(properties, SECRETS, PREFIX)
+
+
+def check_confined(properties: Mapping[str, str], confinement: Confinement) -> None:
+    """Raise NotAllowed for a property that has the client read a file or call a URL it may not.
+
+    Brokers are not confined: which of them there are, brokers say themselves.
+    """
+    for name, value in properties.items():
+        if name.endswith(".location") and value != _ANY_CA:
+            check_local_file(value, confinement.table_folder, "stream or sink", f"file {name!r}")
+        elif name.endswith(".url"):
+            confinement.outgoing.check_unwatched(value, f"Option '{PREFIX}{name}'")
 
 
 def reveal_properties(properties: Mapping[str, str]) -> dict[str, str]:

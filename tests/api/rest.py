@@ -14,8 +14,7 @@ import pyarrow as pa
 import uvicorn
 from httpx import Client, Response
 
-from api.app import create_app
-from api.serve import open_port
+from api.serve import open_port, server_config
 from api.service import Service
 from session.settings import Settings
 from session.shared_session import SharedSession
@@ -126,8 +125,7 @@ def open_rest(folder: Path, why_not_ready: str | None = None, **settings: Any) -
 def answering(service: Service) -> Iterator[str]:
     """Answer REST on a free port of this machine."""
     with open_port("127.0.0.1", 0) as listener:
-        config = uvicorn.Config(create_app(service), log_config=None, access_log=False, timeout_graceful_shutdown=1)
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(server_config(service))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

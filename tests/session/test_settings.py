@@ -93,3 +93,19 @@ def test_what_does_not_fit_is_refused_with_its_name_and_value(
     with pytest.raises(BraidError) as refused:
         load_settings(flags, environment)
     assert message in refused.value.detail
+
+
+def test_lists_are_texts_with_commas_or_lists(tmp_path: Path) -> None:
+    (tmp_path / "braid.toml").write_text('allowed_hosts = ["a.example", "b.example"]')
+    settings = load_settings({"allowed_origins": "*"}, {"BRAID_OUTGOING_ALLOW": "public, 10.0.0.0/8"})
+    assert settings.allowed_hosts == ("a.example", "b.example")
+    assert settings.allowed_origins == ("*",)
+    assert settings.outgoing_allow == ("public", "10.0.0.0/8")
+    assert load_settings({}, settings.to_environment()) == settings
+    for wrong in ('"a"', "[1]", '[""]'):
+        (tmp_path / "braid.toml").write_text(f"allowed_hosts = {wrong}")
+        with pytest.raises(BraidError, match="allowed_hosts must be a list"):
+            load_settings({}, {})
+    (tmp_path / "braid.toml").write_text("")
+    with pytest.raises(BraidError, match="setting outgoing_allow must be"):
+        load_settings({}, {"BRAID_OUTGOING_ALLOW": "http://x"})

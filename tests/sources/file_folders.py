@@ -10,6 +10,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sources.confinement import Confinement
 from sources.connector import Chunk, Connector, Extent
 from sources.connectors import open_connector, open_for_planner, validate_definition
 from sources.files.connector import FileConnector
@@ -64,7 +65,8 @@ class Files:
         return StreamDefinition("s-1", "readings", SCHEMA, "file", form, given, created_us=created_us)
 
     def planner(self, form: str = "json", table_folder: str = "", **options: str) -> Connector:
-        return open_for_planner(self.definition(form, **options), self.storage, table_folder)
+        Confinement(table_folder).write(self.storage)
+        return open_for_planner(self.definition(form, **options), self.storage)
 
     def reader(self, form: str = "json", **options: str) -> FileConnector:
         opened = open_connector(self.definition(form, **options), self.storage)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sources.confinement import Confinement
 from sources.connectors import CONNECTORS, open_connector, validate_definition
 from sources.errors import NotAllowed
 from sources.generator import DATASETS, GeneratorConnector
@@ -29,7 +30,7 @@ def test_every_connector_opens_what_it_validates(tmp_path: Path) -> None:
         for stream_format in ("", *kind.formats):
             options = {**NEEDED.get(connector, {}), **OF_FORMAT.get((connector, stream_format), {})}
             validate_definition("ads", SCHEMA, connector, stream_format, options)
-            validate_definition("ads", SCHEMA, connector, stream_format, options, str(tmp_path))
+            validate_definition("ads", SCHEMA, connector, stream_format, options, Confinement(str(tmp_path)))
             definition = StreamDefinition("s1", "ads", SCHEMA, connector, stream_format, options, created_us=10**15)
             nothing = {} if connector in PARTITIONED else {"0": (0, 0)}
             assert open_connector(definition, storage).available(10**15 - 1) == nothing

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sources.confinement import Confinement
 from sources.connector import Extent
 from sources.connectors import validate_definition
 from sources.errors import NotAllowed, NotReady
@@ -126,10 +127,10 @@ def test_files_must_lie_where_the_service_allows_it(files: Files, tmp_path: Path
     outside.write_bytes(line(0))
     table_folder = str(tmp_path)
     options = {"path": "events"}
-    validate_definition("s", SCHEMA, "file", "json", options, table_folder)
+    validate_definition("s", SCHEMA, "file", "json", options, Confinement(table_folder))
     for path in ("../etc", "/etc", "file:///etc", "events/../../x", str(tmp_path.parent)):
         with pytest.raises(NotAllowed, match="must lie below"):
-            validate_definition("s", SCHEMA, "file", "json", {"path": path}, table_folder)
+            validate_definition("s", SCHEMA, "file", "json", {"path": path}, Confinement(table_folder))
     planner = files.planner(table_folder=table_folder, path="events")
     files.put("a.json", line(0))
     discovered(planner, 1)

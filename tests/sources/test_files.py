@@ -165,7 +165,7 @@ def test_a_replay_gives_records_as_time_passes(form: str, files: Files) -> None:
     WRITERS[form](files, "b", range(1000, 1010), 1)
     created_us = 10**15
     definition = files.definition(form, created_us, replay_speed="10")
-    planners = [DiscoveringFileConnector(definition, files.storage, "")]
+    planners = [DiscoveringFileConnector(definition, files.storage)]
 
     def end(seconds: float) -> int:
         found = planners[0].available(created_us + int(seconds * 1e6))
@@ -175,7 +175,7 @@ def test_a_replay_gives_records_as_time_passes(form: str, files: Files) -> None:
     assert end(-1) == 0
     assert [end(seconds) for seconds in (0, 0.1, 1, 50, 99.95, 100, 101)] == [1, 2, 11, 501, 1000, 1001, 1010]
     planners.clear()
-    again = DiscoveringFileConnector(definition, files.storage, "")
+    again = DiscoveringFileConnector(definition, files.storage)
     wait_until(lambda: again.available(created_us + 10**6) == {"0": Extent(0, 11)}, DISCOVERED, "it is known again")
 
 
@@ -183,7 +183,7 @@ def test_a_replay_of_files_with_malformed_lines_and_late_times_gives_them_all(fi
     files.put("a.json", b"no JSON\n")
     files.put("b.json", line(5) + b"no JSON\n\n" + line(1) + line(7), 1)
     files.put("c.json", line(2), 2)
-    planner = DiscoveringFileConnector(files.definition(replay_speed="1.0"), files.storage, "")
+    planner = DiscoveringFileConnector(files.definition(replay_speed="1.0"), files.storage)
     wait_until(lambda: planner.available(10**12) == {"0": Extent(0, 7)}, DISCOVERED, "all is known")
     ends = [planner.available(int(seconds * 1e6))["0"].end for seconds in (0, 1, 2, 3)]
     assert ends == sorted(ends)

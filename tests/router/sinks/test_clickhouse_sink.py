@@ -12,6 +12,7 @@ import pytest
 from router.sinks import clickhouse as connector
 from router.sinks.http import Place
 from router.sinks.sink import DelivererIdentity, Sink, SinkDown, SinkRefused, Subject
+from sources.confinement import OPEN
 from sources.errors import NotAllowed
 from tests.kit.servers import ClickHouse
 from tests.kit.service import free_port
@@ -26,7 +27,7 @@ COLUMNS = (
 @contextmanager
 def opened(server: ClickHouse, of: Subject, table: str, **options: str) -> Iterator[Sink]:
     said = {"url": server.url, "table": table, **options}
-    connector.validate(said, of.query, "")
+    connector.validate(said, of.query, OPEN)
     with closing(connector.connect(said, DelivererIdentity("test"))) as destination:
         yield destination.open(of, said)
 
@@ -160,4 +161,4 @@ def test_nobody_there_is_down() -> None:
 )
 def test_bad_options_are_refused(options: dict[str, str], said: str) -> None:
     with pytest.raises(NotAllowed, match=said):
-        connector.validate(options, SELECTION, "")
+        connector.validate(options, SELECTION, OPEN)

@@ -23,6 +23,7 @@ from operators.queries import Output, Selection
 from router.row_text import objects
 from router.sinks import file
 from router.sinks.sink import DelivererIdentity, Rows, Sink, SinkDown, SinkRefused, Subject
+from sources.confinement import OPEN
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, VARCHAR
 from sources.storage import Storage
@@ -31,7 +32,7 @@ from tests.router.sinks.subjects import SELECTION, aggregation, rows_of, selecte
 
 def opened(folder: Path, of: Subject, **options: str) -> Sink:
     said = {"path": str(folder), **options}
-    file.validate(said, of.query, "")
+    file.validate(said, of.query, OPEN)
     return file.connect(said, DelivererIdentity("test")).open(of, said)
 
 
@@ -170,7 +171,7 @@ def test_a_column_of_a_folder_has_a_short_name() -> None:
     output = Output("x" * 101, Column("s", VARCHAR))
     query = dataclasses.replace(SELECTION, outputs=(*SELECTION.outputs, output))
     with pytest.raises(NotAllowed, match="at most 100 bytes"):
-        file.validate({"path": "x", "partition_by": output.name}, query, "")
+        file.validate({"path": "x", "partition_by": output.name}, query, OPEN)
 
 
 class Crash(Exception):
@@ -245,7 +246,7 @@ def test_a_folder_can_be_demanded(tmp_path: Path) -> None:
 )
 def test_bad_options_are_refused(options: dict[str, str], said: str) -> None:
     with pytest.raises(NotAllowed, match=said):
-        file.validate(options, SELECTION, "")
+        file.validate(options, SELECTION, OPEN)
 
 
 def test_windows_are_partitions_by_their_times(tmp_path: Path) -> None:

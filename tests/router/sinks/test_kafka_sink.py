@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from bench_driver.kafka_broker import create_topic
 from router.sinks import kafka
 from router.sinks.sink import DelivererIdentity, Destination, Sink, SinkDown, SinkRefused, Subject
+from sources.confinement import OPEN
 from sources.errors import NotAllowed
 from tests.kit.kafka import Broker
 from tests.kit.servers import ApacheKafka
@@ -28,7 +29,7 @@ def opened(
     servers: str, topic: str, of: Subject, options: Mapping[str, str], name: str = "test"
 ) -> tuple[Destination, Sink]:
     said = {"topic": topic, "properties.bootstrap.servers": servers, **options}
-    kafka.validate(said, of.query, "")
+    kafka.validate(said, of.query, OPEN)
     destination = kafka.connect(said, DelivererIdentity(name))
     return destination, destination.open(of, said)
 
@@ -261,4 +262,4 @@ def test_what_the_client_says_of_a_secret_does_not_show_it(monkeypatch: pytest.M
 )
 def test_bad_options_are_refused(options: dict[str, str], said: str) -> None:
     with pytest.raises(NotAllowed, match=said):
-        kafka.validate(options, SELECTION, "")
+        kafka.validate(options, SELECTION, OPEN)

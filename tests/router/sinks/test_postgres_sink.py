@@ -18,6 +18,7 @@ from psycopg.rows import dict_row
 from operators.windows import Emit
 from router.sinks import postgres as connector
 from router.sinks.sink import DelivererIdentity, Destination, Sink, SinkDown, SinkRefused, Subject
+from sources.confinement import OPEN
 from sources.errors import NotAllowed
 from tests.kit.servers import Postgres
 from tests.router.sinks.subjects import SELECTION, aggregation, rows_of, selected, subject
@@ -28,7 +29,7 @@ START = dt.datetime(2026, 1, 1)
 
 def opened(server: Postgres, of: Subject, **options: str) -> tuple[Destination, Sink]:
     said = {"url": server.url, "table": f"t_{of.delivery_id.replace('-', '_')}", **options}
-    connector.validate(said, of.query, "")
+    connector.validate(said, of.query, OPEN)
     destination = connector.connect(said, DelivererIdentity("test"))
     return destination, destination.open(of, said)
 
@@ -313,7 +314,7 @@ def asking_for_a_password() -> Iterator[tuple[int, list[bytes]]]:
 def test_a_url_may_say_how_to_connect() -> None:
     url = "postgresql://u@h:5/d?sslmode=verify-full&sslrootcert=system&connect_timeout=3&application_name=x"
     for good in (url, "host=/run/postgresql dbname=d", "hostaddr=127.0.0.1", "postgresql://a,b:5/d"):
-        connector.validate({"url": good, "table": "t"}, SELECTION, "")
+        connector.validate({"url": good, "table": "t"}, SELECTION, OPEN)
 
 
 @pytest.mark.parametrize(
@@ -342,4 +343,4 @@ def test_a_url_may_say_how_to_connect() -> None:
 )
 def test_bad_options_are_refused(options: dict[str, str], said: str) -> None:
     with pytest.raises(NotAllowed, match=said):
-        connector.validate(options, SELECTION, "")
+        connector.validate(options, SELECTION, OPEN)

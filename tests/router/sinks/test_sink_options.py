@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from router.sinks.connectors import read_sink
+from sources.confinement import OPEN
 from sources.errors import NotAllowed
 from tests.router.sinks.subjects import SELECTION
 
@@ -37,12 +38,12 @@ def test_what_cannot_be_read_is_not_allowed(more: dict[str, Any]) -> None:
 def validate(value: dict[str, Any]) -> None:
     sink = read_sink(value)
     assert sink is not None
-    sink.validate(SELECTION, "")
+    sink.validate(SELECTION, OPEN)
 
 
 @pytest.mark.parametrize(("rows", "seconds"), [("1", "0"), ("1000000", "86400"), (7, 0.5)])
 def test_what_is_within_limits_is_read(rows: object, seconds: object) -> None:
     sink = read_sink({**FILE, "flush_rows": rows, "flush_seconds": seconds})
     assert sink is not None
-    sink.validate(SELECTION, "")
+    sink.validate(SELECTION, OPEN)
     assert (sink.flush_rows, sink.flush_seconds) == (int(str(rows)), float(str(seconds)))

@@ -13,9 +13,10 @@ from contextlib import closing, contextmanager
 import httpx
 import pytest
 
-from router.sinks import http, webhook
+from router.sinks import webhook
 from router.sinks.http import Place, retry_after
 from router.sinks.sink import DelivererIdentity, Sink, SinkDown, SinkRefused, Subject
+from sources.confinement import OPEN
 from sources.errors import NotAllowed, NotReady
 from tests.kit.service import free_port
 from tests.kit.webhook import Receiver, receiving
@@ -31,7 +32,7 @@ def receiver() -> Iterator[Receiver]:
 @contextmanager
 def opened(url: str, of: Subject, **options: str) -> Iterator[Sink]:
     said = {"url": url, **options}
-    webhook.validate(said, of.query, "")
+    webhook.validate(said, of.query, OPEN)
     with closing(webhook.connect(said, DelivererIdentity("test"))) as destination:
         yield destination.open(of, said)
 
@@ -124,10 +125,6 @@ def test_what_cannot_be_sent_is_refused_and_not_shown(receiver: Receiver, url: s
     assert HIDDEN not in "".join(traceback.format_exception(raised.value))
 
 
-def test_clients_share_what_takes_long_to_load() -> None:
-    assert http._certificates() is http._certificates()
-
-
 def test_nobody_there_is_down() -> None:
     mine = subject()
     nobody = f"http://127.0.0.1:{free_port()}"
@@ -177,7 +174,7 @@ def test_headers_are_sent_with_what_they_refer_to(
     [
         ({}, "must have the option 'url'"),
         ({"url": "ftp://h"}, "http://"),
-        ({"url": "http://u:p@h"}, "without a password"),
+        ({"url": "http://u:p@h"}, "without a user and a password"),
         ({"url": "http://h", "secret": "plain"}, "must be a reference"),
         ({"url": "http://h", "head": "x"}, "got 'head'"),
         ({"url": "http://h:99999"}, "must be http"),
@@ -196,10 +193,31 @@ def test_headers_are_sent_with_what_they_refer_to(
         ({"url": "http://h", "header.authorization": "Bearer abc"}, "must be a reference"),
         ({"url": "http://h", "header.COOKIE": "abc"}, "must be a reference"),
         ({"url": "http://h", "header.X-Api-Key": "abc"}, "must be a reference"),
+        ({"url": "http://h", "header.X-Shop-Token": "abc"}, "must be a reference"),
+        ({"url": "http://user@h"}, "without a user and a password"),
+        ({"url": "secret:a b"}, "a name of letters"),
         ({"url": "http://h", "header.a": "Bearer secret:a b"}, "a name of letters"),
         ({"url": "http://h", "header.a": "secret:a secret:b"}, "a name of letters"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, str], said: str) -> None:
     with pytest.raises(NotAllowed, match=said):
-        webhook.validate(options, SELECTION, "")
+        webhook.validate(options, SELECTION, OPEN)
+
+
+def test_a_url_may_be_a_secret(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRAID_SECRET_HOOK_URL", receiver.url + "/T0/abc")
+    mine = subject()
+    with opened("secret:hook_url", mine) as sink:
+        sink.write(rows_of(mine, selected(1), 1))
+        receiver.answer = (400, {})
+        with pytest.raises(SinkRefused, match=r"^secret:hook_url answered 400"):
+            sink.write(rows_of(mine, selected(1), 2))
+    assert len(receiver.rows) == 1
+    monkeypatch.setenv("BRAID_SECRET_HOOK_URL", f"http://127.0.0.1:{free_port()}/T0/abc")
+    with opened("secret:hook_url", mine) as sink, pytest.raises(SinkDown) as raised:
+        sink.write(rows_of(mine, selected(1), 3))
+    assert "T0" not in str(raised.value)
+    monkeypatch.setenv("BRAID_SECRET_HOOK_URL", "ftp://h")
+    with pytest.raises(NotAllowed, match="must be http"), opened("secret:hook_url", mine):
+        pass

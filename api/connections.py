@@ -1,0 +1,161 @@
+"""Connections that end when their client is too slow, and refusals of what is no request, as problem documents.
+
+A client must
+
+- send the head of a request within ``patience`` seconds after its first byte, and begin one as soon after it connected;
+- send a body at :data:`SLOWEST` bytes a second on the whole, after ``patience`` seconds of grace;
+- take an answer at the same pace.
+
+None of it takes a thread: a body is read on the event loop, and only whole ones go on from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import sys
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
+
+from api.headers import SAFE_HEADERS
+from api.problems import MEDIA_TYPE, status_document
+
+SLOWEST = 4096
+"""Bytes a second."""
+
+_AT_ONCE = struct.pack("ii", 1, 0)
+_DETAILS = {
+    400: "The request must be HTTP/1.1; it cannot be read as that.",
+    408: "A request must come at {slowest} bytes a second or faster, its head within {patience:g} s (setting"
+    " request_timeout_seconds); this one did not.",
+    431: "The request line and the headers must have at most {head} bytes together (setting max_header_bytes).",
+    503: "At most {most} connections may be open (setting max_connections, and as many to spare).",
+}
+
+
+class Connection(H11Protocol):
+    """Uvicorn's connection, watched; ``most`` may be open at a time."""
+
+    def __init__(self, *arguments: Any, patience: float, most: int, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._patience = patience
+        self._most = most
+        self._reading: asyncio.TimerHandle | None = None
+        self._writing: asyncio.TimerHandle | None = None
+        self._body_began = 0.0
+        self._body_bytes = 0
+        self._unsent = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to watch."""
+        super().connection_made(transport)
+        if len(self.connections) > self._most:
+            self._refuse(503, {"Retry-After": "1"})
+            return
+        self._watch_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End to watch."""
+        self._reading = cancelled(self._reading)
+        self._writing = cancelled(self._writing)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came, and watch for what is missing."""
+        was_body = self.conn.their_state is h11.SEND_BODY
+        super().data_received(data)
+        is_body = self.conn.their_state is h11.SEND_BODY
+        if is_body and not was_body:
+            self._reading = cancelled(self._reading)
+            self._body_began, self._body_bytes = self.loop.time(), 0
+        self._body_bytes += len(data)
+        self._watch_reading()
+
+    def _watch_reading(self) -> None:
+        """Wait for the rest of a head or of a body; a timer that runs is left alone: bytes do not renew it."""
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY) or self.transport.is_closing():
+            self._reading = cancelled(self._reading)
+        elif self._reading is None:
+            self._reading = self.loop.call_later(self._patience, self._missing)
+
+    def _missing(self) -> None:
+        self._reading = None
+        if self.transport.is_closing():
+            return
+        if self.conn.their_state is h11.SEND_BODY:
+            late = self.loop.time() - self._body_began - self._patience - self._body_bytes / SLOWEST
+            if self.flow.read_paused or late < 0:  # it is we who do not read, or it is fast enough
+                self._reading = self.loop.call_later(max(1.0, -late), self._missing)
+                return
+        is_empty = not self.conn.trailing_data[0]
+        if is_empty and self.conn.their_state is h11.IDLE:
+            self.transport.close()
+        else:
+            self._refuse(408)
+
+    def pause_writing(self) -> None:
+        """Watch that the client takes what is written."""
+        super().pause_writing()
+        if self._writing is None:
+            self._unsent = self.transport.get_write_buffer_size()
+            self._writing = self.loop.call_later(self._patience, self._check_writing)
+
+    def resume_writing(self) -> None:
+        """Nearly all is sent."""
+        super().resume_writing()
+        self._writing = cancelled(self._writing)
+
+    def _check_writing(self) -> None:
+        before, self._unsent = self._unsent, self.transport.get_write_buffer_size()
+        if before - self._unsent < self._patience * SLOWEST:
+            self._writing = None
+            # else the system would go on to offer what it has taken over
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+            self.transport.abort()
+        else:
+            self._writing = self.loop.call_later(self._patience, self._check_writing)
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
+        """Refuse what h11 could not read."""
+        problem = sys.exc_info()[1]
+        is_large = getattr(problem, "error_status_hint", 400) == 431
+        self._refuse(431 if is_large else 400)
+
+    def _refuse(self, status: int, headers: dict[str, str] | None = None) -> None:
+        """Answer a problem document, if an answer is due, and close the connection."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            detail = _DETAILS[status].format(
+                slowest=SLOWEST,
+                patience=self._patience,
+                head=self.config.h11_max_incomplete_event_size,
+                most=self._most,
+            )
+            body = status_document(status, detail)
+            said = {
+                **SAFE_HEADERS,
+                "Content-Type": MEDIA_TYPE,
+                "Content-Length": str(len(body)),
+                "Connection": "close",
+                **(headers or {}),
+            }
+            answer = h11.Response(
+                status_code=status,
+                headers=[(name.lower().encode(), value.encode()) for name, value in said.items()],
+                reason=STATUS_PHRASES[status],
+            )
+            for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        if self.cycle is not None:  # whoever waits for the rest learns that nobody is there
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.close()
+
+
+def cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+    """Cancel a timer, if there is one, and return that there is none."""
+    if timer is not None:
+        timer.cancel()
+    return None
