@@ -31,10 +31,11 @@ from api.access import caller_of
 from api.headers import SafeHeaders
 from api.limits import RequestLimit
 from api.origins import KnownOrigins, hosts_of
+from api.page import files as page
 from api.service import Service
 
 ROUTERS = (streams, events, tables, queries, results, live, plans, sql, access, metrics_page)
-OPEN_ROUTERS = (health, docs_page)
+OPEN_ROUTERS = (health, docs_page, page)
 """What answers without a key: it tells nothing of what is in the service."""
 CURSOR_HEADERS = ("Braid-Cursor", "Braid-End", "Location", "Retry-After")
 

@@ -1,0 +1,65 @@
+// Statements to begin with: made from the streams that are there, so that each of them runs.
+
+import { byId, el, keyed, say } from "./dom.js";
+
+const declarations = (taken) => [
+  [
+    "Declare a generated stream",
+    `CREATE STREAM ${free("purchases", taken)} (
+  user_id BIGINT, gem_pack INT, price DOUBLE,
+  time TIMESTAMP LATENESS INTERVAL '1' SECOND
+) WITH (connector = 'generator', rate = '5000')`,
+  ],
+  [
+    "Declare one to push to",
+    `CREATE STREAM ${free("taps", taken)} (
+  device VARCHAR, volts DOUBLE,
+  time TIMESTAMP LATENESS INTERVAL '0' SECOND
+) WITH (connector = 'push', format = 'json')`,
+  ],
+];
+
+/** Return a name that no stream has yet. */
+function free(name, taken) {
+  for (let number = 1; ; number += 1) {
+    const tried = number === 1 ? name : `${name}_${number}`;
+    if (!taken.includes(tried)) return tried;
+  }
+}
+
+const FRACTIONS = /^(DOUBLE|DECIMAL)/;
+const NUMBERS = /^(DOUBLE|DECIMAL|INT|BIGINT)/;
+
+/** Return `[title, sql]` of examples over a stream. */
+export function examplesOf(stream) {
+  const columns = stream.columns.filter((column) => !column.event_time);
+  const measure = columns.find((c) => FRACTIONS.test(c.type)) ?? columns.find((c) => NUMBERS.test(c.type));
+  const key = columns.find((c) => c !== measure && /^(INT|VARCHAR)/.test(c.type)) ?? columns.find((c) => c !== measure);
+  const [from, by] = [quoted(stream.name), key && quoted(key.name)];
+  const sum = measure ? `SUM(${quoted(measure.name)}) AS total, ` : "";
+  const group = by ? ` GROUP BY ${by}` : "";
+  const head = by ? `${by}, ` : "";
+  const found = [
+    ["Per window", `SELECT ${head}${sum}COUNT(*) AS n\nFROM ${from} [RANGE 2 SECONDS]${group}`],
+    ["Sliding", `SELECT ${head}${sum}COUNT(*) AS n\nFROM ${from} [RANGE 10 SECONDS SLIDE 2 SECONDS]${group}`],
+    ["Before it is over", `SELECT ${head}${sum}COUNT(*) AS n\nFROM ${from} [RANGE 1 MINUTE]${group}\nEMIT AFTER DELAY INTERVAL '2' SECONDS`],
+  ];
+  if (measure) {
+    const selected = columns.map((column) => quoted(column.name)).join(", ");
+    found.unshift(["Single tuples", `SELECT ${selected}\nFROM ${from}\nWHERE ${quoted(measure.name)} > 99`]);
+  }
+  return found;
+}
+
+const quoted = (name) => (/^[a-z_][a-z0-9_]*$/i.test(name) ? name : `"${name.replaceAll('"', '""')}"`);
+
+/** Show examples over the first of the streams, or declarations when there is none. */
+export function showExamples(streams, write) {
+  const declare = declarations(streams.map((stream) => stream.name.toLowerCase()));
+  const examples = streams.length ? [...examplesOf(streams[0]), declare[0]] : declare;
+  const create = () => el("button", { type: "button", class: "chip" });
+  keyed(byId("examples"), examples, ([title]) => title, create, (button, [title, sql]) => {
+    say(button, title);
+    button.onclick = () => write(sql);
+  });
+}

@@ -1,0 +1,141 @@
+// A plan as a graph: streams on the left, operators, the router, and who reads on the right.
+
+import { el, svg } from "./dom.js";
+import { count, duration, plural } from "./format.js";
+
+const WIDTH = 160;
+const GAP = { x: 28, y: 14 };
+const LINE = 17;
+const MARGIN = 8;
+const MOST_OPERATORS = 60;
+const LONGEST = 22;
+const LEAST_SCALE = 0.8;
+
+/** Return the picture of a graph, and the same as a list for those who cannot see it. */
+export function planGraph(graph, label) {
+  const { nodes, edges, left } = trimmed(graph);
+  const boxes = layout(nodes, edges);
+  const width = Math.max(...boxes.map((box) => box.x + WIDTH)) + MARGIN;
+  const height = Math.max(...boxes.map((box) => box.y + box.height)) + MARGIN;
+  const at = new Map(boxes.map((box) => [box.node.id, box]));
+  const picture = svg(
+    "svg",
+    { class: "plan", role: "img", "aria-label": label, viewBox: `0 0 ${width} ${height}` },
+    edges.map((edge) => link(at.get(edge.source), at.get(edge.target))),
+    boxes.map(drawn),
+  );
+  picture.style.maxWidth = `${width}px`;
+  picture.style.minWidth = `${width * LEAST_SCALE}px`;
+  return el(
+    "div",
+    {},
+    el("div", { class: "scroll plan-scroll", role: "region", "aria-label": label, tabindex: "0" }, picture),
+    left > 0 ? el("p", { class: "note" }, `And ${plural(left, "operator", "operators")} with fewer queries.`) : null,
+    el(
+      "details",
+      {},
+      el("summary", {}, "The same as a list"),
+      el("ul", {}, boxes.map(({ node, lines }) => el("li", {}, [node.kind, ...lines].join(" · ") + leadsTo(node, edges, at)))),
+    ),
+  );
+}
+
+function leadsTo(node, edges, at) {
+  const targets = edges.filter((edge) => edge.source === node.id).map((edge) => titleOf(at.get(edge.target).node));
+  return targets.length ? ` → ${targets.join(", ")}` : "";
+}
+
+/** Keep the operators with the most queries where there are too many to draw. */
+function trimmed({ nodes, edges }) {
+  const operators = nodes.filter((node) => "queries" in node).sort((a, b) => b.queries - a.queries);
+  const dropped = new Set(operators.slice(MOST_OPERATORS).map((node) => node.id));
+  return {
+    nodes: nodes.filter((node) => !dropped.has(node.id)),
+    edges: edges.filter((edge) => !dropped.has(edge.source) && !dropped.has(edge.target)),
+    left: dropped.size,
+  };
+}
+
+function layout(nodes, edges) {
+  const rank = new Map(nodes.map((node) => [node.id, 0]));
+  for (let round = 0; round < nodes.length; round += 1) {
+    let moved = false;
+    for (const { source, target } of edges) {
+      if (rank.get(target) > rank.get(source)) continue;
+      rank.set(target, rank.get(source) + 1);
+      moved = true;
+    }
+    if (!moved) break;
+  }
+  const columns = [];
+  for (const node of nodes) (columns[rank.get(node.id)] ??= []).push({ node, lines: linesOf(node) });
+  const used = columns.filter(Boolean);
+  const place = new Map();
+  for (const column of used) {
+    const middle = ({ node }) => {
+      const sources = edges.filter((edge) => edge.target === node.id).map((edge) => place.get(edge.source) ?? 0);
+      return sources.length ? sources.reduce((sum, each) => sum + each, 0) / sources.length : 0;
+    };
+    column.sort((a, b) => middle(a) - middle(b));
+    column.forEach((box, index) => place.set(box.node.id, index));
+  }
+  const tall = (column) => column.reduce((sum, box) => sum + heightOf(box) + GAP.y, -GAP.y);
+  const height = Math.max(...used.map(tall));
+  return used.flatMap((column, index) => {
+    let y = MARGIN + (height - tall(column)) / 2;
+    return column.map((box) => {
+      const set = { ...box, x: MARGIN + index * (WIDTH + GAP.x), y, height: heightOf(box) };
+      y += set.height + GAP.y;
+      return set;
+    });
+  });
+}
+
+const heightOf = ({ lines }) => 24 + lines.length * LINE + 4;
+
+const titleOf = (node) => node.name ?? (node.kind === "router" ? "result log" : node.kind === "query" ? node.id : (node.streams ?? []).join(" ⋈ ") || node.id);
+
+/** What is written in a node. */
+function linesOf(node) {
+  const lines = [titleOf(node)];
+  if (node.partitioned_by?.length) lines.push(`by ${node.partitioned_by.join(", ")}`);
+  if (node.windows?.length) lines.push(windowsText(node.windows));
+  if ("queries" in node) {
+    const cores = (node.statistics?.source_cores ?? 0) + (node.statistics?.lane_cores ?? 0);
+    lines.push(plural(node.queries, "query", "queries") + (node.statistics ? ` · ${cores < 0.01 ? "<0.01" : cores.toFixed(2)} cores` : ""));
+  }
+  if (node.tables?.length) lines.push(`with ${node.tables.map((table) => table.name ?? table).join(", ")}`);
+  return [...lines, ...(node.notes ?? [])];
+}
+
+function windowsText(windows) {
+  if (windows.length > 2) return `${count(windows.length)} kinds of windows`;
+  return windows.map(windowText).join(", ");
+}
+
+/** A window in a few words. */
+export function windowText(window) {
+  if (window.kind === "session") return `sessions, gap ${duration(window.gap_seconds)}`;
+  const size = `${window.size_seconds} s`;
+  return window.slide_seconds === window.size_seconds ? `windows of ${size}` : `${size} every ${window.slide_seconds} s`;
+}
+
+function drawn({ node, lines, x, y, height }) {
+  return svg(
+    "g",
+    { class: `node ${node.kind}`, transform: `translate(${x} ${y})` },
+    svg("title", {}, [node.kind, ...lines].join("\n")),
+    svg("rect", { width: WIDTH, height, rx: 6 }),
+    svg("rect", { class: "edge", width: 4, height, rx: 2 }),
+    svg("text", { class: "kind", x: 14, y: 17 }, node.kind === "router" ? "router" : node.kind),
+    lines.map((text, index) => svg("text", { class: index === 0 ? "name" : "detail", x: 14, y: 34 + index * LINE }, short(text))),
+  );
+}
+
+const short = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text);
+
+function link(from, to) {
+  const [x1, y1, x2, y2] = [from.x + WIDTH, from.y + from.height / 2, to.x, to.y + to.height / 2];
+  const bend = (x2 - x1) / 2;
+  return svg("path", { class: "link", d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}` });
+}

@@ -1,0 +1,162 @@
+// The list of queries: paged, filtered by state and name.
+
+import { get, withParameters } from "./api.js";
+import { byId, el, keyed, say, set } from "./dom.js";
+import { count, duration } from "./format.js";
+import { draw, History, sparkline } from "./sparkline.js";
+
+const STATES = ["RUNNING", "PENDING", "PAUSED", "DRAINING", "FAILED", "RETIRED"];
+const PAGE = 50;
+const TYPING_MS = 300;
+const HEADINGS = [
+  ["Query", null],
+  ["State", null],
+  ["Rows", "number"],
+  ["Latency", "number"],
+  ["", "trend"],
+  ["Shares with", "number"],
+];
+
+/** Return `{load(sharers), count(numbers), select(id), running}`; `changed` is called when a filter or page is chosen. */
+export function queriesPanel(changed) {
+  let state = "RUNNING";
+  let name = "";
+  let cursors = [null];
+  let selected = null;
+  const history = new History();
+  const body = el("tbody");
+  const table = el(
+    "table",
+    { class: "queries" },
+    el("thead", {}, el("tr", {}, HEADINGS.map(([title, kind]) => el("th", { scope: "col", class: kind }, title || el("span", { class: "hidden" }, "Trend"))))),
+    body,
+  );
+  const empty = el("p", { class: "empty" });
+  byId("queries").append(table, empty);
+  const choices = new Map(["", ...STATES].map((each) => [each, choice(each)]));
+  byId("query-states").append(...choices.values());
+  let typing = null;
+  byId("query-name").addEventListener("input", (event) => {
+    clearTimeout(typing);
+    typing = setTimeout(() => {
+      name = event.target.value.trim();
+      restart();
+    }, TYPING_MS);
+  });
+  byId("page-before").addEventListener("click", () => turn(() => cursors.pop()));
+  let next = null;
+  byId("page-after").addEventListener("click", () => turn(() => cursors.push(next)));
+
+  function choice(value) {
+    const input = el("input", {
+      type: "radio",
+      name: "state",
+      value,
+      onchange: () => {
+        state = value;
+        restart();
+      },
+    });
+    input.checked = value === state;
+    const title = value ? value[0] + value.slice(1).toLowerCase() : "All";
+    return el("label", { "data-state": value.toLowerCase() }, input, el("span", {}, title), el("span", { class: "count" }));
+  }
+
+  function restart() {
+    cursors = [null];
+    changed();
+  }
+
+  function turn(how) {
+    how();
+    byId("queries").scrollTop = 0;
+    changed();
+  }
+
+  /** Show how many queries are in each state; states that this service does not know are left out. */
+  function showCounts(numbers) {
+    for (const [value, label] of choices) {
+      if (!value) continue;
+      label.hidden = value === "PAUSED" && !numbers.has(value);
+      say(label.lastElementChild, numbers.has(value) ? count(numbers.get(value)) : "");
+    }
+  }
+
+  /** Load the page of the list that is looked at; `sharers` is how many queries each operator has. */
+  async function load(sharers) {
+    const asked = JSON.stringify([state, name, cursors]);
+    const page = await get(withParameters("/queries", { state, name, limit: PAGE, cursor: cursors.at(-1) }));
+    if (asked !== JSON.stringify([state, name, cursors])) return; // another one is looked at by now
+    next = page.cursor;
+    const { queries } = page;
+    history.keep(queries.map((query) => query.id));
+    keyed(body, queries, (query) => query.id, row, (node, query) => {
+      update(node, query, sharers, history.add(query.id, query.event_time_latency_seconds));
+      mark(node);
+    });
+    table.hidden = queries.length === 0;
+    empty.hidden = queries.length > 0;
+    say(empty, nothing());
+    byId("query-pager").hidden = cursors.length === 1 && next === null;
+    byId("page-before").disabled = cursors.length === 1;
+    byId("page-after").disabled = next === null;
+    say(byId("page-place"), queries.length ? `Page ${cursors.length}: ${queries[0].id} to ${queries.at(-1).id}` : `Page ${cursors.length}`);
+  }
+
+  function nothing() {
+    if (name) return `No query ${state ? `that is ${state} ` : ""}has “${name}” in its name${next ? " on this page" : ""}.`;
+    return state ? `No query is ${state}.` : "No query yet. Write one in the SQL editor.";
+  }
+
+  function mark(node) {
+    const here = node.dataset.key === selected;
+    set(node, "data-selected", here);
+    set(node.querySelector("a"), "aria-current", here ? "true" : null);
+  }
+
+  return {
+    load,
+    showCounts,
+    select(id) {
+      selected = id;
+      for (const node of body.children) mark(node);
+    },
+  };
+}
+
+function row(query) {
+  return el(
+    "tr",
+    {},
+    el(
+      "th",
+      { scope: "row" },
+      el("a", { href: `#/queries/${query.id}` }, query.name ?? query.id),
+      el("span", { class: "tag" }),
+      el("span", { class: "under sql" }),
+    ),
+    el("td", {}, el("span", { class: "state" })),
+    el("td", { class: "number" }),
+    el("td", { class: "number" }),
+    el("td", { class: "trend" }, sparkline()),
+    el("td", { class: "number" }),
+  );
+}
+
+function update(node, query, sharers, trend) {
+  const [head, state, rows, latency, line, sharing] = node.children;
+  const [, tag, sql] = head.children;
+  say(tag, [query.name ? query.id : null, query.tenant].filter(Boolean).join(" · "));
+  tag.hidden = tag.textContent === "";
+  say(sql, query.sql.replace(/\s+/g, " "));
+  set(sql, "title", query.sql);
+  say(state.firstElementChild, query.state.toLowerCase());
+  set(state.firstElementChild, "data-state", query.state.toLowerCase());
+  set(state.firstElementChild, "title", query.error);
+  set(state.firstElementChild, "data-warn", Boolean(query.error));
+  say(rows, count(query.rows_out));
+  say(latency, duration(query.event_time_latency_seconds));
+  draw(line.firstElementChild, trend);
+  const together = ["RUNNING", "DRAINING"].includes(query.state) ? sharers.get(query.operator) : undefined;
+  say(sharing, together === undefined ? "–" : count(Math.max(0, together - 1)));
+}

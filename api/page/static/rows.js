@@ -1,0 +1,60 @@
+// Rows as they come: the newest on top, a few hundred of them.
+
+import { el, keyed } from "./dom.js";
+import { cell, isTime } from "./format.js";
+
+const SHOWN = 200;
+
+/** Return `{node, add(rows), clear()}`: a table of the newest rows. */
+export function rowsTable() {
+  let columns = [];
+  let rows = [];
+  let number = 0;
+  const head = el("tr");
+  const body = el("tbody");
+  const table = el(
+    "table",
+    { class: "rows" },
+    el("caption", { class: "hidden" }, "The newest rows, the last one first; times are UTC"),
+    el("thead", {}, head),
+    body,
+  );
+
+  function line({ row }) {
+    const partial = row._partial === true;
+    return el(
+      "tr",
+      { "data-partial": partial, "data-op": row._op ?? null },
+      columns.map((name) => {
+        const value = row[name];
+        return el("td", { class: kindOf(value), title: isTime(value) ? value : null }, cell(value));
+      }),
+    );
+  }
+
+  return {
+    node: table,
+    add(more) {
+      const names = Object.keys(more.at(-1));
+      if (names.join() !== columns.join()) {
+        columns = names;
+        const last = more.at(-1);
+        head.replaceChildren(
+          ...names.map((name) => el("th", { scope: "col", class: kindOf(last[name]) === "number" ? "number" : null }, name)),
+        );
+      }
+      rows = [...more.slice(-SHOWN).map((row) => ({ row, key: ++number })).reverse(), ...rows].slice(0, SHOWN);
+      keyed(body, rows, (each) => each.key, line, () => {});
+    },
+    clear() {
+      rows = [];
+      body.replaceChildren();
+    },
+  };
+}
+
+function kindOf(value) {
+  if (value === null) return "null";
+  if (typeof value === "number" || typeof value === "bigint") return "number";
+  return value === false ? "no" : null;
+}

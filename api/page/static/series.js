@@ -1,0 +1,82 @@
+// Rows as series of points: which column is time, which is measured, and which tells series apart.
+
+import { isTime } from "./format.js";
+
+const KEPT = 4000;
+const WINDOWS = 60;
+const isNumber = (value) => typeof value === "number" || typeof value === "bigint";
+
+/** The newest rows of a query, and how they are looked at. `keys` are the columns that it groups by, if known. */
+export class Series {
+  #rows = [];
+  #columns = [];
+  measure = null;
+  by = null;
+
+  constructor(keys = []) {
+    this.keys = keys;
+  }
+
+  /** Add rows, the oldest first. Retractions are not values. */
+  add(rows) {
+    const at = Date.now();
+    this.#rows.push(...rows.filter((row) => row._op !== "retract").map((row) => ({ row, at })));
+    this.#rows = this.#rows.slice(-KEPT);
+    const names = Object.keys(rows.at(-1)).filter((name) => !name.startsWith("_") && !/^window_(start|end)$/.test(name));
+    if (names.join() !== this.#columns.join()) {
+      this.#columns = names;
+      this.#choose();
+    }
+  }
+
+  clear() {
+    this.#rows = [];
+  }
+
+  /** Whether values belong to windows: then they are joined by lines. */
+  get windowed() {
+    return this.#rows.length > 0 && "window_end" in this.#rows.at(-1).row;
+  }
+
+  get numbers() {
+    return this.#columns.filter((name) => this.#sample(name).some(isNumber));
+  }
+
+  get others() {
+    return this.#columns.filter((name) => name !== this.measure && !this.#sample(name).some(isTime));
+  }
+
+  #sample(name) {
+    return this.#rows.slice(-50).map(({ row }) => row[name]);
+  }
+
+  #choose() {
+    const known = this.#columns.filter((name) => this.keys.includes(name));
+    const numbers = this.numbers;
+    const fractions = numbers.filter((name) => this.#sample(name).some((value) => isNumber(value) && !Number.isInteger(Number(value))));
+    const free = numbers.filter((name) => !known.includes(name));
+    this.measure = free.find((name) => fractions.includes(name)) ?? free.at(-1) ?? numbers.at(-1) ?? null;
+    this.by = this.windowed ? (known[0] ?? this.others.find((name) => !numbers.includes(name)) ?? null) : null;
+  }
+
+  /** Return `[{name, points: [{x, y, partial}…]}…]`, by name; of each window the newest value counts. */
+  points() {
+    const found = new Map();
+    const time = this.windowed ? "window_end" : this.#columns.find((name) => this.#sample(name).some(isTime));
+    for (const { row, at } of this.#rows) {
+      if (!isNumber(row[this.measure])) continue;
+      const name = this.by === null ? this.measure : String(row[this.by]);
+      const x = time && row[time] ? Date.parse(row[time]) : at;
+      const of = found.get(name) ?? found.set(name, new Map()).get(name);
+      const key = this.windowed ? x : of.size;
+      of.set(key, { x, y: Number(row[this.measure]), partial: row._partial === true });
+    }
+    const all = [...found].map(([name, points]) => ({ name, points: [...points.values()].sort((a, b) => a.x - b.x) }));
+    const xs = [...new Set(all.flatMap(({ points }) => points.map(({ x }) => x)))].sort((a, b) => a - b);
+    const from = this.windowed ? xs.at(-WINDOWS) : undefined;
+    return all
+      .map(({ name, points }) => ({ name, points: from === undefined ? points : points.filter(({ x }) => x >= from) }))
+      .filter(({ points }) => points.length)
+      .sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
+  }
+}

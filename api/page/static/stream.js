@@ -1,0 +1,117 @@
+// One stream: columns, clocks, the tuples that no query sees, and its end.
+
+import { get, json, Problem } from "./api.js";
+import { confirmed } from "./confirm.js";
+import { definitions } from "./definitions.js";
+import { el, keyed, say } from "./dom.js";
+import { clockTime, count, duration } from "./format.js";
+import { every, refreshAll } from "./poll.js";
+
+const LETTERS = 20;
+
+/** Show a stream in `panel`; returns what ends that. */
+export function showStream(panel, name, { announce }) {
+  const path = `/streams/${encodeURIComponent(name)}`;
+  const drop = el("button", { type: "button", onclick: end_ }, "Drop");
+  const trouble = el("p", { class: "problem", role: "alert", hidden: true });
+  const error = el("p", { class: "problem", hidden: true });
+  const facts = el("dl", { class: "facts" });
+  const sql = el("pre", { class: "sql-text", tabindex: "0", "aria-label": "SQL of the stream" });
+  const columns = el("tbody");
+  const letters = el("tbody");
+  const none = el("p", { class: "empty" }, "None: no tuple came late or malformed.");
+  let counted = null;
+  const lettersTable = table("Dead letters", ["Received", "Why", "Detail", "Tuple"], letters);
+  panel.replaceChildren(
+    el("div", { class: "head" }, el("h2", { id: "shown-title" }, name), el("span", { class: "tag" }, "stream"), el("div", { class: "actions" }, drop)),
+    sql,
+    error,
+    trouble,
+    facts,
+    el("h3", {}, "Columns"),
+    table("Columns", ["Name", "Type", ""], columns),
+    el("h3", {}, "Dead letters: tuples that no query sees, the oldest that are kept"),
+    none,
+    el("div", { class: "scroll", role: "region", "aria-label": "Dead letters", tabindex: "0" }, lettersTable),
+  );
+  const poll = every(2, look);
+
+  async function look() {
+    try {
+      const stream = await get(path);
+      render(stream);
+      const now = stream.late + stream.malformed;
+      if (now === counted) return;
+      showLetters(await get(`${path}/dead-letters?limit=${LETTERS}`));
+      counted = now;
+    } catch (problem) {
+      if (!(problem instanceof Problem)) return;
+      fail(problem.message);
+      if (problem.status === 404) poll.stop();
+    }
+  }
+
+  function fail(message) {
+    say(trouble, message);
+    trouble.hidden = false;
+  }
+
+  function render(stream) {
+    say(sql, stream.sql);
+    say(error, stream.error ?? "");
+    error.hidden = !stream.error;
+    definitions(facts, [
+      ["Tuples", count(stream.tuples)],
+      ["Late", count(stream.late)],
+      ["Malformed", count(stream.malformed)],
+      ["Skipped", stream.skipped ? count(stream.skipped) : null],
+      ["Clock", clockTime(stream.clock)],
+      ["Waterline", stream.idle ? `${clockTime(stream.waterline)} (idle)` : clockTime(stream.waterline)],
+      ["Lateness", duration(stream.lateness_seconds)],
+      ["Queries", count(stream.queries)],
+    ]);
+    const row = () => el("tr", {}, el("td", { class: "mono" }), el("td", { class: "mono" }), el("td"));
+    keyed(columns, stream.columns, (column) => column.name, row, (node, column) => {
+      say(node.children[0], column.name);
+      say(node.children[1], column.type);
+      say(node.children[2], [column.event_time && "event time", column.metadata && `metadata ${column.metadata}`].filter(Boolean).join(", "));
+    });
+  }
+
+  function showLetters({ rows }) {
+    const row = () => el("tr", {}, el("td"), el("td"), el("td"), el("td", { class: "mono" }));
+    keyed(letters, rows.map((letter, index) => ({ ...letter, index })), (letter) => letter.index, row, (node, letter) => {
+      say(node.children[0], clockTime(letter.received_at));
+      say(node.children[1], letter.reason);
+      say(node.children[2], letter.detail ?? "");
+      say(node.children[3], letter.raw ?? JSON.stringify(letter.tuple));
+    });
+    lettersTable.parentElement.hidden = rows.length === 0;
+    none.hidden = rows.length > 0;
+  }
+
+  async function end_() {
+    if (!(await confirmed(`Drop stream ${name}?`, "Its tuples and counts are forgotten.", "Keep it", "Drop it"))) return;
+    trouble.hidden = true;
+    try {
+      await json("DELETE", path);
+      announce(`Stream ${name} is dropped.`);
+      location.hash = "#/";
+      refreshAll();
+    } catch (problem) {
+      fail(problem.message);
+    }
+  }
+
+  return () => poll.stop();
+}
+
+function table(caption, headings, body) {
+  return el(
+    "table",
+    {},
+    el("caption", { class: "hidden" }, caption),
+    el("thead", {}, el("tr", {}, headings.map((title) => el("th", { scope: "col" }, title)))),
+    body,
+  );
+}

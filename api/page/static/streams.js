@@ -1,0 +1,110 @@
+// The streams and their clocks.
+
+import { byId, el, keyed, say, set } from "./dom.js";
+import { ago, count, plural, secondsBehind } from "./format.js";
+import { draw, History, sparkline } from "./sparkline.js";
+
+const HEADINGS = [
+  ["Stream", null],
+  ["Tuples/s", "number"],
+  ["", "trend"],
+  ["Waterline", "number"],
+  ["Late", "number"],
+  ["Malformed", "number"],
+];
+
+/** How many tuples a second came between the last two looks at a stream. */
+class Rates {
+  #seen = new Map();
+
+  of(stream, now) {
+    const before = this.#seen.get(stream.id);
+    if (before && now - before.at < 500) return before.rate;
+    const rate = before ? Math.max(0, ((stream.tuples - before.tuples) * 1000) / (now - before.at)) : null;
+    this.#seen.set(stream.id, { tuples: stream.tuples, at: now, rate });
+    return rate;
+  }
+}
+
+/** Return `{show(streams)}`, which gives the sum of the rates and how far the last waterline is behind. */
+export function streamsPanel() {
+  const rates = new Rates();
+  const history = new History();
+  const body = el("tbody");
+  const table = el(
+    "table",
+    { class: "streams" },
+    el("thead", {}, el("tr", {}, HEADINGS.map(([title, kind]) => heading(title, kind)))),
+    body,
+  );
+  const empty = el("p", { class: "empty" });
+  byId("streams").append(table, empty);
+
+  function show(streams) {
+    const now = performance.now();
+    table.hidden = streams.length === 0;
+    empty.hidden = streams.length > 0;
+    say(empty, "No stream is declared yet. The examples beside the SQL editor make one.");
+    say(byId("streams-note"), streams.length ? plural(streams.length, "stream", "streams") : "");
+    let sum = 0;
+    let known = false;
+    keyed(body, streams, (stream) => stream.id, row, (node, stream) => {
+      const rate = rates.of(stream, now);
+      known ||= rate !== null;
+      sum += rate ?? 0;
+      update(node, stream, rate, history.add(stream.id, rate));
+    });
+    history.keep(streams.map((stream) => stream.id));
+    const behind = streams.filter((s) => !s.idle).map((s) => secondsBehind(s.waterline)).filter((s) => s !== null);
+    return { rate: known ? sum : null, behind: behind.length ? Math.max(...behind) : null };
+  }
+
+  return { show };
+}
+
+function heading(title, kind) {
+  return el("th", { scope: "col", class: kind }, title || el("span", { class: "hidden" }, "Trend"));
+}
+
+function row(stream) {
+  return el(
+    "tr",
+    {},
+    el(
+      "th",
+      { scope: "row" },
+      el("a", { href: `#/streams/${encodeURIComponent(stream.name)}` }, stream.name),
+      el("span", { class: "tag connector" }),
+      el("span", { class: "under columns" }),
+      el("span", { class: "under error", hidden: true }),
+    ),
+    el("td", { class: "number" }),
+    el("td", { class: "trend" }, sparkline()),
+    el("td", { class: "number" }),
+    el("td", { class: "number" }),
+    el("td", { class: "number" }),
+  );
+}
+
+function update(node, stream, rate, trend) {
+  const [name, tuples, line, waterline, late, malformed] = node.children;
+  const [, connector, columns, error] = name.children;
+  say(connector, stream.source.connector);
+  say(columns, stream.columns.map((column) => `${column.name} ${column.type}`).join(", "));
+  set(columns, "title", columns.textContent);
+  say(error, stream.error ?? "");
+  error.hidden = !stream.error;
+  set(node, "data-state", stream.error ? "failed" : null);
+  say(tuples, count(rate));
+  draw(line.firstElementChild, trend);
+  const behind = secondsBehind(stream.waterline);
+  say(waterline, stream.idle ? "idle" : ago(behind));
+  set(waterline, "title", stream.waterline ? `waterline ${stream.waterline}, clock ${stream.clock}` : "no tuple yet");
+  warn(late, stream.late);
+  warn(malformed, stream.malformed);
+}
+
+function warn(node, number) {
+  say(node, count(number));
+  set(node, "data-warn", number > 0);
+}
