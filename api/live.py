@@ -9,7 +9,7 @@ from functools import partial
 from typing import Annotated
 
 import orjson
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from api.access import CallerDep
@@ -48,13 +48,18 @@ async def stream_results(
     service: ServiceDep,
     caller: CallerDep,
     after: After = None,
+    tail: Annotated[
+        int | None, Query(ge=0, description="Begin before the last so many rows; a cursor wins over it.")
+    ] = None,
     last_event_id: Annotated[str | None, Header(description="Resume after this event; wins over `after`.")] = None,
 ) -> StreamingResponse:
-    """Follow the rows of a query as server-sent events, from a cursor or from the beginning."""
+    """Follow the rows of a query as server-sent events, from a cursor, from the last rows or from the beginning."""
     cursor = last_event_id or after
     deployed = caller.live_query(id)
     if cursor is not None:
         decode_cursor(cursor, deployed.id)
+    elif tail is not None:
+        cursor = await service.on_reader(lambda: service.results.before_last(deployed, tail))
     most = caller.meters.rows_at_once(PAGE_ROWS)
     first = await service.on_reader(lambda: service.results.read(deployed, cursor, most))
     ended = is_end(service, deployed, first)

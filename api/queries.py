@@ -134,11 +134,12 @@ def list_queries(
     caller: CallerDep,
     state: Annotated[str | None, Query(description=f"One of {', '.join(STATES)}.")] = None,
     label: Annotated[str | None, Query(description="`name` or `name=value`.")] = None,
+    name: Annotated[str | None, Query(description="Text that is part of the name, whatever the case.")] = None,
     limit: Annotated[int, Query(ge=1, description=f"Most queries; at most {MOST_LISTED}.")] = 100,
     cursor: Annotated[str | None, Query(description="The cursor of the page before.")] = None,
 ) -> Response:
     """List queries, oldest first, in pages; `cursor` is null on the last."""
-    page = caller.list_queries(state, label, min(limit, MOST_LISTED), cursor)
+    page = caller.list_queries(state, label, min(limit, MOST_LISTED), cursor, name)
     return Response(orjson.dumps(page), media_type="application/json")
 
 

@@ -147,6 +147,17 @@ class BatchIndex:
             yield entry
             seq += 1
 
+    def backwards(self, seq: int, first: int, slot: int) -> Iterator[BatchEntry]:
+        """Yield the batches ``seq … first``, the newest first, in which ``slot`` may have rows."""
+        while seq >= first:
+            start = seq - STRETCH + 1
+            whole = start % STRETCH == 0 and start >= first and not self.in_memory(seq)
+            if whole and not self.summary(start).slots >> slot & 1:
+                seq = start - 1
+                continue
+            yield self.entry(seq)
+            seq -= 1
+
     def with_dead_letters(self, seq: int, latest: int, stream: str) -> Iterator[BatchEntry]:
         """Yield the batches ``seq … latest`` with dead letters of ``stream``."""
         while seq <= latest:
@@ -267,6 +278,24 @@ class ResultReader:
                 break
         table = pa.concat_tables(tables) if tables else empty_rows(deployed.query)
         return Page(table, encode_cursor(end, deployed.id), has_more, deployed.id, tuple(runs))
+
+    def before_last(self, deployed: DeployedQuery, rows: int) -> str:
+        """Return the cursor before the last ``rows`` rows, or before all that are kept where there are fewer."""
+        latest, slot, epoch = self.index.latest, deployed.slot, deployed.epoch
+        if slot is None or epoch is None:
+            return encode_cursor(Position(latest + 1), deployed.id)
+        if deployed.freed_epoch is not None:
+            latest = self.index.first_of_epoch(deployed.freed_epoch, latest) - 1
+        first = self.index.first_of_epoch(epoch, latest)
+        position = Position(latest + 1)
+        for entry in self.index.backwards(latest, first, slot):
+            if rows <= 0:
+                break
+            total = sum(part.count for part in entry.parts(slot))
+            if total:
+                position = Position(entry.seq, max(0, total - rows))
+                rows -= total
+        return encode_cursor(position, deployed.id)
 
     def has_news(self, deployed: DeployedQuery, after: str) -> bool:
         """Whether there may be rows after a cursor; reads no file, so it may be asked on an event loop."""

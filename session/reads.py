@@ -56,6 +56,32 @@ class DeployedQuery:
         return cls(**{name: getattr(record, name) for name in cls.__dataclass_fields__})
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What a query must have to be listed; None where anything will do. ``name`` is in lower case."""
+
+    label: str | None
+    value: str | None
+    name: str | None
+    reader: Principal
+
+    @classmethod
+    def of(cls, label: str | None, name: str | None, reader: Principal) -> Wanted | None:
+        """Read the filters of GET /queries; None when a reader that sees everything has none."""
+        if label is None and not name and ADMIN in reader.rights:
+            return None
+        key, equals, value = (label or "").partition("=")
+        return cls(None if label is None else key, value if equals else None, name.lower() if name else None, reader)
+
+    def takes(self, record: QueryRecord) -> bool:
+        """Whether a query is a wanted one."""
+        if not self.reader.sees(record.tenant):
+            return False
+        if self.name is not None and self.name not in (record.name or "").lower():
+            return False
+        return self.label is None or (self.label in record.labels and self.value in (None, record.labels[self.label]))
+
+
 class Reads:
     """Look-ups in the state, each under the lock for a short time; what is over is read from the archive without it."""
 
@@ -192,12 +218,14 @@ class Reads:
         label: str | None = None,
         limit: int = 100,
         cursor: str | None = None,
+        name: str | None = None,
         reader: Principal = ANYONE,
     ) -> dict[str, Any]:
         """Return ``{"queries", "cursor"}``: a page of queries, oldest first; ``cursor`` is None after the last.
 
-        ``label`` is ``name`` or ``name=value``. A page may be short, even empty, when many queries had to be looked at
-        to find those with the label that the reader sees: only a cursor of None says that there are no more.
+        ``label`` is ``name`` or ``name=value``; ``name`` is part of the query's name, whatever the case. A page may be
+        short, even empty, when many queries had to be looked at to find those that the reader sees: only a cursor of
+        None says that there are no more.
         """
         if state is not None and state not in STATES:
             raise MalformedRequest(f"state must be one of {', '.join(STATES)}; got {state!r}.")
@@ -206,11 +234,10 @@ class Reads:
         if cursor is not None and not _is_id(cursor):
             raise MalformedRequest(f"cursor must be taken unchanged from an earlier answer; got {cursor[:100]!r}.")
         after = 0 if cursor is None else number_of(cursor)
-        name, _, value = (label or "").partition("=")
-        wanted = _Wanted(reader, None if label is None else (name, value if "=" in label else None))
+        wanted = Wanted.of(label, name, reader)
         with self._lock:  # at one moment, so that none is missed that moves to the archive meanwhile
             archived = self._archive.after(after, state)
-            count = limit + 1 if state is None and wanted.is_everything else len(self._state.queries)
+            count = limit + 1 if state is None and wanted is None else len(self._state.queries)
             records = self._state.queries.after(after, count)
         live = ((number_of(record.id), record) for record in records)
         candidates: Iterator[tuple[int, Any]] = heapq.merge(archived, live, key=_first)
@@ -224,15 +251,15 @@ class Reads:
                 continue
             looked_at += 1
             record = found()
-            if record is not None and wanted.has(record):
+            if record is not None and (wanted is None or wanted.takes(record)):
                 page.append(record.describe())
             elif looked_at >= MOST_LOOKED_AT:
                 return {"queries": page, "cursor": f"q-{number}"}
         return {"queries": page, "cursor": None}
 
-    def _described(self, record: QueryRecord, state: str | None, wanted: _Wanted) -> list[dict[str, Any]]:
-        """Return the query when it is in a state and wanted, else nothing."""
-        if not wanted.has(record):
+    def _described(self, record: QueryRecord, state: str | None, wanted: Wanted | None) -> list[dict[str, Any]]:
+        """Return the query when it is in a state and is a wanted one, else nothing."""
+        if wanted is not None and not wanted.takes(record):
             return []
         if state is not None and record.state != state:  # most are not: look again under the lock at those that are
             return []
@@ -335,26 +362,6 @@ def result_columns(query: Query) -> list[dict[str, str]]:
             columns += [{"name": OP, "type": "VARCHAR"}, {"name": PTIME, "type": "TIMESTAMP"}]
             columns.append({"name": VER, "type": "BIGINT"})
     return columns
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """Which queries are listed: those that the reader sees, with a label and its value where these are given."""
-
-    reader: Principal
-    label: tuple[str, str | None] | None
-
-    @property
-    def is_everything(self) -> bool:
-        return self.label is None and ADMIN in self.reader.rights
-
-    def has(self, record: QueryRecord) -> bool:
-        if not self.reader.sees(record.tenant):
-            return False
-        if self.label is None:
-            return True
-        name, value = self.label
-        return name in record.labels and value in (None, record.labels[name])
 
 
 def _first(found: tuple[int, Any]) -> int:

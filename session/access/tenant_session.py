@@ -155,11 +155,16 @@ class TenantSession:
         return self._session.live_query(self._own(query_id))
 
     def list_queries(
-        self, state: str | None = None, label: str | None = None, limit: int = 100, cursor: str | None = None
+        self,
+        state: str | None = None,
+        label: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        name: str | None = None,
     ) -> dict[str, Any]:
         """Return a page of queries."""
         self.principal.need(READ)
-        return self._session.list_queries(state, label, limit, cursor, self.principal)
+        return self._session.list_queries(state, label, limit, cursor, name, self.principal)
 
     def query_plan(self, query_id: str) -> dict[str, Any]:
         """Return how a query runs and with whom it shares."""

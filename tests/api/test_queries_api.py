@@ -94,7 +94,7 @@ def test_validate_changes_nothing_and_tells_with_whom_a_query_shares(rest: Rest)
 
 
 def test_queries_are_listed_in_pages_and_filtered(rest: Rest) -> None:
-    bodies = [{"sql": ALL, "labels": {"n": str(i % 2), "all": "x"}} for i in range(5)]
+    bodies = [{"sql": ALL, "name": f"Number {i}", "labels": {"n": str(i % 2), "all": "x"}} for i in range(5)]
     ids = [query["id"] for query in rest.post("/queries", bodies)]
     found, cursor = [], None
     while True:
@@ -107,6 +107,7 @@ def test_queries_are_listed_in_pages_and_filtered(rest: Rest) -> None:
     assert found == ids
     assert [q["id"] for q in rest.get("/queries?label=n=1")["queries"]] == ids[1::2]
     assert [q["id"] for q in rest.get("/queries?label=all")["queries"]] == ids
+    assert [q["id"] for q in rest.get("/queries?name=number 3")["queries"]] == ids[3:4]
     assert rest.get("/queries?state=RUNNING")["queries"] == []
     assert len(rest.get("/queries?state=PENDING")["queries"]) == 5
 

@@ -214,8 +214,10 @@ def test_events_follow_resume_and_end(rest: Rest) -> None:
         assert orjson.loads(read_events(lines, 1)[0]["data"])["user_id"] == 3
     page = rest.get(f"/queries/{query['id']}/results", params={"after": first[0]["id"]})
     assert numbers(page) == [1, 2, 3], "an event's id is a cursor"
+    with rest.client.stream("GET", path, params={"tail": 2}) as response:
+        assert [orjson.loads(event["data"])["user_id"] for event in read_events(response.iter_lines(), 2)] == [2, 3]
     rest.retire(query["id"])
-    with rest.client.stream("GET", path, headers={"Last-Event-ID": first[1]["id"]}) as response:
+    with rest.client.stream("GET", f"{path}?tail=1", headers={"Last-Event-ID": first[1]["id"]}) as response:
         rest_of = read_events(response.iter_lines(), 99)
     assert [event.get("event", "row") for event in rest_of] == ["row", "row", "end"]
     assert [orjson.loads(event["data"])["user_id"] for event in rest_of[:2]] == [2, 3]

@@ -125,6 +125,9 @@ def test_selection_pages_are_the_rows_of_the_slot_between_its_epochs(
         for slot, numbers in expected.items():
             deployed = Deployed(slot, epoch, epoch + lived)
             assert read_all(reader, deployed, limit) == [{"n": n, "twice": 2 * n} for n in numbers]
+            last = reader.read(deployed, reader.before_last(deployed, limit), 1000).table
+            assert last["n"].to_pylist() == numbers[-limit:]
+            assert reader.read(deployed, reader.before_last(deployed, 0), 1000).table.num_rows == 0
 
 
 WINDOW_ROWS = st.lists(

@@ -445,9 +445,9 @@ def test_a_retired_query_is_gone_after_its_retention(open_driver: Callable[..., 
 # reading
 
 
-def test_queries_are_listed_in_pages_by_state_and_label(driver: Driver) -> None:
+def test_queries_are_listed_in_pages_by_state_label_and_name(driver: Driver) -> None:
     driver.run(CHEAP, CHEAP, labels={"team": "a"})
-    driver.create(REVENUE, labels={"team": "b"})
+    driver.create(REVENUE, labels={"team": "b"}, name="Whales")
     driver.create(REVENUE)
     page = driver.session.list_queries(limit=3)
     assert [q["id"] for q in page["queries"]] == ["q-1", "q-2", "q-3"]
@@ -461,6 +461,9 @@ def test_queries_are_listed_in_pages_by_state_and_label(driver: Driver) -> None:
     assert ids(label="team") == ["q-1", "q-2", "q-3"]
     assert ids(label="team=b") == ["q-3"]
     assert ids(label="team=b", state="RUNNING") == []
+    assert ids(name="HALE") == ["q-3"]
+    assert ids(name="HALE", label="team=a") == ids(name="HALE", state="RUNNING") == ids(name="hall") == []
+    assert ids(name="") == ["q-1", "q-2", "q-3", "q-4"]
     assert driver.session.count_by_state()["RUNNING"] == 2
 
 
