@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Install the servers that tests of sinks speak to, where that may be done: ClickHouse from Debian's packages, Apache
-# Kafka by mvn into ~/.cache/braid. What cannot be had is said, and its tests are skipped.
+# Install the servers that tests of sinks speak to and the browser that tests of the page look with, where that may be
+# done: ClickHouse and Chromium from Debian's packages, Apache Kafka by mvn into ~/.cache/braid. What cannot be had is
+# said, and its tests are skipped.
 set -uo pipefail
 
 version=3.9.1
@@ -19,6 +20,11 @@ apt_install() {
 if ! command -v clickhouse-server >/dev/null; then
   say "installing ClickHouse"
   apt_install clickhouse-server || say "ClickHouse cannot be installed; its tests will be skipped"
+fi
+
+if ! command -v chromium >/dev/null; then
+  say "installing Chromium"
+  apt_install chromium || say "Chromium cannot be installed; the tests of the page will be skipped"
 fi
 
 if ! compgen -G "$jars/kafka_*.jar" >/dev/null; then

@@ -22,7 +22,7 @@ function listTable(items) {
   const names = Object.keys(items[0]).filter((name) => items.some((item) => item[name] !== null && typeof item[name] !== "object"));
   return el(
     "div",
-    { class: "scroll", role: "region", "aria-label": "Answer", tabindex: "0" },
+    { class: "scroll", role: "group", "aria-label": "Answer", tabindex: "0" },
     el(
       "table",
       {},

@@ -1,6 +1,7 @@
 // Statements to begin with: made from the streams that are there, so that each of them runs.
 
 import { byId, el, keyed, say } from "./dom.js";
+import { isKeyword } from "./sql.js";
 
 const declarations = (taken) => [
   [
@@ -51,7 +52,7 @@ export function examplesOf(stream) {
   return found;
 }
 
-const quoted = (name) => (/^[a-z_][a-z0-9_]*$/i.test(name) ? name : `"${name.replaceAll('"', '""')}"`);
+const quoted = (name) => (isKeyword(name) ? `"${name}"` : name);
 
 /** Show examples over the first of the streams, or declarations when there is none. */
 export function showExamples(streams, write) {

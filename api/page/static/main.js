@@ -107,6 +107,7 @@ let ending = null;
 let at = null;
 
 function route() {
+  if (location.hash !== "" && !location.hash.startsWith("#/")) return; // a place within the page
   const [, kind, name] = location.hash.match(/^#\/(queries|streams|plan)(?:\/(.+))?$/) ?? [];
   const place = `${kind}/${name}`;
   if (at === place) return;
@@ -126,6 +127,7 @@ function route() {
     looking.now();
     return;
   }
+  if (moved) announce(`Shown beside: ${decodeURIComponent(name ?? "the plan of everything")}.`);
   if (moved && document.activeElement === document.body) panel.focus();
   if (panel.getBoundingClientRect().top > innerHeight - 120) panel.scrollIntoView({ block: "start" });
 }

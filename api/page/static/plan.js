@@ -29,7 +29,7 @@ export function planGraph(graph, label) {
   return el(
     "div",
     {},
-    el("div", { class: "scroll plan-scroll", role: "region", "aria-label": label, tabindex: "0" }, picture),
+    el("div", { class: "scroll plan-scroll", role: "group", "aria-label": label, tabindex: "0" }, picture),
     left > 0 ? el("p", { class: "note" }, `And ${plural(left, "operator", "operators")} with fewer queries.`) : null,
     el(
       "details",

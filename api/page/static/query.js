@@ -45,7 +45,7 @@ export function showQuery(panel, id, { can, edit, announce }) {
   rowsPanel.append(
     el("div", { class: "controls" }, picture.controls, note, hold),
     picture.node,
-    el("div", { class: "scroll rows-scroll", role: "region", "aria-label": "Rows", tabindex: "0" }, table.node, waiting),
+    el("div", { class: "scroll rows-scroll", role: "group", "aria-label": "Rows", tabindex: "0" }, table.node, waiting),
   );
   const tabbed = tabs("Of this query", [["rows", "Rows", rowsPanel], ["plan", "Plan", planPanel], ["about", "About", aboutPanel]], chosen);
   panel.replaceChildren(

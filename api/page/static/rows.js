@@ -14,7 +14,7 @@ export function rowsTable() {
   const body = el("tbody");
   const table = el(
     "table",
-    { class: "rows" },
+    { class: "rows", hidden: true },
     el("caption", { class: "hidden" }, "The newest rows, the last one first; times are UTC"),
     el("thead", {}, head),
     body,
@@ -35,6 +35,7 @@ export function rowsTable() {
   return {
     node: table,
     add(more) {
+      table.hidden = false;
       const names = Object.keys(more.at(-1));
       if (names.join() !== columns.join()) {
         columns = names;

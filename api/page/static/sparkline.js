@@ -4,7 +4,7 @@ import { set, svg } from "./dom.js";
 
 const WIDTH = 72;
 const HEIGHT = 18;
-const POINTS = 40;
+const POINTS = 30;
 
 /** Keeps the last values by key. */
 export class History {

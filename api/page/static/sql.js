@@ -24,8 +24,11 @@ function kindOf(token) {
   if (/^(--|\/\*)/.test(token)) return "comment";
   if (token.startsWith("'")) return "string";
   if (/^\d/.test(token)) return "literal";
-  return KEYWORDS.has(token.toUpperCase()) ? "keyword" : null;
+  return isKeyword(token) ? "keyword" : null;
 }
+
+/** Whether a word is one of SQL. */
+export const isKeyword = (word) => KEYWORDS.has(word.toUpperCase());
 
 /** Return the place of `{line, column}`, both from 1, in code points. */
 export function offsetOf(text, position) {

@@ -32,7 +32,7 @@ export function showStream(panel, name, { announce }) {
     table("Columns", ["Name", "Type", ""], columns),
     el("h3", {}, "Dead letters: tuples that no query sees, the oldest that are kept"),
     none,
-    el("div", { class: "scroll", role: "region", "aria-label": "Dead letters", tabindex: "0" }, lettersTable),
+    el("div", { class: "scroll", role: "group", "aria-label": "Dead letters", tabindex: "0" }, lettersTable),
   );
   const poll = every(2, look);
 

@@ -1,0 +1,421 @@
+"""The page, looked at over a real session whose batches are written by hand: each part of it, and what goes wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from playwright.sync_api import Browser, Page, Request, Route, expect
+
+from tests.api.rest import ALL, SUMS, Rest, open_rest, tuple_at
+from tests.kit.browser import NARROW, Visit, visit
+from tests.kit.waiting import wait_until
+from tests.router.batches import SECOND
+
+START = 1_790_000_000  # seconds since 1970
+KEY = "right-key"
+COLUMNS = ["user_id", "pack", "price", "amount", "note", "day", "gift", "time"]
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Iterator[Rest]:
+    """A service without Spark, with a stream."""
+    with open_rest(tmp_path) as running:
+        running.stream()
+        yield running
+
+
+@pytest.fixture
+def person(browser: Browser, rest: Rest) -> Iterator[Visit]:
+    """Somebody who visits it."""
+    with visit(browser, url(rest)) as visiting:
+        yield visiting
+
+
+def url(rest: Rest) -> str:
+    """Return where the page is."""
+    return str(rest.client.base_url).rstrip("/")
+
+
+def select(rest: Rest, query: dict[str, Any], numbers: range) -> None:
+    """Commit a batch of tuples, one a number, that a query selects."""
+    rest.select([tuple_at(START + n, user_id=n, price=n / 4, pack=n % 3) for n in numbers], [query["slot"]])
+
+
+def sums(rest: Rest, query: dict[str, Any], window: int, totals: dict[int, int]) -> None:
+    """Commit a batch with one window of SUMS: totals by pack."""
+    start, count = (START + 4 * window) * SECOND, len(totals)
+    rows = pa.table(
+        {
+            "_slot": pa.array([query["slot"]] * count, pa.int32()),
+            "window_start": pa.array([start] * count, pa.timestamp("us")),
+            "window_end": pa.array([start + 8 * SECOND] * count, pa.timestamp("us")),
+            "key0": pa.array(list(totals), pa.int32()),
+            **{m.name: pa.array(list(totals.values()), pa.int64()) for m in measures(rest, query)},
+            "count(*)": pa.array([1] * count, pa.int64()),
+        }
+    )
+    rest.commit(results=[rest.batches.aggregation(rest.service.session.definition("purchases").id, rows)])
+
+
+def measures(rest: Rest, query: dict[str, Any]) -> Any:
+    """Return the measures of a query that aggregates."""
+    return rest.service.session.live_query(query["id"]).query.measures  # type: ignore[union-attr]
+
+
+def column(page: Page, name: str) -> list[str]:
+    """Return a column of the table of rows, the newest first."""
+    names = page.locator("table.rows thead th").all_inner_texts()
+    if name not in names:
+        return []
+    return page.locator(f"table.rows tbody td:nth-child({names.index(name) + 1})").all_inner_texts()
+
+
+# rows
+
+
+def test_rows_are_whole_and_never_markup(rest: Rest, person: Visit) -> None:
+    query = rest.query(ALL)
+    markup = "<img src=x onerror=\"document.title='broken'\">"
+    rest.select([tuple_at(START, user_id=2**62 + 1, price=0.1, note=markup, gift=False)], [query["slot"]])
+    page = person.open(f"#/queries/{query['id']}")
+    row = page.locator("table.rows tbody tr")
+    expect(row).to_have_count(1)
+    shown = dict(zip(COLUMNS, row.locator("td").all_inner_texts(), strict=True))
+    assert shown["user_id"] == str(2**62 + 1), "no digit is lost"
+    assert (shown["note"], shown["price"], shown["gift"], shown["day"]) == (markup, "0.1", "false", "NULL")
+    assert shown["time"] == "2026-09-21 14:13:20"
+    assert page.title() == "Braid"
+
+
+def test_the_newest_rows_are_on_top_and_come_by_themselves(rest: Rest, person: Visit) -> None:
+    query = rest.query(ALL, name="everything")
+    select(rest, query, range(1000))
+    page = person.open(f"#/queries/{query['id']}")
+    expect(page.get_by_role("heading", name="everything")).to_be_visible()
+    wait_until(lambda: column(page, "user_id")[:2] == ["999", "998"], 20, "the newest are on top")
+    assert len(column(page, "user_id")) == 200, "not a thousand"
+    select(rest, query, range(1000, 1003))
+    wait_until(lambda: column(page, "user_id")[:4] == ["1002", "1001", "1000", "999"], 20, "more rows came")
+    assert len(set(column(page, "user_id"))) == 200, "each row once"
+
+
+def test_more_rows_than_one_can_watch_are_not_all_read(rest: Rest, person: Visit) -> None:
+    query = rest.query(ALL)
+    select(rest, query, range(1))
+    page = person.open(f"#/queries/{query['id']}")
+    wait_until(lambda: column(page, "user_id") == ["0"], 20, "the first row is there")
+    select(rest, query, range(1, 30_000))
+    expect(page.get_by_text("More rows than one can watch")).to_be_visible()
+    wait_until(lambda: column(page, "user_id")[:1] == ["29999"], 20, "the newest are shown")
+
+
+def test_what_is_held_stands_still(rest: Rest, person: Visit) -> None:
+    query = rest.query(ALL)
+    select(rest, query, range(3))
+    page = person.open(f"#/queries/{query['id']}")
+    wait_until(lambda: column(page, "user_id") == ["2", "1", "0"], 20, "rows are there")
+    page.get_by_role("button", name="Hold").click()
+    select(rest, query, range(3, 5))
+    expect(page.locator("#shown .facts")).to_contain_text("Rows\n5", use_inner_text=True)
+    assert column(page, "user_id") == ["2", "1", "0"]
+    page.get_by_role("button", name="Go on").click()
+    wait_until(lambda: column(page, "user_id") == ["4", "3", "2", "1", "0"], 20, "it has caught up")
+
+
+def test_the_chart_has_a_line_for_each_group(rest: Rest, person: Visit) -> None:
+    query = rest.query(SUMS)
+    for window in range(5):
+        sums(rest, query, window, {1: 10 + window, 2: 20 + window})
+    page = person.open(f"#/queries/{query['id']}")
+    chart = page.get_by_role("img", name=re.compile("^Chart of total by pack, 2 groups; latest: 1 14, 2 24$"))
+    expect(chart).to_be_visible()
+    expect(chart.locator("path.line")).to_have_count(2)
+    sums(rest, query, 5, {1: 7, 2: 9, 3: 11})
+    expect(page.get_by_role("img", name=re.compile("latest: 1 7, 2 9, 3 11$"))).to_be_visible()
+    page.get_by_label("by", exact=True).select_option("nothing")
+    expect(page.get_by_role("img", name=re.compile("^Chart of total; latest"))).to_be_visible()
+
+
+# writing SQL
+
+
+def test_an_error_is_marked_where_it_is_until_it_is_mended(person: Visit) -> None:
+    page = person.open()
+    editor = page.get_by_role("textbox", name="SQL")
+    editor.fill("SELECT '\N{GRINNING FACE}' AS a,\n  prise\nFROM purchases")
+    marked = page.locator("#colours mark")
+    expect(marked).to_have_text("prise")
+    expect(page.get_by_role("status").filter(has_text="Did you mean 'price'?")).to_be_visible()
+    expect(editor).to_have_attribute("aria-invalid", "true")
+    page.get_by_role("button", name="Line 2, column 3").click()
+    expect(editor).to_be_focused()
+    page.keyboard.press("Delete")
+    assert editor.input_value().split("\n")[1] == "  rise", "the caret was before the word"
+    editor.fill("SELECT user_id, price FROM purchases WHERE")
+    expect(page.locator("#verdict")).to_contain_text("Expected an expression")
+    expect(page.locator("#colours mark")).to_have_count(1)
+    editor.fill("SELECT user_id, price FROM purchases WHERE price > 3")
+    expect(page.locator("#verdict")).to_contain_text("Columns: user_id, price.")
+    expect(editor).not_to_have_attribute("aria-invalid", "true")
+    expect(marked).to_have_count(0)
+    assert person.refused, "the service refused what was wrong"
+
+
+def test_what_was_judged_late_does_not_count(person: Visit) -> None:
+    page = person.open()
+    held: list[Route] = []
+    page.route("**/queries/validate", lambda route: held.append(route) if not held else route.continue_())
+    editor = page.get_by_role("textbox", name="SQL")
+    editor.fill("SELECT nothing FROM purchases")
+    wait_until(lambda: page.evaluate("1") and held, 10, "the first text is being judged")
+    editor.fill("SELECT price FROM purchases")
+    expect(page.locator("#verdict")).to_contain_text("Columns: price.")
+    held[0].continue_()
+    page.wait_for_function("document.readyState === 'complete'")
+    expect(page.locator("#verdict")).to_contain_text("Columns: price.")
+
+
+def test_statements_answer_below_the_editor(rest: Rest, person: Visit) -> None:
+    rest.query(ALL, name="everything")
+    page = person.open()
+    editor = page.get_by_role("textbox", name="SQL")
+
+    def run(sql: str) -> None:
+        editor.fill(sql)
+        page.keyboard.press("Control+Enter")
+
+    run("SHOW QUERIES")
+    expect(page.locator("#answer table")).to_contain_text("everything")
+    run("EXPLAIN SELECT pack, COUNT(*) AS n FROM purchases [RANGE 1 MINUTE] GROUP BY pack")
+    expect(page.get_by_role("img", name="Plan of the statement")).to_contain_text("aggregation")
+    run("DROP STREAM purchases")
+    expect(page.locator("#verdict")).to_contain_text("1 queries use 'purchases'")
+    expect(page.locator("#verdict")).to_have_attribute("data-kind", "bad")
+    run("CREATE STREAM taps (volts DOUBLE, time TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH (connector = 'push')")
+    expect(page.locator("#verdict")).to_contain_text("Stream taps is declared.")
+    expect(page.get_by_role("heading", name="taps")).to_be_visible()
+    assert page.url.endswith("#/streams/taps")
+
+
+def test_examples_are_made_of_the_streams_that_are_there(rest: Rest, person: Visit) -> None:
+    rest.client.delete("/streams/purchases")
+    rest.stream(
+        "CREATE STREAM taps (device VARCHAR, volts DECIMAL(6,2), at TIMESTAMP LATENESS INTERVAL '0' SECOND)"
+        " WITH (connector = 'push')"
+    )
+    page = person.open()
+    examples = page.get_by_role("group", name="Examples").get_by_role("button")
+    expect(examples.first).to_have_text("Single tuples")
+    for title in examples.all_inner_texts()[:-1]:
+        page.get_by_role("button", name=title).click()
+        expect(page.locator("#verdict")).to_contain_text("Columns:")
+        page.get_by_role("textbox", name="SQL").fill("")
+    assert not person.refused
+
+
+# streams
+
+
+def test_a_stream_that_cannot_be_read_says_why(rest: Rest, person: Visit) -> None:
+    definition = rest.service.session.definition("purchases")
+    counts = {"tuples": 7, "late": 2, "malformed": 1, "bytes": 70, "offsets": {}, "unread": "the broker is away"}
+    late = {
+        "reason": "late",
+        "detail": "too late",
+        "received_us": SECOND,
+        "tuple": '{"pack": 1}',
+        "raw": None,
+    }
+    rest.commit(
+        streams={definition.id: counts},
+        clocks={definition.id: START * SECOND},
+        waterlines={definition.id: (START - 2) * SECOND},
+        dead_letters=[rest.batches.dead_letters(definition.id, [late])],
+    )
+    page = person.open()
+    row = page.get_by_role("row").filter(has_text="purchases")
+    expect(row).to_contain_text("the broker is away")
+    expect(row.get_by_role("cell").nth(3)).to_have_text("2")
+    page.get_by_role("link", name="purchases").click()
+    shown = page.locator("#shown")
+    expect(shown.get_by_role("heading", name="purchases")).to_be_visible()
+    expect(shown).to_contain_text("the broker is away")
+    expect(shown.get_by_role("row").filter(has_text="event time")).to_contain_text("TIMESTAMP")
+    expect(shown.get_by_role("group", name="Dead letters")).to_contain_text("too late")
+
+
+def test_a_stream_in_use_is_not_dropped_and_one_that_is_not_goes(rest: Rest, person: Visit) -> None:
+    query = rest.query(ALL)
+    page = person.open("#/streams/purchases")
+
+    def drop() -> None:
+        page.get_by_role("button", name="Drop", exact=True).click()
+        page.get_by_role("dialog").get_by_role("button", name="Drop it").click()
+
+    drop()
+    expect(page.get_by_role("alert")).to_contain_text(query["id"])
+    rest.retire(query["id"])
+    drop()
+    expect(page.get_by_text("No stream is declared yet.")).to_be_visible()
+    assert rest.get("/streams")["streams"] == []
+
+
+# queries
+
+
+def test_many_queries_are_paged_and_filtered(rest: Rest, person: Visit) -> None:
+    bodies = [{"sql": f"SELECT price FROM purchases WHERE price > {n}", "name": f"above {n}"} for n in range(120)]
+    made = rest.post("/queries", bodies)
+    rest.run(made[-1]["id"])
+    rest.retire(made[7]["id"])
+    page = person.open()
+    names = page.locator("table.queries tbody a")
+    expect(names).to_have_count(50)
+    expect(page.locator("#query-states")).to_contain_text("Running119")
+    page.get_by_role("button", name="Later").click()
+    expect(page.locator("#page-place")).to_have_text("Page 2: q-52 to q-101")
+    page.get_by_role("button", name="Later").click()
+    expect(names).to_have_count(19)
+    expect(page.get_by_role("button", name="Later")).to_be_disabled()
+    page.get_by_role("button", name="Earlier").click()
+    expect(page.locator("#page-place")).to_contain_text("Page 2")
+    page.get_by_label("Filter queries by name").fill("ABOVE 11")
+    expect(names).to_have_text(["above 11", *(f"above {n}" for n in range(110, 120))])
+    page.get_by_label("Filter queries by name").fill("")
+    page.get_by_label("Retired").check()
+    expect(names).to_have_text(["above 7"])
+    page.get_by_label("Failed").check()
+    expect(page.get_by_text("No query is FAILED.")).to_be_visible()
+    row = page.get_by_role("row").filter(has_text="q-1 ")
+    page.get_by_label("All", exact=True).check()
+    expect(row.locator("td").last).to_have_text("118", use_inner_text=True)
+
+
+def test_a_failed_query_says_why(rest: Rest, person: Visit) -> None:
+    query = rest.query(ALL)
+    rest.commit(failures={query["id"]: "division by a fish"})
+    page = person.open(f"#/queries/{query['id']}")
+    expect(page.locator("#shown .problem").first).to_have_text("division by a fish")
+    expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+
+
+def test_a_query_that_is_not_there_says_so(person: Visit) -> None:
+    page = person.open("#/queries/q-99")
+    expect(page.get_by_role("alert")).to_contain_text("q-99")
+
+
+def test_a_query_is_stopped_only_when_that_is_meant(rest: Rest, person: Visit) -> None:
+    query = rest.query(ALL, name="everything")
+    page = person.open(f"#/queries/{query['id']}")
+    stop = page.get_by_role("button", name="Stop", exact=True)
+    for answer in ("Escape", "Enter"):  # the first button of the dialog keeps it
+        stop.click()
+        expect(page.get_by_role("dialog")).to_be_visible()
+        page.keyboard.press(answer)
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        expect(stop).to_be_focused()
+    assert rest.get(f"/queries/{query['id']}")["state"] == "RUNNING"
+    stop.click()
+    page.get_by_role("button", name="Stop it").click()
+    expect(page.locator("#shown .state")).to_have_text("draining")
+    expect(page.locator("#announcer")).to_have_text("Query everything is DRAINING.")
+
+
+# the key
+
+
+def test_a_key_is_asked_for_kept_for_the_tab_and_sent_with_everything(rest: Rest, browser: Browser) -> None:
+    query = rest.query(ALL)
+    select(rest, query, range(2))
+    with visit(browser, url(rest)) as person:
+        given: list[Request] = []
+
+        def guard(route: Route) -> None:
+            request = route.request
+            if request.headers.get("authorization") == f"Bearer {KEY}":
+                given.append(request)
+                route.continue_()
+            else:
+                document = {"type": "about:blank", "title": "No key", "status": 401, "detail": "Send a key."}
+                route.fulfill(status=401, content_type="application/problem+json", body=orjson.dumps(document))
+
+        guarded = re.compile(re.escape(url(rest)) + "/(?!page/|$)")
+        person.page.route(guarded, guard)
+        page = person.open(f"#/queries/{query['id']}")
+        dialog = page.get_by_role("dialog", name="This service asks for a key")
+        field = dialog.get_by_label("API key")
+        expect(field).to_be_focused()
+        person.picture("key")
+        page.keyboard.press("Escape")
+        expect(dialog).to_be_visible()
+        field.fill("wrong-key")
+        page.keyboard.press("Enter")
+        expect(dialog.get_by_text("That key was not accepted.")).to_be_visible()
+        person.check_accessible()
+        field.fill(KEY)
+        page.keyboard.press("Enter")
+        expect(dialog).to_have_count(0)
+        wait_until(lambda: column(page, "user_id") == ["1", "0"], 20, "rows come")
+        assert any("/results/stream" in request.url for request in given)
+        assert page.evaluate("sessionStorage.getItem('braid.key')") == KEY
+        assert page.evaluate("localStorage.length") == 0
+        assert not [
+            address for address in [*person.addresses, page.url] if "key" in address.replace("/page/key.js", "")
+        ]
+        page.reload()
+        wait_until(lambda: column(page, "user_id") == ["1", "0"], 20, "rows come without asking again")
+        page.get_by_role("button", name="Forget key").click()
+        expect(dialog).to_be_visible()
+        assert page.evaluate("sessionStorage.length") == 0
+
+
+# for everybody
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [(1440, 900), NARROW], ids=["wide", "narrow"])
+def test_it_is_accessible_and_fits(rest: Rest, browser: Browser, scheme: str, size: tuple[int, int]) -> None:
+    query = rest.query(SUMS, name="sums", labels={"team": "shop"})
+    for window in range(8):
+        sums(rest, query, window, {pack: 40 - pack * window for pack in range(10)})
+    long = "SELECT pack, COUNT(*) AS n FROM purchases [RANGE 1 HOUR] WHERE note LIKE '%a long text%' GROUP BY pack"
+    rest.query(long, name="a-name-that-is-a-good-deal-longer-than-what-one-would-like")
+    with visit(browser, url(rest), size, color_scheme=scheme) as person:
+        name = f"{scheme}-{'narrow' if size == NARROW else 'wide'}"
+
+        def check(part: str) -> None:
+            person.picture(f"{name}-{part}")
+            person.check_accessible()
+            person.check_fits()
+
+        page = person.open()
+        expect(page.get_by_text("Nothing chosen")).to_be_visible()
+        expect(page.locator("table.queries tbody tr")).to_have_count(2)
+        check("start")
+        page.get_by_role("link", name="sums").click()
+        expect(page.get_by_role("img", name=re.compile("and 2 more|10 groups"))).to_be_visible()
+        page.get_by_role("textbox", name="SQL").fill("SELECT pack, SUM(prise) AS s -- a comment\nFROM purchases")
+        expect(page.locator("#colours mark")).to_have_text("prise")
+        check("rows")
+        page.get_by_role("tab", name="Plan").click()
+        expect(page.get_by_role("img", name="Plan of query sums")).to_be_visible()
+        page.get_by_text("The same as a list").click()
+        check("plan")
+        page.get_by_role("tab", name="About").click()
+        expect(page.get_by_text("team=shop")).to_be_visible()
+        check("about")
+        page.get_by_role("button", name="Stop").click()
+        check("stop")
+        page.get_by_role("button", name="Keep it").click()
+        page.get_by_role("link", name="Plan").click()
+        expect(page.get_by_role("img", name="Plan of everything that runs")).to_be_visible()
+        check("everything")
+        page.get_by_role("link", name="purchases").first.click()
+        expect(page.get_by_text("None: no tuple came late")).to_be_visible()
+        check("stream")
