@@ -400,7 +400,9 @@ def test_it_is_accessible_and_fits(rest: Rest, browser: Browser, scheme: str, si
         check("start")
         page.get_by_role("link", name="sums").click()
         expect(page.get_by_role("img", name=re.compile("and 2 more|10 groups"))).to_be_visible()
-        page.get_by_role("textbox", name="SQL").fill("SELECT pack, SUM(prise) AS s -- a comment\nFROM purchases")
+        page.get_by_role("textbox", name="SQL").fill(
+            "SELECT pack, SUM(prise) AS s -- a comment\nFROM purchases [RANGE 5 SECONDS] GROUP BY pack"
+        )
         expect(page.locator("#colours mark")).to_have_text("prise")
         check("rows")
         page.get_by_role("tab", name="Plan").click()

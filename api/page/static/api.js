@@ -36,12 +36,12 @@ export async function request(method, path, { body, headers = {}, signal } = {})
       throw new Unreachable("Braid does not answer.");
     }
     if (response.ok) return response;
-    if (response.status !== 401) throw new Problem(response.status, await problemOf(response));
+    if (response.status !== 401) throw new Problem(response.status, await documentOf(response));
     await askForKey(key);
   }
 }
 
-async function problemOf(response) {
+async function documentOf(response) {
   try {
     return await response.json();
   } catch {
@@ -49,9 +49,26 @@ async function problemOf(response) {
   }
 }
 
+/** Return the text of a response; Unreachable when it breaks off. */
+export async function textOf(response) {
+  try {
+    return await response.text();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Unreachable("Braid does not answer.");
+  }
+}
+
+/** Return the problem that an error is, null when the service does not answer; anything else is a defect of the page. */
+export function problemOrAway(error) {
+  if (error instanceof Problem) return error;
+  if (error instanceof Unreachable) return null;
+  throw error;
+}
+
 /** Send a request and return the JSON of its answer, null for none. */
 export async function json(method, path, options) {
-  const text = await (await request(method, path, options)).text();
+  const text = await textOf(await request(method, path, options));
   return text ? parse(text) : null;
 }
 

@@ -6,7 +6,7 @@ import { linear, roundTicks, timeTicks } from "./scale.js";
 
 const HEIGHT = 190;
 const PAD = { top: 10, right: 14, bottom: 22, left: 52 };
-const MOST_SERIES = 8;
+const MOST_SERIES = 10;
 const PAUSE_MS = 400;
 
 /** Return `{node, controls, draw()}`: a chart of `series` (see series.js), drawn at most a few times a second. */
@@ -23,6 +23,7 @@ export function chart(series) {
     by,
   );
   const node = el("div", { class: "chart", hidden: true }, picture, legend);
+  const colours = new Map();
   let timer = null;
   let hovered = null;
   let width = 600;
@@ -61,21 +62,30 @@ export function chart(series) {
     const all = series.measure === null ? [] : series.points();
     node.hidden = controls.hidden = all.length === 0;
     if (!all.length) return;
-    const latest = (each) => each.points.at(-1).y;
-    const kept = new Set([...all].sort((a, b) => latest(b) - latest(a)).slice(0, MOST_SERIES));
-    const drawn = all.filter((each) => kept.has(each));
+    const drawn = coloured(all);
     const x = scaleOfTimes(drawn, width);
     const y = scaleOfValues(drawn);
     const at = hovered === null ? null : nearest(drawn, x, hovered);
     picture.replaceChildren(
       ...grid(x, y, width),
-      ...drawn.flatMap((each, index) => (series.windowed ? line(each, index, x.of, y.of) : dots(each, index, x.of, y.of))),
+      ...drawn.flatMap((each) => (series.windowed ? line(each, x.of, y.of) : dots(each, x.of, y.of))),
       ...(at === null ? [] : [svg("line", { class: "cross", x1: x.of(at), x2: x.of(at), y1: PAD.top, y2: HEIGHT - PAD.bottom })]),
     );
     set(picture, "width", width);
     set(picture, "viewBox", `0 0 ${width} ${HEIGHT}`);
     set(picture, "aria-label", told(drawn, all.length));
     showLegend(drawn, all.length, at);
+  }
+
+  /** Return the series that are drawn, each with the colour it had before; the greatest ones take what is free. */
+  function coloured(all) {
+    const there = new Set(all.map((each) => each.name));
+    for (const name of colours.keys()) if (!there.has(name)) colours.delete(name);
+    const waiting = all.filter((each) => !colours.has(each.name)).sort((a, b) => b.points.at(-1).y - a.points.at(-1).y);
+    const free = [...Array(MOST_SERIES).keys()].filter((colour) => ![...colours.values()].includes(colour));
+    const chosen = waiting.slice(0, free.length).map((each) => each.name);
+    for (const { name } of all) if (chosen.includes(name)) colours.set(name, free.shift());
+    return all.filter((each) => colours.has(each.name)).map((each) => ({ ...each, colour: colours.get(each.name) }));
   }
 
   function told(drawn, total) {
@@ -85,13 +95,13 @@ export function chart(series) {
   }
 
   function showLegend(drawn, total, at) {
-    const entries = drawn.map((each, index) => ({ ...each, index, value: valueAt(each, at) }));
-    if (total > drawn.length) entries.push({ name: `and ${total - drawn.length} more with less`, index: null, value: null });
-    if (at !== null) entries.push({ name: `at ${timeText(at)}`, index: null, value: null });
+    const entries = drawn.map((each) => ({ ...each, value: valueAt(each, at) }));
+    if (total > drawn.length) entries.push({ name: `and ${total - drawn.length} more`, colour: null, value: null });
+    if (at !== null) entries.push({ name: `at ${timeText(at)}`, colour: null, value: null });
     const entry = () => el("li", {}, el("span", { class: "swatch" }), el("span", {}), el("b", {}));
     keyed(legend, entries, (each) => each.name, entry, (item, each) => {
       const [swatch, name, value] = item.children;
-      set(swatch, "class", each.index === null ? "hidden" : `swatch s${each.index}`);
+      set(swatch, "class", each.colour === null ? "hidden" : `swatch s${each.colour}`);
       say(name, each.name);
       say(value, each.value === null ? "" : shown(each.value));
     });
@@ -129,21 +139,24 @@ function grid(x, y, width) {
       svg("line", { class: "grid", x1: PAD.left, x2: width - PAD.right, y1: y.of(tick), y2: y.of(tick) }),
       svg("text", { class: "tick", x: PAD.left - 8, y: y.of(tick) + 4, "text-anchor": "end" }, shown(tick)),
     ]),
-    ...x.ticks.map((tick) => svg("text", { class: "tick", x: x.of(tick), y: HEIGHT - 5, "text-anchor": "middle" }, timeText(tick))),
+    ...x.ticks.map((tick) => {
+      const anchor = x.of(tick) > width - PAD.right - 20 ? "end" : "middle"; // the last one must not be cut off
+      return svg("text", { class: "tick", x: x.of(tick), y: HEIGHT - 5, "text-anchor": anchor }, timeText(tick));
+    }),
   ];
 }
 
-function line({ points }, index, x, y) {
+function line({ points, colour }, x, y) {
   const path = points.map((point) => `${x(point.x).toFixed(1)} ${y(point.y).toFixed(1)}`).join("L");
   const ends = points.filter((point, place) => point.partial || place === points.length - 1);
   return [
-    svg("path", { class: `line s${index}`, d: `M${path}` }),
-    ...ends.map((point) => svg("circle", { class: `${point.partial ? "partial" : "end"} s${index}`, cx: x(point.x), cy: y(point.y), r: 3 })),
+    svg("path", { class: `line s${colour}`, d: `M${path}` }),
+    ...ends.map((point) => svg("circle", { class: `${point.partial ? "partial" : "end"} s${colour}`, cx: x(point.x), cy: y(point.y), r: 3 })),
   ];
 }
 
-function dots({ points }, index, x, y) {
-  return points.slice(-600).map((point) => svg("circle", { class: `dot s${index}`, cx: x(point.x).toFixed(1), cy: y(point.y).toFixed(1), r: 2.2 }));
+function dots({ points, colour }, x, y) {
+  return points.slice(-600).map((point) => svg("circle", { class: `dot s${colour}`, cx: x(point.x).toFixed(1), cy: y(point.y).toFixed(1), r: 2.2 }));
 }
 
 function nearest(drawn, x, place) {

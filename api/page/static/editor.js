@@ -1,6 +1,6 @@
 // Where SQL is written: coloured, judged by the service while it is typed, errors marked where they are.
 
-import { post, Problem } from "./api.js";
+import { post, problemOrAway } from "./api.js";
 import { byId, el, say, set } from "./dom.js";
 import { coloured, isEmpty, isQuery, offsetOf } from "./sql.js";
 
@@ -51,7 +51,8 @@ export function editor(run) {
       judge("good", `${plan.why} Columns: ${columns.join(", ")}.`);
     } catch (error) {
       if (error.name === "AbortError") return;
-      if (error instanceof Problem && error.status < 500) refused(error);
+      const problem = problemOrAway(error);
+      if (problem) refused(problem);
       else judge("", "It could not be checked: Braid does not answer.");
     }
   }
@@ -74,10 +75,10 @@ export function editor(run) {
       judge("good", done);
       name.value = "";
     } catch (error) {
-      if (error instanceof Problem) {
-        refused(error);
-        if (error.position) goTo(offsetOf(text.value, error.position));
-      } else judge("bad", error.message);
+      const problem = problemOrAway(error);
+      if (!problem) judge("bad", error.message);
+      else refused(problem);
+      if (problem?.position) goTo(offsetOf(text.value, problem.position));
     } finally {
       button.disabled = false;
       say(button, "Run");

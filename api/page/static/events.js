@@ -1,8 +1,9 @@
 // Server-sent events read with fetch, which can carry a key; EventSource cannot.
 
-import { Problem, request, withParameters } from "./api.js";
+import { Problem, request, Unreachable, withParameters } from "./api.js";
 
 const LONGEST_PAUSE_MS = 10_000;
+const BREAKS = [Problem, Unreachable, TypeError]; // TypeError: a body that breaks off
 
 /** Yield the events `{id, event, data}` of a response's body. */
 async function* eventsOf(response) {
@@ -97,6 +98,7 @@ export function follow(id, { tail, mostPerSecond, onRows, onState }) {
           last = null; // what followed has passed its retention
           continue;
         }
+        if (!BREAKS.includes(error.constructor)) throw error;
         state = error instanceof Problem && error.status < 500 && error.status !== 429 ? error.message : "away";
       }
       if (stopped) return;

@@ -1,6 +1,6 @@
 // How all queries run: the plan of the whole service.
 
-import { get, Problem } from "./api.js";
+import { get, problemOrAway } from "./api.js";
 import { el, say } from "./dom.js";
 import { plural } from "./format.js";
 import { planGraph } from "./plan.js";
@@ -24,8 +24,9 @@ export function showEverything(panel) {
       const open = place.querySelector("details")?.open ?? false;
       place.replaceChildren(operators.length ? planGraph(graph, "Plan of everything that runs") : "");
       if (operators.length) place.querySelector("details").open = open;
-    } catch (problem) {
-      if (problem instanceof Problem) say(note, problem.message);
+    } catch (error) {
+      const problem = problemOrAway(error);
+      if (problem) say(note, problem.message);
     }
   });
   return poll.stop;

@@ -1,6 +1,6 @@
 // Statements to begin with: made from the streams that are there, so that each of them runs.
 
-import { byId, el, keyed, say } from "./dom.js";
+import { byId, el, keyed, say, set } from "./dom.js";
 import { isKeyword } from "./sql.js";
 
 const declarations = (taken) => [
@@ -58,6 +58,7 @@ const quoted = (name) => (isKeyword(name) ? `"${name}"` : name);
 export function showExamples(streams, write) {
   const declare = declarations(streams.map((stream) => stream.name.toLowerCase()));
   const examples = streams.length ? [...examplesOf(streams[0]), declare[0]] : declare;
+  set(byId("examples"), "data-new", streams.length === 0);
   const create = () => el("button", { type: "button", class: "chip" });
   keyed(byId("examples"), examples, ([title]) => title, create, (button, [title, sql]) => {
     say(button, title);

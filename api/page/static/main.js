@@ -1,6 +1,6 @@
 // Puts the page together: what is looked at, how often, and what follows from an address.
 
-import { get, post, Problem, Unreachable } from "./api.js";
+import { get, post, problemOrAway } from "./api.js";
 import { showAnswer } from "./answer.js";
 import { byId, el, say, set } from "./dom.js";
 import { editor } from "./editor.js";
@@ -28,11 +28,10 @@ const queries = queriesPanel(() => looking.now());
 const write = (sql) => sqlEditor.write(sql);
 const sqlEditor = editor(run);
 let declared = null;
-let sharers = new Map();
 
 const looking = every(LOOK_SECONDS, async () => {
   try {
-    const [{ streams: found }, plan] = await Promise.all([get("/streams"), get("/plan")]);
+    const [{ streams: found }, sharers] = await Promise.all([get("/streams"), sharersNow()]);
     const { rate, behind } = streams.show(found);
     say(byId("figure-rate"), count(rate));
     say(byId("figure-behind"), ago(behind));
@@ -40,23 +39,34 @@ const looking = every(LOOK_SECONDS, async () => {
     const names = found.map((stream) => stream.name).join();
     if (declared !== null && declared !== names) sqlEditor.recheck();
     declared = names;
-    sharers = new Map(plan.nodes.filter((node) => "queries" in node).map((node) => [node.id, node.queries]));
     await queries.load(sharers);
     welcome(found);
     health(...(await readiness()));
   } catch (error) {
-    if (error instanceof Problem) health(error.status === 503 ? "starting" : "failed", error.message);
-    else if (error instanceof Unreachable) health("away", "Braid does not answer; trying again");
-    else throw error;
+    const problem = problemOrAway(error);
+    if (problem === null) health("away", "Braid does not answer; trying again");
+    else health(problem.status === 503 ? "starting" : "failed", problem.message);
   }
 });
+
+/** Return how many queries each operator has; nothing where one may not know. */
+async function sharersNow() {
+  try {
+    const { nodes } = await get("/plan");
+    return new Map(nodes.filter((node) => "queries" in node).map((node) => [node.id, node.queries]));
+  } catch (error) {
+    if (problemOrAway(error)?.status === 403) return new Map();
+    throw error;
+  }
+}
 
 async function readiness() {
   try {
     await get("/readyz");
     return ["ready", "ready"];
   } catch (error) {
-    if (error instanceof Problem) return ["starting", error.message];
+    const problem = problemOrAway(error);
+    if (problem) return ["starting", problem.message];
     throw error;
   }
 }
@@ -72,7 +82,7 @@ every(COUNT_SECONDS, async () => {
     queries.showCounts(numbers);
     say(byId("figure-running"), count(numbers.get("RUNNING")));
   } catch (error) {
-    if (!(error instanceof Problem || error instanceof Unreachable)) throw error; // the list says it without numbers, too
+    problemOrAway(error); // the list does without numbers
   }
 });
 

@@ -1,6 +1,6 @@
 // One query: its figures, its rows and their chart as they come, its plan, and its end.
 
-import { get, json, parse, post, Problem } from "./api.js";
+import { get, json, parse, post, problemOrAway } from "./api.js";
 import { chart } from "./chart.js";
 import { confirmed } from "./confirm.js";
 import { definitions } from "./definitions.js";
@@ -78,11 +78,11 @@ export function showQuery(panel, id, { can, edit, announce }) {
       query = now;
       render();
       if (ENDED.includes(now.state)) poll.stop();
-    } catch (problem) {
-      if (problem instanceof Problem) {
-        fail(problem.message);
-        if (problem.status === 404 || problem.status === 410) end();
-      }
+    } catch (error) {
+      const problem = problemOrAway(error);
+      if (problem === null) return;
+      fail(problem.message);
+      if (problem.status === 404 || problem.status === 410) end();
     }
   }
 
@@ -90,10 +90,12 @@ export function showQuery(panel, id, { can, edit, announce }) {
     if (plan !== null && (tab !== "plan" || ENDED.includes(query?.state))) return;
     try {
       plan = await get(`/queries/${encodeURIComponent(id)}/plan`);
-    } catch {
-      return; // the list and the figures tell what is wrong
+    } catch (error) {
+      problemOrAway(error); // the figures tell what is wrong
+      return;
     }
-    series.keys = plan.partitioned_by;
+    series.group(plan.partitioned_by);
+    picture.draw();
     if (tab === "plan") showPlan();
   }
 
@@ -190,7 +192,7 @@ export function showQuery(panel, id, { can, edit, announce }) {
 
   function showPlan() {
     const graph = { nodes: plan.nodes.map((node) => ({ ...node, notes: notesOf(node) })), edges: plan.edges };
-    const words = [plan.why, plan.evaluation?.why ? `How: ${plan.evaluation.why}.` : null].filter(Boolean);
+    const words = [plan.why, plan.evaluation?.why ? `Evaluation by ${plan.evaluation.form}: ${plan.evaluation.why}.` : null].filter(Boolean);
     const open = planPanel.querySelector("details")?.open ?? false;
     planPanel.replaceChildren(...words.map((text) => el("p", { class: "why" }, text)), planGraph(graph, `Plan of query ${plan.name ?? plan.id}`));
     planPanel.querySelector("details").open = open;

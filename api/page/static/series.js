@@ -6,15 +6,19 @@ const KEPT = 4000;
 const WINDOWS = 60;
 const isNumber = (value) => typeof value === "number" || typeof value === "bigint";
 
-/** The newest rows of a query, and how they are looked at. `keys` are the columns that it groups by, if known. */
+/** The newest rows of a query, and how they are looked at. */
 export class Series {
   #rows = [];
   #columns = [];
+  #keys = [];
   measure = null;
   by = null;
 
-  constructor(keys = []) {
-    this.keys = keys;
+  /** Learn by which columns the query groups. */
+  group(keys) {
+    if (keys.join() === this.#keys.join()) return;
+    this.#keys = keys;
+    this.#choose();
   }
 
   /** Add rows, the oldest first. Retractions are not values. */
@@ -51,7 +55,7 @@ export class Series {
   }
 
   #choose() {
-    const known = this.#columns.filter((name) => this.keys.includes(name));
+    const known = this.#columns.filter((name) => this.#keys.includes(name));
     const numbers = this.numbers;
     const fractions = numbers.filter((name) => this.#sample(name).some((value) => isNumber(value) && !Number.isInteger(Number(value))));
     const free = numbers.filter((name) => !known.includes(name));

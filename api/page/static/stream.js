@@ -1,6 +1,6 @@
 // One stream: columns, clocks, the tuples that no query sees, and its end.
 
-import { get, json, Problem } from "./api.js";
+import { get, json, problemOrAway } from "./api.js";
 import { confirmed } from "./confirm.js";
 import { definitions } from "./definitions.js";
 import { el, keyed, say } from "./dom.js";
@@ -29,7 +29,7 @@ export function showStream(panel, name, { announce }) {
     trouble,
     facts,
     el("h3", {}, "Columns"),
-    table("Columns", ["Name", "Type", ""], columns),
+    table("Columns", ["Name", "Type", "Role"], columns),
     el("h3", {}, "Dead letters: tuples that no query sees, the oldest that are kept"),
     none,
     el("div", { class: "scroll", role: "group", "aria-label": "Dead letters", tabindex: "0" }, lettersTable),
@@ -44,8 +44,9 @@ export function showStream(panel, name, { announce }) {
       if (now === counted) return;
       showLetters(await get(`${path}/dead-letters?limit=${LETTERS}`));
       counted = now;
-    } catch (problem) {
-      if (!(problem instanceof Problem)) return;
+    } catch (error) {
+      const problem = problemOrAway(error);
+      if (problem === null) return;
       fail(problem.message);
       if (problem.status === 404) poll.stop();
     }
