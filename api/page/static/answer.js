@@ -10,24 +10,52 @@ export function showAnswer(answer) {
   if (answer === null) return place.replaceChildren();
   const close = el("button", { type: "button", class: "quiet", onclick: () => showAnswer(null) }, "Close");
   const graph = answer.nodes ? answer : answer.plan;
-  const listed = Object.values(answer).find((value) => Array.isArray(value) && value.every((each) => typeof each === "object"));
+  const listed = Object.values(answer).find(
+    (value) => Array.isArray(value) && value.every((each) => typeof each === "object"),
+  );
   const shown = graph?.nodes
-    ? [answer.why ? el("p", { class: "why" }, answer.why) : null, planGraph(graph, "Plan of the statement")].filter(Boolean)
-    : [listed ? listTable(listed) : el("pre", { class: "sql-text", tabindex: "0", "aria-label": "Answer" }, JSON.stringify(answer, null, 2))];
+    ? [answer.why ? el("p", { class: "why" }, answer.why) : null, planGraph(graph, "Plan of the statement")].filter(
+        Boolean,
+      )
+    : [
+        listed
+          ? listTable(listed)
+          : el("pre", { class: "sql-text", tabindex: "0", "aria-label": "Answer" }, JSON.stringify(answer, null, 2)),
+      ];
   return place.replaceChildren(el("div", { class: "answer" }, el("div", { class: "actions" }, close), ...shown));
 }
 
 function listTable(items) {
   if (!items.length) return el("p", { class: "empty" }, "There is none.");
-  const names = Object.keys(items[0]).filter((name) => items.some((item) => item[name] !== null && typeof item[name] !== "object"));
+  const names = Object.keys(items[0]).filter((name) =>
+    items.some((item) => item[name] !== null && typeof item[name] !== "object"),
+  );
   return el(
     "div",
     { class: "scroll", role: "group", "aria-label": "Answer", tabindex: "0" },
     el(
       "table",
       {},
-      el("thead", {}, el("tr", {}, names.map((name) => el("th", { scope: "col" }, name)))),
-      el("tbody", {}, items.map((item) => el("tr", {}, names.map((name) => el("td", {}, item[name] === null ? "–" : cell(item[name])))))),
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          names.map((name) => el("th", { scope: "col" }, name)),
+        ),
+      ),
+      el(
+        "tbody",
+        {},
+        items.map((item) =>
+          el(
+            "tr",
+            {},
+            names.map((name) => el("td", {}, item[name] === null ? "–" : cell(item[name]))),
+          ),
+        ),
+      ),
     ),
   );
 }

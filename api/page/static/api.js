@@ -59,7 +59,7 @@ export async function textOf(response) {
   }
 }
 
-/** Return the problem that an error is, null when the service does not answer; anything else is a defect of the page. */
+/** Return the problem that an error is, null when the service does not answer; anything else is a defect here. */
 export function problemOrAway(error) {
   if (error instanceof Problem) return error;
   if (error instanceof Unreachable) return null;

@@ -57,7 +57,11 @@ export function chart(series) {
   }
 
   function render() {
-    options(measure, series.numbers.map((name) => [name, name]), series.measure);
+    options(
+      measure,
+      series.numbers.map((name) => [name, name]),
+      series.measure,
+    );
     options(by, [["", "nothing"], ...series.others.map((name) => [name, name])], series.by ?? "");
     const all = series.measure === null ? [] : series.points();
     node.hidden = controls.hidden = all.length === 0;
@@ -69,7 +73,9 @@ export function chart(series) {
     picture.replaceChildren(
       ...grid(x, y, width),
       ...drawn.flatMap((each) => (series.windowed ? line(each, x.of, y.of) : dots(each, x.of, y.of))),
-      ...(at === null ? [] : [svg("line", { class: "cross", x1: x.of(at), x2: x.of(at), y1: PAD.top, y2: HEIGHT - PAD.bottom })]),
+      ...(at === null
+        ? []
+        : [svg("line", { class: "cross", x1: x.of(at), x2: x.of(at), y1: PAD.top, y2: HEIGHT - PAD.bottom })]),
     );
     set(picture, "width", width);
     set(picture, "viewBox", `0 0 ${width} ${HEIGHT}`);
@@ -99,12 +105,18 @@ export function chart(series) {
     if (total > drawn.length) entries.push({ name: `and ${total - drawn.length} more`, colour: null, value: null });
     if (at !== null) entries.push({ name: `at ${timeText(at)}`, colour: null, value: null });
     const entry = () => el("li", {}, el("span", { class: "swatch" }), el("span", {}), el("b", {}));
-    keyed(legend, entries, (each) => each.name, entry, (item, each) => {
-      const [swatch, name, value] = item.children;
-      set(swatch, "class", each.colour === null ? "hidden" : `swatch s${each.colour}`);
-      say(name, each.name);
-      say(value, each.value === null ? "" : shown(each.value));
-    });
+    keyed(
+      legend,
+      entries,
+      (each) => each.name,
+      entry,
+      (item, each) => {
+        const [swatch, name, value] = item.children;
+        set(swatch, "class", each.colour === null ? "hidden" : `swatch s${each.colour}`);
+        say(name, each.name);
+        say(value, each.value === null ? "" : shown(each.value));
+      },
+    );
   }
 
   return { node, controls, draw };
@@ -151,12 +163,18 @@ function line({ points, colour }, x, y) {
   const ends = points.filter((point, place) => point.partial || place === points.length - 1);
   return [
     svg("path", { class: `line s${colour}`, d: `M${path}` }),
-    ...ends.map((point) => svg("circle", { class: `${point.partial ? "partial" : "end"} s${colour}`, cx: x(point.x), cy: y(point.y), r: 3 })),
+    ...ends.map((point) =>
+      svg("circle", { class: `${point.partial ? "partial" : "end"} s${colour}`, cx: x(point.x), cy: y(point.y), r: 3 }),
+    ),
   ];
 }
 
 function dots({ points, colour }, x, y) {
-  return points.slice(-600).map((point) => svg("circle", { class: `dot s${colour}`, cx: x(point.x).toFixed(1), cy: y(point.y).toFixed(1), r: 2.2 }));
+  return points
+    .slice(-600)
+    .map((point) =>
+      svg("circle", { class: `dot s${colour}`, cx: x(point.x).toFixed(1), cy: y(point.y).toFixed(1), r: 2.2 }),
+    );
 }
 
 function nearest(drawn, x, place) {

@@ -6,8 +6,14 @@ import { el, keyed, say } from "./dom.js";
 export function definitions(list, entries) {
   const given = entries.filter(([, value]) => value !== null && value !== undefined && value !== "");
   const entry = () => el("div", {}, el("dt"), el("dd"));
-  keyed(list, given, ([name]) => name, entry, (node, [name, value]) => {
-    say(node.children[0], name);
-    say(node.children[1], value);
-  });
+  keyed(
+    list,
+    given,
+    ([name]) => name,
+    entry,
+    (node, [name, value]) => {
+      say(node.children[0], name);
+      say(node.children[1], value);
+    },
+  );
 }

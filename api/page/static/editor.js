@@ -25,7 +25,11 @@ export function editor(run) {
     const wrong = position ? offsetOf(text.value, position) : null;
     paint(wrong);
     if (!position) return say(verdict, message);
-    const go = el("button", { type: "button", class: "link", onclick: () => goTo(wrong) }, `Line ${position.line}, column ${position.column}`);
+    const go = el(
+      "button",
+      { type: "button", class: "link", onclick: () => goTo(wrong) },
+      `Line ${position.line}, column ${position.column}`,
+    );
     verdict.replaceChildren(go, el("span", {}, ` ${message}`));
   }
 

@@ -43,7 +43,10 @@ export function examplesOf(stream) {
   const found = [
     ["Per window", `SELECT ${head}${sum}COUNT(*) AS n\nFROM ${from} [RANGE 2 SECONDS]${group}`],
     ["Sliding", `SELECT ${head}${sum}COUNT(*) AS n\nFROM ${from} [RANGE 10 SECONDS SLIDE 2 SECONDS]${group}`],
-    ["Before it is over", `SELECT ${head}${sum}COUNT(*) AS n\nFROM ${from} [RANGE 1 MINUTE]${group}\nEMIT AFTER DELAY INTERVAL '2' SECONDS`],
+    [
+      "Before it is over",
+      `SELECT ${head}${sum}COUNT(*) AS n\nFROM ${from} [RANGE 1 MINUTE]${group}\nEMIT AFTER DELAY INTERVAL '2' SECONDS`,
+    ],
   ];
   if (measure) {
     const selected = columns.map((column) => quoted(column.name)).join(", ");
@@ -60,8 +63,14 @@ export function showExamples(streams, write) {
   const examples = streams.length ? [...examplesOf(streams[0]), declare[0]] : declare;
   set(byId("examples"), "data-new", streams.length === 0);
   const create = () => el("button", { type: "button", class: "chip" });
-  keyed(byId("examples"), examples, ([title]) => title, create, (button, [title, sql]) => {
-    say(button, title);
-    button.onclick = () => write(sql);
-  });
+  keyed(
+    byId("examples"),
+    examples,
+    ([title]) => title,
+    create,
+    (button, [title, sql]) => {
+      say(button, title);
+      button.onclick = () => write(sql);
+    },
+  );
 }

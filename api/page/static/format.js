@@ -38,7 +38,10 @@ export function secondsBehind(iso) {
 export function clockTime(iso) {
   if (!iso) return NONE;
   const [date, rest] = iso.split("T");
-  const time = rest.replace(/Z$/, "").replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
+  const time = rest
+    .replace(/Z$/, "")
+    .replace(/(\.\d*?)0+$/, "$1")
+    .replace(/\.$/, "");
   return date === new Date().toISOString().slice(0, 10) ? time : `${date} ${time}`;
 }
 

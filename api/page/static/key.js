@@ -16,7 +16,13 @@ export function askForKey(refused) {
 }
 
 function open(refused, resolve) {
-  const input = el("input", { id: "key", type: "password", autocomplete: "off", required: true, "aria-describedby": "key-note" });
+  const input = el("input", {
+    id: "key",
+    type: "password",
+    autocomplete: "off",
+    required: true,
+    "aria-describedby": "key-note",
+  });
   const note = el("p", { class: "note", id: "key-note" });
   say(note, refused ? "That key was not accepted. Try another." : "It is kept for this tab only, until you close it.");
   const form = el(

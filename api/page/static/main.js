@@ -147,18 +147,35 @@ function welcome(found) {
   const panel = byId("shown");
   const steps = found.length
     ? ["Choose a query to watch its rows,", "or write one above: an example is a click away."]
-    : ["Declare a stream: click an example above, then Run.", "Ask something about it.", "Watch the rows come, live, in a table and a chart."];
+    : [
+        "Declare a stream: click an example above, then Run.",
+        "Ask something about it.",
+        "Watch the rows come, live, in a table and a chart.",
+      ];
   const text = steps.join();
   if (panel.dataset.welcome === text && panel.querySelector(".welcome")) return;
   panel.dataset.welcome = text;
   panel.replaceChildren(
-    el("div", { class: "welcome" }, el("h2", { id: "shown-title" }, found.length ? "Nothing chosen" : "New here?"), el("ol", {}, steps.map((step) => el("li", {}, step)))),
+    el(
+      "div",
+      { class: "welcome" },
+      el("h2", { id: "shown-title" }, found.length ? "Nothing chosen" : "New here?"),
+      el(
+        "ol",
+        {},
+        steps.map((step) => el("li", {}, step)),
+      ),
+    ),
   );
 }
 
 addEventListener("hashchange", route);
 route();
 showForget();
-get("/openapi.json").then(({ paths }) => {
-  for (const what of Object.keys(can)) can[what] = Object.keys(paths).some((path) => new RegExp(`^/queries/\\{\\w+\\}/${what}$`).test(path));
-}, () => {}); // without it, the buttons are not shown
+get("/openapi.json").then(
+  ({ paths }) => {
+    for (const what of Object.keys(can))
+      can[what] = Object.keys(paths).some((path) => new RegExp(`^/queries/\\{\\w+\\}/${what}$`).test(path));
+  },
+  () => {},
+); // without it, the buttons are not shown

@@ -8,8 +8,19 @@ const GAP = { x: 28, y: 14 };
 const LINE = 17;
 const MARGIN = 8;
 const MOST_OPERATORS = 60;
+const MOST_WINDOWS = 3;
 const LONGEST = 22;
 const LEAST_SCALE = 0.8;
+
+/** Show a graph in place of the one before: it stays while somebody is in it, and where it was moved to. */
+export function showGraph(place, graph, label, ...words) {
+  if (place.contains(document.activeElement)) return;
+  const moved = place.querySelector(".plan-scroll")?.scrollLeft ?? 0;
+  const open = place.querySelector("details")?.open ?? false;
+  place.replaceChildren(...words.map((text) => el("p", { class: "why" }, text)), planGraph(graph, label));
+  place.querySelector(".plan-scroll").scrollLeft = moved;
+  place.querySelector("details").open = open;
+}
 
 /** Return the picture of a graph, and the same as a list for those who cannot see it. */
 export function planGraph(graph, label) {
@@ -35,7 +46,11 @@ export function planGraph(graph, label) {
       "details",
       {},
       el("summary", {}, "The same as a list"),
-      el("ul", {}, boxes.map(({ node, lines }) => el("li", {}, [node.kind, ...lines].join(" · ") + leadsTo(node, edges, at)))),
+      el(
+        "ul",
+        {},
+        boxes.map(({ node, lines }) => el("li", {}, [node.kind, ...lines].join(" · ") + leadsTo(node, edges, at))),
+      ),
     ),
   );
 }
@@ -93,31 +108,36 @@ function layout(nodes, edges) {
 
 const heightOf = ({ lines }) => 24 + lines.length * LINE + 4;
 
-const titleOf = (node) => node.name ?? (node.kind === "router" ? "result log" : node.kind === "query" ? node.id : (node.streams ?? []).join(" ⋈ ") || node.id);
+const titleOf = (node) =>
+  node.name ??
+  (node.kind === "router"
+    ? "result log"
+    : node.kind === "query"
+      ? node.id
+      : (node.streams ?? []).join(" ⋈ ") || node.id);
 
 /** What is written in a node. */
 function linesOf(node) {
   const lines = [titleOf(node)];
   if (node.partitioned_by?.length) lines.push(`by ${node.partitioned_by.join(", ")}`);
-  if (node.windows?.length) lines.push(windowsText(node.windows));
-  if ("queries" in node) {
-    const cores = (node.statistics?.source_cores ?? 0) + (node.statistics?.lane_cores ?? 0);
-    lines.push(plural(node.queries, "query", "queries") + (node.statistics ? ` · ${cores < 0.01 ? "<0.01" : cores.toFixed(2)} cores` : ""));
+  if (node.windows?.length > MOST_WINDOWS) lines.push(`${count(node.windows.length)} kinds of windows`);
+  else lines.push(...(node.windows ?? []).map(windowText));
+  if ("queries" in node) lines.push(plural(node.queries, "query", "queries"));
+  if (node.statistics) {
+    const cores = (node.statistics.source_cores ?? 0) + (node.statistics.lane_cores ?? 0);
+    lines.push(`${cores < 0.01 ? "<0.01" : cores.toFixed(2)} cores`);
   }
   if (node.tables?.length) lines.push(`with ${node.tables.map((table) => table.name ?? table).join(", ")}`);
   return [...lines, ...(node.notes ?? [])];
 }
 
-function windowsText(windows) {
-  if (windows.length > 2) return `${count(windows.length)} kinds of windows`;
-  return windows.map(windowText).join(", ");
-}
-
 /** A window in a few words. */
-export function windowText(window) {
+function windowText(window) {
   if (window.kind === "session") return `sessions, gap ${duration(window.gap_seconds)}`;
   const size = `${window.size_seconds} s`;
-  return window.slide_seconds === window.size_seconds ? `windows of ${size}` : `${size} every ${window.slide_seconds} s`;
+  return window.slide_seconds === window.size_seconds
+    ? `windows of ${size}`
+    : `${size} every ${window.slide_seconds} s`;
 }
 
 function drawn({ node, lines, x, y, height }) {
@@ -128,7 +148,9 @@ function drawn({ node, lines, x, y, height }) {
     svg("rect", { width: WIDTH, height, rx: 6 }),
     svg("rect", { class: "edge", width: 4, height, rx: 2 }),
     svg("text", { class: "kind", x: 14, y: 17 }, node.kind === "router" ? "router" : node.kind),
-    lines.map((text, index) => svg("text", { class: index === 0 ? "name" : "detail", x: 14, y: 34 + index * LINE }, short(text))),
+    lines.map((text, index) =>
+      svg("text", { class: index === 0 ? "name" : "detail", x: 14, y: 34 + index * LINE }, short(text)),
+    ),
   );
 }
 

@@ -17,7 +17,7 @@ const HEADINGS = [
   ["Shares with", "number"],
 ];
 
-/** Return `{load(sharers), count(numbers), select(id), running}`; `changed` is called when a filter or page is chosen. */
+/** Return `{load(sharers), showCounts(numbers), select(id)}`; `changed` is told of another filter or page. */
 export function queriesPanel(changed) {
   let state = "RUNNING";
   let name = "";
@@ -28,7 +28,17 @@ export function queriesPanel(changed) {
   const table = el(
     "table",
     { class: "queries" },
-    el("thead", {}, el("tr", {}, HEADINGS.map(([title, kind]) => el("th", { scope: "col", class: kind }, title || el("span", { class: "hidden" }, "Trend"))))),
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        HEADINGS.map(([title, kind]) =>
+          el("th", { scope: "col", class: kind }, title || el("span", { class: "hidden" }, "Trend")),
+        ),
+      ),
+    ),
     body,
   );
   const empty = el("p", { class: "empty" });
@@ -59,7 +69,13 @@ export function queriesPanel(changed) {
     });
     input.checked = value === state;
     const title = value ? value[0] + value.slice(1).toLowerCase() : "All";
-    return el("label", { "data-state": value.toLowerCase() }, input, el("span", {}, title), el("span", { class: "count" }));
+    return el(
+      "label",
+      { "data-state": value.toLowerCase() },
+      input,
+      el("span", {}, title),
+      el("span", { class: "count" }),
+    );
   }
 
   function restart() {
@@ -90,21 +106,31 @@ export function queriesPanel(changed) {
     next = page.cursor;
     const { queries } = page;
     history.keep(queries.map((query) => query.id));
-    keyed(body, queries, (query) => query.id, row, (node, query) => {
-      update(node, query, sharers, history.add(query.id, query.event_time_latency_seconds));
-      mark(node);
-    });
+    keyed(
+      body,
+      queries,
+      (query) => query.id,
+      row,
+      (node, query) => {
+        update(node, query, sharers, history.add(query.id, query.event_time_latency_seconds));
+        mark(node);
+      },
+    );
     table.hidden = queries.length === 0;
     empty.hidden = queries.length > 0;
     say(empty, nothing());
     byId("query-pager").hidden = cursors.length === 1 && next === null;
     byId("page-before").disabled = cursors.length === 1;
     byId("page-after").disabled = next === null;
-    say(byId("page-place"), queries.length ? `Page ${cursors.length}: ${queries[0].id} to ${queries.at(-1).id}` : `Page ${cursors.length}`);
+    say(
+      byId("page-place"),
+      queries.length ? `Page ${cursors.length}: ${queries[0].id} to ${queries.at(-1).id}` : `Page ${cursors.length}`,
+    );
   }
 
   function nothing() {
-    if (name) return `No query ${state ? `that is ${state} ` : ""}has “${name}” in its name${next ? " on this page" : ""}.`;
+    if (name)
+      return `No query ${state ? `that is ${state} ` : ""}has “${name}” in its name${next ? " on this page" : ""}.`;
     return state ? `No query is ${state}.` : "No query yet. Write one in the SQL editor.";
   }
 
@@ -131,9 +157,13 @@ function row(query) {
     el(
       "th",
       { scope: "row" },
-      el("a", { href: `#/queries/${query.id}` }, query.name ?? query.id),
-      " ",
-      el("span", { class: "tag" }),
+      el(
+        "span",
+        { class: "over" },
+        el("a", { href: `#/queries/${query.id}`, title: query.name }, query.name ?? query.id),
+        " ",
+        el("span", { class: "tag" }),
+      ),
       " ",
       el("span", { class: "under sql" }),
     ),
@@ -147,7 +177,8 @@ function row(query) {
 
 function update(node, query, sharers, trend) {
   const [head, state, rows, latency, line, sharing] = node.children;
-  const [, tag, sql] = head.children;
+  const [over, sql] = head.children;
+  const tag = over.lastElementChild;
   say(tag, [query.name ? query.id : null, query.tenant].filter(Boolean).join(" · "));
   tag.hidden = tag.textContent === "";
   say(sql, query.sql.replace(/\s+/g, " "));

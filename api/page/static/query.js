@@ -1,24 +1,18 @@
-// One query: its figures, its rows and their chart as they come, its plan, and its end.
+// One query: its figures, its rows, its plan, and its end.
 
-import { get, json, parse, post, problemOrAway } from "./api.js";
-import { chart } from "./chart.js";
+import { get, json, post, problemOrAway } from "./api.js";
 import { confirmed } from "./confirm.js";
 import { definitions } from "./definitions.js";
 import { el, say, set } from "./dom.js";
-import { follow } from "./events.js";
 import { clockTime, count, duration } from "./format.js";
-import { planGraph } from "./plan.js";
+import { showGraph } from "./plan.js";
 import { every, refreshAll } from "./poll.js";
-import { rowsTable } from "./rows.js";
-import { Series } from "./series.js";
 import { tabs } from "./tabs.js";
+import { watch } from "./watch.js";
 
-const TAIL = 400;
-const MOST_ROWS_PER_SECOND = 3000;
-const RENDER_MS = 300;
 const ENDED = ["RETIRED", "FAILED"];
 
-/** Show a query in `panel`; returns what ends that. `can` tells which calls this service has, `edit(sql)` takes its SQL. */
+/** Show a query in `panel`; returns what ends that. `can` tells which calls there are, `edit(sql)` takes its SQL. */
 export function showQuery(panel, id, { can, edit, announce }) {
   const title = el("h2", { id: "shown-title" }, id);
   const state = el("span", { class: "state" });
@@ -33,21 +27,18 @@ export function showQuery(panel, id, { can, edit, announce }) {
   const facts = el("dl", { class: "facts" });
   const error = el("p", { class: "problem", hidden: true });
   const trouble = el("p", { class: "problem", role: "alert", hidden: true });
-  const hold = el("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: toggleHold }, "Hold");
-  const note = el("p", { class: "note" });
-  const table = rowsTable();
-  const rowsPanel = el("div", {});
   const planPanel = el("div", {});
   const aboutPanel = el("div", {});
-  const series = new Series();
-  const picture = chart(series);
-  const waiting = el("p", { class: "empty" }, "No row yet.");
-  rowsPanel.append(
-    el("div", { class: "controls" }, picture.controls, note, hold),
-    picture.node,
-    el("div", { class: "scroll rows-scroll", role: "group", "aria-label": "Rows", tabindex: "0" }, table.node, waiting),
+  const rows = watch(id, () => poll.now());
+  const tabbed = tabs(
+    "Of this query",
+    [
+      ["rows", "Rows", rows.node],
+      ["plan", "Plan", planPanel],
+      ["about", "About", aboutPanel],
+    ],
+    chosen,
   );
-  const tabbed = tabs("Of this query", [["rows", "Rows", rowsPanel], ["plan", "Plan", planPanel], ["about", "About", aboutPanel]], chosen);
   panel.replaceChildren(
     el("div", { class: "head" }, title, tag, state, el("div", { class: "actions" }, copy, ...Object.values(buttons))),
     sql,
@@ -60,16 +51,11 @@ export function showQuery(panel, id, { can, edit, announce }) {
 
   let query = null;
   let tab = "rows";
-  let feed = null;
-  let pending = [];
-  let timer = null;
-  let total = 0;
   let plan = null;
 
   const poll = every(1.5, look);
   const planPoll = every(5, lookAtPlan);
   tabbed.choose("rows");
-  begin();
 
   async function look() {
     try {
@@ -87,22 +73,20 @@ export function showQuery(panel, id, { can, edit, announce }) {
   }
 
   async function lookAtPlan() {
-    if (plan !== null && (tab !== "plan" || ENDED.includes(query?.state))) return;
+    if (plan !== null && ENDED.includes(query?.state)) return;
     try {
       plan = await get(`/queries/${encodeURIComponent(id)}/plan`);
     } catch (error) {
       problemOrAway(error); // the figures tell what is wrong
       return;
     }
-    series.group(plan.partitioned_by);
-    picture.draw();
+    rows.group(plan.partitioned_by);
     if (tab === "plan") showPlan();
   }
 
   function chosen(which) {
     tab = which;
     if (which === "plan" && plan) showPlan();
-    if (which === "plan") planPoll?.now();
   }
 
   function fail(message) {
@@ -133,102 +117,61 @@ export function showQuery(panel, id, { can, edit, announce }) {
       ["Selects", percent(selectivity(plan))],
     ]);
     showAbout();
-    hold.hidden = ended;
-  }
-
-  // rows
-
-  function begin() {
-    total = 0;
-    feed = follow(id, { tail: TAIL, mostPerSecond: MOST_ROWS_PER_SECOND, onRows: came, onState: told });
-  }
-
-  function came(texts) {
-    pending.push(...texts.slice(-TAIL).map(parse));
-    total += texts.length;
-    timer ??= setTimeout(flush, RENDER_MS);
-  }
-
-  function flush() {
-    timer = null;
-    if (!pending.length) return;
-    const rows = pending;
-    pending = [];
-    table.add(rows);
-    series.add(rows);
-    picture.draw();
-    waiting.hidden = true;
-    poll.now();
-  }
-
-  function told(what) {
-    const texts = {
-      open: "Live, times in UTC.",
-      away: "The connection is lost; trying again.",
-      sampled: "More rows than one can watch: the newest of every few seconds.",
-      end: "The query has ended: no more rows will come.",
-    };
-    if (what === "open" && note.dataset.kind === "sampled") return;
-    say(note, texts[what] ?? what);
-    set(note, "data-kind", what in texts ? what : "failed");
-    if (what === "end") say(waiting, "It has no rows.");
-  }
-
-  function toggleHold() {
-    const held = hold.getAttribute("aria-pressed") === "false";
-    set(hold, "aria-pressed", String(held));
-    say(hold, held ? "Go on" : "Hold");
-    if (held) {
-      feed.stop();
-      say(note, "Held. Go on to see the newest rows.");
-    } else {
-      table.clear();
-      series.clear();
-      begin();
-    }
+    if (ended) rows.ended();
   }
 
   // its plan, and all else
 
   function showPlan() {
     const graph = { nodes: plan.nodes.map((node) => ({ ...node, notes: notesOf(node) })), edges: plan.edges };
-    const words = [plan.why, plan.evaluation?.why ? `Evaluation by ${plan.evaluation.form}: ${plan.evaluation.why}.` : null].filter(Boolean);
-    const open = planPanel.querySelector("details")?.open ?? false;
-    planPanel.replaceChildren(...words.map((text) => el("p", { class: "why" }, text)), planGraph(graph, `Plan of query ${plan.name ?? plan.id}`));
-    planPanel.querySelector("details").open = open;
+    const words = [
+      plan.why,
+      plan.evaluation?.why ? `Evaluation by ${plan.evaluation.form}: ${plan.evaluation.why}.` : null,
+    ].filter(Boolean);
+    showGraph(planPanel, graph, `Plan of query ${plan.name ?? plan.id}`, ...words);
   }
 
   function notesOf(node) {
     if (node.kind === "stream") {
       const rate = plan.statistics.tuples_per_second?.[node.name];
       const share = plan.statistics.selectivity?.[node.name];
-      return [rate === undefined ? null : `${count(rate)} tuples/s`, share === undefined ? null : `${percent(share)} selected`].filter(Boolean);
+      return [
+        rate === undefined ? null : `${count(rate)} tuples/s`,
+        share === undefined ? null : `${percent(share)} selected`,
+      ].filter(Boolean);
     }
-    return node.kind === "query" && plan.statistics.cost_share !== null ? [`${percent(plan.statistics.cost_share)} of the cost`] : [];
+    return node.kind === "query" && plan.statistics.cost_share !== null
+      ? [`${percent(plan.statistics.cost_share)} of the cost`]
+      : [];
   }
 
   function showAbout() {
     let list = aboutPanel.firstElementChild;
     if (!list) aboutPanel.append((list = el("dl", { class: "about" })));
-    const times = (of) => Object.entries(of ?? {}).map(([stream, time]) => `${stream}: ${clockTime(time)}`).join(", ");
-    definitions(
-      list,
+    const times = (of) =>
+      Object.entries(of ?? {})
+        .map(([stream, time]) => `${stream}: ${clockTime(time)}`)
+        .join(", ");
+    definitions(list, [
+      ["Id", query.id],
+      ["Operator", query.operator],
+      ["Created", clockTime(query.created_at)],
+      ["Deployed", clockTime(query.deployed_at)],
+      ["Sees tuples after", times(query.active_from)],
+      ["Sees tuples until", times(query.active_to)],
+      ["Last row", clockTime(query.last_result_at)],
+      ["Slot and epoch", query.slot === null ? "–" : `${query.slot}, ${query.epoch}`],
+      ["Tenant", query.tenant],
+      ["Ends after", query.ttl_seconds === null ? null : duration(query.ttl_seconds)],
       [
-        ["Id", query.id],
-        ["Operator", query.operator],
-        ["Created", clockTime(query.created_at)],
-        ["Deployed", clockTime(query.deployed_at)],
-        ["Sees tuples after", times(query.active_from)],
-        ["Sees tuples until", times(query.active_to)],
-        ["Last row", clockTime(query.last_result_at)],
-        ["Slot and epoch", query.slot === null ? "–" : `${query.slot}, ${query.epoch}`],
-        ["Tenant", query.tenant],
-        ["Ends after", query.ttl_seconds === null ? null : duration(query.ttl_seconds)],
-        ["Labels", Object.entries(query.labels ?? {}).map(([name, value]) => `${name}=${value}`).join(", ")],
-        ["Sink", query.sink && JSON.stringify(query.sink)],
-        ["Delivery", query.delivery && JSON.stringify(query.delivery)],
+        "Labels",
+        Object.entries(query.labels ?? {})
+          .map(([name, value]) => `${name}=${value}`)
+          .join(", "),
       ],
-    );
+      ["Sink", query.sink && JSON.stringify(query.sink)],
+      ["Delivery", query.delivery && JSON.stringify(query.delivery)],
+    ]);
   }
 
   // its end
@@ -260,8 +203,7 @@ export function showQuery(panel, id, { can, edit, announce }) {
   function end() {
     poll.stop();
     planPoll.stop();
-    feed.stop();
-    clearTimeout(timer);
+    rows.stop();
   }
 
   return end;

@@ -41,11 +41,25 @@ export function rowsTable() {
         columns = names;
         const last = more.at(-1);
         head.replaceChildren(
-          ...names.map((name) => el("th", { scope: "col", class: kindOf(last[name]) === "number" ? "number" : null }, name)),
+          ...names.map((name) =>
+            el("th", { scope: "col", class: kindOf(last[name]) === "number" ? "number" : null }, name),
+          ),
         );
       }
-      rows = [...more.slice(-SHOWN).map((row) => ({ row, key: ++number })).reverse(), ...rows].slice(0, SHOWN);
-      keyed(body, rows, (each) => each.key, line, () => {});
+      rows = [
+        ...more
+          .slice(-SHOWN)
+          .map((row) => ({ row, key: ++number }))
+          .reverse(),
+        ...rows,
+      ].slice(0, SHOWN);
+      keyed(
+        body,
+        rows,
+        (each) => each.key,
+        line,
+        () => {},
+      );
     },
     clear() {
       rows = [];

@@ -26,7 +26,9 @@ export class Series {
     const at = Date.now();
     this.#rows.push(...rows.filter((row) => row._op !== "retract").map((row) => ({ row, at })));
     this.#rows = this.#rows.slice(-KEPT);
-    const names = Object.keys(rows.at(-1)).filter((name) => !name.startsWith("_") && !/^window_(start|end)$/.test(name));
+    const names = Object.keys(rows.at(-1)).filter(
+      (name) => !name.startsWith("_") && !/^window_(start|end)$/.test(name),
+    );
     if (names.join() !== this.#columns.join()) {
       this.#columns = names;
       this.#choose();
@@ -57,7 +59,9 @@ export class Series {
   #choose() {
     const known = this.#columns.filter((name) => this.#keys.includes(name));
     const numbers = this.numbers;
-    const fractions = numbers.filter((name) => this.#sample(name).some((value) => isNumber(value) && !Number.isInteger(Number(value))));
+    const fractions = numbers.filter((name) =>
+      this.#sample(name).some((value) => isNumber(value) && !Number.isInteger(Number(value))),
+    );
     const free = numbers.filter((name) => !known.includes(name));
     this.measure = free.find((name) => fractions.includes(name)) ?? free.at(-1) ?? numbers.at(-1) ?? null;
     this.by = this.windowed ? (known[0] ?? this.others.find((name) => !numbers.includes(name)) ?? null) : null;

@@ -47,7 +47,9 @@ export function draw(sparkline, values) {
   const top = Math.max(...values) || 1;
   const step = WIDTH / (POINTS - 1);
   const left = WIDTH - step * (values.length - 1);
-  const points = values.map((v, i) => `${(left + i * step).toFixed(1)} ${(HEIGHT - 1 - (v / top) * (HEIGHT - 3)).toFixed(1)}`);
+  const points = values.map(
+    (v, i) => `${(left + i * step).toFixed(1)} ${(HEIGHT - 1 - (v / top) * (HEIGHT - 3)).toFixed(1)}`,
+  );
   set(line, "d", `M${points.join("L")}`);
   set(area, "d", `M${left.toFixed(1)} ${HEIGHT}L${points.join("L")}L${WIDTH} ${HEIGHT}Z`);
 }

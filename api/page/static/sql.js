@@ -8,7 +8,8 @@ const KEYWORDS = new Set(
   MINUTE MINUTES NOT NULL ON OR OUTER PARTITION QUERIES QUERY RANGE SECOND SECONDS SELECT SESSION SHOW SLIDE STREAM STREAMS
   TABLE TABLES THEN TIMESTAMP TRUE TUMBLE USING VARCHAR WATERMARK WHEN WHERE WITH AFTER HOURS DAYS`.split(/\s+/),
 );
-const TOKEN = /--[^\n]*|\/\*[^]*?(?:\*\/|$)|'(?:[^']|'')*(?:'|$)|"(?:[^"]|"")*(?:"|$)|\d+(?:\.\d+)?|[\p{L}_][\p{L}\p{N}_]*|\s+|[^]/gu;
+const TOKEN =
+  /--[^\n]*|\/\*[^]*?(?:\*\/|$)|'(?:[^']|'')*(?:'|$)|"(?:[^"]|"")*(?:"|$)|\d+(?:\.\d+)?|[\p{L}_][\p{L}\p{N}_]*|\s+|[^]/gu;
 
 /** Return the tokens of a text: `{text, kind, at}`, `at` in code points as the service counts them. */
 export function tokens(text) {

@@ -23,7 +23,13 @@ export function showStream(panel, name, { announce }) {
   let counted = null;
   const lettersTable = table("Dead letters", ["Received", "Why", "Detail", "Tuple"], letters);
   panel.replaceChildren(
-    el("div", { class: "head" }, el("h2", { id: "shown-title" }, name), el("span", { class: "tag" }, "stream"), el("div", { class: "actions" }, drop)),
+    el(
+      "div",
+      { class: "head" },
+      el("h2", { id: "shown-title" }, name),
+      el("span", { class: "tag" }, "stream"),
+      el("div", { class: "actions" }, drop),
+    ),
     sql,
     error,
     trouble,
@@ -72,27 +78,45 @@ export function showStream(panel, name, { announce }) {
       ["Queries", count(stream.queries)],
     ]);
     const row = () => el("tr", {}, el("td", { class: "mono" }), el("td", { class: "mono" }), el("td"));
-    keyed(columns, stream.columns, (column) => column.name, row, (node, column) => {
-      say(node.children[0], column.name);
-      say(node.children[1], column.type);
-      say(node.children[2], [column.event_time && "event time", column.metadata && `metadata ${column.metadata}`].filter(Boolean).join(", "));
-    });
+    keyed(
+      columns,
+      stream.columns,
+      (column) => column.name,
+      row,
+      (node, column) => {
+        say(node.children[0], column.name);
+        say(node.children[1], column.type);
+        say(
+          node.children[2],
+          [column.event_time && "event time", column.metadata && `metadata ${column.metadata}`]
+            .filter(Boolean)
+            .join(", "),
+        );
+      },
+    );
   }
 
   function showLetters({ rows }) {
     const row = () => el("tr", {}, el("td"), el("td"), el("td"), el("td", { class: "mono" }));
-    keyed(letters, rows.map((letter, index) => ({ ...letter, index })), (letter) => letter.index, row, (node, letter) => {
-      say(node.children[0], clockTime(letter.received_at));
-      say(node.children[1], letter.reason);
-      say(node.children[2], letter.detail ?? "");
-      say(node.children[3], letter.raw ?? JSON.stringify(letter.tuple));
-    });
+    keyed(
+      letters,
+      rows.map((letter, index) => ({ ...letter, index })),
+      (letter) => letter.index,
+      row,
+      (node, letter) => {
+        say(node.children[0], clockTime(letter.received_at));
+        say(node.children[1], letter.reason);
+        say(node.children[2], letter.detail ?? "");
+        say(node.children[3], letter.raw ?? JSON.stringify(letter.tuple));
+      },
+    );
     lettersTable.parentElement.hidden = rows.length === 0;
     none.hidden = rows.length > 0;
   }
 
   async function end_() {
-    if (!(await confirmed(`Drop stream ${name}?`, "Its tuples and counts are forgotten.", "Keep it", "Drop it"))) return;
+    if (!(await confirmed(`Drop stream ${name}?`, "Its tuples and counts are forgotten.", "Keep it", "Drop it")))
+      return;
     trouble.hidden = true;
     try {
       await json("DELETE", path);
@@ -112,7 +136,15 @@ function table(caption, headings, body) {
     "table",
     {},
     el("caption", { class: "hidden" }, caption),
-    el("thead", {}, el("tr", {}, headings.map((title) => el("th", { scope: "col" }, title)))),
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        headings.map((title) => el("th", { scope: "col" }, title)),
+      ),
+    ),
     body,
   );
 }

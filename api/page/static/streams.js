@@ -34,7 +34,15 @@ export function streamsPanel() {
   const table = el(
     "table",
     { class: "streams" },
-    el("thead", {}, el("tr", {}, HEADINGS.map(([title, kind]) => heading(title, kind)))),
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        HEADINGS.map(([title, kind]) => heading(title, kind)),
+      ),
+    ),
     body,
   );
   const empty = el("p", { class: "empty" });
@@ -48,14 +56,23 @@ export function streamsPanel() {
     say(byId("streams-note"), streams.length ? plural(streams.length, "stream", "streams") : "");
     let sum = 0;
     let known = false;
-    keyed(body, streams, (stream) => stream.id, row, (node, stream) => {
-      const rate = rates.of(stream, now);
-      known ||= rate !== null;
-      sum += rate ?? 0;
-      update(node, stream, rate, history.add(stream.id, rate));
-    });
+    keyed(
+      body,
+      streams,
+      (stream) => stream.id,
+      row,
+      (node, stream) => {
+        const rate = rates.of(stream, now);
+        known ||= rate !== null;
+        sum += rate ?? 0;
+        update(node, stream, rate, history.add(stream.id, rate));
+      },
+    );
     history.keep(streams.map((stream) => stream.id));
-    const behind = streams.filter((s) => !s.idle).map((s) => secondsBehind(s.waterline)).filter((s) => s !== null);
+    const behind = streams
+      .filter((s) => !s.idle)
+      .map((s) => secondsBehind(s.waterline))
+      .filter((s) => s !== null);
     return { rate: known ? sum : null, behind: behind.length ? Math.max(...behind) : null };
   }
 
@@ -73,9 +90,13 @@ function row(stream) {
     el(
       "th",
       { scope: "row" },
-      el("a", { href: `#/streams/${encodeURIComponent(stream.name)}` }, stream.name),
-      " ",
-      el("span", { class: "tag connector" }),
+      el(
+        "span",
+        { class: "over" },
+        el("a", { href: `#/streams/${encodeURIComponent(stream.name)}`, title: stream.name }, stream.name),
+        " ",
+        el("span", { class: "tag" }),
+      ),
       " ",
       el("span", { class: "under columns" }),
       el("span", { class: "under error", hidden: true }),
@@ -90,8 +111,8 @@ function row(stream) {
 
 function update(node, stream, rate, trend) {
   const [name, tuples, line, waterline, late, malformed] = node.children;
-  const [, connector, columns, error] = name.children;
-  say(connector, stream.source.connector);
+  const [over, columns, error] = name.children;
+  say(over.lastElementChild, stream.source.connector);
   say(columns, stream.columns.map((column) => `${column.name} ${column.type}`).join(", "));
   set(columns, "title", columns.textContent);
   say(error, stream.error ?? "");

@@ -5,7 +5,11 @@ import { el, set } from "./dom.js";
 /** Return `{list, panels, choose}` for `[[id, title, panel]…]`; `onChoose(id)` is told of every change. */
 export function tabs(label, entries, onChoose) {
   const buttons = entries.map(([id, title]) =>
-    el("button", { type: "button", role: "tab", id: `tab-${id}`, "aria-controls": `panel-${id}`, onclick: () => choose(id) }, title),
+    el(
+      "button",
+      { type: "button", role: "tab", id: `tab-${id}`, "aria-controls": `panel-${id}`, onclick: () => choose(id) },
+      title,
+    ),
   );
   for (const [id, , panel] of entries) {
     set(panel, "role", "tabpanel");
