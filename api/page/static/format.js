@@ -26,6 +26,15 @@ export function duration(seconds) {
   return `${Math.round(seconds / 86_400)} d`;
 }
 
+/** A length that somebody has chosen, whole: 2 s, 1.5 s, 10 min, 1 h. */
+export function span(seconds) {
+  const [unit, size] = [
+    ["h", 3600],
+    ["min", 60],
+  ].find(([, each]) => seconds % each === 0) ?? ["s", 1];
+  return `${seconds / size} ${unit}`;
+}
+
 /** How long ago: 1.47 s ago. */
 export const ago = (seconds) => (seconds === null ? NONE : `${duration(Math.max(0, seconds))} ago`);
 

@@ -1,19 +1,17 @@
-// Puts the page together: what is looked at, how often, and what follows from an address.
+// Puts the page together: what is looked at, how often, and what a statement leads to.
 
 import { get, post, problemOrAway } from "./api.js";
 import { showAnswer } from "./answer.js";
-import { byId, el, say, set } from "./dom.js";
+import { byId, say, set } from "./dom.js";
 import { editor } from "./editor.js";
-import { showEverything } from "./everything.js";
 import { showExamples } from "./examples.js";
 import { ago, count } from "./format.js";
 import { showForget } from "./key.js";
 import { countsByState } from "./metrics.js";
 import { every, refreshAll } from "./poll.js";
 import { queriesPanel } from "./queries.js";
-import { showQuery } from "./query.js";
+import { shown } from "./shown.js";
 import { isQuery } from "./sql.js";
-import { showStream } from "./stream.js";
 import { streamsPanel } from "./streams.js";
 
 const LOOK_SECONDS = 2;
@@ -27,6 +25,7 @@ const streams = streamsPanel();
 const queries = queriesPanel(() => looking.now());
 const write = (sql) => sqlEditor.write(sql);
 const sqlEditor = editor(run);
+const beside = shown({ queries, can, edit: write, announce, emptied: () => looking.now() });
 let declared = null;
 
 const looking = every(LOOK_SECONDS, async () => {
@@ -40,7 +39,7 @@ const looking = every(LOOK_SECONDS, async () => {
     if (declared !== null && declared !== names) sqlEditor.recheck();
     declared = names;
     await queries.load(sharers);
-    welcome(found);
+    beside.welcome(found);
     health(...(await readiness()));
   } catch (error) {
     const problem = problemOrAway(error);
@@ -111,71 +110,11 @@ async function run(sql, name) {
   return "Done.";
 }
 
-// what is shown beside
-
-let ending = null;
-let at = null;
-
-function route() {
-  if (location.hash !== "" && !location.hash.startsWith("#/")) return; // a place within the page
-  const [, kind, name] = location.hash.match(/^#\/(queries|streams|plan)(?:\/(.+))?$/) ?? [];
-  const place = `${kind}/${name}`;
-  if (at === place) return;
-  const moved = at !== null;
-  at = place;
-  ending?.();
-  const panel = byId("shown");
-  panel.className = "panel shown";
-  queries.select(kind === "queries" ? decodeURIComponent(name) : null);
-  if (kind === "queries" && name) ending = showQuery(panel, decodeURIComponent(name), { can, edit: write, announce });
-  else if (kind === "streams" && name) ending = showStream(panel, decodeURIComponent(name), { announce });
-  else if (kind === "plan") ending = showEverything(panel);
-  else {
-    ending = null;
-    panel.replaceChildren();
-    at = null;
-    looking.now();
-    return;
-  }
-  if (moved) announce(`Shown beside: ${decodeURIComponent(name ?? "the plan of everything")}.`);
-  if (moved && document.activeElement === document.body) panel.focus();
-  if (panel.getBoundingClientRect().top > innerHeight - 120) panel.scrollIntoView({ block: "start" });
-}
-
-function welcome(found) {
-  if (at !== null) return;
-  const panel = byId("shown");
-  const steps = found.length
-    ? ["Choose a query to watch its rows,", "or write one above: an example is a click away."]
-    : [
-        "Declare a stream: click an example above, then Run.",
-        "Ask something about it.",
-        "Watch the rows come, live, in a table and a chart.",
-      ];
-  const text = steps.join();
-  if (panel.dataset.welcome === text && panel.querySelector(".welcome")) return;
-  panel.dataset.welcome = text;
-  panel.replaceChildren(
-    el(
-      "div",
-      { class: "welcome" },
-      el("h2", { id: "shown-title" }, found.length ? "Nothing chosen" : "New here?"),
-      el(
-        "ol",
-        {},
-        steps.map((step) => el("li", {}, step)),
-      ),
-    ),
-  );
-}
-
-addEventListener("hashchange", route);
-route();
 showForget();
 get("/openapi.json").then(
   ({ paths }) => {
     for (const what of Object.keys(can))
       can[what] = Object.keys(paths).some((path) => new RegExp(`^/queries/\\{\\w+\\}/${what}$`).test(path));
   },
-  () => {},
-); // without it, the buttons are not shown
+  () => {}, // without it, the buttons are not shown
+);

@@ -1,7 +1,7 @@
 // A plan as a graph: streams on the left, operators, the router, and who reads on the right.
 
 import { el, svg } from "./dom.js";
-import { count, duration, plural } from "./format.js";
+import { count, plural, span } from "./format.js";
 
 const WIDTH = 160;
 const GAP = { x: 28, y: 14 };
@@ -133,11 +133,11 @@ function linesOf(node) {
 
 /** A window in a few words. */
 function windowText(window) {
-  if (window.kind === "session") return `sessions, gap ${duration(window.gap_seconds)}`;
-  const size = `${window.size_seconds} s`;
+  if (window.kind === "session") return `sessions, gap ${span(window.gap_seconds)}`;
+  const size = span(window.size_seconds);
   return window.slide_seconds === window.size_seconds
     ? `windows of ${size}`
-    : `${size} every ${window.slide_seconds} s`;
+    : `${size} every ${span(window.slide_seconds)}`;
 }
 
 function drawn({ node, lines, x, y, height }) {

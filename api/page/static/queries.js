@@ -27,7 +27,7 @@ export function queriesPanel(changed) {
   const body = el("tbody");
   const table = el(
     "table",
-    { class: "queries" },
+    { class: "queries", hidden: true },
     el(
       "thead",
       {},
@@ -41,7 +41,7 @@ export function queriesPanel(changed) {
     ),
     body,
   );
-  const empty = el("p", { class: "empty" });
+  const empty = el("p", { class: "empty", hidden: true });
   byId("queries").append(table, empty);
   const choices = new Map(["", ...STATES].map((each) => [each, choice(each)]));
   byId("query-states").append(...choices.values());
@@ -71,7 +71,7 @@ export function queriesPanel(changed) {
     const title = value ? value[0] + value.slice(1).toLowerCase() : "All";
     return el(
       "label",
-      { "data-state": value.toLowerCase() },
+      { hidden: value === "PAUSED" }, // shown where there is such a state
       input,
       el("span", {}, title),
       el("span", { class: "count" }),

@@ -15,7 +15,7 @@ const ENDED = ["RETIRED", "FAILED"];
 /** Show a query in `panel`; returns what ends that. `can` tells which calls there are, `edit(sql)` takes its SQL. */
 export function showQuery(panel, id, { can, edit, announce }) {
   const title = el("h2", { id: "shown-title" }, id);
-  const state = el("span", { class: "state" });
+  const state = el("span", { class: "state", hidden: true });
   const tag = el("span", { class: "tag" });
   const buttons = {
     pause: el("button", { type: "button", hidden: true, onclick: () => act("pause") }, "Pause"),
@@ -23,7 +23,7 @@ export function showQuery(panel, id, { can, edit, announce }) {
     stop: el("button", { type: "button", hidden: true, onclick: stop }, "Stop"),
   };
   const copy = el("button", { type: "button", class: "quiet", onclick: () => query && edit(query.sql) }, "Edit a copy");
-  const sql = el("pre", { class: "sql-text", tabindex: "0", "aria-label": "SQL of the query" });
+  const sql = el("pre", { class: "sql-text", tabindex: "0", "aria-label": "SQL of the query", hidden: true });
   const facts = el("dl", { class: "facts" });
   const error = el("p", { class: "problem", hidden: true });
   const trouble = el("p", { class: "problem", role: "alert", hidden: true });
@@ -101,6 +101,7 @@ export function showQuery(panel, id, { can, edit, announce }) {
     say(state, query.state.toLowerCase());
     set(state, "data-state", query.state.toLowerCase());
     say(sql, query.sql);
+    sql.hidden = state.hidden = false;
     say(error, query.error ?? "");
     error.hidden = !query.error;
     const ended = ENDED.includes(query.state);

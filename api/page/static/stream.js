@@ -12,7 +12,7 @@ const LETTERS = 20;
 /** Show a stream in `panel`; returns what ends that. */
 export function showStream(panel, name, { announce }) {
   const path = `/streams/${encodeURIComponent(name)}`;
-  const drop = el("button", { type: "button", onclick: end_ }, "Drop");
+  const drop = el("button", { type: "button", onclick: end }, "Drop");
   const trouble = el("p", { class: "problem", role: "alert", hidden: true });
   const error = el("p", { class: "problem", hidden: true });
   const facts = el("dl", { class: "facts" });
@@ -22,6 +22,22 @@ export function showStream(panel, name, { announce }) {
   const none = el("p", { class: "empty" }, "None: no tuple came late or malformed.");
   let counted = null;
   const lettersTable = table("Dead letters", ["Received", "Why", "Detail", "Tuple"], letters);
+  const known = el(
+    "div",
+    { hidden: true },
+    sql,
+    error,
+    facts,
+    el("h3", {}, "Columns"),
+    table("Columns", ["Name", "Type", "Role"], columns),
+    el("h3", {}, "Dead letters: tuples that no query sees, the oldest that are kept"),
+    none,
+    el(
+      "div",
+      { class: "scroll", role: "group", "aria-label": "Dead letters", tabindex: "0", hidden: true },
+      lettersTable,
+    ),
+  );
   panel.replaceChildren(
     el(
       "div",
@@ -30,15 +46,8 @@ export function showStream(panel, name, { announce }) {
       el("span", { class: "tag" }, "stream"),
       el("div", { class: "actions" }, drop),
     ),
-    sql,
-    error,
     trouble,
-    facts,
-    el("h3", {}, "Columns"),
-    table("Columns", ["Name", "Type", "Role"], columns),
-    el("h3", {}, "Dead letters: tuples that no query sees, the oldest that are kept"),
-    none,
-    el("div", { class: "scroll", role: "group", "aria-label": "Dead letters", tabindex: "0" }, lettersTable),
+    known,
   );
   const poll = every(2, look);
 
@@ -64,6 +73,7 @@ export function showStream(panel, name, { announce }) {
   }
 
   function render(stream) {
+    known.hidden = false;
     say(sql, stream.sql);
     say(error, stream.error ?? "");
     error.hidden = !stream.error;
@@ -114,7 +124,7 @@ export function showStream(panel, name, { announce }) {
     none.hidden = rows.length > 0;
   }
 
-  async function end_() {
+  async function end() {
     if (!(await confirmed(`Drop stream ${name}?`, "Its tuples and counts are forgotten.", "Keep it", "Drop it")))
       return;
     trouble.hidden = true;

@@ -33,7 +33,7 @@ export function streamsPanel() {
   const body = el("tbody");
   const table = el(
     "table",
-    { class: "streams" },
+    { class: "streams", hidden: true },
     el(
       "thead",
       {},
@@ -45,7 +45,7 @@ export function streamsPanel() {
     ),
     body,
   );
-  const empty = el("p", { class: "empty" });
+  const empty = el("p", { class: "empty", hidden: true });
   byId("streams").append(table, empty);
 
   function show(streams) {
