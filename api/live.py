@@ -60,8 +60,7 @@ async def stream_results(
         decode_cursor(cursor, deployed.id)
     elif tail is not None:
         cursor = await service.on_reader(lambda: service.results.before_last(deployed, tail))
-    most = caller.meters.rows_at_once(PAGE_ROWS)
-    first = await service.on_reader(lambda: service.results.read(deployed, cursor, most))
+    first = await service.read_page(deployed, cursor, caller.meters.rows_at_once(PAGE_ROWS))
     ended = is_end(service, deployed, first)
     return StreamingResponse(
         events(service, caller, id, first, ended, request),
@@ -97,8 +96,7 @@ async def events(
                     yield KEEP_ALIVE
                 deployed = session.live_query(query_id)
             had_all = not page.has_more
-            most = meters.rows_at_once(PAGE_ROWS)
-            page = await service.on_reader(partial(service.results.read, deployed, page.cursor, most))
+            page = await service.read_page(deployed, page.cursor, meters.rows_at_once(PAGE_ROWS))
             if deployed.state == FAILED and had_all and not page.table.num_rows:
                 raise NotAllowed(session.query(query_id)["error"] or "The query failed.")
         except BraidError as error:  # the status is sent already, so the event says it

@@ -7,8 +7,6 @@ durations) is added up as batches come. A query has series of its own while it h
 
 from __future__ import annotations
 
-import datetime as dt
-import logging
 import threading
 import time
 from collections import Counter
@@ -20,9 +18,16 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
+from api.delivery_series import DeliverySeries
+from api.exposition import family
 from api.query_series import OTHER, QuerySeries
-from session.deliveries import STATES, lag_seconds
+from api.stream_series import Sharing, stream_families
+from router.result_reader import BatchIndex, Page
+from session.deliveries import STATES
+from session.query_record import QueryRecord
+from session.reads import DeployedQuery
 from session.session_state import SlotChange
+from session.settings import Settings
 from session.shared_session import SharedSession
 from sources.storage import Storage
 
@@ -31,15 +36,6 @@ DEPLOYMENT_SECONDS = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)
 DURATION_SECONDS = (0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)
 BATCH_TUPLES = (0, 1, 10, 100, 1e3, 1e4, 1e5, 3e5, 1e6, 3e6, 1e7)
 SIZES_SECONDS = 10.0
-_COUNTS = {
-    "tuples": "Valid tuples taken in.",
-    "bytes": "Bytes taken in.",
-    "late": "Tuples late.",
-    "malformed": "Tuples malformed.",
-    "skipped": "Offsets that were gone before they were read.",
-}
-
-log = logging.getLogger("braid.metrics")
 
 
 class Metrics:
@@ -49,18 +45,22 @@ class Metrics:
         self,
         session: SharedSession,
         storage: Storage,
-        labelled_queries: int,
+        settings: Settings,
         ready: Callable[[], bool],
         lag: Callable[[], dict[str, int]],
     ) -> None:
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._session = session
         self._storage = storage
+        self._settings = settings
         self._ready = ready
         self._lag = lag
         self._lock = threading.Lock()
-        self._labelled_queries = labelled_queries
-        self._queries = QuerySeries(labelled_queries)
+        # by slot, the query that holds it
+        self._holders: dict[int, QueryRecord] = {}
+        self._queries = QuerySeries(settings.metrics_labelled_queries)
+        self._deliveries = DeliverySeries(settings.metrics_labelled_queries)
+        self._sharing = Sharing()
         self._knows_slots = False
         self._state_bytes = 0
         self._sizes: dict[str, int] = {}
@@ -69,7 +69,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._deployment = Histogram(
             "braid_query_deployment_latency_seconds",
-            "From the acceptance of a query to the commit of the first batch that runs it.",
+            "From the acceptance of a query to the first batch that runs it.",
             registry=self.registry,
             buckets=DEPLOYMENT_SECONDS,
         )
@@ -93,28 +93,55 @@ class Metrics:
             slots = changes
         with self._lock:
             for slot, holder in slots:
-                if holder is None:
-                    self._queries.remove(slot)
-                else:
-                    self._queries.add(slot, holder.id, holder.name)
+                self._replace(slot, holder)
         for _, holder in changes:
             if holder is not None:
-                self._deployment.observe(holder.latency_us / 1e6)
+                self._deployment.observe((holder.deployment_us or 0) / 1e6)
+
+    def _replace(self, slot: int, holder: QueryRecord | None) -> None:
+        before = self._holders.pop(slot, None)
+        if before is not None:
+            self._queries.remove(slot)
+            self._deliveries.leave(before.id)
+            self._sharing.remove(before)
+        if holder is not None:
+            self._holders[slot] = holder
+            self._queries.add(slot, holder)
+            self._sharing.add(holder)
 
     def absorb(self, record: dict[str, Any]) -> None:
         """Add a batch; the session has just applied it."""
         with self._lock:
-            for block in record["results"]:
-                self._queries.absorb(block, record)
+            self._queries.absorb(record)
+            self._sharing.absorb(record)
         self._state_bytes = record.get("bytes", {}).get("state", 0)
         self._duration.observe(record["duration_us"] / 1e6)
         self._tuples.observe(sum(stream["tuples"] for stream in record["streams"].values()))
 
+    def absorb_page(self, deployed: DeployedQuery, page: Page, index: BatchIndex) -> None:
+        """Take note of a page that a reader of a query is about to have."""
+        committed = {seq: index.entry(seq).committed_us for seq in page.completed}
+        with self._lock:
+            holder = None if deployed.slot is None else self._holders.get(deployed.slot)
+            if holder is not None and holder.id == deployed.id:
+                self._deliveries.read(holder, index.latest, committed, time.time_ns() // 1000)
+
     def text(self) -> bytes:
         """Return all metrics as Prometheus reads them."""
+        deliveries = self._session.deliveries
+        progress = deliveries.progress()
+        states = {query_id: deliveries.state_of(query_id, each) for query_id, each in progress.items()}
         with self._lock:
-            queries = self._queries.moment()
-        return generate_latest(self.registry) + queries.text().encode()
+            self._deliveries.follow(progress)
+            queries, delivered = self._queries.moment(), self._deliveries.text(states)
+            are_all_labelled = len(queries.ids) == len(self._holders)
+        shares = self._session.cost_shares(queries.ids)
+        if shares and not are_all_labelled:
+            shares[OTHER] = max(0.0, 1.0 - sum(shares.values()))
+        counted = Counter(states.values())
+        labels = [f'state="{state}"' for state in STATES]
+        sinks = family("braid_sinks", "gauge", "Deliveries to sinks by state.", labels, [counted[s] for s in STATES])
+        return generate_latest(self.registry) + (queries.text(shares) + sinks + delivered).encode()
 
     def collect(self) -> Iterator[Metric]:
         """Yield what is read when it is scraped."""
@@ -123,11 +150,18 @@ class Metrics:
         for state, count in session.count_by_state().items():
             states.add_metric([state], count)
         yield states
-        yield CounterMetricFamily("braid_queries_created", "Queries accepted.", session.queries_created)
+        created, unfinished = session.queries_created, session.queries_unfinished
+        yield CounterMetricFamily("braid_queries_created", "Queries accepted.", created)
         yield CounterMetricFamily("braid_queries_deleted", "Queries deleted.", session.queries_deleted)
+        yield CounterMetricFamily(
+            "braid_queries_retired", "Queries that are over, failed or not.", created - unfinished
+        )
         yield CounterMetricFamily("braid_batches", "Batches committed.", session.applied_seq)
         yield GaugeMetricFamily("braid_epoch", "Epoch of the last batch.", session.active_epoch)
         yield GaugeMetricFamily("braid_ready", "1 when queries run at full speed.", float(self._ready()))
+        if self._settings.latency_target_seconds:
+            what = "Which event-time latency results should not have, as set."
+            yield GaugeMetricFamily("braid_latency_target_seconds", what, self._settings.latency_target_seconds)
         sizes = self._read_sizes()
         yield GaugeMetricFamily("braid_state_bytes", "State of the shared operators.", self._state_bytes)
         yield GaugeMetricFamily("braid_bucket_bytes", "Files of buckets.", sizes["buckets"])
@@ -136,53 +170,10 @@ class Metrics:
             "Files of results and dead letters.",
             sizes["results"] + sizes["dead-letters"],
         )
-        yield from self._streams()
-        yield from self._sinks()
-
-    def _sinks(self) -> Iterator[Metric]:
-        progress = self._session.deliveries.progress()
-        states = GaugeMetricFamily("braid_sinks", "Deliveries to sinks by state.", labels=["state"])
-        counted = Counter(self._session.deliveries.state_of(*each) for each in progress.items())
-        for state in STATES:
-            states.add_metric([state], counted[state])
-        yield states
-        rows = CounterMetricFamily("braid_sink_rows", "Rows delivered to sinks.", labels=["query_id"])
-        errors = CounterMetricFamily(
-            "braid_sink_errors", "Deliveries that failed and are tried again.", labels=["query_id"]
-        )
-        lag = GaugeMetricFamily(
-            "braid_sink_lag_seconds", "Age of the oldest rows that are not delivered.", labels=["query_id"]
-        )
-        shown = list(progress.items())
-        for query_id, each in shown[: self._labelled_queries]:
-            rows.add_metric([query_id], each.rows)
-            errors.add_metric([query_id], each.errors)
-            lag.add_metric([query_id], lag_seconds(each))
-        if others := [each for _, each in shown[self._labelled_queries :]]:
-            rows.add_metric([OTHER], sum(each.rows for each in others))
-            errors.add_metric([OTHER], sum(each.errors for each in others))
-            lag.add_metric([OTHER], max(map(lag_seconds, others)))
-        yield from (rows, errors, lag)
-
-    def _streams(self) -> Iterator[Metric]:
-        streams = self._session.streams()
-        for name, what in _COUNTS.items():
-            counter = CounterMetricFamily(f"braid_stream_{name}", what, labels=["stream"])
-            for stream in streams:
-                counter.add_metric([stream["name"]], stream[name])
-            yield counter
-        for name in ("clock", "waterline"):
-            gauge = GaugeMetricFamily(
-                f"braid_stream_{name}_seconds", f"The {name}, seconds since 1970.", labels=["stream"]
-            )
-            for stream in streams:
-                if stream[name] is not None:
-                    gauge.add_metric([stream["name"]], seconds_of(stream[name]))
-            yield gauge
-        lag = GaugeMetricFamily("braid_stream_lag_tuples", "Inputs not taken in yet.", labels=["stream"])
-        for name, tuples in self._lag().items():
-            lag.add_metric([name], tuples)
-        yield lag
+        streams = session.streams()
+        yield from stream_families(streams, self._lag())
+        with self._lock:
+            yield from self._sharing.families({stream["id"]: stream["name"] for stream in streams})
 
     def _read_sizes(self) -> dict[str, int]:
         """Return the sizes of folders; after the first time no scrape waits until many files are counted."""
@@ -198,8 +189,3 @@ class Metrics:
                 return
             self._sizes = {folder: self._storage.size(folder) for folder in ("buckets", "results", "dead-letters")}
             self._sizes_due = time.monotonic() + SIZES_SECONDS
-
-
-def seconds_of(time_text: str) -> float:
-    """Return an RFC 3339 time as seconds since 1970."""
-    return dt.datetime.fromisoformat(time_text).timestamp()

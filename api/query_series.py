@@ -1,89 +1,116 @@
-"""Counters and histograms of many queries as arrays, so that a batch of thousands of them costs a few numpy calls.
+"""The series of queries as arrays, so that a batch of thousands of them costs a few numpy calls.
 
-Row 0 is ``query_id="other"``; each labelled query has a row of its own, given back when it leaves its slot. They are
-written in Prometheus' text format here: its client library takes a tenth of a second for a thousand queries.
+Row 0 is ``query_id="other"``; each labelled query has a row of its own, given back when it leaves its slot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from api.exposition import family, label_names, labelled
+from api.histograms import Histograms
+from operators.queries import Selection
+from operators.windows import SessionWindow
+from session.query_record import QueryRecord
+
 OTHER = "other"
-LATENCY_SECONDS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)
-_BOUNDS = [*(str(bound) for bound in LATENCY_SECONDS), "+Inf"]
+
+Places = npt.NDArray[np.int64]
 
 
-class _Histograms:
-    """One histogram a row: ``counts`` has shape (rows, buckets), not cumulative; ``sums`` shape (rows,)."""
+@dataclass(frozen=True)
+class _Query:
+    """What never changes of a labelled query, as its samples have it."""
 
-    def __init__(self, rows: int) -> None:
-        self.counts = np.zeros((rows, len(_BOUNDS)), np.int64)
-        self.sums = np.zeros(rows)
+    id: str
+    info: str
+    streams: tuple[str, ...]
+    deployment_seconds: float
 
-    def observe(self, rows: npt.NDArray[np.int64], seconds: npt.NDArray[np.float64]) -> None:
-        known = ~np.isnan(seconds)
-        rows, seconds = rows[known], seconds[known]
-        np.add.at(self.counts, (rows, np.searchsorted(LATENCY_SECONDS, seconds)), 1)
-        np.add.at(self.sums, rows, seconds)
-
-    def clear(self, row: int) -> None:
-        self.counts[row] = 0
-        self.sums[row] = 0.0
-
-    def lines(self, name: str, rows: Sequence[int], ids: Sequence[str]) -> list[str]:
-        """Return the samples of some rows, whose ``query_id`` are given."""
-        labels = '{query_id="\0"'
-        template = "".join(f'{name}_bucket{labels},le="{bound}"}} %d\n' for bound in _BOUNDS)
-        template += f"{name}_count{labels}}} %d\n{name}_sum{labels}}} %r\n"
-        counts = np.cumsum(self.counts[rows], axis=1).tolist()
-        sums = self.sums[rows].tolist()
-        return [
-            template.replace("\0", query_id) % (*counted, counted[-1], total)
-            for query_id, counted, total in zip(ids, counts, sums, strict=True)
-        ]
-
-    def copy(self) -> _Histograms:
-        copied = _Histograms(0)
-        copied.counts, copied.sums = self.counts.copy(), self.sums.copy()
-        return copied
+    @classmethod
+    def of(cls, record: QueryRecord) -> _Query:
+        names = label_names(record.labels)
+        known = {"query_id": record.id, "name": record.name or ""}
+        info = labelled(known | {name: record.labels[key] for key, name in names.items()})
+        streams = (labelled({"query_id": record.id, "stream": name}) for name in record.stream_names.values())
+        return cls(record.id, info, tuple(streams), (record.deployment_us or 0) / 1e6)
 
 
 @dataclass(frozen=True)
 class Moment:
-    """All series at one moment: ``labels`` has id and name by row."""
+    """All series at one moment: ``queries`` are those that are labelled, by row."""
 
-    labels: dict[int, tuple[str, str]]
-    results: npt.NDArray[np.int64]
-    event_time: _Histograms
-    processing_time: _Histograms
+    queries: Mapping[int, _Query]
+    results: Places
+    windows: Places
+    event_time: Histograms
+    processing_time: Histograms
 
-    def text(self) -> str:
-        """Return the series in Prometheus' text format."""
-        rows = sorted(self.labels)
-        ids = [self.labels[row][0] for row in rows]
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the labelled queries."""
+        return [query.id for query in self.queries.values()]
+
+    def text(self, cost_shares: Mapping[str, float]) -> str:
+        """Return the series in Prometheus' text format; with what is known of the cost of queries, by their ids."""
+        rows = sorted(self.queries)
+        queries = [self.queries[row] for row in rows]
+        ids = [query.id for query in queries]
         if self.results[0]:
             rows, ids = [*rows, 0], [*ids, OTHER]
-        lines = _head("braid_query_results_total", "counter", "Rows of results.")
-        values = zip(ids, self.results[rows].tolist(), strict=True)
-        lines += [f'braid_query_results_total{{query_id="{query_id}"}} {value}\n' for query_id, value in values]
-        for kind, what, histograms in (
-            ("event_time", "now minus the greatest event time that contributed", self.event_time),
-            ("processing_time", "from the start of the batch to its commit", self.processing_time),
-        ):
-            name = f"braid_query_{kind}_latency_seconds"
-            lines += _head(name, "histogram", f"Latency of results: {what}.")
-            lines += histograms.lines(name, rows, ids)
-        lines += _head("braid_query_info", "gauge", "Names of queries; always 1.")
-        lines += [
-            f'braid_query_info{{query_id="{query_id}",name="{_escaped(name)}"}} 1\n'
-            for query_id, name in self.labels.values()
+        labels = [f'query_id="{query_id}"' for query_id in ids]
+        parts = [
+            family("braid_query_results_total", "counter", "Rows of results.", labels, self.results[rows].tolist()),
+            family(
+                "braid_query_windows_total",
+                "counter",
+                "Windows with rows, counted in each batch that brings some.",
+                labels,
+                self.windows[rows].tolist(),
+            ),
+            self.event_time.text(
+                "braid_query_event_time_latency_seconds",
+                "Latency of results: now minus the greatest event time that contributed.",
+                rows,
+                ids,
+            ),
+            self.processing_time.text(
+                "braid_query_processing_time_latency_seconds",
+                "Latency of results: from the start of the batch to its commit.",
+                rows,
+                ids,
+            ),
+            family(
+                "braid_query_cost_share_ratio",
+                "gauge",
+                "Which part of the time of all operators a query takes.",
+                (f'query_id="{query_id}"' for query_id in cost_shares),
+                cost_shares.values(),
+            ),
+            family(
+                "braid_query_deployment_seconds",
+                "gauge",
+                "From the acceptance of the query to the first batch that ran it.",
+                labels[: len(queries)],
+                (query.deployment_seconds for query in queries),
+            ),
+            family(
+                "braid_query_info",
+                "gauge",
+                "Names and labels of queries; always 1.",
+                (query.info for query in queries),
+                [1] * len(queries),
+            ),
         ]
-        return "".join(lines)
+        streams = [stream for query in queries for stream in query.streams]
+        what = "Which streams queries read; always 1."
+        parts.append(family("braid_query_stream_info", "gauge", what, streams, [1] * len(streams)))
+        return "".join(parts)
 
 
 class QuerySeries:
@@ -91,55 +118,75 @@ class QuerySeries:
 
     def __init__(self, most: int) -> None:
         self._free = list(range(most, 0, -1))
-        self._labels: dict[int, tuple[str, str]] = {}
         self._row_of_slot = np.zeros(64, np.int64)
+        self._is_session = np.zeros(64, np.bool_)
+        self._queries: dict[int, _Query] = {}
         self._results = np.zeros(most + 1, np.int64)
-        self._event_time = _Histograms(most + 1)
-        self._processing_time = _Histograms(most + 1)
+        self._windows = np.zeros(most + 1, np.int64)
+        self._event_time = Histograms(most + 1)
+        self._processing_time = Histograms(most + 1)
 
-    def add(self, slot: int, query_id: str, name: str | None) -> None:
+    def add(self, slot: int, record: QueryRecord) -> None:
         """Give the query in ``slot`` a row of its own, while there is one."""
         self.remove(slot)
         if slot >= len(self._row_of_slot):
             self._row_of_slot = np.pad(self._row_of_slot, (0, slot + 1))
+            self._is_session = np.pad(self._is_session, (0, slot + 1))
+        query = record.query
+        self._is_session[slot] = not isinstance(query, Selection) and isinstance(query.window, SessionWindow)
         if self._free:
             row = self._free.pop()
             self._row_of_slot[slot] = row
-            self._labels[row] = (query_id, name or "")
+            self._queries[row] = _Query.of(record)
 
     def remove(self, slot: int) -> None:
         """Drop the series of the query in ``slot``, if it has any."""
         row = int(self._row_of_slot[slot]) if slot < len(self._row_of_slot) else 0
         if row:
             self._row_of_slot[slot] = 0
-            del self._labels[row]
-            self._results[row] = 0
+            del self._queries[row]
+            self._results[row] = self._windows[row] = 0
             self._event_time.clear(row)
             self._processing_time.clear(row)
             self._free.append(row)
 
-    def absorb(self, block: dict[str, Any], record: dict[str, Any]) -> None:
-        """Add the rows of a block of a batch, and one latency of each kind for each slot with rows in it."""
-        rows, committed = self._rows(block["slots"]), record["committed_us"]
-        np.add.at(self._results, rows, np.asarray(block["counts"], np.int64))
-        latest = np.array(block["latest_event_us"], np.float64)  # None becomes NaN
-        self._event_time.observe(rows, (committed - latest) / 1e6)
+    def absorb(self, record: Mapping[str, Any]) -> None:
+        """Add the rows of a batch, and one latency of each kind for each block and slot with rows in it."""
+        committed = record["committed_us"]
         took = (committed - record["started_us"]) / 1e6
-        self._processing_time.observe(rows, np.full(len(rows), took))
+        for block in record["results"]:
+            rows = self._rows(block["slots"])
+            np.add.at(self._results, rows, np.asarray(block["counts"], np.int64))
+            latest = np.array(block["latest_event_us"], np.float64)  # None becomes NaN
+            self._event_time.observe(rows, (committed - latest) / 1e6)
+            self._processing_time.observe(rows, np.full(len(rows), took))
+        self._count_windows([block for block in record["results"] if "windows" in block])
 
-    def _rows(self, slots: Sequence[int]) -> npt.NDArray[np.int64]:
+    def _count_windows(self, blocks: Sequence[Mapping[str, Any]]) -> None:
+        """Add the windows of a batch. Each lane has some keys of a window, but all of a session."""
+        if not blocks:
+            return
+        slots = np.concatenate([np.asarray(block["slots"], np.int64) for block in blocks])
+        windows = np.concatenate([np.asarray(block["windows"], np.int64) for block in blocks])
+        found = np.zeros(int(slots.max(initial=-1)) + 1, np.int64)
+        is_session = slots < len(self._is_session)
+        is_session[is_session] = self._is_session[slots[is_session]]
+        np.add.at(found, slots[is_session], windows[is_session])
+        np.maximum.at(found, slots[~is_session], windows[~is_session])
+        (mine,) = np.nonzero(found)
+        np.add.at(self._windows, self._rows(mine), found[mine])
+
+    def _rows(self, slots: Sequence[int] | Places) -> Places:
         wanted = np.asarray(slots, np.int64)
         known = wanted < len(self._row_of_slot)
         return np.where(known, self._row_of_slot[np.where(known, wanted, 0)], 0)
 
     def moment(self) -> Moment:
         """Return all series as they are now; costs a copy of the arrays."""
-        return Moment(dict(self._labels), self._results.copy(), self._event_time.copy(), self._processing_time.copy())
-
-
-def _head(name: str, kind: str, what: str) -> list[str]:
-    return [f"# HELP {name} {what}\n# TYPE {name} {kind}\n"]
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+        return Moment(
+            dict(self._queries),
+            self._results.copy(),
+            self._windows.copy(),
+            self._event_time.copy(),
+            self._processing_time.copy(),
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 
 import orjson
 from fastapi import APIRouter, Header, Request, Response
@@ -73,7 +72,7 @@ async def next_page(
     until = time.monotonic() + wait
     while True:
         deployed = caller.live_query(query_id)
-        page = await service.on_reader(partial(service.results.read, deployed, after, limit))
+        page = await service.read_page(deployed, after, limit)
         end = is_end(service, deployed, page)
         after = page.cursor
         if page.table.num_rows or end:

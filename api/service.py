@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, TypeVar
 
 from anyio import CapacityLimiter, to_thread
@@ -15,8 +16,9 @@ from api.metrics import Metrics
 from api.news import News
 from api.pushes import Pushes
 from router.dead_letter_reader import DeadLetterReader
-from router.result_reader import ResultReader
+from router.result_reader import Page, ResultReader
 from session.access.access import Access
+from session.reads import DeployedQuery
 from session.settings import Settings
 from session.shared_session import SharedSession
 from sources.errors import NotReady
@@ -48,6 +50,15 @@ class Service:
         """Do work that forms rows or writes them out on a thread, no more at once than there are cores."""
         return await to_thread.run_sync(work, limiter=self.readers)
 
+    async def read_page(self, deployed: DeployedQuery, after: str | None, limit: int) -> Page:
+        """Return the next rows of a query for a reader, who is counted as having them."""
+        return await self.on_reader(partial(self._read_page, deployed, after, limit))
+
+    def _read_page(self, deployed: DeployedQuery, after: str | None, limit: int) -> Page:
+        page = self.results.read(deployed, after, limit)
+        self.metrics.absorb_page(deployed, page, self.results.index)
+        return page
+
     @classmethod
     def assemble(
         cls,
@@ -66,9 +77,7 @@ class Service:
             results=results,
             dead_letters=DeadLetterReader(storage, results.index),
             pushes=Pushes(storage, settings.idempotency_seconds, settings.push_backlog_bytes),
-            metrics=Metrics(
-                session, storage, settings.metrics_labelled_queries, lambda: why_not_ready() is None, lag.read
-            ),
+            metrics=Metrics(session, storage, settings, lambda: why_not_ready() is None, lag.read),
             access=Access(session, storage, settings),
             why_not_ready=why_not_ready,
         )

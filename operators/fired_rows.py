@@ -46,6 +46,11 @@ class Fired:
     counts: list[int]
     latest_us: Sequence[int | None]
 
+    @property
+    def windows(self) -> list[int]:
+        """In how many windows each slot has rows."""
+        return self.rows.windows(self.slots)
+
     @cached_property
     def table(self) -> pa.Table:
         """The rows with the columns ``_slot``, ``window_start``, ``window_end``, keys and measures."""

@@ -7,6 +7,7 @@ lie in the window, joined by the codes of their attributes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -64,13 +65,15 @@ class JoinBlock:
 class JoinedRows:
     """A block, with what the batch record says of it.
 
-    ``slots`` ascend; for each of them there is the number of its rows, and the greatest event time (µs) of the slices
-    that its windows are made of. ``beyond`` are messages for queries, by their id, that had more rows than are kept.
+    ``slots`` ascend; for each of them there is the number of its rows and of its windows, and the greatest event time
+    (µs) of the slices that these are made of. ``beyond`` are messages for queries, by their id, that had more rows than
+    are kept.
     """
 
     block: JoinBlock
     slots: list[int]
     counts: list[int]
+    windows: list[int]
     latest_us: list[int]
     beyond: Mapping[str, str]
 
@@ -81,7 +84,7 @@ def joined_rows(counted: CountedJoins, tuples: Mapping[str, Sequence[TupleBucket
     ``tuples`` are the tuple buckets of each part's operator.
     """
     listed, beyond = [], {}
-    counts: dict[int, int] = {}
+    counts, windows = Counter[int](), Counter[int]()
     latest: dict[int, int] = {}
     for window in counted.windows:
         live, total = window.parts[0].live, window.rows
@@ -92,13 +95,15 @@ def joined_rows(counted: CountedJoins, tuples: Mapping[str, Sequence[TupleBucket
             )
         rows = min(total, most_rows)
         listed.append((live.slot, window.end, window.start, rows))
-        counts[live.slot] = counts.get(live.slot, 0) + rows
+        counts[live.slot] += rows
+        windows[live.slot] += 1
         latest[live.slot] = max(latest.get(live.slot, window.newest), window.newest)
     columns = zip(*sorted(listed), strict=True)
     table = pa.table({n: pa.array(c, pa.int64()) for n, c in zip((SLOT, END, START, COUNT), columns, strict=True)})
     block = JoinBlock(table, [_chosen(counted, number, tuples) for number in range(len(counted.keys))])
     slots = sorted(counts)
-    return JoinedRows(block, slots, [counts[slot] for slot in slots], [latest[slot] for slot in slots], beyond)
+    rows_of, windows_of, latest_of = ([each[slot] for slot in slots] for each in (counts, windows, latest))
+    return JoinedRows(block, slots, rows_of, windows_of, latest_of, beyond)
 
 
 def _many(rows: int) -> str:

@@ -161,5 +161,6 @@ def _block_entry(
         "stream": streams[0],
         "slots": fired.slots,
         "counts": fired.counts,
+        "windows": fired.windows,
         "latest_event_us": fired.latest_us,
     }

@@ -98,6 +98,14 @@ class WindowRows:
         mine = (each[runs] for each in (self.slot, self.start, self.end, self.count))
         return WindowRows(slices or [pa.table({})], np.arange(len(runs)), *mine)
 
+    def windows(self, slots: Sequence[int]) -> list[int]:
+        """Return in how many different windows each of some slots has rows."""
+        slot, start, end = (each[self._order] for each in (self.slot, self.start, self.end))
+        is_first = np.ones(len(slot), np.bool_)
+        is_first[1:] = (slot[1:] != slot[:-1]) | (start[1:] != start[:-1]) | (end[1:] != end[:-1])
+        found: list[int] = np.bincount(slot[is_first], minlength=max(slots, default=-1) + 1)[list(slots)].tolist()
+        return found
+
     def with_columns(self, make: Callable[[int], dict[str, pa.Array]]) -> WindowRows:
         """Return the rows with more columns; ``make`` makes them for so many rows, which must not differ by row."""
         return replace(

@@ -6,7 +6,9 @@ cell once, whoever wants it. What a new query would add is estimated from the sa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from operators.expressions import Expression
@@ -45,6 +47,20 @@ def query_statistics(
     }
 
 
+def cost_shares(plan: Plan, statistics: Statistics, queries: Mapping[str, Query]) -> dict[str, float]:
+    """Return the ``cost_share`` of each of some queries, given by their ids, that run; none before one is known."""
+    everything = statistics.all_cores()
+    if not everything:
+        return {}
+    costs = Costs(plan, statistics)
+    found = ((query_id, query, plan.operators.get(operator_of(query))) for query_id, query in queries.items())
+    return {
+        query_id: costs.cores(query) / everything
+        for query_id, query, operator in found
+        if operator is not None and query_id in operator.queries
+    }
+
+
 def operator_statistics(statistics: Statistics, operator: Operator) -> dict[str, Any]:
     """Return how many cores an operator keeps busy, in source tasks and in lanes, and how many distinct keys it has."""
     return {
@@ -61,7 +77,6 @@ class Costs:
         self._plan = plan
         self._statistics = statistics
         self._sources: dict[str, float] = {}
-        self._indexes: dict[str, float] = {}
 
     def cores(self, query: Query) -> float:
         """Return the cores that a query in the plan takes: its part of everything that it needs."""
@@ -86,16 +101,20 @@ class Costs:
 
     def _source(self, name: str) -> float:
         if name not in self._sources:
-            users = sum(each.sources[name] for each in self._plan.operators.values())
-            self._sources[name] = self._statistics.source_cores([name]) / users
+            self._sources[name] = self._statistics.source_cores([name]) / self._users[name]
         return self._sources[name]
 
     def _index(self, operator: Operator) -> float:
-        for name in operator.inputs:
-            if name not in self._indexes:
-                users = sum(len(each.queries) for each in self._plan.operators.values() if name in each.inputs)
-                self._indexes[name] = self._statistics.source_cores([index_of(name)]) / users
-        return sum(self._indexes[name] for name in operator.inputs)
+        return sum(self._source(index_of(name)) for name in operator.inputs)
+
+    @cached_property
+    def _users(self) -> Counter[str]:
+        """How many queries have each operator of source tasks and each predicate index."""
+        users = Counter[str]()
+        for operator in self._plan.operators.values():
+            users.update(operator.sources)
+            users.update({index_of(name): len(operator.queries) for name in operator.inputs})
+        return users
 
 
 def _predicates(query: Query, streams: Mapping[str, str]) -> list[tuple[str, str, Expression | None]]:

@@ -7,12 +7,14 @@ parts and is the only one to write them. Every few seconds it also says that it 
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import orjson
 
+from router.latency import LATENCY_SECONDS
 from sources.storage import Storage
 
 PARTS = 16
@@ -29,7 +31,9 @@ class Progress:
     ``next_seq`` the query has no rows. ``waiting_since_us`` is when the oldest batch with rows that are not delivered
     was committed, None when there is none. ``errors`` counts attempts that failed, ``error`` is why the last one did,
     None once one succeeded. ``gaps`` counts how often rows had been removed from the result log before they were
-    delivered, ``gap`` is which. Times are in microseconds.
+    delivered, ``gap`` is which. ``latency_counts`` tells how many batches were delivered within each bound of
+    :data:`~router.latency.LATENCY_SECONDS`, and after the last, from the commit of a batch until all its rows were
+    written; ``latency_us`` is the sum. Times are in microseconds.
     """
 
     state: str = DELIVERING
@@ -42,6 +46,17 @@ class Progress:
     error: str | None = None
     gaps: int = 0
     gap: str | None = None
+    latency_counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_SECONDS) + 1))
+    latency_us: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.latency_counts) != len(LATENCY_SECONDS) + 1:  # kept by a version that had other bounds
+            self.latency_counts, self.latency_us = [0] * (len(LATENCY_SECONDS) + 1), 0
+
+    def count_latency(self, latency_us: int) -> None:
+        """Note that a batch was delivered so long after its commit."""
+        self.latency_counts[bisect_left(LATENCY_SECONDS, latency_us / 1e6)] += 1
+        self.latency_us += latency_us
 
     @property
     def is_over(self) -> bool:

@@ -229,6 +229,12 @@ class Page:
     runs: tuple[tuple[int, int, int], ...] = field(default=())
     """Where the rows come from: ``(seq, first row, rows)``."""
 
+    @property
+    def completed(self) -> list[int]:
+        """The batches whose last row it has."""
+        after = decode_cursor(self.cursor, self.owner).seq
+        return [seq for seq, _, _ in self.runs if seq < after]
+
     def cursors(self) -> Iterator[str]:
         """Yield, for each row, the cursor of the place after it."""
         for seq, first, count in self.runs:

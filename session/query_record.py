@@ -89,6 +89,11 @@ class QueryRecord:
         """When the query is deleted by itself."""
         return None if self.ttl_seconds is None else self.created_us + round(self.ttl_seconds * 1e6)
 
+    @property
+    def deployment_us(self) -> int | None:
+        """How long after its acceptance the first batch ran it, None before it does."""
+        return None if self.deployed_us is None else self.deployed_us - self.created_us
+
     def place(self, slot: int, epoch: int) -> None:
         """Give it a slot: the changelog ``epoch`` creates it."""
         self.slot, self.epoch = slot, epoch
@@ -129,7 +134,6 @@ class QueryRecord:
 
     def describe(self) -> dict[str, Any]:
         """Return the body of GET /queries/{id}."""
-        deployment_us = None if self.deployed_us is None else self.deployed_us - self.created_us
         return {
             "id": self.id,
             "name": self.name,
@@ -142,7 +146,7 @@ class QueryRecord:
             "active_to": self._named(self.active_to),
             "created_at": rfc3339(self.created_us),
             "deployed_at": rfc3339(self.deployed_us),
-            "deployment_latency_seconds": _seconds(deployment_us),
+            "deployment_latency_seconds": _seconds(self.deployment_us),
             "rows_out": self.rows_out,
             "last_result_at": rfc3339(self.last_result_us),
             "event_time_latency_seconds": _seconds(self.event_time_latency_us),

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from operators.queries import OP, PTIME, VER, Aggregation, Query, Selection
-from optimizer.costs import Costs, operator_statistics, query_statistics
+from optimizer.costs import Costs, cost_shares, operator_statistics, query_statistics
 from optimizer.statistics import Statistics
 from session.access.principal import ADMIN, ANYONE, Principal
 from session.archive import Archive
@@ -119,6 +119,11 @@ class Reads:
     def queries_deleted(self) -> int:
         """How many queries were ever deleted."""
         return self._state.queries_deleted
+
+    @property
+    def queries_unfinished(self) -> int:
+        """How many queries are neither RETIRED nor FAILED."""
+        return self._state.queries.unfinished
 
     def streams(self) -> list[dict[str, Any]]:
         """Return all streams as GET /streams shows them."""
@@ -295,6 +300,13 @@ class Reads:
                 if node["id"] in plan.operators:
                     node["statistics"] = operator_statistics(self._statistics, plan.operators[node["id"]])
             return graph
+
+    def cost_shares(self, ids: Iterable[str]) -> dict[str, float]:
+        """Return which part of what all operators take each of some queries does; only those that run and are known."""
+        with self._lock:
+            found = (self._state.queries.find(query_id) for query_id in ids)
+            queries = {record.id: record.query for record in found if record is not None}
+            return cost_shares(self._state.plan, self._statistics, queries)
 
     def query_plan(self, query_id: str) -> dict[str, Any]:
         """Return how a query runs and with whom it shares."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from operators.plan_log import PlannedBatch
 from operators.queries import lookups_of
@@ -66,16 +66,8 @@ class Inactive:
         return cls(capacity, tuple(StreamDefinition.from_json(s) for s in created), tuple(dropped))
 
 
-class Holder(NamedTuple):
-    """A query that got a slot: who it is, and how long after its acceptance."""
-
-    id: str
-    name: str | None
-    latency_us: int
-
-
-SlotChange = tuple[int, Holder | None]
-"""A slot, and who has it now."""
+SlotChange = tuple[int, QueryRecord | None]
+"""A slot, and the query that has it now, of which only what never changes may be read."""
 
 
 class SessionState:
@@ -303,7 +295,7 @@ class SessionState:
 
     def holders(self) -> list[SlotChange]:
         """Return the slots that the data plane has at ``active_epoch``, each with its holder."""
-        return [(slot, _holder(record)) for slot, record in enumerate(self._holders) if record is not None]
+        return [(slot, record) for slot, record in enumerate(self._holders) if record is not None]
 
     def placed(self) -> list[QueryRecord]:
         """Return the queries that the data plane has at ``active_epoch``, by slot."""
@@ -342,7 +334,7 @@ class SessionState:
         if record.slot >= len(self._holders):
             self._holders += [None] * (record.slot + 1 - len(self._holders))
         self._holders[record.slot] = record
-        return record.slot, _holder(record)
+        return record.slot, record
 
     def _unset_holder(self, record: QueryRecord) -> SlotChange:
         assert record.slot is not None
@@ -437,8 +429,3 @@ class _ClocksOf:
         if streams not in self._known:
             self._known[streams] = {stream: self._clocks.get(stream) for stream in streams}
         return self._known[streams]
-
-
-def _holder(record: QueryRecord) -> Holder:
-    deployed_us = record.created_us if record.deployed_us is None else record.deployed_us
-    return Holder(record.id, record.name, deployed_us - record.created_us)

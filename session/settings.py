@@ -29,6 +29,7 @@ _MAY_BE_ZERO = (
     "changelog_timeout_seconds",
     "slot_compaction_seconds",
     "metrics_labelled_queries",
+    "latency_target_seconds",
     "deliverers",
 )
 
@@ -51,6 +52,8 @@ class Settings:
     empty, everything is allowed to a service that listens on loopback, and no files and public addresses elsewhere.
     The service runs ``deliverers`` processes that deliver to sinks; with 0 all of them are run by ``braid route``.
     ``spark_conf`` is added to Spark's configuration: a table in the file, a JSON object in the environment.
+    ``latency_target_seconds`` is the event-time latency that results should not have, told to alert rules by
+    ``/metrics``; 0 is none.
 
     ``access`` says whether requests need an API key: ``on``, ``off``, or ``auto``, which is on as soon as ``host`` can
     be reached from other machines; ``admin_key`` is the first key. With access on, no query is accepted that would have
@@ -79,6 +82,7 @@ class Settings:
     push_backlog_bytes: int = 2 * 1024**3
     max_queries: int = 20000
     metrics_labelled_queries: int = 1000
+    latency_target_seconds: float = 10.0
     batch_target_seconds: float = 1.0
     join_row_limit: int = 1_000_000
     table_folder: str = ""

@@ -19,21 +19,30 @@ from tests.api.rest import ALL, Rest, open_rest, tuple_at
 from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND
 
-DASHBOARD = Path(__file__).parents[2] / "helm" / "braid" / "dashboards" / "braid-queries.json"
+CHART = Path(__file__).parents[2] / "helm" / "braid"
 LINE = b'{"user_id": 1, "time": "2026-01-01T00:00:01Z"}\n'
 NAMES = {
     "braid_queries",
     "braid_queries_created_total",
     "braid_queries_deleted_total",
+    "braid_queries_retired_total",
     "braid_query_results_total",
     "braid_query_event_time_latency_seconds_bucket",
     "braid_query_processing_time_latency_seconds_bucket",
     "braid_query_deployment_latency_seconds_bucket",
+    "braid_query_delivery_latency_seconds_bucket",
+    "braid_query_windows_total",
+    "braid_query_cost_share_ratio",
+    "braid_query_deployment_seconds",
     "braid_query_info",
+    "braid_query_stream_info",
     "braid_stream_tuples_total",
     "braid_stream_bytes_total",
     "braid_stream_late_total",
     "braid_stream_malformed_total",
+    "braid_stream_skipped_total",
+    "braid_stream_query_tuples_total",
+    "braid_stream_operator_tuples_total",
     "braid_stream_clock_seconds",
     "braid_stream_waterline_seconds",
     "braid_stream_lag_tuples",
@@ -45,10 +54,12 @@ NAMES = {
     "braid_bucket_bytes",
     "braid_result_log_bytes",
     "braid_ready",
+    "braid_latency_target_seconds",
     "braid_sinks",
     "braid_sink_rows_total",
     "braid_sink_errors_total",
     "braid_sink_lag_seconds",
+    "braid_sink_up",
 }
 
 
@@ -95,6 +106,9 @@ def test_every_metric_is_there_and_right(rest: Rest) -> None:
         waterlines={stream: 3 * SECOND},
         bytes={"state": 12},
     )
+    work = {"busy_us": {query["operator"]: 1000}, "keys": {}}
+    rest.commit(report={"sources": work, "lanes": work, "samples": {}})
+    rest.commit(report={"sources": work, "lanes": work, "samples": {}})
     rest.select([tuple_at(1, user_id=1)] * 3, [query["slot"]])
     sinks = {f"q-{n}": Progress(state="RETRYING", rows=n, errors=n, waiting_since_us=n * SECOND) for n in (2, 3, 4)}
     for query_id, progress in sinks.items():
@@ -125,12 +139,20 @@ def test_every_metric_is_there_and_right(rest: Rest) -> None:
     assert found["braid_batches_total", ()] == rest.batches.seq
     assert found["braid_batch_duration_seconds_count", ()] == rest.batches.seq
     assert found["braid_batch_tuples_sum", ()] == 2
+    assert found["braid_queries_retired_total", ()] == 0
+    assert found["braid_query_cost_share_ratio", (query["id"],)] == pytest.approx(1, rel=0.01)
+    assert found["braid_query_stream_info", (query["id"], "purchases")] == 1
+    assert found["braid_stream_query_tuples_total", ("purchases",)] == 2
+    assert found["braid_stream_operator_tuples_total", ("purchases",)] == 2
+    assert found["braid_latency_target_seconds", ()] == 10
+    assert found["braid_sink_up", ("other",)] == 0
     assert found["braid_epoch", ()] == rest.service.session.epoch
     assert found["braid_result_log_bytes", ()] > 0
 
 
-def test_the_dashboard_asks_for_metrics_that_are_served() -> None:
-    asked = set(re.findall(r"braid_[a-z_]+", DASHBOARD.read_text(encoding="utf-8")))
+@pytest.mark.parametrize("asking", sorted(p for f in ("dashboards", "rules") for p in (CHART / f).iterdir()), ids=str)
+def test_dashboards_and_rules_ask_for_metrics_that_are_served(asking: Path) -> None:
+    asked = set(re.findall(r"\bbraid_[a-z_]+", asking.read_text(encoding="utf-8")))
     assert asked <= NAMES, "NAMES is what the test above finds at /metrics"
 
 
@@ -144,9 +166,49 @@ def test_event_time_latency_is_commit_minus_event_time(rest: Rest) -> None:
     name = "braid_query_event_time_latency_seconds"
     assert found[f"{name}_sum", (query["id"],)] == 2
     assert found[f"{name}_count", (query["id"],)] == 1
-    assert found[f"{name}_bucket", ("1.5", query["id"])] == 0
+    assert found[f"{name}_bucket", ("1.0", query["id"])] == 0
     assert found[f"{name}_bucket", ("2.0", query["id"])] == 1
     assert found["braid_query_processing_time_latency_seconds_count", (query["id"],)] == 2
+
+
+def test_delivery_latency_is_from_the_commit_of_rows_until_a_reader_has_them(rest: Rest) -> None:
+    query = rest.query()
+    path = f"/queries/{query['id']}/results"
+    name = "braid_query_delivery_latency_seconds"
+    rest.select([tuple_at(1, user_id=1)] * 3, [query["slot"]])
+    cursor = rest.get(path)["cursor"]
+    assert not [key for key in samples(rest) if key[0] == f"{name}_count"], "nobody read when this was committed"
+    rest.select([tuple_at(2, user_id=1)] * 3, [query["slot"]])
+    cursor = rest.get(path, params={"after": cursor, "limit": 2})["cursor"]
+    assert not [key for key in samples(rest) if key[0] == f"{name}_count"], "a row of the batch is left"
+    rest.get(path, params={"after": cursor})
+    rest.get(path)
+    found = samples(rest)
+    assert found[f"{name}_count", (query["id"],)] == 1
+    assert 0 < found[f"{name}_sum", (query["id"],)] < 30
+    rest.select([tuple_at(3, user_id=1)], [query["slot"]])
+    with rest.client.stream("GET", f"{path}/stream", params={"after": cursor}) as events:
+        seen = 0
+        for line in events.iter_lines():
+            seen += line.startswith("data:")
+            if seen == 2:
+                break
+    assert samples(rest)[f"{name}_count", (query["id"],)] == 2
+    rest.retire(query["id"])
+    assert not [key for key in samples(rest) if key[0] == f"{name}_count"]
+
+
+def test_queries_that_are_over_are_counted(rest: Rest) -> None:
+    for query in [rest.query() for _ in range(2)]:
+        rest.retire(query["id"])
+    rest.query()
+    found = samples(rest)
+    assert found["braid_queries_retired_total", ()] == found["braid_queries_deleted_total", ()] == 2
+
+
+def test_no_latency_target_is_no_series(tmp_path: Path) -> None:
+    with open_rest(tmp_path, latency_target_seconds=0) as running:
+        assert not [name for name, _ in samples(running) if name.startswith("braid_latency_target")]
 
 
 def test_series_of_queries_are_bounded_and_go_with_the_query(rest: Rest) -> None:

@@ -57,6 +57,14 @@ def test_rows_without_columns_keep_their_number(first: Runs, second: Runs) -> No
     assert rows.table() == pa.concat_tables([bare, full], promote_options="default")
 
 
+@given(RUNS, RUNS)
+def test_windows_of_a_slot_are_counted_once(first: Runs, second: Runs) -> None:
+    rows = WindowRows.concat([WindowRows.of_table(table_of(rows_of(runs))) for runs in (first, second)])
+    windows = {run[:3] for run in (*first, *second)}
+    slots = sorted({slot for slot, _, _ in windows})
+    assert rows.windows(slots) == [sum(slot == of for of, _, _ in windows) for slot in slots]
+
+
 def test_columns_of_one_name_may_differ_in_their_types() -> None:
     whole, text = table_of([row_of(0), row_of(1)]), table_of([row_of(2)])
     text = text.set_column(text.schema.get_field_index("n"), "n", pa.array(["seven"]))

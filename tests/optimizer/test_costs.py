@@ -8,7 +8,7 @@ import pytest
 
 from operators.queries import Query
 from operators.report import index_of
-from optimizer.costs import NEW_OPERATOR_SECONDS_A_TUPLE, Costs, operator_statistics, query_statistics
+from optimizer.costs import NEW_OPERATOR_SECONDS_A_TUPLE, Costs, cost_shares, operator_statistics, query_statistics
 from optimizer.optimizer import operator_of
 from optimizer.plan import Plan, source_operators
 from optimizer.statistics import Statistics
@@ -56,6 +56,9 @@ def test_queries_together_cost_what_the_operators_take() -> None:
     found = {name: query_statistics(plan, statistics, query, STREAMS, name) for name, query in mine.items()}
     assert sum(each["cores"] for each in found.values()) == pytest.approx(statistics.all_cores(), rel=0.01)
     assert sum(each["cost_share"] for each in found.values()) == pytest.approx(1, rel=0.01)
+    shares = cost_shares(plan, statistics, {**mine, "q-99": mine["q-0"]})
+    assert shares == pytest.approx({name: each["cost_share"] for name, each in found.items()}, rel=0.01)
+    assert cost_shares(plan, Statistics(), mine) == {}
     assert found["q-3"]["cores"] == found["q-4"]["cores"] < found["q-5"]["cores"] + found["q-6"]["cores"]
 
 

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,29 @@ def short_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deliverer, "SAVE_SECONDS", 0.05)
     monkeypatch.setattr(delivery, "FIRST_REST_SECONDS", 0.05)
     monkeypatch.setattr(delivery, "LONGEST_REST_SECONDS", 0.2)
+
+
+def test_a_batch_is_delivered_after_the_latency_of_its_last_row(world: World) -> None:
+    """Batches are committed in 1970, so all their latencies are beyond the last bound."""
+    world.change({"q-1": (0, world.file("q-1", flush_rows=2))})
+    with running(world):
+        numbers = world.batch({0}, {0}, {0}, {1}) + world.batch({1}) + world.batch({0})
+        mine = [*numbers[:3], numbers[-1]]
+        world.wait_delivered("q-1", mine)
+        counts = lambda: world.progress("q-1").latency_counts  # noqa: E731
+        wait_until(lambda: sum(counts()) == 2, SECONDS, lambda: str(counts()))
+    progress = world.progress("q-1")
+    assert progress.latency_counts == [0] * (len(progress.latency_counts) - 1) + [2]
+    assert progress.latency_us > 2 * 50 * 365 * 86400 * 1_000_000
+
+
+def test_counts_of_other_bounds_are_begun_anew() -> None:
+    assert sum(Progress(latency_counts=[3, 4], latency_us=7).latency_counts) == 0
+    progress = Progress()
+    for latency_us in (100_000, 100_001, 300_000_000, 300_000_001):
+        progress.count_latency(latency_us)
+    assert progress.latency_counts == [1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1]
+    assert Progress(**asdict(progress)) == progress
 
 
 def test_rows_go_to_whom_their_slot_belongs_at_the_time(world: World) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operators.expressions import Call, Column, Expression, Literal
 from operators.queries import COUNT_ALL, Aggregation, Output, Selection
-from operators.windows import Window
+from operators.windows import SessionWindow, Window
 from sources.schema import BIGINT, BOOLEAN, DOUBLE, INT, TIMESTAMP
 
 PRICE = Column("price", DOUBLE)
@@ -22,7 +22,7 @@ def selection(stream: str = "s-1", price: float = 5.0) -> Selection:
 
 
 def aggregation(
-    stream: str = "s-1", keys: tuple[Expression, ...] = (GEM_PACK,), window: Window | None = None
+    stream: str = "s-1", keys: tuple[Expression, ...] = (GEM_PACK,), window: Window | SessionWindow | None = None
 ) -> Aggregation:
     """Return a count per key."""
     edges = tuple(Output(name, Column(name, TIMESTAMP)) for name in ("window_start", "window_end"))

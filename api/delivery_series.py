@@ -1,0 +1,117 @@
+"""The series of what has left the result log: by deliverers to sinks, or by readers.
+
+Row 0 is ``query_id="other"``. A query has a row of its own, if one is left at its first delivery: with a sink until all
+is delivered, which may be after the query is over, without one while it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from api.exposition import family
+from api.histograms import Histograms
+from api.query_series import OTHER
+from router.progress import DELIVERING, Progress
+from session.deliveries import lag_seconds
+from session.query_record import QueryRecord
+
+
+class DeliverySeries:
+    """At most ``most`` labelled queries with deliveries."""
+
+    def __init__(self, most: int) -> None:
+        self._free = list(range(most, 0, -1))
+        # a query without a row of its own keeps row 0
+        self._rows: dict[str, int] = {}
+        self._latency = Histograms(most + 1)
+        self._sink_rows = np.zeros(most + 1, np.int64)
+        self._sink_errors = np.zeros(most + 1, np.int64)
+        # what each sink had told when it was asked last
+        self._told: dict[str, Progress] = {}
+        # for each query with readers, the newest batch that one of them has had
+        self._read_upto: dict[str, int] = {}
+
+    def read(self, record: QueryRecord, latest: int, completed: Mapping[int, int], now_us: int) -> None:
+        """Note that a reader has had a page of a query that runs, with the ends of some batches.
+
+        ``completed`` maps their numbers to when they were committed (µs). A batch counts once, for who reads it first,
+        if it came after somebody first read of the query, when ``latest`` was the newest. Readers of a query that has a
+        sink do not count.
+        """
+        if isinstance(record.sink, dict):
+            return
+        upto = self._read_upto.setdefault(record.id, latest)
+        new = {seq: committed_us for seq, committed_us in completed.items() if seq > upto}
+        if not new:
+            return
+        self._read_upto[record.id] = max(new)
+        seconds = np.array([now_us - committed_us for committed_us in new.values()]) / 1e6
+        self._latency.observe(np.full(len(new), self._row(record.id)), seconds)
+
+    def leave(self, query_id: str) -> None:
+        """Note that a query runs no more."""
+        self._read_upto.pop(query_id, None)
+        if query_id not in self._told:
+            self._give_back(query_id)
+
+    def follow(self, progress: Mapping[str, Progress]) -> None:
+        """Take note of what deliverers have told by now of all sinks."""
+        for query_id in self._told.keys() - progress.keys():
+            del self._told[query_id]
+            self._give_back(query_id)
+        for query_id, now in progress.items():
+            before = self._told.get(query_id)
+            if now.is_over and before is None:
+                continue
+            self._add(self._row(query_id), before or Progress(), now)
+            if now.is_over:
+                del self._told[query_id]
+                self._give_back(query_id)
+            else:
+                self._told[query_id] = now
+
+    def _add(self, row: int, before: Progress, now: Progress) -> None:
+        self._sink_rows[row] += now.rows - before.rows
+        self._sink_errors[row] += now.errors - before.errors
+        if now.latency_us != before.latency_us:
+            self._latency.counts[row] += np.subtract(now.latency_counts, before.latency_counts)
+            self._latency.sums[row] += (now.latency_us - before.latency_us) / 1e6
+
+    def _row(self, query_id: str) -> int:
+        if query_id not in self._rows:
+            self._rows[query_id] = self._free.pop() if self._free else 0
+        return self._rows[query_id]
+
+    def _give_back(self, query_id: str) -> None:
+        row = self._rows.pop(query_id, 0)
+        if row:
+            self._latency.clear(row)
+            self._sink_rows[row] = self._sink_errors[row] = 0
+            self._free.append(row)
+
+    def text(self, states: Mapping[str, str]) -> str:
+        """Return the series in Prometheus' text format; ``states`` has the state of each delivery by its query's id."""
+        labelled = {query_id: row for query_id, row in self._rows.items() if row}
+        rows, ids = list(labelled.values()), list(labelled)
+        if self._latency.counts[0].any():
+            rows, ids = [*rows, 0], [*ids, OTHER]
+        what = "How long results waited from the commit of their batch until a sink or the first reader had them."
+        latency = self._latency.text("braid_query_delivery_latency_seconds", what, rows, ids)
+        shown = {query_id: (labelled[query_id], [query_id]) for query_id in self._told if query_id in labelled}
+        if others := [query_id for query_id in self._told if query_id not in labelled]:
+            shown[OTHER] = (0, others)
+        labels = [f'query_id="{query_id}"' for query_id in shown]
+        places = [row for row, _ in shown.values()]
+        lag = [max(lag_seconds(self._told[each]) for each in of) for _, of in shown.values()]
+        up = [int(all(states[each] == DELIVERING for each in of)) for _, of in shown.values()]
+        return latency + "".join(
+            family(f"braid_sink_{name}", kind, what, labels, values)
+            for name, kind, what, values in (
+                ("rows_total", "counter", "Rows delivered to sinks.", self._sink_rows[places].tolist()),
+                ("errors_total", "counter", "Deliveries that failed and are tried again.", self._sink_errors[places]),
+                ("lag_seconds", "gauge", "Age of the oldest rows that are not delivered.", lag),
+                ("up", "gauge", "0 while rows wait because the sink fails or no deliverer runs, else 1.", up),
+            )
+        )

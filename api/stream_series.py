@@ -1,0 +1,94 @@
+"""The series of streams, and how much of their evaluation queries share."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from session.query_record import QueryRecord
+
+_COUNTS = {
+    "tuples": "Valid tuples taken in.",
+    "bytes": "Bytes taken in.",
+    "late": "Tuples late.",
+    "malformed": "Tuples malformed.",
+    "skipped": "Offsets that were gone before they were read.",
+}
+
+
+class Sharing:
+    """Counts tuples, stream by stream: once for each query that reads them, and once for each shared operator.
+
+    The first is what queries would read one by one, the second what is evaluated.
+    """
+
+    def __init__(self) -> None:
+        self._queries: Counter[str] = Counter()
+        self._operators: Counter[str] = Counter()
+        self._users: Counter[str] = Counter()
+        self._query_tuples: Counter[str] = Counter()
+        self._operator_tuples: Counter[str] = Counter()
+
+    def add(self, record: QueryRecord) -> None:
+        """Note that a query runs."""
+        streams = tuple(record.stream_names)
+        self._queries.update(streams)
+        if not self._users[record.operator]:
+            self._operators.update(streams)
+        self._users[record.operator] += 1
+
+    def remove(self, record: QueryRecord) -> None:
+        """Note that a query runs no more."""
+        streams = Counter(tuple(record.stream_names))
+        self._queries -= streams
+        self._users[record.operator] -= 1
+        if not self._users[record.operator]:
+            del self._users[record.operator]
+            self._operators -= streams
+
+    def absorb(self, record: Mapping[str, Any]) -> None:
+        """Add the tuples of a batch."""
+        for stream, counted in record["streams"].items():
+            self._query_tuples[stream] += counted["tuples"] * self._queries[stream]
+            self._operator_tuples[stream] += counted["tuples"] * self._operators[stream]
+
+    def families(self, streams: Mapping[str, str]) -> Iterator[Metric]:
+        """Yield the metrics of streams, given as names by ids; of others everything is forgotten."""
+        for name, what, counted in (
+            ("query", "Tuples, counted once for each query that reads them.", self._query_tuples),
+            ("operator", "Tuples, counted once for each shared operator that evaluates them.", self._operator_tuples),
+        ):
+            for gone in counted.keys() - streams.keys():
+                del counted[gone]
+            counter = CounterMetricFamily(f"braid_stream_{name}_tuples", what, labels=["stream"])
+            for stream, shown in streams.items():
+                counter.add_metric([shown], counted[stream])
+            yield counter
+
+
+def stream_families(streams: list[dict[str, Any]], lag: Mapping[str, int]) -> Iterator[Metric]:
+    """Yield the metrics of streams, given as GET /streams shows them, with the inputs that wait by their names."""
+    for name, what in _COUNTS.items():
+        counter = CounterMetricFamily(f"braid_stream_{name}", what, labels=["stream"])
+        for stream in streams:
+            counter.add_metric([stream["name"]], stream[name])
+        yield counter
+    for name in ("clock", "waterline"):
+        gauge = GaugeMetricFamily(f"braid_stream_{name}_seconds", f"The {name}, seconds since 1970.", labels=["stream"])
+        for stream in streams:
+            if stream[name] is not None:
+                gauge.add_metric([stream["name"]], _seconds_of(stream[name]))
+        yield gauge
+    waiting = GaugeMetricFamily("braid_stream_lag_tuples", "Inputs not taken in yet.", labels=["stream"])
+    for name, tuples in lag.items():
+        waiting.add_metric([name], tuples)
+    yield waiting
+
+
+def _seconds_of(time_text: str) -> float:
+    """Return an RFC 3339 time as seconds since 1970."""
+    return dt.datetime.fromisoformat(time_text).timestamp()
