@@ -183,20 +183,25 @@ def test_config_becomes_braid_toml_and_a_change_restarts_the_pod(helm: Helm) -> 
     assert checksum("a = 1\n") == checksum("a = 1\n") != checksum("a = 2\n")
 
 
-def test_dashboard_config_map_holds_the_file(helm: Helm) -> None:
-    found = only(helm.template(), "ConfigMap", "dashboard")
-    file = CHART / "dashboards" / "braid-queries.json"
-    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
-    assert found["data"] == {file.name: file.read_text(encoding="utf-8")}
+def dashboards(manifests: list[Manifest]) -> list[Manifest]:
+    """Return the config maps of dashboards."""
+    return [each for each in manifests if each["metadata"]["labels"]["app.kubernetes.io/component"] == "dashboard"]
 
 
-def test_dashboard_can_be_left_out_or_put_elsewhere(helm: Helm) -> None:
-    kinds = [each["kind"] for each in helm.template({"dashboards": {"enabled": False}})]
-    assert kinds.count("ConfigMap") == 1
+def test_dashboard_config_maps_hold_the_files(helm: Helm) -> None:
+    found = dashboards(helm.template())
+    assert {each["metadata"]["labels"]["grafana_dashboard"] for each in found} == {"1"}
+    assert len({each["metadata"]["name"] for each in found}) == 3
+    files = {path.name: path.read_text(encoding="utf-8") for path in (CHART / "dashboards").glob("*.json")}
+    assert {name: text for each in found for name, text in each["data"].items()} == files
+
+
+def test_dashboards_can_be_left_out_or_put_elsewhere(helm: Helm) -> None:
+    assert not dashboards(helm.template({"dashboards": {"enabled": False}}))
     elsewhere = helm.template({"dashboards": {"namespace": "monitoring", "annotations": {"grafana_folder": "Braid"}}})
-    metadata = only(elsewhere, "ConfigMap", "dashboard")["metadata"]
-    assert metadata["namespace"] == "monitoring"
-    assert metadata["annotations"] == {"grafana_folder": "Braid"}
+    for metadata in (each["metadata"] for each in dashboards(elsewhere)):
+        assert metadata["namespace"] == "monitoring"
+        assert metadata["annotations"] == {"grafana_folder": "Braid"}
 
 
 def test_selectors_find_the_pod(helm: Helm) -> None:

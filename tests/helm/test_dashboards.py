@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-HELM = Path(__file__).resolve().parents[2] / "helm"
-DASHBOARDS = sorted((HELM / "braid" / "dashboards").glob("*.json"))
+from helm.dashboards.build import DIRECTORY, build
+
+DASHBOARDS = sorted(DIRECTORY.glob("*.json"))
 
 GAUGES = {
     "braid_queries": {"state"},
     "braid_query_info": {"query_id", "name"},
+    "braid_query_stream_info": {"query_id", "stream"},
+    "braid_query_cost_share_ratio": {"query_id"},
+    "braid_query_deployment_seconds": {"query_id"},
     "braid_stream_clock_seconds": {"stream"},
     "braid_stream_waterline_seconds": {"stream"},
     "braid_stream_lag_tuples": {"stream"},
@@ -25,17 +27,24 @@ GAUGES = {
     "braid_bucket_bytes": set(),
     "braid_result_log_bytes": set(),
     "braid_ready": set(),
+    "braid_latency_target_seconds": set(),
     "braid_sinks": {"state"},
     "braid_sink_lag_seconds": {"query_id"},
+    "braid_sink_up": {"query_id"},
 }
 COUNTERS = {
     "braid_queries_created_total": set(),
     "braid_queries_deleted_total": set(),
+    "braid_queries_retired_total": set(),
     "braid_query_results_total": {"query_id"},
+    "braid_query_windows_total": {"query_id"},
     "braid_stream_tuples_total": {"stream"},
+    "braid_stream_query_tuples_total": {"stream"},
+    "braid_stream_operator_tuples_total": {"stream"},
     "braid_stream_bytes_total": {"stream"},
     "braid_stream_late_total": {"stream"},
     "braid_stream_malformed_total": {"stream"},
+    "braid_stream_skipped_total": {"stream"},
     "braid_batches_total": set(),
     "braid_sink_rows_total": {"query_id"},
     "braid_sink_errors_total": {"query_id"},
@@ -43,6 +52,7 @@ COUNTERS = {
 HISTOGRAMS = {
     "braid_query_event_time_latency_seconds": {"query_id"},
     "braid_query_processing_time_latency_seconds": {"query_id"},
+    "braid_query_delivery_latency_seconds": {"query_id"},
     "braid_query_deployment_latency_seconds": set(),
     "braid_batch_duration_seconds": set(),
     "braid_batch_tuples": set(),
@@ -81,13 +91,12 @@ def expressions(dashboard: Json) -> Iterator[str]:
             yield variable["query"]["query"]
 
 
-def test_committed_files_are_what_the_builder_builds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(HELM))
-    built: dict[str, str] = importlib.import_module("dashboards").build()
+def test_committed_files_are_what_is_built() -> None:
+    built = build()
     assert sorted(built) == [path.name for path in DASHBOARDS]
     for path in DASHBOARDS:
         assert path.read_text(encoding="utf-8") == built[path.name], (
-            f"{path.name} is not what its builder builds: run `python helm/dashboards.py` and commit the result"
+            f"{path.name} is not what is built: run `python -m helm.dashboards` and commit the result"
         )
 
 
@@ -101,8 +110,10 @@ def test_every_metric_is_exported_and_used_by_its_kind(dashboard: Json) -> None:
             assert metric in COUNTERS or metric.endswith("_bucket"), f"rate of {metric}"
 
 
-def test_every_exported_metric_is_shown(dashboard: Json) -> None:
-    shown = {metric for each in expressions(dashboard) for metric in re.findall(r"\bbraid_\w+", each)}
+def test_every_exported_metric_is_shown() -> None:
+    dashboards = [json.loads(path.read_text(encoding="utf-8")) for path in DASHBOARDS]
+    every = (expression for each in dashboards for expression in expressions(each))
+    shown = {metric for each in every for metric in re.findall(r"\bbraid_\w+", each)}
     assert EXPORTED.keys() <= shown
 
 
@@ -150,10 +161,11 @@ def test_every_variable_that_is_used_exists(dashboard: Json) -> None:
     assert known <= used, "a choice that changes nothing"
 
 
-def test_query_variable_shows_names_and_takes_ids(dashboard: Json) -> None:
+@pytest.mark.parametrize(("name", "several"), [("braid-query", False), ("braid-streams-and-sinks", True)])
+def test_query_variable_shows_names_and_takes_ids(name: str, several: bool) -> None:
+    dashboard = json.loads((DIRECTORY / f"{name}.json").read_text(encoding="utf-8"))
     (variable,) = [each for each in dashboard["templating"]["list"] if each["name"] == "query"]
-    assert variable["multi"]
-    assert variable["includeAll"]
+    assert (variable["multi"], variable["includeAll"]) == (several, several)
     pattern = re.compile(variable["regex"].strip("/").replace("(?<", "(?P<"))
 
     def read(series: str) -> tuple[str | None, str]:
@@ -165,3 +177,20 @@ def test_query_variable_shows_names_and_takes_ids(dashboard: Json) -> None:
     assert read(line) == ("revenue", "q1")
     # Prometheus drops an empty label; Grafana then shows the value.
     assert read('braid_query_info{container_name="c",job="braid",query_id="q2"} 1 1700000000') == (None, "q2")
+
+
+def test_dashboards_lead_to_each_other(dashboard: Json) -> None:
+    assert dashboard["tags"] == ["braid"]
+    (link,) = dashboard["links"]
+    assert (link["type"], link["tags"], link["keepTime"], link["includeVars"]) == ("dashboards", ["braid"], True, True)
+    uids = {path.stem for path in DASHBOARDS}
+    assert dashboard["uid"] in uids
+    assert set(re.findall(r"/d/([\w-]+)", json.dumps(dashboard["panels"]))) <= uids
+
+
+def test_a_query_in_a_table_leads_to_its_dashboard() -> None:
+    overview = json.loads((DIRECTORY / "braid-overview.json").read_text(encoding="utf-8"))
+    (table,) = [panel for panel in overview["panels"] if panel["type"] == "table"]
+    links = [each for of in table["fieldConfig"]["overrides"] for each in of["properties"] if each["id"] == "links"]
+    (link,) = links[0]["value"]
+    assert link["url"].startswith("/d/braid-query?var-query=${__value.text}")
