@@ -20,7 +20,7 @@ from tests.kit.fixtures import ENVIRONMENT
 from tests.kit.prometheus import Prometheus, promtool
 from tests.kit.service import RunningService
 from tests.kit.waiting import wait_until
-from tests.monitoring.load import Load
+from tests.monitoring.load import loaded
 
 pytestmark = pytest.mark.service
 
@@ -34,10 +34,10 @@ QUICK_RULES = re.sub(r"for: \d+m", "for: 2s", re.sub(r"\[\d+m\]", "[20s]", RULES
 
 @dataclass
 class World:
-    """A service under load, and the Prometheus that scrapes it."""
+    """A service under load, the id of its query that has a sink, and the Prometheus that scrapes it."""
 
     service: RunningService
-    load: Load
+    delivered: str
     prometheus: Prometheus
 
 
@@ -48,12 +48,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     prometheus = Prometheus(service.url, QUICK_RULES)  # skips before anything is started
     try:
         service.start()
-        load = Load(service.url, folder / "rows")
-        load.start()
-        try:
-            yield World(service, load, prometheus)
-        finally:
-            load.stop()
+        with loaded(service.url, folder / "rows") as delivered:
+            yield World(service, delivered, prometheus)
     finally:
         prometheus.remove()
         service.end_everything()
@@ -82,7 +78,7 @@ def has_data(prometheus: Prometheus, expression: str) -> bool:
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: str(path.stem))
 def test_every_panel_has_data(world: World, path: Path) -> None:
-    query = world.load.delivered if path.stem == "braid-query" else ".*"
+    query = world.delivered if path.stem == "braid-query" else ".*"
     missing = dict(expressions(json.loads(path.read_text(encoding="utf-8")), query))
     assert len(missing) > 15
 
@@ -100,7 +96,7 @@ def test_queries_are_told_by_their_names_and_labels(world: World) -> None:
         return world.prometheus.query(f"sum by (query_id) (rate(braid_query_results_total[20s])) {info}")
 
     (found,) = wait_until(named, SECONDS, "the rows of a query come with its name")
-    assert found["metric"] == {"query_id": world.load.delivered, "name": "sums", "label_team": "games"}
+    assert found["metric"] == {"query_id": world.delivered, "name": "sums", "label_team": "games"}
 
 
 def test_the_tool_has_nothing_to_complain_about(world: World) -> None:

@@ -15,7 +15,7 @@ from operators.lane_state import Payload
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.lookup_join import IndexedTables
 from operators.offsets import advance_waterline
-from operators.queries import Query
+from operators.queries import WINDOW_END, WINDOW_START, Query
 from operators.stream_operators import StreamOperators
 from optimizer.optimizer import operator_of
 from router.materialize import BlockPart, Materializer
@@ -138,6 +138,10 @@ class JoinPipeline:
         for joined in lane.joined.values():
             path = put_block_bytes(self.storage, RESULTS, self.seq, joined.block.serialize())
             self._add(blocks, path, joined.slots, joined.counts)
+            for slot, count, windows in zip(joined.slots, joined.counts, joined.windows, strict=True):
+                live = self.live.by_slot[slot]
+                page = self.reader.rows(Deployed(live), slot, [BlockPart(path, count)], 0, count)
+                assert len({(row[WINDOW_START], row[WINDOW_END]) for row in page.to_pylist()}) == windows
 
     @staticmethod
     def _add(blocks: dict[int, list[BlockPart]], path: str, slots: Sequence[int], counts: Sequence[int]) -> None:
