@@ -22,7 +22,7 @@ from api.delivery_series import DeliverySeries
 from api.exposition import family
 from api.query_series import OTHER, QuerySeries
 from api.stream_series import Sharing, stream_families
-from router.result_reader import BatchIndex, Page
+from router.result_reader import Page
 from session.deliveries import STATES
 from session.query_record import QueryRecord
 from session.reads import DeployedQuery
@@ -118,13 +118,12 @@ class Metrics:
         self._duration.observe(record["duration_us"] / 1e6)
         self._tuples.observe(sum(stream["tuples"] for stream in record["streams"].values()))
 
-    def absorb_page(self, deployed: DeployedQuery, page: Page, index: BatchIndex) -> None:
-        """Take note of a page that a reader of a query is about to have."""
-        committed = {seq: index.entry(seq).committed_us for seq in page.completed}
+    def absorb_page(self, deployed: DeployedQuery, page: Page, latest: int) -> None:
+        """Take note of a page that a reader of a query is about to have; ``latest`` is the newest batch visible."""
         with self._lock:
             holder = None if deployed.slot is None else self._holders.get(deployed.slot)
             if holder is not None and holder.id == deployed.id:
-                self._deliveries.read(holder, index.latest, committed, time.time_ns() // 1000)
+                self._deliveries.read(holder, latest, page.completed, time.time_ns() // 1000)
 
     def text(self) -> bytes:
         """Return all metrics as Prometheus reads them."""

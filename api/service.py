@@ -56,7 +56,7 @@ class Service:
 
     def _read_page(self, deployed: DeployedQuery, after: str | None, limit: int) -> Page:
         page = self.results.read(deployed, after, limit)
-        self.metrics.absorb_page(deployed, page, self.results.index)
+        self.metrics.absorb_page(deployed, page, self.results.index.latest)
         return page
 
     @classmethod

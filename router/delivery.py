@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -50,16 +50,11 @@ class Readable(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """A page that was delivered.
-
-    ``waiting_since_us`` is when the batch with the next rows was committed, if any; ``completed_us`` when those batches
-    were whose last row it has.
-    """
+    """A page that was delivered; ``waiting_since_us`` is when the batch with the next rows was committed, if any."""
 
     readable: Readable
     page: Page
     waiting_since_us: int | None
-    completed_us: Sequence[int]
 
 
 class Delivery:
@@ -150,13 +145,11 @@ class Delivery:
         from_seq = oldest_seq() if behind else readable.from_seq
         at = max(decode_cursor(self._cursor, query.id), Position(min(from_seq, readable.latest + 1)))
         page = reader.read(query, encode_cursor(at, query.id), query.sink.flush_rows, readable.latest)
-        index = reader.index
-        waiting = index.entry(decode_cursor(page.cursor, query.id).seq).committed_us if page.has_more else None
-        completed = [index.entry(seq).committed_us for seq in page.completed]
         if len(page.table):
             self._sink.write(Rows(page.table, page.cursor, page.runs))
         self._cursor = page.cursor
-        return Outcome(readable, page, waiting, completed)
+        waiting = reader.index.entry(decode_cursor(page.cursor, query.id).seq).committed_us if page.has_more else None
+        return Outcome(readable, page, waiting)
 
     def _resumed(self, sink: Sink) -> tuple[str, bool]:
         """Return the cursor to go on at, and whether the place has less than it had, as one restored from a backup."""
@@ -179,7 +172,7 @@ class Delivery:
             progress.cursor = page.cursor
             progress.rows += count
             progress.delivered_us = time.time_ns() // 1000
-            for committed_us in outcome.completed_us:
+            for committed_us in page.completed.values():
                 progress.count_latency(progress.delivered_us - committed_us)
         at = decode_cursor(page.cursor, page.owner).seq
         progress.next_seq = at

@@ -12,7 +12,7 @@ The batch log says which block of which batch holds how many rows of which slot.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
@@ -228,12 +228,8 @@ class Page:
     owner: str
     runs: tuple[tuple[int, int, int], ...] = field(default=())
     """Where the rows come from: ``(seq, first row, rows)``."""
-
-    @property
-    def completed(self) -> list[int]:
-        """The batches whose last row it has."""
-        after = decode_cursor(self.cursor, self.owner).seq
-        return [seq for seq, _, _ in self.runs if seq < after]
+    completed: Mapping[int, int] = field(default_factory=dict)
+    """The batches whose last row it has, and when these were committed (µs)."""
 
     def cursors(self) -> Iterator[str]:
         """Yield, for each row, the cursor of the place after it."""
@@ -265,7 +261,7 @@ class ResultReader:
         elif epoch is not None:
             position = Position(self.index.first_of_epoch(epoch, latest))
         end = Position(latest + 1)
-        tables, runs, has_more = [], [], False
+        tables, runs, completed, has_more = [], [], {}, False
         if slot is None or epoch is None:  # no changelog has the query yet
             return Page(empty_rows(deployed.query), encode_cursor(end, deployed.id), False, deployed.id)
         for entry in self.index.with_slot(position.seq, latest, slot, deployed.freed_epoch):
@@ -279,11 +275,13 @@ class ResultReader:
                 tables.append(self.materializer.rows(deployed, slot, parts, start, taken))
                 runs.append((entry.seq, start, taken))
                 limit -= taken
+                if start + taken == total:
+                    completed[entry.seq] = entry.committed_us
             if start + taken < total:
                 has_more, end = True, Position(entry.seq, start + taken)
                 break
         table = pa.concat_tables(tables) if tables else empty_rows(deployed.query)
-        return Page(table, encode_cursor(end, deployed.id), has_more, deployed.id, tuple(runs))
+        return Page(table, encode_cursor(end, deployed.id), has_more, deployed.id, tuple(runs), completed)
 
     def before_last(self, deployed: DeployedQuery, rows: int) -> str:
         """Return the cursor before the last ``rows`` rows, or before all that are kept where there are fewer."""
