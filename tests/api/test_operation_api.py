@@ -156,6 +156,11 @@ def test_dashboards_and_rules_ask_for_metrics_that_are_served(asking: Path) -> N
     assert asked <= NAMES, "NAMES is what the test above finds at /metrics"
 
 
+def test_every_metric_is_documented() -> None:
+    documented = set(re.findall(r"`(braid_[a-z_]+)`", (CHART.parents[1] / "docs" / "monitoring.md").read_text()))
+    assert documented == {name.removesuffix("_bucket") for name in NAMES}
+
+
 def test_event_time_latency_is_commit_minus_event_time(rest: Rest) -> None:
     query = rest.query()
     record = {"started_us": 9 * SECOND, "committed_us": 10 * SECOND}
