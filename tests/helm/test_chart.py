@@ -38,7 +38,7 @@ def test_every_object_has_the_recommended_labels_and_the_namespace(helm: Helm, v
 
 def test_default_objects(helm: Helm) -> None:
     kinds = sorted(each["kind"] for each in helm.template())
-    assert kinds == ["ConfigMap", "ConfigMap", "Pod", "Secret", "Service", "Service", "ServiceAccount", "StatefulSet"]
+    assert kinds == [*["ConfigMap"] * 4, "Pod", "Secret", "Service", "Service", "ServiceAccount", "StatefulSet"]
 
 
 def test_everything_on_adds_the_optional_objects(helm: Helm) -> None:
