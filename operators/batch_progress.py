@@ -5,8 +5,11 @@ Every lane works it out from the same control rows, and so knows the waterlines 
 
 from __future__ import annotations
 
-from collections.abc import Container
+import zlib
+from collections.abc import Container, Mapping
 from typing import Any
+
+import orjson
 
 from operators import report
 from operators.idleness import raise_idle
@@ -68,6 +71,12 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
         "failures": failures,
         "report": _report([control["report"] for control in controls if control["report"] is not None]),
     }
+
+
+def digest_of(progress: Mapping[str, Any]) -> int:
+    """Return a number that lanes have in common which worked out the same progress of the same tuples."""
+    decisive = {name: progress[name] for name in ("seq", "clocks", "waterlines", "streams", "failures")}
+    return zlib.crc32(orjson.dumps(decisive, option=orjson.OPT_SORT_KEYS))
 
 
 def _recent(controls: list[dict[str, Any]], end: Offset, unread: Container[str]) -> dict[str, list[Sum]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from operators.batch_progress import progress_of
+from operators.batch_progress import digest_of, progress_of
 from operators.bucket_store import RESULTS, put_block_bytes, put_window_rows
 from operators.lane_state import Payload
 from operators.offsets import Offset
@@ -82,6 +82,7 @@ class OperatorStage(StatefulProcessor):
         busy = int((time.perf_counter() - began) * 1e6)
         state = {
             "lane": lane_number,
+            "progress": digest_of(progress),
             "bytes": lane.bytes,
             "busy_us": busy,
             "failures": lane.failures,

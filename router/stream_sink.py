@@ -20,8 +20,9 @@ from operators.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS
 from operators.plan_log import write_activation
 from operators.planner import BATCHES
 from operators.report import united
-from operators.wire import BLOCK, OUTPUT_SCHEMA, PROGRESS
+from operators.wire import BLOCK, OUTPUT_SCHEMA, PROGRESS, STATE
 from operators.worker_memory import set_aside
+from sources.errors import NotReady
 from sources.record_log import RecordLog
 from sources.storage import Storage
 
@@ -75,15 +76,21 @@ class RouterWriter(DataSourceStreamArrowWriter):
 
 
 def publish(storage: Storage, rows: Sequence[tuple[str, str]]) -> None:
-    """Write the activation and the record of the batch that ``rows`` describe, unless it is there already."""
+    """Write the activation and the record of the batch that ``rows`` describe, unless it is there already.
+
+    Raises NotReady, and writes nothing, when lanes did not see the same batch: Spark runs source tasks again whose
+    output went with an executor, and a stream that could be read may be away by then. The batch has to run again.
+    """
     decoded = [(kind, orjson.loads(body)) for kind, body in rows]
     record: dict[str, Any] = next(body for kind, body in decoded if kind == PROGRESS)
     log = RecordLog(storage, BATCHES)
     if log.has(record["seq"]):
         return
+    lanes = [body for kind, body in decoded if kind == STATE]
+    if len({lane["progress"] for lane in lanes}) > 1:
+        raise NotReady(f"All lanes must have seen the same batch {record['seq']}, and did not; it runs again.")
     write_activation(storage, record["previous_epoch"], record["epoch"], record["clocks_at_start"])
     blocks = sorted((body for kind, body in decoded if kind == BLOCK), key=lambda b: (b.get("task", 0), b["path"]))
-    lanes = [body for kind, body in decoded if kind not in (BLOCK, PROGRESS)]
     record["results"] = [b for b in blocks if "kind" in b]
     record["dead_letters"] = [b for b in blocks if "dead_letters" in b]
     for lane in lanes:

@@ -5,7 +5,7 @@ What Spark does is done by hand: it logs an offset, runs the tasks, groups their
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,13 +107,21 @@ class Job:
 
     def attempt(self, end: Offset) -> list[tuple[str, Any]]:
         """Run the batch that ends at an offset, in new processes, up to what it would publish; the state stays."""
+        output = self.advance(dict.fromkeys(LANES, self.read(end)))
+        return [(kind, orjson.loads(body)) for kind, body in output]
+
+    def read(self, end: Offset) -> list[WireRow]:
+        """Run the source tasks of the batch that ends at an offset, in new processes."""
         tasks = SourceTasks(self.storage, LANES)
-        rows = [row for task in (0, 1) for row in tasks.run(self.offset, end, task, 2)]
+        return [row for task in (0, 1) for row in tasks.run(self.offset, end, task, 2)]
+
+    def advance(self, rows: Mapping[int, Sequence[WireRow]]) -> list[tuple[str, str]]:
+        """Run each lane on the rows that it got, up to what it would publish; the state stays."""
         kept = {lane: dict(state.values) for lane, state in self.state.items()}
-        output = [row for lane in LANES for row in self._lane(lane, rows)]
+        output = [row for lane in LANES for row in self._lane(lane, rows[lane])]
         for lane, values in kept.items():
             self.state[lane].values = values
-        return [(kind, orjson.loads(body)) for kind, body in output]
+        return output
 
     def rows(self, query: str) -> list[dict[str, Any]]:
         """Return all rows of a query."""

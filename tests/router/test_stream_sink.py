@@ -10,6 +10,7 @@ import pytest
 
 from operators.wire import BLOCK, PROGRESS, STATE
 from router.stream_sink import publish, sweep_unpublished
+from sources.errors import NotReady
 from sources.record_log import RecordLog
 from sources.storage import Storage
 
@@ -30,7 +31,7 @@ def rows_of(seq: int, block: str, epoch: int = 1) -> list[tuple[str, str]]:
         "failures": {},
     }
     entry = {"path": block, "kind": "selection", "slots": [0], "counts": [1]}
-    lane = {"lane": 0, "bytes": 7, "busy_us": 3, "failures": {"q-9": "raised"}}
+    lane = {"lane": 0, "progress": 1, "bytes": 7, "busy_us": 3, "failures": {"q-9": "raised"}}
     return [
         (BLOCK, orjson.dumps(entry).decode()),
         (PROGRESS, orjson.dumps(progress).decode()),
@@ -50,9 +51,19 @@ def test_publishing_a_batch_again_changes_nothing(storage: Storage) -> None:
     assert orjson.loads(storage.get("activations/000000000001.json"))["clocks"] == {"s-1": 5}
 
 
+def test_a_batch_that_lanes_saw_differently_is_not_published(storage: Storage) -> None:
+    """Source tasks that ran again after some lanes were done may have read other than the first time."""
+    other = {"lane": 1, "progress": 2, "bytes": 0, "busy_us": 0, "failures": {}}
+    with pytest.raises(NotReady, match="the same batch 1"):
+        publish(storage, [*rows_of(1, "results/a"), (STATE, orjson.dumps(other).decode())])
+    assert RecordLog(storage, "batches").latest() == 0
+    assert not storage.names("activations")
+
+
 def test_the_record_says_when_the_first_delay_of_any_lane_runs_out(storage: Storage) -> None:
     for seq, due in enumerate([[None, None], [9, None, 7], [3]], start=1):
-        lanes = [{"lane": i, "bytes": 0, "busy_us": 0, "failures": {}, "due_us": us} for i, us in enumerate(due)]
+        lane = {"progress": 1, "bytes": 0, "busy_us": 0, "failures": {}}
+        lanes = [{**lane, "lane": i, "due_us": us} for i, us in enumerate(due)]
         publish(storage, [*rows_of(seq, "results/a", seq), *((STATE, orjson.dumps(lane).decode()) for lane in lanes)])
     records = RecordLog(storage, "batches")
     assert [records.read(seq)["emit_due_us"] for seq in (1, 2, 3)] == [None, 7, 3]
