@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from operators.offsets import Offset
-from operators.planner import Planner
+from operators.planner import WARM_UP_BATCHES, Planner
 from operators.wire import WIRE_SCHEMA, to_batch
 from operators.worker_memory import set_aside
 from sources.storage import Storage
@@ -55,6 +55,7 @@ class CompositeReader(DataSourceStreamReader):
         self._lanes = lanes
         self._target_seconds = float(target_seconds)
         self._planner: Planner | None = None
+        self._warm_ups = WARM_UP_BATCHES
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offset before all batches."""
@@ -67,9 +68,15 @@ class CompositeReader(DataSourceStreamReader):
         return self._planner.latest(Offset.from_json(start), time.time_ns() // 1000).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return one task, or one per lane when there are tuples enough."""
+        """Return one task, or one per lane when there are tuples enough; the same for a batch that runs again.
+
+        The first batches are there to have every worker load what it needs: without tuples they have a task per lane.
+        """
         tuples = sum(span.end - span.start for span in Offset.from_json(end).spans)
         tasks = max(1, min(len(self._lanes), tuples // TUPLES_WORTH_A_TASK))
+        if self._warm_ups and not tuples:
+            self._warm_ups -= 1
+            tasks = len(self._lanes)
         return [InputPartition((start, end, task, tasks)) for task in range(tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
