@@ -130,7 +130,7 @@ def running(settings: Settings, storage: Storage, listener: socket.socket) -> It
 def supervise(settings: Settings, storage: Storage) -> JobSupervisor:
     """Return the supervisor of the Spark job."""
     command = [sys.executable, "-m", "session.job_main", "--data-dir", _data_dir(settings, storage)]
-    command += ["--master", settings.master]
+    command += ["--master", settings.master, "--lanes", str(settings.lanes)]
     command += ["--batch-target-seconds", str(settings.batch_target_seconds)]
     command += ["--join-row-limit", str(settings.join_row_limit)]
     return JobSupervisor(command, storage, _logs(storage) / "job.log", environment=_environment(settings))

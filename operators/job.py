@@ -6,27 +6,28 @@ Its plan never changes while it runs; queries and streams come and go inside it.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 
 from operators.composite_source import CompositeSource
 from operators.key_groups import spread_over_partitions
+from operators.masters import is_local_cluster, is_one_machine, lay_out_home, with_retries
 from operators.operator_stage import OperatorStage
 from operators.plan_log import LANES, read_lanes
-from operators.spark_conf import DRIVER_OPTIONS, combined, is_local
+from operators.spark_conf import DRIVER_OPTIONS, combined
 from operators.wire import OUTPUT_SCHEMA
 from sources.storage import Storage
 
 CHECKPOINT = "checkpoint"
-TASK_ATTEMPTS = 4
+EXECUTORS = "executors"
 
 
 @dataclass(frozen=True)
@@ -52,18 +53,17 @@ def settled_lanes(storage: Storage, wanted: int) -> int:
     return wanted if known is None else known
 
 
-def with_retries(master: str) -> str:
-    """Let tasks be tried again on a local master, where Spark's default is to fail the job at once."""
-    found = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
-    return f"local[{found[1] or 1},{TASK_ATTEMPTS}]" if found else master
-
-
 def start_spark(settings: JobSettings, log_config: Path | None = None) -> SparkSession:
     """Start the JVM with what DESIGN found to matter: checkpoint file manager, bounded memory, time-outs."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if is_local(settings.master):
+    if is_one_machine(settings.master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    local_root = Storage(settings.uri).local_root
+    if is_local_cluster(settings.master) and local_root is not None:
+        home = local_root / EXECUTORS
+        lay_out_home(home, Path(_find_spark_home()))
+        os.environ["SPARK_HOME"] = str(home)
     options = combined(settings.master, settings.lanes, settings.spark_conf)
     if log_config is not None:
         options[DRIVER_OPTIONS] += f" -Dlog4j2.configurationFile=file:{log_config}"

@@ -9,10 +9,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from operators.masters import cores_of, is_one_machine, options_of
 from sources.errors import NotAllowed
 
 CLUSTER_SLOTS = 8
-"""The parallelism that is taken for a cluster whose size the configuration does not say."""
+"""The number of tasks at once that is taken for a cluster whose size the configuration does not say."""
 KUBERNETES_EXECUTORS = 2
 """How many executors Spark asks Kubernetes for unless it is told."""
 
@@ -32,6 +33,10 @@ DECIDED = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.python.worker.reuse": "true",
+    # a source task that runs again, since its output went with an executor, names other files, which Spark takes
+    # for other tuples and ends the query; that they are the same ones is checked where a batch is published
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
 }
 SUGGESTED = {
     "spark.driver.memory": "2g",
@@ -59,27 +64,19 @@ _ELSEWHERE = {
 _NAME = re.compile(r"spark\.[A-Za-z0-9_.-]+")
 
 
-def is_local(master: str) -> bool:
-    """Whether all processes of Spark run on this machine."""
-    return master.startswith("local")
-
-
 def combined(master: str, lanes: int, given: Mapping[str, str]) -> dict[str, str]:
     """Return all that Spark is started with; Java options that are given are added to ours."""
-    conf = SUGGESTED | (LOOPBACK if is_local(master) else {}) | dict(given)
+    conf = SUGGESTED | (LOOPBACK if is_one_machine(master) else {}) | options_of(master) | dict(given)
     for name in {DRIVER_OPTIONS, EXECUTOR_OPTIONS} & given.keys():
         conf[name] = f"{SUGGESTED[name]} {given[name]}"
     return conf | DECIDED | {_LANES: str(lanes)}
 
 
-def slots(master: str, conf: Mapping[str, str]) -> int | None:
-    """Return how many tasks run at once with a master and a configuration; None for all cores of this machine."""
-    local = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\d+)?\])?", master)
-    if local:
-        return None if local[1] == "*" else int(local[1] or 1)
-    cluster = re.fullmatch(r"local-cluster\[(\d+),(\d+),\d+\]", master)
-    if cluster:
-        return int(cluster[1]) * int(cluster[2])
+def slots(master: str, conf: Mapping[str, str]) -> int:
+    """Return how many tasks run at once with a master and a configuration."""
+    cores = cores_of(master)
+    if cores is not None:
+        return cores
     executors = conf.get("spark.executor.instances", str(KUBERNETES_EXECUTORS) if master.startswith("k8s://") else "")
     return int(executors) * int(conf.get("spark.executor.cores", "1")) if executors else CLUSTER_SLOTS
 

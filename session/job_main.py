@@ -114,18 +114,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="The Spark job of a Braid service; the service starts it.")
     parser.add_argument("--data-dir", required=True)
     parser.add_argument("--master", default="local[*]")
+    parser.add_argument("--lanes", type=int, default=0, help="0: as many as the master has cores")
     parser.add_argument("--batch-target-seconds", type=float, default=1.0)
     parser.add_argument("--join-row-limit", type=int, default=1_000_000)
     options = parser.parse_args(arguments)
     spark_conf = orjson.loads(os.environ.get(SPARK_CONF, "{}"))
     storage = Storage(options.data_dir)
-    wanted = slots(options.master, spark_conf) or os.cpu_count() or 1
+    wanted = options.lanes or slots(options.master, spark_conf)
+    lanes = settled_lanes(storage, wanted)
+    if options.lanes not in (0, lanes):
+        print(f"There are {lanes} lanes, as at the first start on this data folder; not {options.lanes}.", flush=True)
     job = Job(
         storage,
         JobSettings(
             uri=str(storage.local_root or options.data_dir),
             master=options.master,
-            lanes=settled_lanes(storage, wanted),
+            lanes=lanes,
             target_seconds=options.batch_target_seconds,
             join_row_limit=options.join_row_limit,
             spark_conf=spark_conf,

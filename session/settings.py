@@ -31,6 +31,7 @@ _MAY_BE_ZERO = (
     "metrics_labelled_queries",
     "latency_target_seconds",
     "deliverers",
+    "lanes",
 )
 
 _MAY_BE_EMPTY = ("table_folder", "sink_folder", "admin_key")
@@ -52,7 +53,8 @@ class Settings:
     empty, everything is allowed to a service that listens on loopback, and no files and public addresses elsewhere.
     The service runs ``deliverers`` processes that deliver to sinks; with 0 all of them are run by ``braid route``.
     ``spark_conf`` is added to Spark's configuration: a table in the file, a JSON object in the environment.
-    ``latency_target_seconds`` is the event-time latency that results should not have, told to alert rules by
+    ``lanes`` is how many tasks work on state at once, fixed by the first start on a data folder; 0 takes as many as
+    ``master`` has cores, or executors in ``spark_conf``. ``latency_target_seconds`` is the event-time latency that results should not have, told to alert rules by
     ``/metrics``; 0 is none.
 
     ``access`` says whether requests need an API key: ``on``, ``off``, or ``auto``, which is on as soon as ``host`` can
@@ -70,6 +72,7 @@ class Settings:
     port: int = 8080
     data_dir: str = "braid-data"
     master: str = "local[*]"
+    lanes: int = 0
     changelog_batch_size: int = 100
     changelog_timeout_seconds: float = 0.1
     drain_timeout: float = 60.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import os
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_executors_elsewhere_are_not_told_to_look_on_their_own_machine(master: s
 @pytest.mark.parametrize(
     ("master", "conf", "expected"),
     [
-        ("local[*]", {}, None),
+        ("local[*]", {}, os.cpu_count()),
         ("local", {}, 1),
         ("local[3]", {"spark.executor.instances": "7"}, 3),
         ("local[3,4]", {}, 3),
@@ -64,7 +65,7 @@ def test_executors_elsewhere_are_not_told_to_look_on_their_own_machine(master: s
     ],
 )
 def test_parallelism_follows_from_the_master_and_the_executors(
-    master: str, conf: dict[str, str], expected: int | None
+    master: str, conf: dict[str, str], expected: int
 ) -> None:
     assert slots(master, conf) == expected
 
