@@ -6,6 +6,7 @@ SHELL := bash
 
 PY := .venv/bin/python
 PACKAGES := api session optimizer router operators sources bench_driver
+TWO_EXECUTORS := local-cluster[2,1,1024]
 
 # $(call step,NAME,COMMAND): run it, say how long it took, stop at the first failure
 define step
@@ -14,7 +15,8 @@ define step
 	else status=$$?; printf '── %s: FAILED after %d s\n' '$(1)' $$(($$(date +%s) - began)) >&2; exit $$status; fi
 endef
 
-.PHONY: help setup demo test lint types unit test-long fuzz audit bench bench-quick bench-kernels bench-control bench-kafka soak first-mark clean
+.PHONY: help setup demo test lint types unit test-long test-executors fuzz audit bench bench-quick bench-kernels \
+	bench-control bench-kafka soak first-mark clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do \
@@ -56,6 +58,9 @@ fuzz: setup ## ten minutes of requests made from the OpenAPI document; SECONDS=3
 
 audit: setup ## look for advisories about what requirements.lock pins; fails when that cannot be found out
 	@$(PY) -m tests.security.audit
+
+test-executors: setup ## the oracle on two executors, JVMs apart from the driver's, of which five are killed
+	$(call step,pytest on two executors,BRAID_TEST_MASTER='$(TWO_EXECUTORS)' BRAID_EXECUTOR_KILLS=5 $(PY) -m pytest tests/oracle tests/executors)
 
 bench-quick: setup ## the quick form of every workload of the benchmark, under a minute each
 	$(call step,quick benchmarks,BRAID_BENCH_SECONDS=6 $(PY) -m pytest tests/bench_driver/test_bench_quick.py)

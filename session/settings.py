@@ -54,8 +54,8 @@ class Settings:
     The service runs ``deliverers`` processes that deliver to sinks; with 0 all of them are run by ``braid route``.
     ``spark_conf`` is added to Spark's configuration: a table in the file, a JSON object in the environment.
     ``lanes`` is how many tasks work on state at once, fixed by the first start on a data folder; 0 takes as many as
-    ``master`` has cores, or executors in ``spark_conf``. ``latency_target_seconds`` is the event-time latency that results should not have, told to alert rules by
-    ``/metrics``; 0 is none.
+    ``master`` has cores, or executors in ``spark_conf``. ``latency_target_seconds`` is the event-time latency that
+    results should not have, told to alert rules by ``/metrics``; 0 is none.
 
     ``access`` says whether requests need an API key: ``on``, ``off``, or ``auto``, which is on as soon as ``host`` can
     be reached from other machines; ``admin_key`` is the first key. With access on, no query is accepted that would have

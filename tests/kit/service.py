@@ -3,6 +3,7 @@
 Lifecycle: `start` → (`kill` → `start` | `restart`)* → `stop` → `end_everything`. A service owns a process
 session of its own; whatever it spawns (JVM, Python workers) stays in that session, also when it outlives the
 main process, so `end_everything` finds and ends exactly what this service started and nothing else.
+`BRAID_TEST_MASTER` has all of them run on another Spark master than the service's default.
 `kill` and `revive` exclude each other: a timer may kill while a client that noticed revives.
 """
 
@@ -72,7 +73,9 @@ class RunningService:
     def command(self) -> list[str]:
         """Return the command line of the main process."""
         serve = [sys.executable, "-m", "api.cli.main", "serve"]
-        return [*serve, "--port", str(self.port), "--data-dir", str(self.data_dir)]
+        master = os.environ.get("BRAID_TEST_MASTER")
+        on_master = ["--master", master] if master else []
+        return [*serve, "--port", str(self.port), "--data-dir", str(self.data_dir), *on_master]
 
     def start(self) -> RunningService:
         """Start the process and wait until `/readyz` says yes."""
