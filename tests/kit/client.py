@@ -14,7 +14,8 @@ import httpx
 from tests.kit.waiting import wait_until
 
 Json = Any
-RETRY_SECONDS = 120.0
+# a request may wait for a service that is killed and started again, on a machine that others use, too
+RETRY_SECONDS = 300.0
 BUSY = (429, 503)  # the service asks to come again
 
 
@@ -129,7 +130,7 @@ class Api:
         """Retire a query."""
         self.call("DELETE", f"/queries/{query_id}", 202, params={"drain": str(drain).lower()})
 
-    def wait_state(self, query_id: str, *states: str, deadline_seconds: float = 60) -> Json:
+    def wait_state(self, query_id: str, *states: str, deadline_seconds: float = RETRY_SECONDS) -> Json:
         """Wait until a query is in one of the states and return its description."""
         seen: dict[str, Json] = {}
 
@@ -142,7 +143,7 @@ class Api:
         wait_until(reached, deadline_seconds, lambda: f"query {query_id} is {states}, it is {seen['state']!r}")
         return seen
 
-    def wait_deleted(self, query_id: str, deadline_seconds: float = 60) -> Json:
+    def wait_deleted(self, query_id: str, deadline_seconds: float = RETRY_SECONDS) -> Json:
         """Wait until a deletion is active, that is, until `active_to` is decided, and return the description."""
         seen: dict[str, Json] = {}
 

@@ -32,7 +32,7 @@ from tests.oracle.wire import CONTENT_TYPES, encode
 pytestmark = pytest.mark.service
 
 KILLS = int(os.environ.get("BRAID_CRASH_KILLS", "2"))
-RECOVERY_SECONDS = 120.0
+RECOVERY_SECONDS = 300.0
 MODES = ("during a push", "during a creation", "after a push")
 
 
