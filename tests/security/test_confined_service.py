@@ -14,7 +14,7 @@ from tests.kit.waiting import wait_until
 from tests.kit.webhook import receiving
 
 COLUMNS = "(n BIGINT, t TIMESTAMP LATENESS INTERVAL '0' SECOND)"
-LONG = 60.0
+LONG = 150.0
 
 
 def row(n: int) -> str:
