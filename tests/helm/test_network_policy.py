@@ -38,7 +38,7 @@ def test_there_is_none_unless_asked_for(helm: Helm) -> None:
 @pytest.mark.parametrize(
     ("values", "components"),
     [({}, {"server"}), (EXECUTORS, {"server", "executor"}), (DELIVERERS, {"server", "deliverer"})],
-    ids=str,
+    ids=["alone", "executors", "deliverers"],
 )
 def test_each_pod_has_its_policy(helm: Helm, values: Manifest, components: set[str]) -> None:
     found = policies(helm.template(values | ON))
