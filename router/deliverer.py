@@ -96,7 +96,7 @@ class Deliverer:
             if query.id not in self._deliveries:
                 if not self._known.setdefault(query.id, Progress()).is_over:
                     self._begin(query)
-            elif query.freed_epoch is not None:
+            elif self._deliveries[query.id][0].query is not query:
                 self._deliveries[query.id][1].update(query)
         for query_id in self._deliveries.keys() - queries.keys():
             _, courier = self._deliveries.pop(query_id)
@@ -150,9 +150,9 @@ class Deliverer:
                 rows[slot] += count
         told: dict[Courier, dict[str, News]] = {courier: {} for courier in self._couriers.values()}
         for query_id, (delivery, courier) in self._deliveries.items():
-            query = delivery.query
-            if rows.get(query.slot) and query.holds_slot_at(entry.epoch):
-                told[courier][query_id] = News(seq, rows[query.slot], entry.committed_us)
+            slot = delivery.query.slot_at(entry.epoch)
+            if slot is not None and rows.get(slot):
+                told[courier][query_id] = News(seq, rows[slot], entry.committed_us)
         for each, news in told.items():
             each.see(seq, news)
 
@@ -163,8 +163,9 @@ class Deliverer:
             return
         visible = index.entry(index.latest).epoch
         for query_id, (delivery, courier) in self._deliveries.items():
-            freed = delivery.query.freed_epoch
-            if freed is not None and freed <= visible and not delivery.is_ending:
+            freed = delivery.query.deployments[-1].freed_epoch
+            is_visible = freed is not None and freed <= visible
+            if delivery.query.is_over and is_visible and not delivery.is_ending:
                 courier.end(query_id)
 
     def _save_all(self, stopping: threading.Event) -> None:

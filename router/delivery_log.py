@@ -1,8 +1,8 @@
 """Which queries have sinks and where their rows are: written by the session, read by deliverers.
 
 A log of numbered records below ``deliveries/log``: queries that a batch deployed or freed, with the epoch of that
-batch. Every so often a record holds all there is, and older ones go. A deliverer reads a batch once it has the record
-of the batch's epoch: then it knows who has which slot in it.
+batch, and those that are over. Every so often a record holds all there is, and older ones go. A deliverer reads a batch
+once it has the record of the batch's epoch: then it knows who has which slot in it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from operators.queries import Query, query_from_json
+from router.deployment import Deployment
 from router.sinks.connectors import SinkDefinition, read_sink
 from router.sinks.sink import Subject
 from sources.errors import CorruptData
@@ -26,10 +27,9 @@ LOOK_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class DeliveredQuery:
-    """A query whose rows go to a sink.
+    """A query whose rows go to a sink: those of its ``deployments``, of which there is one or more, in order.
 
-    Its rows are those of ``slot`` in batches with an epoch in ``[epoch, freed_epoch)``, from batch ``first_seq`` on;
-    ``freed_epoch`` is None while it holds its slot. Times are in microseconds.
+    ``is_over``: no other will follow, and the last one is freed. ``created_us`` is in microseconds.
     """
 
     id: str
@@ -37,11 +37,8 @@ class DeliveredQuery:
     created_us: int
     query: Query
     sink: SinkDefinition
-    slot: int
-    epoch: int
-    first_seq: int
-    active_from: Mapping[str, int | None]
-    freed_epoch: int | None = None
+    deployments: tuple[Deployment, ...]
+    is_over: bool = False
 
     @property
     def delivery_id(self) -> str:
@@ -53,14 +50,40 @@ class DeliveredQuery:
         """What its sink is told of it."""
         return Subject(self.delivery_id, self.id, self.name, self.query)
 
-    def holds_slot_at(self, epoch: int) -> bool:
-        """Whether the rows of its slot are its own in batches of an epoch."""
-        return self.epoch <= epoch and (self.freed_epoch is None or epoch < self.freed_epoch)
+    @property
+    def first_seq(self) -> int:
+        """The first batch that may have rows of it."""
+        return self.deployments[0].first_seq
+
+    @property
+    def open_slot(self) -> int | None:
+        """The slot that it holds, None when it holds none."""
+        last = self.deployments[-1]
+        return last.slot if last.freed_epoch is None else None
+
+    def slot_at(self, epoch: int) -> int | None:
+        """Return the slot that it holds in batches of an epoch, None when it holds none."""
+        held = (each.slot for each in reversed(self.deployments) if each.holds_slot_at(epoch))
+        return next(held, None)
+
+    def freed(self, epoch: int) -> DeliveredQuery:
+        """Return what it is after a changelog that frees its slot; one that has none is as it was."""
+        *earlier, last = self.deployments
+        if last.freed_epoch is not None:
+            return self
+        return replace(self, deployments=(*earlier, replace(last, freed_epoch=epoch)))
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {**fields, "query": self.query.to_json(), "sink": self.sink.to_json()}
+        fields = {name: getattr(self, name) for name in ("id", "name", "created_us")}
+        return {**fields, "query": self.query.to_json(), "sink": self.sink.to_json(), **self._changing_json()}
+
+    def _changing_json(self) -> dict[str, Any]:
+        return {"deployments": [each.to_json() for each in self.deployments], "is_over": self.is_over}
+
+    def is_as(self, value: Mapping[str, Any]) -> bool:
+        """Whether a JSON form of this query says the same; cheaper than to read it."""
+        return all(value.get(name) == mine for name, mine in self._changing_json().items())
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> DeliveredQuery:
@@ -68,7 +91,15 @@ class DeliveredQuery:
         sink = read_sink(value["sink"])
         if sink is None:
             raise CorruptData(f"A query in the delivery log must have a sink; {value['id']!r} has none.")
-        return cls(**{**value, "query": query_from_json(value["query"]), "sink": sink})
+        given = dict(value)
+        if "deployments" not in given:  # before queries could be paused, each had one
+            only = Deployment(**{name: given.pop(name) for name in _OF_ONLY_DEPLOYMENT})
+            given |= {"deployments": [only.to_json()], "is_over": only.freed_epoch is not None}
+        deployments = tuple(Deployment(**each) for each in given["deployments"])
+        return cls(**{**given, "query": query_from_json(value["query"]), "sink": sink, "deployments": deployments})
+
+
+_OF_ONLY_DEPLOYMENT = ("slot", "epoch", "first_seq", "active_from", "freed_epoch")
 
 
 class Deliveries:
@@ -85,13 +116,14 @@ class Deliveries:
             self.queries = {query_id: each for query_id, each in self.queries.items() if query_id in kept}
         for value in record["queries"]:
             known = self.queries.get(value["id"])
-            if known is None:
+            if known is None or not known.is_as(value):
                 self.queries[value["id"]] = DeliveredQuery.from_json(value)
-            elif known.freed_epoch != value["freed_epoch"]:  # nothing else of it changes
-                self.queries[known.id] = replace(known, freed_epoch=value["freed_epoch"])
         for query_id, freed_epoch in record["freed"].items():
             if query_id in self.queries:
-                self.queries[query_id] = replace(self.queries[query_id], freed_epoch=freed_epoch)
+                self.queries[query_id] = self.queries[query_id].freed(freed_epoch)
+        for query_id in record.get("over", record["freed"]):  # before queries could be paused, a freed one was over
+            if query_id in self.queries:
+                self.queries[query_id] = replace(self.queries[query_id], is_over=True)
         self.epoch = record["epoch"]
 
 
@@ -105,12 +137,19 @@ class DeliveryWriter:
         for number in self._log.numbers():
             self.deliveries.apply(self._log.read(number))
 
-    def write(self, queries: Iterable[DeliveredQuery], freed: Mapping[str, int], epoch: int) -> None:
-        """Write what batches up to ``epoch`` changed, with the epochs that freed queries; durable when this returns."""
+    def write(
+        self, queries: Iterable[DeliveredQuery], freed: Mapping[str, int], epoch: int, over: Iterable[str] = ()
+    ) -> None:
+        """Write what batches up to ``epoch`` changed; durable when this returns.
+
+        ``queries`` are those that were deployed, ``freed`` has the epochs that freed queries, ``over`` are the ids of
+        those that will not be deployed again.
+        """
         record = {
             "whole": False,
             "queries": [query.to_json() for query in queries],
             "freed": dict(freed),
+            "over": list(over),
             "epoch": epoch,
         }
         self._append(record)
@@ -126,7 +165,7 @@ class DeliveryWriter:
         for query_id in without:
             del self.deliveries.queries[query_id]
         queries = [query.to_json() for query in self.deliveries.queries.values()]
-        self._append({"whole": True, "queries": queries, "freed": {}, "epoch": self.deliveries.epoch})
+        self._append({"whole": True, "queries": queries, "freed": {}, "over": [], "epoch": self.deliveries.epoch})
         self._log.trim(self._number - RECORDS_A_WHOLE)
 
     def _append(self, record: Mapping[str, Any]) -> None:

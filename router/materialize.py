@@ -15,7 +15,7 @@ and a page out of the middle of a large block costs a slice.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -34,6 +34,7 @@ from operators.queries import OP, PARTIAL, PTIME, VER, WINDOW_END, WINDOW_START,
 from operators.query_set import COLUMN as QUERY_SET
 from operators.query_set import from_arrow
 from operators.window_rows import WindowRows
+from router.deployment import Deployment
 from sources.errors import CorruptData, Gone
 from sources.storage import Storage
 
@@ -47,25 +48,14 @@ CHANGE_FIELDS = (pa.field(OP, pa.string()), pa.field(PTIME, pa.timestamp("us")),
 
 
 class DeployedQuery(Protocol):
-    """What the reader must know of a query.
-
-    Its rows are those of ``slot`` in batches with an epoch in ``[epoch, freed_epoch)``; ``freed_epoch`` is None while
-    it holds its slot. A query that no changelog has yet has no slot and no epoch. ``active_from`` maps stream ids to
-    microseconds or None.
-    """
+    """What the reader must know of a query: its deployments in order, none for one that no batch has had yet."""
 
     @property
     def id(self) -> str: ...
     @property
-    def slot(self) -> int | None: ...
-    @property
-    def epoch(self) -> int | None: ...
-    @property
-    def freed_epoch(self) -> int | None: ...
-    @property
     def query(self) -> Query: ...
     @property
-    def active_from(self) -> Mapping[str, int | None] | None: ...
+    def deployments(self) -> Sequence[Deployment]: ...
 
 
 @dataclass(frozen=True)
@@ -137,21 +127,23 @@ class Materializer:
         self._rows: LeastRecentlyUsed[Rows] = LeastRecentlyUsed(row_index_bytes, lambda rows: rows.nbytes)
         self._indexes: LeastRecentlyUsed[JoinIndex] = LeastRecentlyUsed(row_index_bytes, lambda index: index.nbytes)
 
-    def rows(self, deployed: DeployedQuery, slot: int, parts: Sequence[BlockPart], start: int, count: int) -> pa.Table:
-        """Return rows ``[start, start + count)`` of the query in ``slot`` in one batch.
+    def rows(
+        self, deployed: DeployedQuery, deployment: Deployment, parts: Sequence[BlockPart], start: int, count: int
+    ) -> pa.Table:
+        """Return rows ``[start, start + count)`` of a query in one batch, with the deployment that it has there.
 
         ``parts`` are the batch's blocks that hold rows of the query, in the order of the batch record. Raises Gone when
         a block is no longer there, CorruptData when one does not hold what its batch record says.
         """
         if isinstance(deployed.query, Join) and deployed.query.is_formed_late:
-            return self._joined_rows(deployed, deployed.query, slot, parts, start, count)
+            return self._joined_rows(deployed.query, deployment, parts, start, count)
         if not isinstance(deployed.query, Selection):
-            return self._window_rows(deployed, deployed.query, slot, parts, start, count)
+            return self._window_rows(deployed.query, deployment, parts, start, count)
         pieces = []
         for part in parts:
             if start < part.count and count > 0:
                 taken = min(part.count - start, count)
-                pieces.append(self._selected(deployed.query, slot, part, start, taken))
+                pieces.append(self._selected(deployed.query, deployment.slot, part, start, taken))
                 count -= taken
                 start = 0
             else:
@@ -180,14 +172,13 @@ class Materializer:
 
     def _window_rows(
         self,
-        deployed: DeployedQuery,
         query: Aggregation | Join,
-        slot: int,
+        deployment: Deployment,
         parts: Sequence[BlockPart],
         start: int,
         count: int,
     ) -> pa.Table:
-        slices = []
+        slices, slot = [], deployment.slot
         for part in parts:
             mine = self._windows.get(part.path, partial(read_window_rows, self._storage, part.path)).of_slot(slot)
             _check_count(part, slot, len(mine))
@@ -200,17 +191,17 @@ class Materializer:
         order = self._rows.get(key, lambda: order_windows(together, query))
         wanted = order[start : start + count]
         rows = together.select(_needed(query, together)).take(wanted)
-        return compute_outputs(query, rows, len(wanted), _active_from(deployed))
+        return compute_outputs(query, rows, len(wanted), _active_from(deployment))
 
     def _joined_rows(
-        self, deployed: DeployedQuery, query: Join, slot: int, parts: Sequence[BlockPart], start: int, count: int
+        self, query: Join, deployment: Deployment, parts: Sequence[BlockPart], start: int, count: int
     ) -> pa.Table:
+        slot, active_from = deployment.slot, deployment.active_from
         paths = [part.path for part in parts]
         blocks = [self._joins.get(path, partial(read_join_block, self._storage, path)) for path in paths]
         windows = windows_of_slot(blocks, slot)
         for number, part in enumerate(parts):
             _check_count(part, slot, sum(window.count for window in windows if window.block == number))
-        active_from = deployed.active_from or {}
         pieces = []
         for window, first, taken in overlapping(windows, start, count):
             block = blocks[window.block]
@@ -221,16 +212,16 @@ class Materializer:
             rows = form_rows(query, block, index, window, first, taken)
             if len(rows) != taken:
                 raise CorruptData(
-                    f"Block {paths[window.block]!r} must hold {window.count} rows of a window of {deployed.id};"
+                    f"Block {paths[window.block]!r} must hold {window.count} rows of a window of slot {slot};"
                     " it holds fewer."
                 )
-            pieces.append(compute_outputs(query, rows, taken, _active_from(deployed)))
+            pieces.append(compute_outputs(query, rows, taken, _active_from(deployment)))
         return pa.concat_tables(pieces) if pieces else empty_rows(query)
 
 
-def _active_from(deployed: DeployedQuery) -> int | None:
-    """Return the event time (µs) at or before which a window of a query began that is partial."""
-    return max((time for time in (deployed.active_from or {}).values() if time is not None), default=None)
+def _active_from(deployment: Deployment) -> int | None:
+    """Return the event time (µs) at or before which a window began that is partial."""
+    return max((time for time in deployment.active_from.values() if time is not None), default=None)
 
 
 def read_join_block(storage: Storage, path: str) -> JoinBlock:

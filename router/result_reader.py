@@ -7,7 +7,8 @@ The batch log says which block of which batch holds how many rows of which slot.
 - only the newest records are kept in memory; older ones are read again when a reader is that far behind, and a summary
   of each stretch of records (which slots occur) lets a query skip what does not concern it;
 - rows have one order for ever: by batch, then within it by block (selection) or window and keys (aggregation). A
-  :class:`~router.cursor.Position` in that order is all that a reader must remember.
+  :class:`~router.cursor.Position` in that order is all that a reader must remember;
+- no batch has rows of two deployments of one query, so that order holds across pauses.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from router.cursor import Position, decode_cursor, encode_cursor
+from router.deployment import Deployment, from_batch
 from router.materialize import (
     BlockPart,
     DeployedQuery,
@@ -255,24 +257,18 @@ class ResultReader:
         Raises MalformedRequest for a cursor that is not of this query, Gone for one below what is kept.
         """
         latest = self.index.latest if latest is None else latest
-        slot, epoch = deployed.slot, deployed.epoch
-        if after is not None:
-            position = self.index.position(after, deployed.id, latest)
-        elif epoch is not None:
-            position = Position(self.index.first_of_epoch(epoch, latest))
+        position = Position(self.index.first) if after is None else self.index.position(after, deployed.id, latest)
         end = Position(latest + 1)
         tables, runs, completed, has_more = [], [], {}, False
-        if slot is None or epoch is None:  # no changelog has the query yet
-            return Page(empty_rows(deployed.query), encode_cursor(end, deployed.id), False, deployed.id)
-        for entry in self.index.with_slot(position.seq, latest, slot, deployed.freed_epoch):
-            parts = entry.parts(slot) if entry.epoch >= epoch else []
+        for entry, deployment in self._batches(deployed, position.seq, latest):
+            parts = entry.parts(deployment.slot)
             total = sum(part.count for part in parts)
             start = position.row_in(entry.seq)
             if start > total:
                 raise MalformedRequest(f"The cursor {after!r} points past the end of its batch.")
             taken = min(limit, total - start)
             if taken:
-                tables.append(self.materializer.rows(deployed, slot, parts, start, taken))
+                tables.append(self.materializer.rows(deployed, deployment, parts, start, taken))
                 runs.append((entry.seq, start, taken))
                 limit -= taken
                 if start + taken == total:
@@ -285,32 +281,36 @@ class ResultReader:
 
     def before_last(self, deployed: DeployedQuery, rows: int) -> str:
         """Return the cursor before the last ``rows`` rows, or before all that are kept where there are fewer."""
-        latest, slot, epoch = self.index.latest, deployed.slot, deployed.epoch
-        if slot is None or epoch is None:
-            return encode_cursor(Position(latest + 1), deployed.id)
-        if deployed.freed_epoch is not None:
-            latest = self.index.first_of_epoch(deployed.freed_epoch, latest) - 1
-        first = self.index.first_of_epoch(epoch, latest)
-        position = Position(latest + 1)
-        for entry in self.index.backwards(latest, first, slot):
-            if rows <= 0:
-                break
-            total = sum(part.count for part in entry.parts(slot))
-            if total:
-                position = Position(entry.seq, max(0, total - rows))
-                rows -= total
+        position = Position(self.index.latest + 1)
+        for each in reversed(deployed.deployments):
+            last = self.index.latest
+            if each.freed_epoch is not None:
+                last = self.index.first_of_epoch(each.freed_epoch, last) - 1
+            for entry in self.index.backwards(last, max(each.first_seq, self.index.first), each.slot):
+                if rows <= 0:
+                    break
+                total = sum(part.count for part in entry.parts(each.slot)) if entry.epoch >= each.epoch else 0
+                if total:
+                    position = Position(entry.seq, max(0, total - rows))
+                    rows -= total
         return encode_cursor(position, deployed.id)
 
     def has_news(self, deployed: DeployedQuery, after: str) -> bool:
         """Whether there may be rows after a cursor; reads no file, so it may be asked on an event loop."""
         position, latest = decode_cursor(after, deployed.id), self.index.latest
-        slot, epoch = deployed.slot, deployed.epoch
-        if slot is None or epoch is None:
+        if not deployed.deployments:
             return False
         return not self.index.in_memory(position.seq) or any(
-            entry.epoch >= epoch and sum(part.count for part in entry.parts(slot)) > position.row_in(entry.seq)
-            for entry in self.index.with_slot(position.seq, latest, slot, deployed.freed_epoch)
+            sum(part.count for part in entry.parts(deployment.slot)) > position.row_in(entry.seq)
+            for entry, deployment in self._batches(deployed, position.seq, latest)
         )
+
+    def _batches(self, deployed: DeployedQuery, seq: int, latest: int) -> Iterator[tuple[BatchEntry, Deployment]]:
+        """Yield the batches ``seq … latest`` in which a query may have rows, with the deployment that it has there."""
+        for each in from_batch(deployed.deployments, seq):
+            for entry in self.index.with_slot(max(seq, each.first_seq), latest, each.slot, each.freed_epoch):
+                if entry.epoch >= each.epoch:
+                    yield entry, each
 
 
 def _bitset(slots: list[npt.NDArray[np.int32]]) -> int:

@@ -16,9 +16,9 @@ from typing import Any
 
 from operators.queries import Query, lookups_of
 from optimizer.optimizer import operator_of
-from router.sinks.connectors import read_sink
+from router.sinks.connectors import SinkDefinition, read_sink
 from session.catalog import Catalog
-from session.query_record import DRAINING, QueryRecord, full_name
+from session.query_record import QueryRecord, full_name
 from session.session_state import SessionState
 from session.sharing import shared_dict
 from session.statements import read_query
@@ -129,38 +129,95 @@ class Owner:
 NOBODY = Owner()
 
 
+@dataclass(frozen=True)
+class Inherited:
+    """What a query has of the one that it replaces, ``id``, where neither the request nor its SQL says otherwise."""
+
+    id: str | None = None
+    name: str | None = None
+    sink: Any = None
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """What a client may say of a query that replaces another: what ``given`` lacks is as it was, None there is none.
+
+    ``given`` has some of ``name``, ``sink``, ``ttl_seconds`` and ``labels``.
+    """
+
+    sql: str
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    def after(self, replaced: QueryRecord) -> tuple[QueryRequest, Inherited]:
+        """Return the request for the new query; NotAllowed when it does not fit."""
+        kept = {"ttl_seconds": replaced.ttl_seconds, "labels": replaced.labels, **self.given}
+        request = QueryRequest(self.sql, **{name: value for name, value in kept.items() if value is not None})
+        name = None if "name" in self.given else replaced.name
+        sink = None if "sink" in self.given else replaced.sink
+        return request, Inherited(replaced.id, name, sink)
+
+
 def plan_requests(
     requests: Iterable[QueryRequest],
     catalog: Catalog,
     tables: NamedTables,
     confinement: Confinement = OPEN,
     tenant: str | None = None,
+    inherited: Inherited | None = None,
+    may_replace: bool = False,
 ) -> list[PlannedQuery]:
-    """Return every request planned; the error of the first that cannot be says which it was."""
+    """Return every request planned; the error of the first that cannot be says which it was.
+
+    CREATE OR REPLACE QUERY is refused unless the caller ``may_replace``.
+    """
     requests = list(requests)
     planned = []
     names = {definition.id: definition.name for definition in catalog.values()}
+    kept = inherited or Inherited()
     for position, request in enumerate(requests, start=1):
         try:
-            stated_name, query, stated_sink = read_query(request.sql, catalog, tables)
-            name = stated_name if request.name is None else request.name
+            stated = read_query(request.sql, catalog, tables)
+            if stated.or_replace and not may_replace:
+                raise NotAllowed(
+                    "CREATE OR REPLACE QUERY is a statement for POST /sql; PUT /queries/{id} replaces a query, too."
+                )
+            if stated.sink is not None and request.sink is not None:
+                raise NotAllowed("The sink of a query must be said once: in its SQL or beside it.")
+            name = _first(request.name, stated.name, kept.name)
             if name is not None:
                 check_name(name)
-            if stated_sink is not None and request.sink is not None:
-                raise NotAllowed("The sink of a query must be said once: in its SQL or beside it.")
-            sink = read_sink(request.sink if stated_sink is None else stated_sink)
+            said = _first(stated.sink, request.sink, kept.sink)
+            sink = read_sink(said)
             if sink is not None:
-                sink.validate(query, confinement)
+                _check_sink(sink, stated.query, confinement, kept.id if said is kept.sink else None)
         except BraidError as error:
             if len(requests) > 1:
-                error.detail = f"Query {position} of {len(requests)}: {error.detail}"
-                error.args = (error.detail,)
+                _reword(error, f"Query {position} of {len(requests)}: {error.detail}")
             raise
-        streams = shared_dict({stream: names[stream] for stream in query.streams})
-        used = tuple(tables.read[table] for table in {lookup.table: None for lookup in lookups_of(query)})
-        said = request.sink if sink is None else sink.to_json()
-        planned.append(PlannedQuery(request, name, query, streams, used, said, tenant))
+        streams = shared_dict({stream: names[stream] for stream in stated.query.streams})
+        used = tuple(tables.read[table] for table in {lookup.table: None for lookup in lookups_of(stated.query)})
+        sink_said = said if sink is None else sink.to_json()
+        planned.append(PlannedQuery(request, name, stated.query, streams, used, sink_said, tenant))
     return planned
+
+
+def _check_sink(sink: SinkDefinition, query: Query, confinement: Confinement, inherited_of: str | None) -> None:
+    try:
+        sink.validate(query, confinement)
+    except NotAllowed as error:
+        if inherited_of is not None:
+            hint = f'The sink is that of {inherited_of}: "sink" says another one, or null for none.'
+            _reword(error, f"{error.detail} {hint}")
+        raise
+
+
+def _reword(error: BraidError, detail: str) -> None:
+    error.detail = detail
+    error.args = (detail,)
+
+
+def _first(*values: Any) -> Any:
+    return next((value for value in values if value is not None), None)
 
 
 class Reservations:
@@ -173,17 +230,29 @@ class Reservations:
         self._used: Counter[str] = Counter()
         self._names: set[str] = set()
         self._dropping: set[str] = set()
+        self._ending: Counter[str] = Counter()
 
-    def check_queries(self, state: SessionState, planned: list[PlannedQuery], most: int, owner: Owner = NOBODY) -> None:
-        """Raise what keeps these queries, at most ``most`` of all and all of one owner, from being accepted now."""
-        if state.queries.unfinished + self._queries + len(planned) > most:
+    def check_queries(
+        self,
+        state: SessionState,
+        planned: list[PlannedQuery],
+        most: int,
+        owner: Owner = NOBODY,
+        replaced: str | None = None,
+    ) -> None:
+        """Raise what keeps these queries, at most ``most`` of all and all of one owner, from being accepted now.
+
+        One of them takes the place of the query ``replaced``, if there is one.
+        """
+        there = state.queries.unfinished + self._queries - (replaced is not None)
+        if there + len(planned) > most:
             raise Overloaded(
                 f"At most {most} queries may run (setting max_queries); got {len(planned)} more with"
-                f" {state.queries.unfinished + self._queries} there. Delete some first.",
+                f" {there} there. Delete some first.",
                 retry_after=10,
             )
         if owner.tenant is not None and owner.most_running is not None:
-            running = state.queries.unfinished_of(owner.tenant) + self._of_tenant[owner.tenant]
+            running = state.queries.unfinished_of(owner.tenant) + self._of_tenant[owner.tenant] - (replaced is not None)
             if running + len(planned) > owner.most_running:
                 raise Overloaded(
                     f"At most {owner.most_running} queries of this tenant may run (quota running_queries);"
@@ -194,7 +263,7 @@ class Reservations:
         names = Counter(p.full_name for p in planned if p.full_name is not None)
         for name, times in names.items():
             holder = state.queries.find(state.names.get(name, ""))
-            is_taken = holder is not None and not holder.is_finished and holder.state != DRAINING
+            is_taken = holder is not None and holder.is_wanted and holder.id != replaced
             if times > 1 or name in self._query_names or is_taken:
                 raise Conflict(
                     f"The name of a query must differ from those that run; got {name.rpartition('/')[2]!r} again."
@@ -222,6 +291,31 @@ class Reservations:
         self._query_names -= {p.full_name for p in planned if p.full_name is not None}
         self._used.subtract(each for p in planned for each in _used_by(p))
         self._used = +self._used
+
+    def hold_ending(self, ids: Iterable[str]) -> None:
+        """Hold queries that are being deleted, paused or replaced."""
+        self._ending.update(ids)
+
+    def release_ending(self, ids: Iterable[str]) -> None:
+        """Let them go."""
+        self._ending.subtract(ids)
+        self._ending = +self._ending
+
+    def check_replaced(self, record: QueryRecord) -> None:
+        """Raise Conflict for a query that cannot be replaced now."""
+        if record.id in self._ending:
+            raise Conflict(
+                f"A query must not change while it is replaced; {record.id} is just being deleted, paused or replaced."
+                " Look at it and try again.",
+                query_id=record.id,
+            )
+        if not record.is_wanted:
+            by = record.replaced_by
+            raise Conflict(
+                f"A query must be PENDING, RUNNING or PAUSED to be replaced; {record.id} is {record.state}. "
+                + ("Register a new one with POST /queries." if by is None else f"Replace {by}, which replaced it."),
+                query_id=record.id,
+            )
 
     @property
     def used(self) -> set[str]:

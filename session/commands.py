@@ -7,13 +7,13 @@ that, with what is to be answered then: for callers that do not want to hold a t
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from operators.queries import Query
-from session.admission import NOBODY, Owner, PlannedQuery, QueryRequest, Reservations, plan_requests
+from session.admission import NOBODY, Inherited, Owner, PlannedQuery, QueryRequest, Reservations, plan_requests
 from session.archive import Archive
 from session.deliveries import SinkDeliveries
 from session.idempotency import Idempotency, current
@@ -31,6 +31,7 @@ from session.requests import (
     StreamDropped,
     TableCreated,
     TableDropped,
+    new_queries,
 )
 from session.settings import Settings
 from session.sql.select import plan_select
@@ -107,7 +108,7 @@ class Commands(Reads):
             with self._lock:
                 stream_id = self._state.new_stream_id()
                 definition = to_definition(statement, stream_id, sql, self._now_us())
-                logged = self._submit(StreamCreated(definition, _key()))
+                logged = self._submit(StreamCreated(definition, key_of_request()))
             logged.wait()
         finally:
             with self._lock:
@@ -123,7 +124,7 @@ class Commands(Reads):
         with self._lock:
             stream_id = self._reservations.hold_drop(self._state, name)
         try:
-            self._submit(StreamDropped(stream_id, _key())).wait()
+            self._submit(StreamDropped(stream_id, key_of_request())).wait()
         finally:
             with self._lock:
                 self._reservations.release_drop(stream_id)
@@ -147,7 +148,7 @@ class Commands(Reads):
             definition = to_table_definition(statement, self._state.new_table_id(), sql, self._now_us())
         try:
             self._tables.read(definition)
-            self._submit(TableCreated(definition, _key())).wait()
+            self._submit(TableCreated(definition, key_of_request())).wait()
         except BaseException:
             self._tables.forget(definition.id)
             raise
@@ -164,7 +165,7 @@ class Commands(Reads):
         with self._lock:
             table_id = self._reservations.hold_drop_table(self._state, name)
         try:
-            self._submit(TableDropped(table_id, _key())).wait()
+            self._submit(TableDropped(table_id, key_of_request())).wait()
         finally:
             with self._lock:
                 self._reservations.release_drop(table_id)
@@ -176,27 +177,34 @@ class Commands(Reads):
         """Accept all of the queries or none, and return their descriptions."""
         return self.begin_create(requests, owner=owner).wait()
 
-    def begin_create(self, requests: Iterable[QueryRequest], *on_done: Wake, owner: Owner = NOBODY) -> Begun:
+    def begin_create(
+        self, requests: Iterable[QueryRequest], *on_done: Wake, owner: Owner = NOBODY, may_replace: bool = False
+    ) -> Begun:
         """Begin to accept all of the queries or none; ``on_done`` are called, on another thread, when that is done."""
         requests = list(requests)
         if not requests:
             raise MalformedRequest("At least one query must be given; got an empty list.")
-        running = current()
-        if running is not None and running.has_effect:
-            return Begun(None, lambda: [self.query(query_id) for query_id in running.effect])
-        planned = self._plan(requests, owner)
+        repeated = self._begun_before()
+        if repeated is not None:
+            return repeated
+        planned = self._plan(requests, owner, may_replace=may_replace)
         with self._lock:
             self._reservations.check_queries(self._state, planned, self._settings.max_queries, owner)
             self._reservations.hold_queries(planned)
+        return self._begin_new(planned, lambda records: QueriesAccepted(records, key_of_request()), *on_done)
+
+    def _begin_new(
+        self, planned: list[PlannedQuery], request_of: Callable[[tuple[QueryRecord, ...]], Request], *on_done: Wake
+    ) -> Begun:
+        """Begin to accept queries that are reserved already."""
         try:
             self._tables.keep(table for p in planned for table in p.tables)
             with self._lock:  # ids are given in the order of the log
                 ids, now_us = self._state.new_query_ids(len(planned)), self._now_us()
-                records = tuple(p.to_record(id_, now_us) for p, id_ in zip(planned, ids, strict=True))
-                release = partial(self._release, planned)
+                request = request_of(tuple(p.to_record(id_, now_us) for p, id_ in zip(planned, ids, strict=True)))
                 # described now: until it is applied nobody changes it, and afterwards anybody may
-                answer = [record.describe() for record in records]
-                logged = self._submit(QueriesAccepted(records, _key()), release, *on_done)
+                answer = [record.describe() for record in new_queries(request)]
+                logged = self._submit(request, partial(self._release, planned), *on_done)
         except BaseException:
             self._release(planned)
             raise
@@ -206,6 +214,13 @@ class Commands(Reads):
         with self._lock:
             self._reservations.release_queries(planned)
 
+    def _begun_before(self) -> Begun | None:
+        """Return what to answer where the current request had its effect already, on some queries."""
+        running = current()
+        if running is None or not running.has_effect:
+            return None
+        return Begun(None, lambda: [self.query(query_id) for query_id in running.effect])
+
     def validate(self, request: QueryRequest, owner: Owner = NOBODY) -> dict[str, Any]:
         """Return what a query would run as and with whom it would share, or raise what a POST would."""
         planned = self._plan([request], owner)
@@ -213,11 +228,18 @@ class Commands(Reads):
             self._reservations.check_queries(self._state, planned, self._settings.max_queries, owner)
         return self._explain(planned[0].query, planned[0].streams)
 
-    def _plan(self, requests: list[QueryRequest], owner: Owner) -> list[PlannedQuery]:
+    def _plan(
+        self,
+        requests: list[QueryRequest],
+        owner: Owner,
+        inherited: Inherited | None = None,
+        may_replace: bool = False,
+    ) -> list[PlannedQuery]:
         with self._lock:
             catalog = self._state.catalog.copy()
         tables = NamedTables(catalog, self._tables)
-        return plan_requests(requests, catalog, tables, self._settings.confinement, owner.tenant)
+        confinement = self._settings.confinement
+        return plan_requests(requests, catalog, tables, confinement, owner.tenant, inherited, may_replace)
 
     def explain(self, select: Select) -> dict[str, Any]:
         """Return how a SELECT would run, as :meth:`validate` does."""
@@ -253,15 +275,29 @@ class Commands(Reads):
             raise MalformedRequest("At least one query must be given; got an empty list.")
         with self._lock:
             found = [self._state.queries.find(self._state.names.get(name, name)) for name in ids_or_names]
-            wanted = [r.id for r in found if r is not None and _has_effect(r, drain)]
+            wanted = tuple({r.id: None for r in found if r is not None and _has_effect(r, drain)})
         over = {  # or never was: that is said before anything is done
             name: self._over(name) for name, record in zip(ids_or_names, found, strict=True) if record is None
         }
         ids = [name if record is None else record.id for name, record in zip(ids_or_names, found, strict=True)]
         logged = None
         if wanted:
-            logged = self._submit(QueriesDeleted(tuple(dict.fromkeys(wanted)), drain, key=_key()), *on_done)
+            logged = self._submit_ending(QueriesDeleted(wanted, drain, key=key_of_request()), wanted, *on_done)
         return Begun(logged, lambda: [over.get(query_id) or self.query(query_id) for query_id in ids])
+
+    def _submit_ending(self, request: Request, ids: Sequence[str], *on_done: Wake) -> Logged:
+        """Submit a request that ends deployments: until it is applied these queries cannot be replaced."""
+        with self._lock:
+            self._reservations.hold_ending(ids)
+            try:
+                return self._submit(request, partial(self._release_ending, ids), *on_done)
+            except BaseException:
+                self._release_ending(ids)
+                raise
+
+    def _release_ending(self, ids: Sequence[str]) -> None:
+        with self._lock:
+            self._reservations.release_ending(ids)
 
     def _over(self, id_or_name: str) -> dict[str, Any]:
         """Describe a query that is not in the state any more; UnknownObject or Gone."""
@@ -290,6 +326,7 @@ def _has_effect(record: QueryRecord, drain: bool) -> bool:
     return record.state != DRAINING or (record.drain and not drain)
 
 
-def _key() -> Key | None:
+def key_of_request() -> Key | None:
+    """Return the Idempotency-Key of the current request."""
     running = current()
     return None if running is None else running.key

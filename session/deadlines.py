@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from session.query_record import DRAINING, QueryRecord
+from session.query_record import QueryRecord
 from session.session_state import SessionState
 from session.settings import Settings
 
@@ -67,7 +67,7 @@ class Deadlines:
         while self._ttls and self._ttls[0][0] <= now_us:
             _, query_id = heapq.heappop(self._ttls)
             record = state.queries.find(query_id)
-            if record is not None and not record.is_finished and record.state != DRAINING:
+            if record is not None and record.is_wanted:
                 expired.append(query_id)
         return expired
 

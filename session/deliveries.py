@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from router.delivery_log import DeliveredQuery, DeliveryWriter
@@ -26,18 +27,36 @@ STATES = (DELIVERING, RETRYING, STALLED, DONE)
 log = logging.getLogger("braid.session")
 
 
+@dataclass(frozen=True)
+class DeliveryNews:
+    """What deliverers are to be told as of a batch with ``epoch``.
+
+    ``freed`` has the epochs that freed queries, ``over`` those that will not be deployed again, ``gone`` those that
+    have left the state since they were told of.
+    """
+
+    epoch: int
+    new: list[DeliveredQuery] = field(default_factory=list)
+    freed: dict[str, int] = field(default_factory=dict)
+    over: list[str] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+
+
 class SinkDeliveries:
     """The writing end of the delivery log, and the reading end of the progress of deliverers.
 
-    ``note`` follows every batch, in the thread that steps the session. ``wanted`` is called when there is a query with
-    a sink for the first time.
+    ``look`` and ``tell`` follow every batch, in the thread that steps the session: the one under its lock, the other
+    without it. ``wanted`` is called when there is a query with a sink for the first time.
     """
 
     def __init__(self, storage: Storage, archive: Archive) -> None:
         self._storage = storage
         self._archive = archive
         self._writer = DeliveryWriter(storage)
-        self._holders = self._open()
+        # queries with sinks by the slots that they hold, and those that hold none and may get one again
+        self._holders: dict[int, str] = {}
+        self._paused: set[str] = set()
+        self._take_stock()
         self._progress: dict[str, Progress] = {}
         self._read_at = float("-inf")
         self._lock = threading.Lock()
@@ -47,69 +66,82 @@ class SinkDeliveries:
         self.wanted: Callable[[], None] = lambda: None
 
     def bring_up(self, state: SessionState) -> None:
-        """Tell of what has changed since the log was written last."""
-        known = self._writer.deliveries.queries
-        new = [
-            query
-            for record in state.queries.values()
-            if record.id not in known and (query := _delivered(record, state.active_epoch)) is not None
-        ]
-        placed = {record.id for record in state.placed()}
-        gone = [query.id for query in known.values() if query.freed_epoch is None and query.id not in placed]
-        freed = {query_id: self._freed_epoch(query_id, state) for query_id in gone}
-        if new or freed or self._writer.deliveries.epoch < state.active_epoch:
-            self._write(new, freed, state)
-        self._holders = self._open()
+        """Tell of what has changed since the log was written last; nobody else uses the state meanwhile."""
+        self._write(self._all_news(state), state)
+        self._take_stock()
         self._call_for_deliverers()
 
-    def note(self, changes: Iterable[SlotChange], state: SessionState) -> None:
-        """Tell of the slots that changed hands with a batch that was just applied.
-
-        What cannot be written now is told with a later batch: until then deliverers wait.
-        """
-        try:
-            if self._is_behind:
-                self.bring_up(state)
-            else:
-                self._tell(changes, state)
-            self._is_behind = False
-        except OSError:
-            if not self._is_behind:
-                log.exception("deliverers cannot be told of queries; it is tried again with each batch")
-            self._is_behind = True
-
-    def _tell(self, changes: Iterable[SlotChange], state: SessionState) -> None:
-        new, freed = [], {}
+    def look(self, changes: Iterable[SlotChange], state: SessionState) -> DeliveryNews:
+        """Return what to tell of the slots that changed hands with a batch, and of paused queries that are over."""
+        if self._is_behind:
+            return self._all_news(state)
+        news = DeliveryNews(state.active_epoch)
         for slot, holder in changes:
             before = self._holders.pop(slot, None)
             if before is not None:
-                freed[before] = self._freed_epoch(before, state)
+                known = state.queries[before].all_deployments[-1].freed_epoch
+                news.freed[before] = state.active_epoch if known is None else known
+                self._paused.add(before)
             record = None if holder is None else state.queries.find(holder.id)
             query = None if record is None else _delivered(record, state.active_epoch)
             if query is not None:
-                new.append(query)
+                news.new.append(query)
                 self._holders[slot] = query.id
-        if new or freed or self._writer.deliveries.epoch < state.active_epoch:
-            self._write(new, freed, state)
+                self._paused.discard(query.id)
+        for query_id in self._paused:
+            record = state.queries.find(query_id)
+            if record is None or record.is_finished:
+                news.over.append(query_id)
+        self._paused.difference_update(news.over)
+        return news
 
-    def _freed_epoch(self, query_id: str, state: SessionState) -> int:
-        """Return the epoch that freed a query; it may be over for long when that was not told before a crash."""
-        record = state.queries.find(query_id) or self._archive.find(number_of(query_id))
-        known = None if record is None else record.freed_epoch
-        return state.active_epoch if known is None else known
+    def tell(self, news: DeliveryNews, state: SessionState) -> None:
+        """Tell it.
 
-    def _write(self, new: list[DeliveredQuery], freed: dict[str, int], state: SessionState) -> None:
-        if not new and not self._writer.deliveries.queries:
+        What cannot be written now is told later: until then deliverers wait.
+        """
+        try:
+            self._write(news, state)
+            if self._is_behind:
+                self._take_stock()
+            self._is_behind = False
+        except OSError:
+            if not self._is_behind:
+                log.exception("deliverers cannot be told of queries; it is tried again soon")
+            self._is_behind = True
+
+    def _all_news(self, state: SessionState) -> DeliveryNews:
+        """Return what to tell when it is not known what was told; costs all queries."""
+        known = self._writer.deliveries.queries
+        queries = (_delivered(record, state.active_epoch) for record in state.queries.values())
+        new = [query for query in queries if query is not None and known.get(query.id) != query]
+        gone = [query.id for query in known.values() if not query.is_over and state.queries.find(query.id) is None]
+        return DeliveryNews(state.active_epoch, new, gone=gone)
+
+    def _write(self, news: DeliveryNews, state: SessionState) -> None:
+        new, freed, over = [*news.new], {**news.freed}, [*news.over]
+        for query_id in news.gone:
+            record = self._archive.find(number_of(query_id))
+            query = None if record is None else _delivered(record, news.epoch)
+            if query is None:  # its retention has passed
+                freed[query_id] = news.epoch
+                over.append(query_id)
+            else:
+                new.append(query)
+        deliveries = self._writer.deliveries
+        if not new and not deliveries.queries:
             return  # nobody has a sink: no file is written
-        self._writer.write(new, freed, state.active_epoch)
+        if not new and not freed and not over and deliveries.epoch >= news.epoch:
+            return
+        self._writer.write(new, freed, news.epoch, over)
         if self._writer.whole_is_due:
             progress = read_progress(self._storage)
-            over = [
+            unknown = [
                 query_id
                 for query_id in self._writer.deliveries.queries
                 if state.queries.find(query_id) is None and query_id in progress and progress[query_id].is_over
             ]
-            self._writer.write_whole(without=over)
+            self._writer.write_whole(without=unknown)
         self._call_for_deliverers()
 
     def _call_for_deliverers(self) -> None:
@@ -117,8 +149,10 @@ class SinkDeliveries:
             self.wanted()
             self._is_wanted = True
 
-    def _open(self) -> dict[int, str]:
-        return {query.slot: query.id for query in self._writer.deliveries.queries.values() if query.freed_epoch is None}
+    def _take_stock(self) -> None:
+        queries = self._writer.deliveries.queries.values()
+        self._holders = {query.open_slot: query.id for query in queries if query.open_slot is not None}
+        self._paused = {query.id for query in queries if query.open_slot is None and not query.is_over}
 
     # what deliverers tell
 
@@ -164,20 +198,25 @@ def lag_seconds(progress: Progress) -> float:
 def _delivered(record: QueryRecord, active_epoch: int) -> DeliveredQuery | None:
     """Return what deliverers must know of a query; None while it has not run, and for one without a sink."""
     sink = read_sink(record.sink)
-    if sink is None or record.slot is None or record.epoch is None or record.first_seq is None:
+    if sink is None:
         return None
-    if record.epoch > active_epoch:
+    deployments = tuple(
+        replace(
+            each,
+            active_to=None,
+            freed_epoch=None if each.freed_epoch is None or each.freed_epoch > active_epoch else each.freed_epoch,
+        )
+        for each in record.all_deployments
+        if each.epoch <= active_epoch
+    )
+    if not deployments:
         return None
-    is_freed = record.freed_epoch is not None and record.freed_epoch <= active_epoch
     return DeliveredQuery(
         id=record.id,
         name=record.name,
         created_us=record.created_us,
         query=record.query,
         sink=sink,
-        slot=record.slot,
-        epoch=record.epoch,
-        first_seq=record.first_seq,
-        active_from=record.active_from or {},
-        freed_epoch=record.freed_epoch if is_freed else None,
+        deployments=deployments,
+        is_over=record.is_finished and deployments[-1].freed_epoch is not None,
     )

@@ -1,4 +1,4 @@
-"""Which deleted queries have drained: a heap of thresholds per stream.
+"""Which deleted and paused queries have drained: a heap of thresholds per stream.
 
 A query has drained on stream S when it saw no tuple of S (``active_to`` is None or equals ``active_from``), or when
 no further row can come: a selection sees tuples up to ``active_to``, which are late once the waterline is above it; an
@@ -17,7 +17,7 @@ Streams = tuple[str, ...]
 
 
 def threshold(record: QueryRecord, stream: str) -> int | None:
-    """Return the waterline of ``stream`` with which the deleted query has drained; None: it has already."""
+    """Return the waterline of ``stream`` with which a query that ends has drained; None: it has already."""
     assert record.active_to is not None
     assert record.active_from is not None
     active_to = record.active_to[stream]
@@ -27,10 +27,11 @@ def threshold(record: QueryRecord, stream: str) -> int | None:
 
 
 class Draining:
-    """The deleted queries that have not drained, and the streams that each still waits for."""
+    """The deleted and paused queries that have not drained, and the waterlines that each still waits for."""
 
     def __init__(self) -> None:
-        self._left: dict[str, set[str]] = {}
+        # by query and stream; what the heaps say besides is of a time before it was resumed
+        self._left: dict[str, dict[str, int]] = {}
         self._heaps: dict[str, list[tuple[int, str]]] = {}
         # by the streams of a query, since when it drains; in the order in which they began
         self._since: dict[Streams, dict[str, int]] = {}
@@ -40,13 +41,16 @@ class Draining:
         """The queries that have not drained."""
         return list(self._left)
 
+    def __contains__(self, query_id: str) -> bool:
+        return query_id in self._left
+
     def add(self, record: QueryRecord, waterline: Callable[[str], int | None]) -> bool:
-        """Watch a deleted query, none of which ended later before; return True instead when it has drained already."""
-        left = set()
+        """Watch a query, none of which ended later before; return True instead when it has drained already."""
+        left = {}
         for stream in record.query.streams:
             wanted, reached = threshold(record, stream), waterline(stream)
             if wanted is not None and (reached is None or reached < wanted):
-                left.add(stream)
+                left[stream] = wanted
                 heapq.heappush(self._heaps.setdefault(stream, []), (wanted, record.id))
         if left:
             self._left[record.id] = left
@@ -57,10 +61,10 @@ class Draining:
         """Return the queries that have drained now that ``stream`` has reached ``waterline``; remove them then."""
         heap, drained = self._heaps.get(stream, []), []
         while heap and waterline is not None and heap[0][0] <= waterline:
-            _, query_id = heapq.heappop(heap)
+            wanted, query_id = heapq.heappop(heap)
             left = self._left.get(query_id)
-            if left is not None:
-                left.discard(stream)
+            if left is not None and left.get(stream) == wanted:
+                del left[stream]
                 if not left:
                     del self._left[query_id]
                     drained.append(query_id)

@@ -24,10 +24,10 @@ from sources.errors import UnknownObject
 
 if TYPE_CHECKING:
     from session.access.tenant_session import TenantSession
-    from session.commands import Commands
+    from session.changes import Changes
 
 
-def execute_statement(session: Commands | TenantSession, sql: str) -> dict[str, Any]:
+def execute_statement(session: Changes | TenantSession, sql: str) -> dict[str, Any]:
     """Carry out ``sql`` and return what the REST call of the same purpose answers.
 
     CREATE STREAM and CREATE TABLE give the stream and the table; CREATE QUERY, SELECT and DROP QUERY give the query;
@@ -40,6 +40,8 @@ def execute_statement(session: Commands | TenantSession, sql: str) -> dict[str, 
             return session.create_stream(sql)
         case CreateTable():
             return session.create_table(sql)
+        case CreateQuery(name, or_replace=True):
+            return session.create_or_replace(name, sql)
         case CreateQuery() | Select():
             return session.create_queries([QueryRequest(sql)])[0]
         case DropStream(name, if_exists):

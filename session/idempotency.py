@@ -21,12 +21,12 @@ from session.requests import (
     Key,
     Outcome,
     OutcomeRecorded,
-    QueriesAccepted,
     Refusal,
     Request,
     StreamCreated,
     TableCreated,
     is_final,
+    new_queries,
     outcome_from_json,
     outcome_to_json,
 )
@@ -218,6 +218,6 @@ def _digest(key: str) -> bytes:
 
 
 def _effect_of(request: Request) -> Any:
-    if isinstance(request, QueriesAccepted):
-        return [query.id for query in request.queries]
+    if queries := new_queries(request):
+        return [query.id for query in queries]
     return request.definition.id if isinstance(request, (StreamCreated, TableCreated)) else None

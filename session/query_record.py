@@ -2,13 +2,16 @@
 
 Lifecycle::
 
-    PENDING ──► RUNNING ──► DRAINING ──► RETIRED
-       │           │            │
-       └───────────┴────────────┴──────► FAILED
+    PAUSED ──► PENDING ──► RUNNING ──► DRAINING ──► RETIRED
+     ▲   │        │           │            ▲
+     └───┼────────┴───────────┘            │
+         └─────────────────────────────────┘
 
 A query is PENDING until the first batch that has its epoch is committed, DRAINING from the accepted deletion on,
-RETIRED once it has drained (or was deleted before any changelog had it). Only :mod:`session.session_state` calls
-the methods that change a record.
+RETIRED once it has drained (or was deleted when there was nothing to drain). From an accepted pause on it is PAUSED: it
+drains alike, and then it has no slot. Resumed, it waits until it has drained, and begins a new *deployment*, with a
+slot and an epoch; ``deployments`` has those before. It may become FAILED whenever it has a slot. Only
+:mod:`session.session_state` calls the methods that change a record.
 """
 
 from __future__ import annotations
@@ -18,12 +21,14 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from operators.queries import Query, query_from_json
+from router.deployment import Deployment, EventTimes
 from session.sharing import shared, shared_dict
 from session.times import rfc3339
 
-PENDING, RUNNING, DRAINING, RETIRED, FAILED = STATES = (
+PENDING, RUNNING, PAUSED, DRAINING, RETIRED, FAILED = STATES = (
     "PENDING",
     "RUNNING",
+    "PAUSED",
     "DRAINING",
     "RETIRED",
     "FAILED",
@@ -38,7 +43,10 @@ class QueryRecord:
 
     Times are microseconds; ``active_from`` and ``active_to`` are event times by stream id, None before they are
     decided. ``epoch``, ``deleted_epoch`` and ``freed_epoch`` are those of the changelogs that created, deleted and
-    freed it. ``first_seq`` is the batch that made it RUNNING, ``last_seq`` the one that retired or failed it.
+    freed it. ``first_seq`` is the batch that made it RUNNING, ``last_seq`` the one after which no row came any more:
+    which retired or failed it, or with which it had drained. All of this is of the deployment that it has or had last;
+    ``is_ending`` says that this one is to end or has ended, ``requested_us`` since when it was waited for, None: since
+    the query was created. ``replaces`` and ``replaced_by`` are ids of queries.
 
     Many records share what is equal in them (names of streams, labels, times): nobody may change it in place.
     ``head_segment`` is where :mod:`session.snapshot` keeps the head, None before it does.
@@ -55,6 +63,7 @@ class QueryRecord:
     sink: Any = None
     ttl_seconds: float | None = None
     labels: dict[str, str] = field(default_factory=dict)
+    replaces: str | None = None
     state: str = PENDING
     slot: int | None = None
     epoch: int | None = None
@@ -72,6 +81,10 @@ class QueryRecord:
     last_result_us: int | None = None
     event_time_latency_us: int | None = None
     error: str | None = None
+    is_ending: bool = False
+    requested_us: int | None = None
+    deployments: tuple[Deployment, ...] = ()
+    replaced_by: str | None = None
     head_segment: int | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -85,14 +98,34 @@ class QueryRecord:
         return self.state in (RETIRED, FAILED)
 
     @property
+    def is_wanted(self) -> bool:
+        """Whether it is neither finished nor on its way there."""
+        return self.state in (PENDING, RUNNING, PAUSED)
+
+    @property
     def ttl_due_us(self) -> int | None:
         """When the query is deleted by itself."""
         return None if self.ttl_seconds is None else self.created_us + round(self.ttl_seconds * 1e6)
 
     @property
+    def deployment(self) -> Deployment | None:
+        """The deployment that it has or had last, None while no batch has had it since it was created or resumed."""
+        if self.slot is None or self.epoch is None or self.first_seq is None:
+            return None
+        active_from = self.active_from or {}
+        return Deployment(self.slot, self.epoch, self.first_seq, active_from, self.active_to, self.freed_epoch)
+
+    @property
+    def all_deployments(self) -> tuple[Deployment, ...]:
+        """All deployments that batches have had, in order."""
+        return self.deployments if self.deployment is None else (*self.deployments, self.deployment)
+
+    @property
     def deployment_us(self) -> int | None:
-        """How long after its acceptance the first batch ran it, None before it does."""
-        return None if self.deployed_us is None else self.deployed_us - self.created_us
+        """How long it was waited for, None before it is deployed."""
+        if self.deployed_us is None:
+            return None
+        return self.deployed_us - (self.created_us if self.requested_us is None else self.requested_us)
 
     def place(self, slot: int, epoch: int) -> None:
         """Give it a slot: the changelog ``epoch`` creates it."""
@@ -105,21 +138,40 @@ class QueryRecord:
         """
         self.active_from = clocks
         self.deployed_us, self.first_seq = planned_us, seq
-        if self.state == PENDING:
+        if self.state == PENDING and not self.is_ending:
             self.state = RUNNING
 
     def delete(self, drain: bool) -> None:
         """Note an accepted deletion."""
-        self.state, self.drain = DRAINING, drain
+        self.state, self.drain, self.is_ending = DRAINING, drain, True
+
+    def pause(self) -> None:
+        """Note an accepted pause; one that no changelog has yet just stays so."""
+        self.state, self.is_ending = PAUSED, self.epoch is not None
+
+    def resume(self) -> None:
+        """Note that it is to run again."""
+        self.state = PENDING
+
+    def renew(self, requested_us: int) -> None:
+        """Begin to wait for another deployment; the one before, if there was any, is freed."""
+        self.deployments = self.all_deployments
+        self.slot = self.epoch = self.deleted_epoch = self.freed_epoch = self.first_seq = None
+        self.active_from = self.active_to = self.active_to_us = self.deployed_us = None
+        self.drain, self.is_ending, self.requested_us = True, False, requested_us
 
     def end(self, clocks: Times, committed_us: int) -> None:
         """Note the first batch that has its deletion."""
         self.active_to = clocks
         self.active_to_us = committed_us
 
-    def retire(self, at_us: int, seq: int | None) -> None:
-        """Note that no further row will come; ``seq`` None: it never ran."""
-        self.state, self.finished_us, self.last_seq = RETIRED, at_us, seq
+    def drained(self, seq: int) -> None:
+        """Note that no further row of this deployment will come."""
+        self.last_seq = seq
+
+    def retire(self, at_us: int) -> None:
+        """Note that no further row will ever come."""
+        self.state, self.finished_us = RETIRED, at_us
 
     def fail(self, error: str, at_us: int, seq: int) -> None:
         """Note that its evaluation failed."""
@@ -134,13 +186,14 @@ class QueryRecord:
 
     def describe(self) -> dict[str, Any]:
         """Return the body of GET /queries/{id}."""
+        is_free = self.state == PAUSED and self.freed_epoch is not None
         return {
             "id": self.id,
             "name": self.name,
             "tenant": self.tenant,
             "sql": self.sql,
             "state": self.state,
-            "slot": self.slot,
+            "slot": None if is_free else self.slot,
             "epoch": self.epoch,
             "active_from": self._named(self.active_from),
             "active_to": self._named(self.active_to),
@@ -157,9 +210,20 @@ class QueryRecord:
             "labels": dict(self.labels),
             "ttl_seconds": self.ttl_seconds,
             "delivery": None,
+            "deployments": [
+                {
+                    "slot": each.slot,
+                    "epoch": each.epoch,
+                    "active_from": self._named(each.active_from),
+                    "active_to": self._named(each.active_to),
+                }
+                for each in self.deployments
+            ],
+            "replaces": self.replaces,
+            "replaced_by": self.replaced_by,
         }
 
-    def _named(self, times: Times | None) -> dict[str, str | None]:
+    def _named(self, times: EventTimes | None) -> dict[str, str | None]:
         return {name: rfc3339((times or {}).get(stream)) for stream, name in self.stream_names.items()}
 
     def head_json(self) -> dict[str, Any]:
@@ -176,11 +240,13 @@ class QueryRecord:
             "sink": self.sink,
             "ttl_seconds": self.ttl_seconds,
             "labels": self.labels,
+            "replaces": self.replaces,
         }
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form of all of it."""
-        return self.head_json() | {name: getattr(self, name) for name in PROGRESS}
+        progress = {name: getattr(self, name) for name in PROGRESS}
+        return self.head_json() | progress | {"deployments": [each.to_json() for each in self.deployments]}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> QueryRecord:
@@ -188,7 +254,9 @@ class QueryRecord:
         names, labels = shared_dict(value["stream_names"]), shared_dict(value["labels"])
         query = shared(query_from_json(value["query"]))
         times = {name: shared_dict(value[name]) for name in _TIMES if value.get(name) is not None}
-        return cls(**{**value, **times, "query": query, "stream_names": names, "labels": labels})
+        deployments = tuple(Deployment(**each) for each in value.get("deployments", ()))
+        read = {"query": query, "stream_names": names, "labels": labels, "deployments": deployments}
+        return cls(**{**value, **times, **read})
 
 
 _HEAD = (
@@ -203,6 +271,7 @@ _HEAD = (
     "sink",
     "ttl_seconds",
     "labels",
+    "replaces",
 )
 _TIMES = ("active_from", "active_to")
 PROGRESS = tuple(f.name for f in fields(QueryRecord) if f.name not in (*_HEAD, "head_segment"))

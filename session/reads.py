@@ -15,11 +15,12 @@ import orjson
 from operators.queries import OP, PTIME, VER, Aggregation, Query, Selection
 from optimizer.costs import Costs, cost_shares, operator_statistics, query_statistics
 from optimizer.statistics import Statistics
+from router.deployment import Deployment
 from session.access.principal import ADMIN, ANYONE, Principal
 from session.archive import Archive
 from session.changelog_history import ChangelogHistory
 from session.deliveries import SinkDeliveries
-from session.query_record import PENDING, STATES, QueryRecord, Times
+from session.query_record import PENDING, STATES, QueryRecord
 from session.query_table import number_of
 from session.session_state import SessionState, SlotChange
 from sources.errors import Gone, MalformedRequest, UnknownObject
@@ -34,26 +35,25 @@ MOST_LOOKED_AT = 1000
 class DeployedQuery:
     """What a reader of results needs of a query.
 
-    Its rows are those of ``slot`` in batches with an epoch in ``[epoch, freed_epoch)`` and a number in
-    ``[first_seq, last_seq]``; None where that is not decided yet. Event times are in microseconds by stream id.
+    Its rows are those of its ``deployments``. No row comes after batch ``last_seq``, None where that is not decided
+    yet, while the query is not resumed.
     """
 
     id: str
     query: Query
     state: str
-    slot: int | None
-    epoch: int | None
-    freed_epoch: int | None
-    active_from: Times | None
-    active_to: Times | None
-    first_seq: int | None
+    deployments: tuple[Deployment, ...]
     last_seq: int | None
-    stream_names: dict[str, str]
 
     @classmethod
     def of(cls, record: QueryRecord) -> DeployedQuery:
         """Take it out of a query's record."""
-        return cls(**{name: getattr(record, name) for name in cls.__dataclass_fields__})
+        return cls(record.id, record.query, record.state, record.all_deployments, record.last_seq)
+
+    @property
+    def slot(self) -> int | None:
+        """The slot that it has or had last, None for one that no batch has had."""
+        return self.deployments[-1].slot if self.deployments else None
 
 
 @dataclass(frozen=True)

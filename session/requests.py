@@ -48,6 +48,32 @@ class QueriesDeleted:
 
 
 @dataclass(frozen=True)
+class QueryReplaced:
+    """A new query, PENDING, and the id of the one that retires for it, with the same changelog."""
+
+    query: QueryRecord
+    replaced: str
+    drain: bool
+    key: Key | None = None
+
+
+@dataclass(frozen=True)
+class QueryPaused:
+    """A query that sees no tuples until it is resumed."""
+
+    id: str
+    key: Key | None = None
+
+
+@dataclass(frozen=True)
+class QueryResumed:
+    """A query that runs again."""
+
+    id: str
+    key: Key | None = None
+
+
+@dataclass(frozen=True)
 class StreamCreated:
     """A new stream."""
 
@@ -127,8 +153,27 @@ class OutcomeRecorded:
 
 
 Request = (
-    QueriesAccepted | QueriesDeleted | StreamCreated | StreamDropped | TableCreated | TableDropped | OutcomeRecorded
+    QueriesAccepted
+    | QueriesDeleted
+    | QueryReplaced
+    | QueryPaused
+    | QueryResumed
+    | StreamCreated
+    | StreamDropped
+    | TableCreated
+    | TableDropped
+    | OutcomeRecorded
 )
+
+
+def new_queries(request: Request) -> tuple[QueryRecord, ...]:
+    """Return the queries that a request brings."""
+    match request:
+        case QueriesAccepted(queries):
+            return queries
+        case QueryReplaced(query):
+            return (query,)
+    return ()
 
 
 def request_to_json(request: Request) -> dict[str, Any]:
@@ -139,9 +184,11 @@ def request_to_json(request: Request) -> dict[str, Any]:
             value: dict[str, Any] = {"queries": [query.to_json() for query in request.queries]}
         case QueriesDeleted():
             value = {"ids": list(request.ids), "drain": request.drain, "why": request.why}
+        case QueryReplaced():
+            value = {"query": request.query.to_json(), "replaced": request.replaced, "drain": request.drain}
         case StreamCreated() | TableCreated():
             value = {"definition": request.definition.to_json()}
-        case StreamDropped() | TableDropped():
+        case QueryPaused() | QueryResumed() | StreamDropped() | TableDropped():
             value = {"id": request.id}
         case OutcomeRecorded():
             value = {"at_us": request.at_us, "outcome": outcome_to_json(request.outcome)}
@@ -156,6 +203,12 @@ def request_from_json(value: dict[str, Any]) -> Request:
             return QueriesAccepted(tuple(QueryRecord.from_json(q) for q in value["queries"]), key)
         case "QueriesDeleted":
             return QueriesDeleted(tuple(value["ids"]), value["drain"], value["why"], key)
+        case "QueryReplaced":
+            return QueryReplaced(QueryRecord.from_json(value["query"]), value["replaced"], value["drain"], key)
+        case "QueryPaused":
+            return QueryPaused(value["id"], key)
+        case "QueryResumed":
+            return QueryResumed(value["id"], key)
         case "StreamCreated":
             return StreamCreated(StreamDefinition.from_json(value["definition"]), key)
         case "StreamDropped":

@@ -10,6 +10,9 @@ Invariants:
 
 - A query waits for a changelog at most once in each role (created, deleted, freed); a changelog empties all roles.
 - Whoever has a slot was placed by the changelog ``epoch`` and not yet freed by a changelog ``freed_epoch``.
+- A query that is resumed waits to be created again only once a batch has freed the slot that it had: no batch and no
+  changelog knows two deployments of one query.
+- A query and the one that it replaces wait for the same changelog.
 - ``active_epoch`` <= ``epoch``: the epoch of the last batch applied, and of the last changelog.
 - Ids count up and are never given twice.
 - A change costs what it changes, however many queries there are.
@@ -18,7 +21,6 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from operators.plan_log import PlannedBatch
@@ -27,12 +29,16 @@ from optimizer.plan import Plan
 from session.catalog import Catalog, StreamState, TableState
 from session.changelog import Changelog
 from session.drain import Draining
-from session.query_record import DRAINING, QueryRecord, Times
+from session.inactive import ClocksOf, Inactive
+from session.query_record import DRAINING, PAUSED, PENDING, RUNNING, QueryRecord, Times
 from session.query_table import QueryTable, number_of
 from session.requests import (
     OutcomeRecorded,
     QueriesAccepted,
     QueriesDeleted,
+    QueryPaused,
+    QueryReplaced,
+    QueryResumed,
     Request,
     StreamCreated,
     StreamDropped,
@@ -43,28 +49,6 @@ from session.slots import SlotTable
 from session.waiting import Waiting
 from sources.errors import CorruptData
 from sources.schema import StreamDefinition
-
-
-@dataclass
-class Inactive:
-    """What the changelog of an epoch changed that no batch has yet: queries, slots, streams."""
-
-    capacity: int
-    streams_created: tuple[StreamDefinition, ...] = ()
-    streams_dropped: tuple[str, ...] = ()
-    touched: set[str] = field(default_factory=set)
-    """Ids of the queries that it creates, deletes or frees."""
-
-    def to_json(self) -> list[Any]:
-        """Return a JSON form for the snapshot; the queries know themselves."""
-        return [self.capacity, [s.to_json() for s in self.streams_created], list(self.streams_dropped)]
-
-    @classmethod
-    def from_json(cls, value: Sequence[Any]) -> Inactive:
-        """Read what :meth:`to_json` wrote."""
-        capacity, created, dropped = value
-        return cls(capacity, tuple(StreamDefinition.from_json(s) for s in created), tuple(dropped))
-
 
 SlotChange = tuple[int, QueryRecord | None]
 """A slot, and the query that has it now, of which only what never changes may be read."""
@@ -128,6 +112,13 @@ class SessionState:
                 case QueriesDeleted():
                     for query_id in request.ids:
                         self._delete(query_id, request.drain, at_us)
+                case QueryReplaced():
+                    self._accept(request.query, at_us)
+                    self._replace(request.replaced, request.query.id, request.drain, at_us)
+                case QueryPaused(query_id):
+                    self._pause(query_id, at_us)
+                case QueryResumed(query_id):
+                    self._resume(query_id, at_us)
                 case StreamCreated(definition):
                     self.catalog.add(StreamState(definition))
                     self.next_stream = max(self.next_stream, number_of(definition.id) + 1)
@@ -160,17 +151,62 @@ class SessionState:
         if record.state == DRAINING:
             if not drain and record.drain:
                 record.drain = False
-                if record.deleted_epoch is not None and record.freed_epoch is None:  # it stops draining
-                    self.waiting.freed(query_id, at_us)
+                self._stop_draining(record, at_us)
             return
         self.queries_deleted += 1
+        was_ending = record.is_ending
         self._move(record, record.delete, drain)
-        if record.epoch is None:  # no changelog has it: it never runs
+        if record.epoch is None:  # it waits for its creation, or was paused before it had any
             self.waiting.cancelled(query_id)
-            self._finish(record)
-            self._move(record, record.retire, at_us, None)
-        else:
+            self._retire(record, at_us)
+        elif not was_ending:
             self.waiting.deleted(query_id, at_us)
+        elif self.has_drained(record):
+            self._retire(record, at_us)
+        elif not drain:
+            self._stop_draining(record, at_us)
+
+    def _replace(self, query_id: str, by: str, drain: bool, at_us: int) -> None:
+        record = self.queries.find(query_id)
+        if record is None or record.is_finished:  # it failed meanwhile
+            return
+        record.replaced_by = by
+        self._delete(query_id, drain, at_us)
+
+    def _stop_draining(self, record: QueryRecord, at_us: int) -> None:
+        if record.deleted_epoch is not None and record.freed_epoch is None:
+            self.waiting.freed(record.id, at_us)
+
+    def _pause(self, query_id: str, at_us: int) -> None:
+        record = self.queries.find(query_id)
+        if record is None or record.state not in (PENDING, RUNNING):
+            return
+        was_ending = record.is_ending
+        self._move(record, record.pause)
+        if record.epoch is None:
+            self.waiting.cancelled(query_id)
+        elif not was_ending:  # else it was resumed, and the pause before goes on
+            self.waiting.deleted(query_id, at_us)
+
+    def _resume(self, query_id: str, at_us: int) -> None:
+        record = self.queries.find(query_id)
+        if record is None or record.state != PAUSED:
+            return
+        self._move(record, record.resume)
+        if record.epoch is None or self._is_freed(record):
+            self._renew(record, at_us)
+
+    def _renew(self, record: QueryRecord, at_us: int) -> None:
+        record.renew(at_us)
+        self.waiting.created(record.id, at_us)
+
+    def _is_freed(self, record: QueryRecord) -> bool:
+        """Whether a batch has freed the slot that a query had."""
+        return record.freed_epoch is not None and record.freed_epoch <= self.active_epoch
+
+    def has_drained(self, record: QueryRecord) -> bool:
+        """Whether no further row of a query's deployment will come."""
+        return record.active_to is not None and record.id not in self.draining
 
     # changelogs
 
@@ -238,7 +274,7 @@ class SessionState:
             self._fail(query_id, error, committed_us, seq)
         for stream_id in risen:
             for query_id in self.draining.passed(stream_id, self._waterline(stream_id)):
-                self._retire(self.queries[query_id], committed_us, seq)
+                self._end_deployment(self.queries[query_id], committed_us, seq)
         self.active_epoch, self.applied_seq = epoch, seq
         return changes
 
@@ -259,7 +295,7 @@ class SessionState:
         What it does besides follows with its record, which says the same of these queries.
         """
         found = False
-        clocks_of = _ClocksOf(batch.clocks)
+        clocks_of = ClocksOf(batch.clocks)
         if batch.seq <= self.applied_seq:
             return found
         for changed in range(batch.previous_epoch + 1, batch.epoch + 1):
@@ -272,11 +308,12 @@ class SessionState:
 
     def _activate(self, epoch: int, clocks: Times, planned_us: int, committed_us: int, seq: int) -> list[SlotChange]:
         changes: list[SlotChange] = []
-        clocks_of = _ClocksOf(clocks)
+        clocks_of = ClocksOf(clocks)
         for changed in range(self.active_epoch + 1, epoch + 1):
             inactive = self.inactive.pop(changed)
-            for query_id in sorted(inactive.touched, key=number_of):
-                record = self.queries[query_id]
+            touched = [self.queries[query_id] for query_id in inactive.touched]
+            # slots that are freed may be given again by the same changelog
+            for record in sorted(touched, key=lambda each: (each.freed_epoch != changed, number_of(each.id))):
                 if record.epoch == changed:
                     self._move(record, record.deploy, clocks_of(record), planned_us, seq)
                     changes.append(self._set_holder(record))
@@ -284,9 +321,11 @@ class SessionState:
                     record.end(clocks_of(record), committed_us)
                 if record.freed_epoch == changed:
                     changes.append(self._unset_holder(record))
-                    self._retire(record, committed_us, seq)
+                    self._end_deployment(record, committed_us, seq)
+                    if record.state == PENDING:  # it was resumed meanwhile
+                        self._renew(record, committed_us)
                 elif record.deleted_epoch == changed and self.draining.add(record, self._waterline):
-                    self._retire(record, committed_us, seq)
+                    self._end_deployment(record, committed_us, seq)
             self.active_capacity = inactive.capacity
             self.active_streams |= {stream.id: stream for stream in inactive.streams_created}
             for stream_id in inactive.streams_dropped:
@@ -301,12 +340,20 @@ class SessionState:
         """Return the queries that the data plane has at ``active_epoch``, by slot."""
         return [record for record in self._holders if record is not None]
 
-    def _retire(self, record: QueryRecord, at_us: int, seq: int) -> None:
-        if not record.is_finished:
-            self._finish(record)
-            self._move(record, record.retire, at_us, seq)
-            if record.freed_epoch is None:
-                self.waiting.freed(record.id, at_us)
+    def _end_deployment(self, record: QueryRecord, at_us: int, seq: int) -> None:
+        """Take note that no further row of a query's deployment will come."""
+        if record.is_finished:
+            return
+        self.draining.remove(record)
+        record.drained(seq)
+        if record.freed_epoch is None:
+            self.waiting.freed(record.id, at_us)
+        if record.state == DRAINING:
+            self._retire(record, at_us)
+
+    def _retire(self, record: QueryRecord, at_us: int) -> None:
+        self._finish(record)
+        self._move(record, record.retire, at_us)
 
     def _fail(self, query_id: str, error: str, at_us: int, seq: int) -> None:
         record = self.queries.find(query_id)
@@ -404,28 +451,14 @@ class SessionState:
             for epoch in (record.epoch, record.deleted_epoch, record.freed_epoch):
                 if epoch is not None and epoch > self.active_epoch:
                     self.inactive[epoch].touched.add(record.id)
-            freed = record.freed_epoch is not None and record.freed_epoch <= self.active_epoch
-            if record.epoch is not None and record.epoch <= self.active_epoch and not freed:
+            is_placed = record.epoch is not None and record.epoch <= self.active_epoch
+            if is_placed and not self._is_freed(record):
                 self._set_holder(record)
         for record in sorted(records, key=lambda q: q.active_to_us or 0):
-            if record.state == DRAINING and record.active_to is not None:
+            if record.active_to is not None and not record.is_finished and not self._is_freed(record):
                 self.draining.add(record, self._waterline)
         running = [q for q in records if q.epoch is not None and q.freed_epoch is None]
         running.sort(key=lambda q: (q.epoch or 0, number_of(q.id)))
         version = self.plan.version
         self.plan.change([(q.id, q.query) for q in running])
         self.plan.version = version
-
-
-class _ClocksOf:
-    """Returns the clocks of a query's streams, one object for all queries of the same streams."""
-
-    def __init__(self, clocks: Mapping[str, int | None]) -> None:
-        self._clocks = clocks
-        self._known: dict[tuple[str, ...], Times] = {}
-
-    def __call__(self, record: QueryRecord) -> Times:
-        streams = record.query.streams
-        if streams not in self._known:
-            self._known[streams] = {stream: self._clocks.get(stream) for stream in streams}
-        return self._known[streams]

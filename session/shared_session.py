@@ -28,7 +28,7 @@ from session import plan_snapshot
 from session.archive import Archive
 from session.changelog import Changelog
 from session.changelog_cutter import cut_changelog
-from session.commands import Commands
+from session.changes import Changes
 from session.deadlines import Deadlines
 from session.deliveries import SinkDeliveries
 from session.idempotency import Idempotency
@@ -36,7 +36,7 @@ from session.journal import open_journal
 from session.maintenance import Maintenance
 from session.recovery import BATCHES, CHANGELOGS, replay_logs
 from session.request_log import FOLDER, RequestLog
-from session.requests import QueriesAccepted, QueriesDeleted, Request
+from session.requests import QueriesDeleted, Request, new_queries
 from session.session_state import SlotChange
 from session.settings import Settings
 from session.snapshot import Snapshots
@@ -53,7 +53,7 @@ BatchListener = Callable[[dict[str, Any]], None]
 SlotListener = Callable[[list[SlotChange]], None]
 
 
-class SharedSession(Commands):
+class SharedSession(Changes):
     """All streams and queries of one data directory."""
 
     def __init__(self, storage: Storage, settings: Settings, clock: Callable[[], float] = time.time) -> None:
@@ -163,8 +163,7 @@ class SharedSession(Commands):
             self._state.apply_requests(number, at_us, requests)
             self._idempotency.apply(at_us, requests)
             for request in requests:
-                if isinstance(request, QueriesAccepted):
-                    self._deadlines.watch(request.queries)
+                self._deadlines.watch(new_queries(request))
             self._changed.notify_all()
 
     def apply_batch(self, record: dict[str, Any]) -> None:
@@ -173,8 +172,9 @@ class SharedSession(Commands):
             if record["seq"] <= self._state.applied_seq:
                 return
             changes = self._state.apply_batch(record)
+            news = self.deliveries.look(changes, self._state)
             self._changed.notify_all()
-        self.deliveries.note(changes, self._state)
+        self.deliveries.tell(news, self._state)
         self._statistics.observe(record)
         self._plan_snapshot_if_due()
         for listener in self._slot_listeners:
@@ -212,6 +212,8 @@ class SharedSession(Commands):
             late = self._deadlines.timed_out_drains(self._state, now_us)
             self._state.remove(self._state.settled(over_us))
             self._archive.expire(over_us)
+            news = self.deliveries.look((), self._state)
+        self.deliveries.tell(news, self._state)
         if expired:
             self._delete_expired(expired)
         if late or self._deadlines.compaction_due(self._state, now_us):
@@ -222,7 +224,7 @@ class SharedSession(Commands):
 
     def _delete_expired(self, ids: list[str]) -> None:
         try:
-            self._submit(QueriesDeleted(tuple(ids), drain=True, why="ttl")).wait()
+            self._submit_ending(QueriesDeleted(tuple(ids), drain=True, why="ttl"), ids).wait()
         except Exception:
             with self._lock:  # try again later
                 found = (self._state.queries.find(query_id) for query_id in ids)

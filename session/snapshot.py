@@ -22,8 +22,9 @@ import orjson
 from optimizer.plan import Plan
 from session.archive import Archive, Segment
 from session.catalog import StreamState, TableState
+from session.inactive import Inactive
 from session.query_record import PROGRESS, QueryRecord
-from session.session_state import Inactive, SessionState
+from session.session_state import SessionState
 from session.slots import SlotTable
 from session.waiting import Waiting
 from sources.errors import CorruptData
@@ -33,7 +34,8 @@ from sources.storage import Storage
 
 PATH = "session.json"
 HEADS = "queries"
-VERSION = 2
+VERSION = 3
+_READ = (2, VERSION)
 _NUMBERS = (
     "requests",
     "epoch",
@@ -95,10 +97,10 @@ class Snapshots:
             value = orjson.loads(self._storage.get(PATH))
         except FileNotFoundError:
             return SessionState()
-        if value.get("version") != VERSION:
+        if value.get("version") not in _READ:
             raise CorruptData(
-                f"The session's snapshot must have version {VERSION}; got {value.get('version')!r}."
-                " Start the version that wrote this data directory."
+                f"The session's snapshot must have version {' or '.join(map(str, _READ))};"
+                f" got {value.get('version')!r}. Start the version that wrote this data directory."
             )
         self._archive.open(value["archive"])
         return _state_of(value, {segment: self._read_heads(segment) for segment in value["segments"]})
@@ -191,14 +193,15 @@ def _state_of(value: Mapping[str, Any], heads: Mapping[int, Mapping[str, bytes]]
     state.inactive = {epoch: Inactive.from_json(inactive) for epoch, inactive in value["inactive"]}
     state.names = dict(value["names"])
     segments = {query_id: segment for segment, found in heads.items() for query_id in found}
-    for query_id, *progress in zip(value["ids"], *(value["progress"][name] for name in PROGRESS), strict=True):
+    known = [name for name in PROGRESS if name in value["progress"]]  # older snapshots have fewer
+    for query_id, *progress in zip(value["ids"], *(value["progress"][name] for name in known), strict=True):
         if query_id not in segments:
             raise CorruptData(
                 f"The head of query {query_id!r} must be in {HEADS!r}; it is missing."
                 " Restore the data directory from a backup."
             )
         head = orjson.loads(heads[segments[query_id]][query_id])
-        record = QueryRecord.from_json(head | dict(zip(PROGRESS, progress, strict=True)))
+        record = QueryRecord.from_json(head | dict(zip(known, progress, strict=True)))
         record.head_segment = segments[query_id]
         state.queries.add(record)
     placed = (q for q in state.queries.values() if q.slot is not None and q.freed_epoch is None)

@@ -65,8 +65,8 @@ class Waiting:
         self._first_free_us = at_us if self._first_free_us is None else min(at_us, self._first_free_us)
 
     def cancelled(self, query_id: str) -> None:
-        """Forget a query that is not to be created any more."""
-        del self.create[query_id]
+        """Forget a query that is not to be created any more, if it waits for that."""
+        self.create.pop(query_id, None)
 
     def failed(self, query_id: str) -> None:
         """Forget a query's deletion, if it waits for one: it is freed instead."""

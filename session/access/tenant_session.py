@@ -12,7 +12,7 @@ from typing import Any
 from session.access.capacity import Capacity
 from session.access.meters import Meters
 from session.access.principal import ADMIN, READ, WRITE, Principal
-from session.admission import Owner, PlannedQuery, QueryRequest
+from session.admission import Owner, PlannedQuery, QueryRequest, Replacement
 from session.commands import Begun, Wake
 from session.execution import execute_statement
 from session.query_record import full_name
@@ -125,6 +125,27 @@ class TenantSession:
         """Begin to retire queries."""
         self.principal.need(WRITE)
         return self._session.begin_delete([self._id_of(name) for name in ids_or_names], drain, *on_done)
+
+    def begin_replace(self, id_or_name: str, new: Replacement, drain: bool = True, *on_done: Wake) -> Begun:
+        """Begin to accept a query in the place of another, which retires."""
+        self.principal.need(WRITE)
+        owner = self._owner(self._count)
+        return self._session.begin_replace(self._id_of(id_or_name), new, drain, *on_done, owner=owner)
+
+    def create_or_replace(self, name: str, sql: str) -> dict[str, Any]:
+        """Replace the tenant's query of a name, or create one if there is none."""
+        self.principal.need(WRITE)
+        return self._session.create_or_replace(name, sql, self._owner(self._count))
+
+    def begin_pause(self, id_or_name: str, *on_done: Wake) -> Begun:
+        """Begin to pause a query."""
+        self.principal.need(WRITE)
+        return self._session.begin_pause(self._id_of(id_or_name), *on_done)
+
+    def begin_resume(self, id_or_name: str, *on_done: Wake) -> Begun:
+        """Begin to run a paused query again."""
+        self.principal.need(WRITE)
+        return self._session.begin_resume(self._id_of(id_or_name), *on_done)
 
     def _count(self, planned: list[PlannedQuery]) -> None:
         self.meters.count_creations(len(planned))

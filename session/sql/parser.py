@@ -100,8 +100,10 @@ def _refusal(cursor: BraidParser) -> BraidError:
 
 
 def _parse_create(cursor: BraidParser) -> Statement:
-    if cursor.at("OR"):
-        raise cursor.not_allowed("CREATE OR REPLACE is not supported; drop the object first.")
+    or_at = cursor.start
+    or_replace = cursor.accept_all("OR", "REPLACE")
+    if or_replace and not cursor.at("QUERY"):
+        raise cursor.not_allowed("CREATE OR REPLACE is for queries; drop a stream or table first.", or_at)
     if cursor.accept("STREAM"):
         return parse_create_stream(cursor)
     if cursor.accept("QUERY"):
@@ -109,7 +111,7 @@ def _parse_create(cursor: BraidParser) -> Statement:
         name = check_name(cursor, cursor.name("the name of the query"), "the query", name_at)
         sink = parse_sink(cursor) if cursor.at("WITH") else None
         cursor.expect("AS", "and a SELECT")
-        return CreateQuery(name, cursor.select(), sink)
+        return CreateQuery(name, cursor.select(), sink, or_replace)
     if cursor.accept("TABLE"):
         return parse_create_table(cursor)
     if cursor.at("VIEW", "MATERIALIZED", "TEMPORARY", "INDEX", "FUNCTION", "SOURCE"):

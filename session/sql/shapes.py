@@ -70,6 +70,7 @@ class Shape:
 
     name: str | None
     sink: Mapping[str, str] | None
+    or_replace: bool
     select: Select
     places: tuple[int, ...]
     definition: StreamDefinition
@@ -85,11 +86,12 @@ class Shape:
 
 
 class ReadQuery(NamedTuple):
-    """What a text says: the name and the sink (of CREATE QUERY, else None), and the query."""
+    """What a text says: the query, and of CREATE QUERY the name, the sink and whether it is CREATE OR REPLACE."""
 
     name: str | None
     query: Query
     sink: Mapping[str, str] | None
+    or_replace: bool = False
 
 
 class Shapes:
@@ -113,7 +115,7 @@ class Shapes:
             with suppress(BraidError, RecursionError):
                 reader = TreeReader(SqlText(text))
                 query = shape.filled([reader.number(number, 0) for number in found.numbers])
-                return ReadQuery(shape.name, query, shape.sink)
+                return ReadQuery(shape.name, query, shape.sink, shape.or_replace)
         statement = _read(text)
         query = plan_select(statement, catalog, tables=tables)
         self._remember(found, statement, query, catalog)
@@ -137,7 +139,9 @@ class Shapes:
         if len(self._shapes) >= self._most:
             self._shapes = {}
         stated = _stated(statement, query)
-        self._shapes[found.around] = Shape(stated.name, stated.sink, select, found.places, definition, scope, query)
+        self._shapes[found.around] = Shape(
+            stated.name, stated.sink, stated.or_replace, select, found.places, definition, scope, query
+        )
 
 
 def _read(text: str) -> CreateQuery | Select:
@@ -152,7 +156,7 @@ def _read(text: str) -> CreateQuery | Select:
 
 def _stated(statement: CreateQuery | Select, query: Query) -> ReadQuery:
     if isinstance(statement, CreateQuery):
-        return ReadQuery(statement.name, query, statement.sink)
+        return ReadQuery(statement.name, query, statement.sink, statement.or_replace)
     return ReadQuery(None, query, None)
 
 

@@ -150,11 +150,12 @@ class Select:
 
 @dataclass(frozen=True)
 class CreateQuery:
-    """``CREATE QUERY name [WITH (options)] AS SELECT …``; ``sink`` are the options, None without any."""
+    """``CREATE [OR REPLACE] QUERY name [WITH (options)] AS SELECT …``; ``sink`` are the options, None without any."""
 
     name: str
     select: Select
     sink: Mapping[str, str] | None = None
+    or_replace: bool = False
 
 
 @dataclass(frozen=True)

@@ -92,9 +92,14 @@ class Rest:
     def retire(self, query_id: str) -> None:
         """Delete a query and commit the batch that retires it."""
         assert self.client.delete(f"/queries/{query_id}?drain=false").status_code == 202
-        wait_until(lambda: self.service.session.live_query(query_id).freed_epoch, 10, "the query is freed")
+        self.wait_freed(query_id)
         self.commit()
         assert self.get(f"/queries/{query_id}")["state"] == "RETIRED"
+
+    def wait_freed(self, query_id: str) -> None:
+        """Wait for the changelog that frees the slot of a query."""
+        session = self.service.session
+        wait_until(lambda: session.live_query(query_id).deployments[-1].freed_epoch, 10, f"{query_id} is freed")
 
     def everything(self) -> dict[str, Any]:
         """Return the answer of every GET, to compare before and after; what only time changes is left out."""

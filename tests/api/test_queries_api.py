@@ -200,7 +200,7 @@ def test_many_queries_retire_together_or_not_at_all(rest: Rest) -> None:
     retired = rest.post("/queries/retire", {"ids": [ids[0], "sums", ids[0]], "drain": False}, 202)
     assert [query["id"] for query in retired] == [ids[0], ids[1], ids[0]]
     assert {query["state"] for query in retired} == {"DRAINING"}
-    wait_until(lambda: rest.service.session.live_query(ids[1]).freed_epoch, 10, "they are freed")
+    rest.wait_freed(ids[1])
     rest.commit()
     assert [query["state"] for query in rest.get("/queries")["queries"]] == ["RETIRED", "RETIRED", "RUNNING"]
     again = rest.post("/queries/retire", {"ids": ids}, 202)
@@ -211,7 +211,7 @@ def test_retiring_many_with_a_key_answers_the_first_outcome_again(rest: Rest) ->
     query = rest.query()
     headers = {"Idempotency-Key": "k"}
     first = rest.post("/queries/retire", {"ids": [query["id"]], "drain": False}, 202, headers=headers)
-    wait_until(lambda: rest.service.session.live_query(query["id"]).freed_epoch, 10, "it is freed")
+    rest.wait_freed(query["id"])
     rest.commit()
     assert rest.get(f"/queries/{query['id']}")["state"] == "RETIRED"
     assert rest.post("/queries/retire", {"ids": [query["id"]], "drain": False}, 202, headers=headers) == first

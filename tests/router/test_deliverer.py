@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from operators.queries import Output, Selection
 from router import deliverer, delivery
 from router.deliverer import Deliverer
 from router.delivery_log import RECORDS_A_WHOLE, DeliveredQuery, DeliveryFollower, DeliveryWriter
+from router.deployment import Deployment
 from router.materialize import DeployedQuery
 from router.progress import DELIVERING, DONE, PARTS, RETRYING, Progress, part_of, read_progress
 from router.result_reader import Page, ResultReader
@@ -49,6 +50,18 @@ class World:
         self.epoch = 0
         self.number = 0
 
+    def resume(self, query_id: str, slot: int) -> None:
+        """Have the next epoch begin: a query that was paused gets a slot again."""
+        self.epoch += 1
+        known = self.log.deliveries.queries[query_id]
+        deployment = Deployment(slot, self.epoch, self.batches.seq + 1, {})
+        self.log.write([replace(known, deployments=(*known.deployments, deployment))], {}, self.epoch)
+
+    def pause(self, query_id: str) -> None:
+        """Have the next epoch begin: a query loses its slot, and may get one again."""
+        self.epoch += 1
+        self.log.write([], {query_id: self.epoch}, self.epoch)
+
     def change(self, new: dict[str, tuple[int, dict[str, Any]]] | None = None, freed: tuple[str, ...] = ()) -> None:
         """Have the next epoch begin: new queries with their slots and sinks, and queries that are freed."""
         self.epoch += 1
@@ -59,14 +72,11 @@ class World:
                 created_us=1,
                 query=QUERY,
                 sink=sink_of(sink),
-                slot=slot,
-                epoch=self.epoch,
-                first_seq=max(1, self.batches.seq),
-                active_from={},
+                deployments=(Deployment(slot, self.epoch, max(1, self.batches.seq), {}),),
             )
             for query_id, (slot, sink) in (new or {}).items()
         ]
-        self.log.write(queries, dict.fromkeys(freed, self.epoch), self.epoch)
+        self.log.write(queries, dict.fromkeys(freed, self.epoch), self.epoch, freed)
 
     def batch(self, *members: set[int]) -> list[int]:
         """Commit a batch with a row for each set of slots; return their numbers."""
@@ -155,6 +165,31 @@ def test_counts_of_other_bounds_are_begun_anew() -> None:
         progress.count_latency(latency_us)
     assert progress.latency_counts == [1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1]
     assert Progress(**asdict(progress)) == progress
+
+
+def test_a_delivery_goes_on_when_its_query_is_resumed_and_ends_with_it(world: World) -> None:
+    world.change({"q-1": (0, world.file("q-1"))})
+    mine = world.batch({0}, {0})
+    with running(world):
+        world.wait_delivered("q-1", mine)
+        world.pause("q-1")
+        world.change({"q-2": (0, world.file("q-2"))})
+        others = world.batch({0}, {0})
+        world.wait_delivered("q-2", others)
+        assert world.progress("q-1").state == DELIVERING
+        world.resume("q-1", 3)
+        mine += world.batch({3}, {0, 3})
+        world.wait_delivered("q-1", mine)
+    world.pause("q-1")
+    world.batch({0, 3})
+    world.resume("q-1", 1)
+    mine += world.batch({1}, {1, 3})
+    with running(world):  # one that was not there meanwhile
+        world.wait_delivered("q-1", mine)
+        world.change(freed=("q-1",))
+        world.batch({1})
+        world.wait_state("q-1", DONE)
+    assert world.delivered("q-1") == mine
 
 
 def test_rows_go_to_whom_their_slot_belongs_at_the_time(world: World) -> None:
@@ -396,9 +431,9 @@ def test_who_follows_from_far_behind_sees_what_holds(world: World, monkeypatch: 
     assert behind.follow()
     assert after.follow()
     again = DeliveryWriter(world.storage)
-    held = {query_id: each.freed_epoch for query_id, each in world.log.deliveries.queries.items()}
+    held = {query_id: each.deployments for query_id, each in world.log.deliveries.queries.items()}
     for other in (behind, after):
-        assert {query_id: each.freed_epoch for query_id, each in other.deliveries.queries.items()} == held
+        assert {query_id: each.deployments for query_id, each in other.deliveries.queries.items()} == held
         assert other.deliveries.epoch == world.epoch
-    assert {query_id: each.freed_epoch for query_id, each in again.deliveries.queries.items()} == held
+    assert {query_id: each.deployments for query_id, each in again.deliveries.queries.items()} == held
     assert not behind.follow()

@@ -19,6 +19,7 @@ from operators.expressions import Call, Column
 from operators.queries import COUNT_ALL, Aggregation, Measure, Output, Query, Selection
 from operators.windows import Emit, Window
 from router import result_reader
+from router.deployment import Deployment
 from router.result_reader import BatchIndex, ResultReader
 from sources.errors import CorruptData, Gone, MalformedRequest
 from sources.record_log import RecordLog
@@ -54,7 +55,14 @@ class Deployed:
     freed_epoch: int | None = None
     query: Query = SELECTION
     id: str = "q-1"
-    active_from: Mapping[str, int | None] | None = field(default_factory=dict)
+    active_from: Mapping[str, int | None] = field(default_factory=dict)
+
+    @property
+    def deployments(self) -> tuple[Deployment, ...]:
+        """What the reader asks for."""
+        if self.slot is None or self.epoch is None:
+            return ()
+        return (Deployment(self.slot, self.epoch, 1, self.active_from, freed_epoch=self.freed_epoch),)
 
 
 def read_all(reader: ResultReader, deployed: Deployed, limit: int) -> list[dict[str, Any]]:
@@ -128,6 +136,62 @@ def test_selection_pages_are_the_rows_of_the_slot_between_its_epochs(
             last = reader.read(deployed, reader.before_last(deployed, limit), 1000).table
             assert last["n"].to_pylist() == numbers[-limit:]
             assert reader.read(deployed, reader.before_last(deployed, 0), 1000).table.num_rows == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.lists(st.integers(0, 99), max_size=4)), max_size=20),
+    st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=4),
+    st.integers(1, 7),
+)
+def test_pages_have_the_rows_of_all_deployments_whatever_slot_they_had(
+    batches: list[Any], stretches: list[tuple[int, int, int]], limit: int
+) -> None:
+    """Other queries have the slots before, after and in between; cursors are read on as more comes."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(result_reader, "RECENT_RECORDS", 3)
+        patch.setattr(result_reader, "STRETCH", 2)
+        storage = Storage(folder)
+        writer, reader = BatchWriter(storage), ResultReader(storage)
+        deployments, at = [], 0
+        for length, pause, slot in stretches:
+            at += pause
+            deployments.append(Deployment(slot, at, 0, {}, freed_epoch=at + length))
+            at += length
+        expected: list[int] = []
+        followed: list[int] = []
+        cursor = None
+        first_of: dict[int, int] = {}
+        for forward, numbers in batches:
+            epoch = writer.epoch + forward
+            for each in deployments:
+                if epoch >= each.epoch:
+                    first_of.setdefault(each.epoch, writer.seq + 1)
+            members = [{n % 2} for n in numbers]
+            blocks = [writer.selection(STREAM, pa.table({"n": pa.array(numbers, pa.int64())}), members)]
+            reader.absorb(writer.commit(epoch, results=blocks if numbers else []))
+            held = {each.slot for each in deployments if each.holds_slot_at(epoch)}
+            expected += [n for n in numbers if n % 2 in held]
+            known = tuple(replace(d, first_seq=first_of[d.epoch]) for d in deployments if d.epoch in first_of)
+            page = reader.read(Stretches(known), cursor, limit)
+            followed += page.table["n"].to_pylist()
+            cursor = page.cursor
+            assert page.has_more == (len(followed) < len(expected)) == reader.has_news(Stretches(known), cursor)
+        assert followed == expected[: len(followed)]
+        known = tuple(replace(d, first_seq=first_of[d.epoch]) for d in deployments if d.epoch in first_of)
+        again = ResultReader(storage, BatchIndex(RecordLog(storage, "batches"), writer.seq))
+        assert again.read(Stretches(known), None, 10_000).table["n"].to_pylist() == expected
+        last = again.read(Stretches(known), again.before_last(Stretches(known), limit), 10_000).table
+        assert last["n"].to_pylist() == expected[-limit:]
+
+
+@dataclass
+class Stretches:
+    """A query with some deployments."""
+
+    deployments: tuple[Deployment, ...]
+    query: Query = SELECTION
+    id: str = "q-1"
 
 
 WINDOW_ROWS = st.lists(

@@ -132,11 +132,12 @@ class Driver:
         epoch: int | None = None,
         planned: PlannedBatch | None = None,
         idle: Iterable[str] = (),
+        blocks: list[dict[str, Any]] | None = None,
     ) -> dict[str, Any]:
         """Commit a batch with one tuple per stream id in ``times`` (seconds after the beginning) and step.
 
-        ``results`` are ``(slot, rows, latest event time in µs)``; without ``planned`` it is planned when it starts. The
-        streams with the ids ``idle`` are.
+        ``results`` are ``(slot, rows, latest event time in µs)``, unless ``blocks`` says what the record is to say of
+        them; without ``planned`` it is planned when it starts. The streams with the ids ``idle`` are.
         """
         self.clock.advance(0.01)
         at_start = {s.definition.id: self.newest.get(s.definition.id) for s in self.state.catalog.states()}
@@ -144,6 +145,15 @@ class Driver:
             self.newest[stream] = max(self.newest.get(stream, 0), BEGINNING + seconds * SECOND)
         clocks = {stream: self.newest.get(stream) for stream in at_start}
         ordered = sorted(results)
+        block = {
+            "path": "results/1.arrow",
+            "kind": "selection",
+            "operator": "selection",
+            "stream": "s-1",
+            "slots": [slot for slot, _, _ in ordered],
+            "counts": [rows for _, rows, _ in ordered],
+            "latest_event_us": [latest for _, _, latest in ordered],
+        }
         record: dict[str, Any] = {
             "seq": self.state.applied_seq + 1,
             "epoch": self.state.epoch if epoch is None else epoch,
@@ -159,17 +169,7 @@ class Driver:
                 stream: {"tuples": 1, "late": 0, "malformed": 0, "bytes": 70, "offsets": {"0": t}}
                 for stream, t in (times or {}).items()
             },
-            "results": [
-                {
-                    "path": "results/1.arrow",
-                    "kind": "selection",
-                    "operator": "selection",
-                    "stream": "s-1",
-                    "slots": [slot for slot, _, _ in ordered],
-                    "counts": [rows for _, rows, _ in ordered],
-                    "latest_event_us": [latest for _, _, latest in ordered],
-                }
-            ],
+            "results": [block] if blocks is None else blocks,
             "dead_letters": [],
             "failures": dict(failures or {}),
             "bytes": {"state": 0, "buckets": 0, "results": 0},

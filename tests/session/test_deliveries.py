@@ -6,15 +6,18 @@ import tempfile
 import time
 from pathlib import Path
 
+import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from router.delivery_log import RECORDS_A_WHOLE, DeliveryFollower, DeliveryWriter
+from router.delivery_log import FOLDER, RECORDS_A_WHOLE, DeliveryFollower, DeliveryWriter
 from router.progress import DONE, PARTS, Progress, part_of, tell_alive, write_progress
+from session.admission import Replacement
 from session.archive import Archive
 from session.deliveries import SinkDeliveries
 from sources.errors import NotAllowed
+from sources.record_log import RecordLog
 from tests.session.driver import SELECTION, Driver
 
 FILE = {"connector": "file", "path": "rows"}
@@ -26,6 +29,11 @@ STEPS = st.lists(
             "plain",
             "delete",
             "delete now",
+            "pause",
+            "pause",
+            "resume",
+            "resume",
+            "replace",
             "batch",
             "batch",
             "crash",
@@ -34,7 +42,7 @@ STEPS = st.lists(
             "disk full",
         ]
     ),
-    max_size=30,
+    max_size=40,
 )
 
 
@@ -75,11 +83,22 @@ def test_at_each_batch_deliverers_know_whose_its_slots_are(steps: list[str]) -> 
                 if running:
                     driver.session.delete_query(running[number % len(running)].id, drain=step == "delete")
                     driver.flush()
+            elif step in ("pause", "resume", "replace"):
+                state = "PAUSED" if step == "resume" else "RUNNING"
+                chosen = [query for query in driver.state.queries.values() if query.state == state]
+                if chosen:
+                    query = chosen[number % len(chosen)]
+                    if step == "replace":
+                        made = driver.session.begin_replace(query.id, Replacement(query.sql)).wait()
+                        sinks |= {made[0]["id"]} if query.id in sinks else set()
+                    else:
+                        getattr(driver.session, f"begin_{step}")(query.id).wait()
+                    driver.flush()
             elif step == "batch":
                 batch()
             elif step == "cut off":
                 with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(SinkDeliveries, "note", lambda *_: None)
+                    patch.setattr(SinkDeliveries, "tell", lambda *_: None)
                     batch()
                 driver.crash()
             elif step == "disk full":
@@ -89,11 +108,49 @@ def test_at_each_batch_deliverers_know_whose_its_slots_are(steps: list[str]) -> 
             else:
                 getattr(driver, step)()
         batch()
+        driver.clock.advance(1)
+        driver.session.step()
         deliveries = told(driver).deliveries
+        for query_id, each in deliveries.queries.items():
+            record = driver.state.queries.find(query_id)
+            assert each.is_over == (record is None or (record.is_finished and each.open_slot is None)), query_id
         for epoch, mine in holders.items():
-            found = {each.slot: each.id for each in deliveries.queries.values() if each.holds_slot_at(epoch)}
+            slots = {each.id: each.slot_at(epoch) for each in deliveries.queries.values()}
+            found = {slot: query_id for query_id, slot in slots.items() if slot is not None}
             assert found == mine, f"epoch {epoch}"
         driver.end()
+
+
+def test_a_delivery_is_over_when_a_paused_query_is_deleted_though_no_batch_comes(driver: Driver) -> None:
+    (mine,) = driver.run(SELECTION.format("purchases", 5), sink=FILE)
+    driver.session.begin_pause(mine).wait()
+    for _ in range(2):
+        driver.flush()
+        driver.batch()
+    assert not told(driver).deliveries.queries[mine].is_over
+    driver.session.delete_query(mine)
+    driver.clock.advance(1)
+    driver.session.step()
+    assert told(driver).deliveries.queries[mine].is_over
+
+
+def test_what_was_told_before_queries_paused_reads_back(driver: Driver) -> None:
+    first, second = driver.run(*[SELECTION.format("purchases", 5)] * 2, sink=FILE)
+    driver.session.delete_query(first, drain=False)
+    driver.flush()
+    driver.batch()
+    now = told(driver).deliveries
+    assert [now.queries[query].is_over for query in (first, second)] == [True, False]
+    for number in RecordLog(driver.storage, FOLDER).numbers():
+        path = f"{FOLDER}/{number:012d}.json"
+        record = orjson.loads(driver.storage.get(path))
+        del record["over"]
+        for query in record["queries"]:
+            (only,) = query.pop("deployments")
+            del query["is_over"], only["active_to"]
+            query |= only
+        driver.storage.put(path, orjson.dumps(record))
+    assert told(driver).deliveries.queries == now.queries
 
 
 def test_who_has_no_sink_costs_no_file(driver: Driver) -> None:

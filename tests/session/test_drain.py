@@ -71,7 +71,7 @@ def test_without_drain_a_query_is_freed_at_once_and_retired_by_the_next_batch(dr
     assert driver.session.query(query)["state"] == "DRAINING"
     driver.batch()
     assert driver.session.query(query)["state"] == "RETIRED"
-    assert driver.session.live_query(query).freed_epoch == last["epoch"]
+    assert driver.session.live_query(query).deployments[-1].freed_epoch == last["epoch"]
 
 
 def test_a_drain_may_be_cut_short_by_a_second_deletion(driver: Driver) -> None:

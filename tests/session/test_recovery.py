@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import orjson
@@ -15,17 +16,20 @@ from operators.live_queries import LiveQueries
 from operators.lookup_join import version_path
 from operators.queries import lookups_of
 from session import plan_snapshot, snapshot
+from session.admission import Replacement
 from session.archive import Archive
 from session.changelog import Changelog, changelog_set_between
 from session.idempotency import Idempotency
-from session.query_record import DRAINING, PENDING, RUNNING
+from session.query_record import DRAINING, FAILED, PAUSED, PENDING, RUNNING, QueryRecord
 from session.recovery import recover
 from session.requests import QueriesAccepted
+from session.session_state import SessionState
 from sources.errors import Conflict, CorruptData, NotAllowed, UnknownObject
 from sources.storage import Storage
 from tests.session.driver import AGGREGATION, BEGINNING, LOOKUP, SECOND, SELECTION, STREAM, TABLE, Driver
 
 NAMES = ("purchases", "ads")
+WANTED = {"pause": {"PAUSED"}, "resume": {"PENDING", "RUNNING"}}
 Step = tuple[str, int, int]
 STEPS = st.lists(
     st.tuples(
@@ -36,6 +40,13 @@ STEPS = st.lists(
                 "delete",
                 "delete",
                 "delete now",
+                "pause",
+                "pause",
+                "resume",
+                "resume",
+                "resume",
+                "replace",
+                "replace now",
                 "batch",
                 "batch",
                 "old batch",
@@ -67,7 +78,7 @@ def take(driver: Driver, step: Step, at: int) -> None:
     kind, number, kind_number = step
     name = NAMES[number % 2]
     alive = [q for q in driver.state.queries.values() if not q.is_finished]
-    placed = [q for q in alive if q.slot is not None and q.state != PENDING]
+    placed = [q for q in driver.state.placed() if not q.is_finished]
     match kind:
         case "create" if name in driver.state.catalog:
             sql = [SELECTION if (number + i) % 2 else AGGREGATION for i in range(kind_number + 1)]
@@ -75,6 +86,16 @@ def take(driver: Driver, step: Step, at: int) -> None:
             driver.create(*(text.format(name, number) for text in sql), **fields)
         case "delete" | "delete now" if alive:
             driver.session.delete_query(alive[number % len(alive)].id, drain=kind == "delete")
+        case "pause" | "resume" if alive:
+            query = alive[number % len(alive)]
+            begin = driver.session.begin_pause if kind == "pause" else driver.session.begin_resume
+            with contextlib.nullcontext() if query.is_wanted else pytest.raises(Conflict, match=f"{query.id} is"):
+                assert begin(query.id).wait()[0]["state"] in WANTED[kind]
+        case "replace" | "replace now" if alive:
+            query = alive[number % len(alive)]
+            new = Replacement(SELECTION.format(next(iter(query.stream_names.values())), number))
+            with contextlib.nullcontext() if query.is_wanted else pytest.raises(Conflict, match=f"{query.id} is"):
+                driver.session.begin_replace(query.id, new, drain=kind == "replace").wait()
         case "batch" | "old batch" | "quiet batch":
             streams = [s.definition.id for s in driver.state.catalog.states()]
             times = {stream: at + number for stream in streams if kind != "quiet batch"}
@@ -123,11 +144,13 @@ def check_invariants(driver: Driver) -> None:
     assert {q.slot for q in held} == {s for s in range(state.slots.capacity) if state.slots.holder(s)}
     for query in state.queries.values():
         if query.state == RUNNING:
+            assert not query.is_ending
             assert query.active_from is not None
             assert query.deployed_us is not None
         assert (query.finished_us is not None) == query.is_finished
         if query.state == DRAINING and query.active_to is not None and query.freed_epoch is None:
-            assert query.id in state.draining.ids
+            assert query.id in state.draining
+        check_deployments(state, query)
     for stream in state.catalog.states():
         using = [q for q in state.queries.values() if stream.definition.id in q.stream_names]
         assert stream.users == sum(not q.is_finished for q in using)
@@ -141,9 +164,7 @@ def check_invariants(driver: Driver) -> None:
     assert [h and h.id for h in state._holders if h is not None] == [
         q.id
         for q in sorted((q for q in state.queries.values() if q.slot is not None), key=lambda q: q.slot or 0)
-        if q.epoch is not None
-        and q.epoch <= state.active_epoch
-        and (q.freed_epoch is None or q.freed_epoch > state.active_epoch)
+        if q.epoch is not None and q.epoch <= state.active_epoch and not state._is_freed(q)
     ], "a slot's holder is the query that the data plane has there"
     moved = {s.definition.id: s.waterline_moved_us for s in state.catalog.states()}
     draining = [state.queries[query_id] for query_id in state.draining.ids]
@@ -157,6 +178,46 @@ def check_invariants(driver: Driver) -> None:
             driver.session.query(f"q-{number}")
 
 
+def check_deployments(state: SessionState, query: QueryRecord) -> None:
+    """Check where a query runs: what waits for a changelog, what has a slot, and when it saw tuples."""
+    waits = query.id in state.waiting.create
+    assert waits == (query.state == PENDING and query.epoch is None), "who is to run waits for it once"
+    if query.state == PENDING and query.epoch is not None and query.is_ending:
+        assert not state._is_freed(query), "it is resumed as soon as it is freed"
+    if query.state == PAUSED and state._is_freed(query):
+        assert query.id not in state.draining
+        assert query.describe()["slot"] is None
+    every = query.all_deployments
+    for earlier, later in pairwise(every):
+        assert earlier.freed_epoch is not None
+        assert earlier.freed_epoch < later.epoch, "no changelog knows two deployments of one query"
+        assert earlier.first_seq < later.first_seq
+        assert earlier.active_to is not None
+        for stream, until in earlier.active_to.items():
+            since = later.active_from[stream]
+            assert until is None or (since is not None and until <= since), "no tuple is seen twice"
+
+
+def check_no_gaps(driver: Driver) -> None:
+    """Check that queries which were replaced while they ran end where those that replaced them begin."""
+    for new in driver.state.queries.values():
+        old = driver.state.queries.get(new.replaces or "")
+        if old is None or not new.all_deployments or not old.all_deployments:
+            continue
+        began, ended = new.all_deployments[0], old.all_deployments[-1]
+        assert old.replaced_by == new.id
+        if ended.active_to is None:
+            assert old.state == FAILED, "before a changelog ended it"
+            continue
+        same_changelog = old.deleted_epoch == began.epoch
+        for stream, until in ended.active_to.items():
+            since = began.active_from[stream]
+            if same_changelog:
+                assert until == since, "what the one does not see any more the other does"
+            else:  # it was paused, or resumed and not yet running
+                assert until is None or (since is not None and until <= since)
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_a_restart_at_any_point_equals_no_restart(steps: list[Step]) -> None:
@@ -167,6 +228,7 @@ def test_a_restart_at_any_point_equals_no_restart(steps: list[Step]) -> None:
             for at, step in enumerate(steps):
                 take(driver, step, at)
                 check_invariants(driver)
+                check_no_gaps(driver)
                 assert driver.recovered() == driver.observed(), f"after step {at}, {step}"
             check_changelogs(driver)
         finally:
@@ -291,7 +353,7 @@ def test_a_snapshot_of_another_version_is_refused(driver: Driver) -> None:
     driver.session.write_snapshot()
     value = orjson.loads(driver.storage.get(snapshot.PATH))
     driver.storage.put(snapshot.PATH, orjson.dumps({**value, "version": 99}))
-    with pytest.raises(CorruptData, match="version 2; got 99"):
+    with pytest.raises(CorruptData, match="version 2 or 3; got 99"):
         driver.recovered()
 
 

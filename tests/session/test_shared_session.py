@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from router.deployment import Deployment
 from session.admission import QueryRequest
 from session.shared_session import SharedSession
 from sources.errors import (
@@ -159,6 +160,9 @@ def test_a_query_is_pending_then_running_with_a_slot_and_its_active_from(driver:
         "ttl_seconds": 60,
         "delivery": None,
         "tenant": None,
+        "deployments": [],
+        "replaces": None,
+        "replaced_by": None,
     }
 
 
@@ -529,8 +533,8 @@ def test_a_batch_out_of_order_is_refused(driver: Driver) -> None:
 def test_a_reader_learns_where_a_querys_rows_are(driver: Driver) -> None:
     driver.run(CHEAP)
     deployed = driver.session.live_query("q-1")
-    assert (deployed.slot, deployed.epoch, deployed.freed_epoch, deployed.state) == (0, 2, None, "RUNNING")
-    assert (deployed.active_from, deployed.first_seq, deployed.last_seq) == ({"s-1": None}, 1, None)
+    assert deployed.deployments == (Deployment(slot=0, epoch=2, first_seq=1, active_from={"s-1": None}),)
+    assert (deployed.state, deployed.last_seq) == ("RUNNING", None)
 
 
 # speed and threads

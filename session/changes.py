@@ -1,0 +1,117 @@
+"""What clients may ask of queries that run: to be replaced by another, to be paused, to go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from session.admission import NOBODY, Owner, QueryRequest, Replacement
+from session.commands import Begun, Commands, Wake, key_of_request
+from session.idempotency import current
+from session.query_record import PAUSED, PENDING, RUNNING, QueryRecord, full_name
+from session.requests import QueryPaused, QueryReplaced, QueryResumed
+from sources.errors import Conflict
+
+MOST_DEPLOYMENTS = 1000
+
+
+class Changes(Commands):
+    """The session as clients change its queries."""
+
+    def begin_replace(
+        self, id_or_name: str, new: Replacement, drain: bool = True, *on_done: Wake, owner: Owner = NOBODY
+    ) -> Begun:
+        """Begin to accept a query in the place of another, which retires with the same changelog.
+
+        The new one sees exactly the tuples that the old one does not, and is of the same tenant, whoever asks. Conflict
+        for an old one that is not wanted any more; otherwise as :meth:`begin_create` and :meth:`begin_delete`.
+        """
+        repeated = self._begun_before()
+        if repeated is not None:
+            return repeated
+        old = self._find(id_or_name)
+        with self._lock:
+            self._reservations.check_replaced(old)
+        if owner.tenant != old.tenant:
+            owner = Owner(old.tenant, check=owner.check)
+        request, inherited = new.after(old)
+        planned = self._plan([request], owner, inherited, may_replace=True)
+        with self._lock:
+            self._reservations.check_replaced(old)
+            self._reservations.check_queries(self._state, planned, self._settings.max_queries, owner, old.id)
+            self._reservations.hold_queries(planned)
+            self._reservations.hold_ending([old.id])
+        try:
+            return self._begin_new(
+                planned,
+                lambda records: QueryReplaced(replace(records[0], replaces=old.id), old.id, drain, key_of_request()),
+                partial(self._release_ending, [old.id]),
+                *on_done,
+            )
+        except BaseException:
+            self._release_ending([old.id])
+            raise
+
+    def begin_pause(self, id_or_name: str, *on_done: Wake) -> Begun:
+        """Begin to pause a query, which then drains as if it were deleted; harmless to repeat.
+
+        Conflict for one that is on its way out. ``on_done`` are not called when there is nothing to wait for.
+        """
+        record = self._find(id_or_name)
+        with self._lock:
+            if _has_run() or record.state == PAUSED:
+                return Begun(None, lambda: [self.query(record.id)])
+            if not record.is_wanted:
+                raise _not_allowed_now(record, "PENDING or RUNNING to be paused")
+            logged = self._submit_ending(QueryPaused(record.id, key_of_request()), [record.id], *on_done)
+        return Begun(logged, lambda: [self.query(record.id)])
+
+    def begin_resume(self, id_or_name: str, *on_done: Wake) -> Begun:
+        """Begin to run a paused query again, as soon as it has drained; harmless to repeat.
+
+        Conflict for one that is on its way out, or was resumed too often. ``on_done`` are not called when there is
+        nothing to wait for.
+        """
+        record = self._find(id_or_name)
+        with self._lock:
+            if _has_run() or record.state in (PENDING, RUNNING):
+                return Begun(None, lambda: [self.query(record.id)])
+            if record.state != PAUSED:
+                raise _not_allowed_now(record, "PAUSED to be resumed")
+            if len(record.all_deployments) >= MOST_DEPLOYMENTS:
+                raise Conflict(
+                    f"A query can be deployed {MOST_DEPLOYMENTS} times; {record.id} was. PUT /queries/{record.id} puts"
+                    " a new one in its place.",
+                    query_id=record.id,
+                )
+            logged = self._submit(QueryResumed(record.id, key_of_request()), *on_done)
+        return Begun(logged, lambda: [self.query(record.id)])
+
+    def _find(self, id_or_name: str) -> QueryRecord:
+        """Return a query, finished or not; UnknownObject or Gone."""
+        with self._lock:
+            record = self._state.queries.find(self._state.names.get(id_or_name, id_or_name))
+        return record or self._archive.find_name(id_or_name) or self._archived(id_or_name)
+
+    def create_or_replace(self, name: str, sql: str, owner: Owner = NOBODY) -> dict[str, Any]:
+        """Carry out CREATE OR REPLACE QUERY: replace the owner's query of this name, or create one if there is none."""
+        with self._lock:
+            record = self._state.queries.find(self._state.names.get(full_name(owner.tenant, name), ""))
+            replaced = record.id if record is not None and record.is_wanted else None
+        if replaced is not None:
+            return self.begin_replace(replaced, Replacement(sql), owner=owner).wait()[0]
+        return self.begin_create([QueryRequest(sql)], owner=owner, may_replace=True).wait()[0]
+
+
+def _not_allowed_now(record: QueryRecord, wanted: str) -> Conflict:
+    return Conflict(
+        f"A query must be {wanted}; {record.id} is {record.state}. Register a new one with POST /queries.",
+        query_id=record.id,
+    )
+
+
+def _has_run() -> bool:
+    """Whether the current request had its effect already."""
+    running = current()
+    return running is not None and running.has_effect

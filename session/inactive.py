@@ -1,0 +1,45 @@
+"""What changelogs changed that no batch has yet, and the clocks that queries get from the batch that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from session.query_record import QueryRecord, Times
+from sources.schema import StreamDefinition
+
+
+@dataclass
+class Inactive:
+    """What the changelog of an epoch changed that no batch has yet: queries, slots, streams."""
+
+    capacity: int
+    streams_created: tuple[StreamDefinition, ...] = ()
+    streams_dropped: tuple[str, ...] = ()
+    touched: set[str] = field(default_factory=set)
+    """Ids of the queries that it creates, deletes or frees."""
+
+    def to_json(self) -> list[Any]:
+        """Return a JSON form for the snapshot; the queries know themselves."""
+        return [self.capacity, [s.to_json() for s in self.streams_created], list(self.streams_dropped)]
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any]) -> Inactive:
+        """Read what :meth:`to_json` wrote."""
+        capacity, created, dropped = value
+        return cls(capacity, tuple(StreamDefinition.from_json(s) for s in created), tuple(dropped))
+
+
+class ClocksOf:
+    """Returns the clocks of a query's streams, one object for all queries of the same streams."""
+
+    def __init__(self, clocks: Mapping[str, int | None]) -> None:
+        self._clocks = clocks
+        self._known: dict[tuple[str, ...], Times] = {}
+
+    def __call__(self, record: QueryRecord) -> Times:
+        streams = record.query.streams
+        if streams not in self._known:
+            self._known[streams] = {stream: self._clocks.get(stream) for stream in streams}
+        return self._known[streams]
