@@ -211,6 +211,32 @@ class BraidClient:
                 return
             cursor = following
 
+    def replace_query(
+        self,
+        query_id: str,
+        sql: str,
+        drain: bool = True,
+        wait: float | None = None,
+        key: str | None = None,
+        **fields: Unpack[QueryFields],
+    ) -> Object:
+        """Put a new query in the place of one, without a gap, and answer the new one.
+
+        It has the name, sink, labels and TTL of the old one, but for those that are given; None says none.
+        """
+        query = {"drain": "true" if drain else "false", "wait": wait}
+        body = {"sql": sql, **fields}
+        return self._object("PUT", f"/queries/{segment(query_id)}", body=body, query=query, key=key, wait=wait)
+
+    def pause_query(self, query_id: str, key: str | None = None) -> Object:
+        """Have a query see no tuples until it is resumed; windows that are complete still come."""
+        return self._object("POST", f"/queries/{segment(query_id)}/pause", key=key)
+
+    def resume_query(self, query_id: str, wait: float | None = None, key: str | None = None) -> Object:
+        """Run a paused query again; with `wait` (seconds) answer once it is RUNNING or the time is up."""
+        call: Object = {"query": {"wait": wait}, "key": key, "wait": wait}
+        return self._object("POST", f"/queries/{segment(query_id)}/resume", **call)
+
     def delete_query(self, query_id: str, drain: bool = True) -> None:
         """Retire a query; `drain` still lets windows that are complete come out. Harmless to repeat."""
         query = {"drain": "true" if drain else "false"}

@@ -17,7 +17,7 @@ Braid runs thousands of ad-hoc SQL queries over live streams inside one long-run
 
 Declare a stream, push tuples, register queries, read their rows. Times are RFC 3339 UTC with microseconds. Errors are
 `application/problem+json` (RFC 9457); nothing changes when a request fails. The header `Idempotency-Key` makes a retry
-of any POST safe.
+of any POST and of PUT safe.
 """
 
 CREATE_STREAM = (
@@ -76,6 +76,9 @@ QUERY: Json = {
     "sink": None,
     "error": None,
     "delivery": None,
+    "deployments": [],
+    "replaces": None,
+    "replaced_by": None,
 }
 TENANT: Json = {
     "name": "shop",
@@ -159,6 +162,11 @@ def json_body(schema: Json, example: Any, repeatable: bool = True) -> Json:
     """Return the ``openapi_extra`` of a call that takes JSON; ``repeatable``: an Idempotency-Key makes retries safe."""
     content = {JSON: {"schema": schema, "example": example}}
     return {"requestBody": {"required": True, "content": content}, "parameters": [KEY_HEADER] * repeatable}
+
+
+def no_body() -> Json:
+    """Return the ``openapi_extra`` of a POST that takes nothing."""
+    return {"parameters": [KEY_HEADER]}
 
 
 def sql_body(example: str) -> Json:

@@ -22,3 +22,4 @@ Wait = Annotated[
     Query(ge=0, description=f"Seconds to wait; more than {LONGEST_WAIT_SECONDS:g} counts as that."),
     AfterValidator(lambda seconds: min(seconds, LONGEST_WAIT_SECONDS)),
 ]
+Drain = Annotated[bool, Query(description="Still emit the windows that are complete; `false` stops at once.")]

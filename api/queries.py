@@ -1,4 +1,4 @@
-"""``/queries``: register, validate, list, look at and retire queries."""
+"""``/queries``: register, validate, list, look at and retire queries; see :mod:`api.changes` for what changes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from api import documents
 from api.access import CallerDep
 from api.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
 from api.documents import QUERY_SCHEMA, answers, json_body
-from api.parameters import Wait
+from api.parameters import Drain, Wait
 from api.service import Service, ServiceDep
 from api.settled import settled
 from session.access.tenant_session import TenantSession
@@ -61,14 +61,19 @@ async def create_queries(request: Request, service: ServiceDep, caller: CallerDe
         many = isinstance(values, list)
         requests = requests_of(values, service.settings.max_queries) if many else [request_of(values)]
         made = await settled(lambda wake: caller.begin_create(requests, wake))
-        response = response_of(_created(made, many))
+        response = response_of(created(made, many))
     else:
         response = await answer_once(service, caller, request, body, lambda: _create(service, caller, body))
+    return await once_running(service, caller, response, wait)
+
+
+async def once_running(service: Service, caller: TenantSession, response: Response, wait: float) -> Response:
+    """Return a response about queries as they are once none of them is PENDING, or after ``wait`` seconds."""
     if wait > 0:
         answered = orjson.loads(response.body)
         many = isinstance(answered, list)
         ids = [query["id"] for query in (answered if many else [answered])]
-        with suppress(Gone):  # a repeated POST may be about queries that are long forgotten
+        with suppress(Gone):  # a repeated request may be about queries that are long forgotten
             await wait_running(service, ids, wait)
             now = await run_in_threadpool(lambda: [caller.query(query_id) for query_id in ids])
             response.body = orjson.dumps(now if many else now[0])
@@ -80,10 +85,11 @@ def _create(service: Service, caller: TenantSession, body: bytes) -> Outcome:
     values = parse_json(body)
     many = isinstance(values, list)
     requests = requests_of(values, service.settings.max_queries) if many else [request_of(values)]
-    return _created(caller.create_queries(requests), many)
+    return created(caller.create_queries(requests), many)
 
 
-def _created(made: list[dict[str, Any]], many: bool) -> Outcome:
+def created(made: list[dict[str, Any]], many: bool) -> Outcome:
+    """Return the outcome of what made queries, an array of them or one."""
     if many:
         return outcome(201, made, Location="/queries")
     return outcome(201, made[0], Location=f"/queries/{made[0]['id']}")
@@ -155,14 +161,7 @@ async def get_query(id: str, caller: CallerDep) -> Response:
     status_code=202,
     responses=answers(202, "The query retires.", documents.QUERY, 400, 404, 410, 503),
 )
-async def delete_query(
-    id: str,
-    service: ServiceDep,
-    caller: CallerDep,
-    drain: Annotated[
-        bool, Query(description="Still emit the windows that are complete; `false` stops at once.")
-    ] = True,
-) -> Response:
+async def delete_query(id: str, service: ServiceDep, caller: CallerDep, drain: Drain = True) -> Response:
     """Retire a query. Repeating it is harmless."""
     service.check_running()
     queries = await settled(lambda wake: caller.begin_delete([id], drain, wake))
@@ -216,6 +215,12 @@ def requests_of(values: list[Any], most: int) -> list[QueryRequest]:
 
 def request_of(value: Any) -> QueryRequest:
     """Read the body of one query; MalformedRequest when it has another shape."""
+    fields = fields_of(value)
+    return QueryRequest(**{name: given for name, given in fields.items() if given is not None})
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return the fields of a query's body, with its SQL; MalformedRequest when it has another shape."""
     if not isinstance(value, dict):
         raise MalformedRequest(
             f'A query must be an object such as {{"sql": "SELECT …"}}; got {type(value).__name__} {str(value)[:80]!r}.'
@@ -225,4 +230,4 @@ def request_of(value: Any) -> QueryRequest:
         raise MalformedRequest(f"A query has the fields {', '.join(FIELDS)}; got {', '.join(map(repr, unknown))} too.")
     if not isinstance(value.get("sql"), str):
         raise MalformedRequest(f'A query must have its text in "sql"; got {value.get("sql")!r}.')
-    return QueryRequest(**{name: given for name, given in value.items() if given is not None})
+    return dict(value)

@@ -31,6 +31,7 @@ API_KEY = "BRAID_API_KEY"
 C = TypeVar("C", bound=BraidClient)
 P = ParamSpec("P")
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Command(click.Command):
@@ -164,6 +165,14 @@ root_url_option = click.option(
     callback=_url,
     help="Address of the service.",
 )
+
+
+def wait_option(help: str) -> Callable[[F], F]:
+    """Return the option `--wait`: a first query may come while the service still warms up."""
+    seconds = click.FloatRange(min=0)
+    return click.option("--wait", type=seconds, default=30.0, show_default=True, metavar="SECONDS", help=help)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 
 

@@ -10,7 +10,7 @@ import click
 from api.cli.access import keys, tenants
 from api.cli.bench import bench, demo
 from api.cli.command import Group, root_url_option
-from api.cli.queries import drop, explain, queries
+from api.cli.queries import drop, explain, pause, queries, replace, resume
 from api.cli.query import query, results
 from api.cli.route import route
 from api.cli.serve import serve
@@ -38,7 +38,8 @@ def cli(url: str) -> None:
     """
 
 
-WORK = (serve, route, query, queries, results, drop, explain, streams, tables, push, sql)
+QUERIES = (query, queries, results, replace, pause, resume, drop, explain)
+WORK = (serve, route, *QUERIES, streams, tables, push, sql)
 for command in (*WORK, tenants, keys, demo, bench):
     cli.add_command(command)
 

@@ -1,18 +1,19 @@
-"""`braid queries`, `braid drop`, `braid explain`: what runs, how, and its end."""
+"""`braid queries`, `replace`, `pause`, `resume`, `drop`, `explain`: what runs, how, its changes, and its end."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from api.cli.command import LABEL, NAME, SQL, Command, json_option, with_client
+from api.cli.command import LABEL, NAME, SQL, Command, json_option, wait_option, with_client
 from api.cli.output import print_json, print_list
 from api.cli.plan import print_plan
 from api.client import BraidClient, BraidRefused
 
-STATES = ("PENDING", "RUNNING", "DRAINING", "RETIRED", "FAILED")
+STATES = ("PENDING", "RUNNING", "PAUSED", "DRAINING", "RETIRED", "FAILED")
 
 
 @click.command(
@@ -60,6 +61,66 @@ def drop(braid: BraidClient, name: str, kind: str | None, no_drain: bool) -> Non
     query_id = find_query(braid, name)["id"]
     braid.delete_query(query_id, drain=not no_drain)
     click.echo(f"query {query_id} is {braid.query(query_id).get('state')}")
+
+
+@click.command(
+    short_help="Put another query in the place of one.",
+    cls=Command,
+    examples=(
+        'braid replace revenue "SELECT gem_pack, SUM(price) AS revenue\n'
+        ' FROM purchases [RANGE 1 MINUTE] GROUP BY gem_pack"',
+        "braid replace q-17 --no-drain - < query.sql",
+    ),
+)
+@click.argument("id_or_name", type=NAME)
+@click.argument("sql", type=SQL)
+@click.option("--no-drain", is_flag=True, help="Retire the old one at once, without the windows that are complete.")
+@wait_option("How long to wait for the new query to run.")
+@json_option
+@with_client
+def replace(braid: BraidClient, id_or_name: str, sql: str, no_drain: bool, wait: float, as_json: bool) -> None:
+    """Register SQL in the place of the query ID_OR_NAME, which retires (- reads the SQL from standard input).
+
+    The new query sees exactly the tuples that the old one does not. It has its name, sink, labels and TTL.
+    """
+    # under one key, asking again gives the query that was registered, not a second one
+    key = str(uuid.uuid4())
+    made = braid.replace_query(find_query(braid, id_or_name)["id"], sql, drain=not no_drain, wait=wait, key=key)
+    _announce(made, f"; it replaces {made['replaces']}", as_json)
+
+
+@click.command(
+    short_help="Pause a query.",
+    cls=Command,
+    examples=("braid pause revenue", "braid pause q-17"),
+)
+@click.argument("id_or_name", type=NAME)
+@json_option
+@with_client
+def pause(braid: BraidClient, id_or_name: str, as_json: bool) -> None:
+    """Have the query ID_OR_NAME see no tuples until it is resumed; it keeps its rows, cursors and sink."""
+    _announce(braid.pause_query(find_query(braid, id_or_name)["id"]), "", as_json)
+
+
+@click.command(
+    short_help="Run a paused query again.",
+    cls=Command,
+    examples=("braid resume revenue", "braid resume q-17 --wait 5"),
+)
+@click.argument("id_or_name", type=NAME)
+@wait_option("How long to wait for the query to run.")
+@json_option
+@with_client
+def resume(braid: BraidClient, id_or_name: str, wait: float, as_json: bool) -> None:
+    """Run the paused query ID_OR_NAME again; it sees no tuple of the time in between."""
+    _announce(braid.resume_query(find_query(braid, id_or_name)["id"], wait=wait), "", as_json)
+
+
+def _announce(query: Mapping[str, Any], more: str, as_json: bool) -> None:
+    if as_json:
+        print_json([query])
+    else:
+        click.echo(f"query {query['id']} is {query['state']}{more}")
 
 
 @click.command(

@@ -17,13 +17,11 @@ from typing import Any, NoReturn
 
 import click
 
-from api.cli.command import LABEL, NAME, SQL, Command, json_option, sink_value, with_client
+from api.cli.command import LABEL, NAME, SQL, Command, json_option, sink_value, wait_option, with_client
 from api.cli.output import RowWriter, print_json
 from api.cli.queries import find_query
 from api.client import BraidClient, BraidError, BraidQueryFailed, ResultPage
 
-# how long registering may wait for RUNNING: a first query may come while the service still warms up
-_WAIT_SECONDS = 30.0
 _RETIRE_SECONDS = 10.0
 _PAGE_ROWS = 1000
 
@@ -46,14 +44,7 @@ _PAGE_ROWS = 1000
 @click.option("--label", "labels", type=LABEL, multiple=True, help="Label, such as team=ads; may be repeated.")
 @click.option("--detach", is_flag=True, help="Only register it; it goes on when this command has ended.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N rows.")
-@click.option(
-    "--wait",
-    type=click.FloatRange(min=0),
-    default=_WAIT_SECONDS,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long registering waits for the query to run.",
-)
+@wait_option("How long registering waits for the query to run.")
 @json_option
 @with_client
 def query(

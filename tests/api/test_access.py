@@ -64,6 +64,7 @@ def calls(rest: Rest) -> list[tuple[str, str, Any]]:
         "/tables": {"sql": "CREATE TABLE t (a INT) WITH (connector = 'file', path = 't.csv', format = 'csv')"},
         "/sql": {"sql": "SHOW QUERIES"},
         "/queries": {"sql": ALL},
+        "/queries/{id}": {"sql": ALL},
         "/queries/validate": {"sql": ALL},
         "/queries/retire": {"ids": ["q-1"]},
         "/keys": {"tenant": "shop", "rights": ["read"]},
@@ -102,6 +103,24 @@ def test_every_call_needs_a_key_and_its_right(rest: Rest) -> None:
     assert rest.everything() == before
 
 
+def test_who_replaces_a_query_leaves_it_to_its_tenant(rest: Rest) -> None:
+    shop, games = team(rest, "shop", running_queries=1), team(rest, "games")
+    mine, other = shop.query(name="whole"), games.query(name="whole")
+    rest.run(mine["id"])
+    assert rest.read(shop.send("POST", "/queries/whole/pause"), 202)["id"] == mine["id"]
+    assert rest.read(shop.send("POST", "/queries/whole/resume"), 202)["state"] == "PENDING"
+    by_sql = {"sql": f"CREATE OR REPLACE QUERY whole AS {SUMS}"}
+    first = rest.read(shop.send("POST", "/sql", by_sql), 200)
+    assert (first["tenant"], first["replaces"], first["name"]) == ("shop", mine["id"], "whole")
+    refused = rest.read(shop.send("PUT", "/queries/whole", {"sql": ALL}), 429)
+    assert "quota running_queries" in refused["detail"], "the one before still drains"
+    by_admin = rest.read(rest.client.put(f"/queries/{first['id']}", json={"sql": ALL}), 201)
+    assert (by_admin["tenant"], by_admin["name"]) == ("shop", "whole")
+    assert rest.read(shop.send("DELETE", "/queries/whole"), 202)["id"] == by_admin["id"]
+    assert games.get("/queries")["queries"][0]["id"] == other["id"]
+    assert games.get(f"/queries/{other['id']}")["state"] == "RUNNING"
+
+
 @pytest.mark.parametrize("header", ["Basic YTpi", "Bearer", "the admin key of the tests", "bearer\twrong"])
 def test_headers_that_are_no_key_are_refused(rest: Rest, header: str) -> None:
     answer = rest.client.get("/streams", headers={"Authorization": header})
@@ -130,6 +149,9 @@ def test_a_tenant_sees_its_own_queries_only(rest: Rest) -> None:
         ("GET", "/queries/{}/plan", None),
         ("GET", "/queries/{}/results", None),
         ("GET", "/queries/{}/results/stream", None),
+        ("PUT", "/queries/{}", {"sql": ALL}),
+        ("POST", "/queries/{}/pause", None),
+        ("POST", "/queries/{}/resume", None),
         ("DELETE", "/queries/{}", None),
         ("POST", "/queries/retire", {"ids": [mine["id"], other["id"]]}),
     ):

@@ -130,6 +130,10 @@ class Api:
         """Retire a query."""
         self.call("DELETE", f"/queries/{query_id}", 202, params={"drain": str(drain).lower()})
 
+    def change(self, method: str, path: str, expect: int, body: Json = None, key: str | None = None) -> Json:
+        """Change a query, once whatever is repeated, and return its description."""
+        return self.call(method, path, expect, json=body, headers=idempotency_key(key))
+
     def wait_state(self, query_id: str, *states: str, deadline_seconds: float = RETRY_SECONDS) -> Json:
         """Wait until a query is in one of the states and return its description."""
         seen: dict[str, Json] = {}

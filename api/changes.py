@@ -1,0 +1,94 @@
+"""``/queries/{id}``: put another query in its place, pause it, have it go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from api import documents
+from api.access import CallerDep
+from api.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
+from api.documents import QUERY_SCHEMA, answers, json_body, no_body
+from api.parameters import Drain, Wait
+from api.queries import created, fields_of, once_running
+from api.service import Service, ServiceDep
+from api.settled import settled
+from session.access.tenant_session import TenantSession
+from session.admission import Replacement
+from session.commands import Begun
+from session.requests import Outcome
+
+router = APIRouter(tags=["queries"])
+
+
+@router.put(
+    "/queries/{id}",
+    status_code=201,
+    responses=answers(
+        201,
+        "The new query is accepted, and the old one retires.",
+        documents.QUERY | {"id": "q-2", "state": "PENDING", "replaces": "q-1"},
+        400,
+        404,
+        409,
+        410,
+        413,
+        422,
+        429,
+        503,
+    ),
+    openapi_extra=json_body(QUERY_SCHEMA, {"sql": documents.SELECT}),
+)
+async def replace_query(
+    id: str, request: Request, service: ServiceDep, caller: CallerDep, drain: Drain = True, wait: Wait = 0.0
+) -> Response:
+    """Put a new query in the place of one: it sees exactly the tuples that the old one, which retires, does not.
+
+    `name`, `sink`, `labels` and `ttl_seconds` are those of the old one unless they are given; null says none.
+    """
+    body = await read_body(request, service.settings.max_body_bytes)
+
+    def replace() -> Outcome:
+        new = replacement_of(parse_json(body))
+        return created(caller.begin_replace(id, new, drain).wait(), many=False)
+
+    return await once_running(service, caller, await answer_once(service, caller, request, body, replace), wait)
+
+
+@router.post(
+    "/queries/{id}/pause",
+    status_code=202,
+    responses=answers(202, "The query pauses.", documents.QUERY | {"state": "PAUSED"}, 400, 404, 409, 410, 422, 503),
+    openapi_extra=no_body(),
+)
+async def pause_query(id: str, request: Request, service: ServiceDep, caller: CallerDep) -> Response:
+    """Pause a query: windows that are complete still come, then it holds no slot. Repeating it is harmless."""
+    return await _switched(service, caller, request, partial(caller.begin_pause, id))
+
+
+@router.post(
+    "/queries/{id}/resume",
+    status_code=202,
+    responses=answers(202, "The query goes on.", documents.QUERY | {"state": "PENDING"}, 400, 404, 409, 410, 422, 503),
+    openapi_extra=no_body(),
+)
+async def resume_query(id: str, request: Request, service: ServiceDep, caller: CallerDep, wait: Wait = 0.0) -> Response:
+    """Run a paused query again, once it has drained; it sees no tuple of the time in between. Harmless to repeat."""
+    response = await _switched(service, caller, request, partial(caller.begin_resume, id))
+    return await once_running(service, caller, response, wait)
+
+
+async def _switched(service: Service, caller: TenantSession, request: Request, begin: Callable[..., Begun]) -> Response:
+    if idempotency_key(request) is None:
+        service.check_running()
+        return response_of(outcome(202, (await settled(begin))[0]))
+    return await answer_once(service, caller, request, b"", lambda: outcome(202, begin().wait()[0]))
+
+
+def replacement_of(value: Any) -> Replacement:
+    """Read the body of a query that replaces another; MalformedRequest when it has another shape."""
+    fields = fields_of(value)
+    return Replacement(fields.pop("sql"), fields)
