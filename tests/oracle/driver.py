@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from tests.kit.client import Api
@@ -18,8 +19,11 @@ from tests.oracle.model import (
     Aggregation,
     Create,
     Delete,
+    Pause,
     Push,
     Query,
+    Replace,
+    Resume,
     Row,
     Run,
     Step,
@@ -42,7 +46,9 @@ Disturb = Callable[[Step], AbstractContextManager[None]]
 class Registered:
     """A query in the service, what was known around its registration, and what it answered.
 
-    `clock_before` and `newest_after` bound the `active_from` it can have got; both in microseconds.
+    `clock_before` and `newest_after` bound the `active_from` it can have got; both in microseconds. `ran_on` is the
+    query that ran when it was replaced by this one. `marks` are how many rows of a changelog there were when a pause
+    was over.
     """
 
     query: Query
@@ -50,16 +56,34 @@ class Registered:
     clock_before: int | None
     newest_after: int | None
     deleted: bool = False
+    paused: bool = False
+    ran_on: Registered | None = None
+    marks: list[int] = field(default_factory=list)
     info: Json = field(default_factory=dict)
     cursor: str | None = None
     followed: list[Json] = field(default_factory=list)
     rows: list[Json] = field(default_factory=list)
 
+    @property
+    def is_changelog(self) -> bool:
+        """Whether it answers changes."""
+        return isinstance(self.query, Aggregation) and bool(self.query.emit)
+
+    def lives(self, stream: str) -> list[Life]:
+        """Return when the query was active, as the service reports it: once for each time that it was deployed."""
+        current = [] if self.info["epoch"] is None else [self.info]
+        return [_life(each, stream, self.deleted) for each in [*self.info["deployments"], *current]]
+
     def life(self, stream: str) -> Life:
-        """Return when the query was active, as the service reports it."""
-        reported = [self.info[name].get(stream) for name in ("active_from", "active_to")]
-        active_from, active_to = (None if text is None else parse_time(text) for text in reported)
-        return Life(active_from, active_to, self.deleted)
+        """Return when a query that was never paused was active."""
+        (life,) = self.lives(stream)
+        return life
+
+
+def _life(reported: Json, stream: str, ended: bool) -> Life:
+    texts = [reported[name].get(stream) for name in ("active_from", "active_to")]
+    active_from, active_to = (None if text is None else parse_time(text) for text in texts)
+    return Life(active_from, active_to, ended)
 
 
 class Driver:
@@ -99,9 +123,16 @@ class Driver:
                     case Create():
                         self.create(step.queries)
                     case Delete():
-                        running = self.running
-                        chosen = {position % len(running) for position in step.positions if running}
-                        self.delete([running[position] for position in sorted(chosen)])
+                        self.delete(_chosen(self.running, step.positions))
+                    case Pause():
+                        self.pause(
+                            _chosen([r for r in self.running if not (r.paused or r.is_changelog)], step.positions)
+                        )
+                    case Resume():
+                        self.resume(_chosen([r for r in self.running if r.paused], step.positions))
+                    case Replace():
+                        for replaced in _chosen(self.running, (step.position,)):
+                            self.replace(replaced, step.query)
             self.poll()
 
     def push(self, push: Push) -> Sequence[Row]:
@@ -167,6 +198,36 @@ class Driver:
         registered = Registered(query, query_id, None, self.newest, info=info)
         self.queries.append(registered)
         return registered
+
+    def pause(self, chosen: Sequence[Registered]) -> None:
+        """Pause queries."""
+        for registered in chosen:
+            self.api.change("POST", f"/queries/{registered.id}/pause", 202)
+            registered.paused = True
+
+    def resume(self, chosen: Sequence[Registered]) -> None:
+        """Resume queries; one that answers changes has to have drained, so that those of each deployment are known."""
+        for registered in chosen:
+            if registered.is_changelog:
+                query = partial(self.api.query, registered.id)
+                wait_until(lambda query=query: query()["slot"] is None, SETTLE_SECONDS, f"{registered.id} has drained")  # type: ignore[misc]
+                registered.marks.append(len(self.api.page(registered.id, limit=100_000)["rows"]))
+            self.api.change("POST", f"/queries/{registered.id}/resume", 202)
+            registered.paused = False
+
+    def replace(self, replaced: Registered, query: Query) -> Registered:
+        """Put a query in the place of another, and wait until it runs."""
+        clock = self.api.stream(self.stream)["clock"]
+        before = None if clock is None else micros(parse_time(clock))
+        ran = self.api.query(replaced.id)["state"] == "RUNNING"
+        body = {"sql": query.sql(self.stream, self.schema), "name": self._name(0)}
+        answer = self.api.change("PUT", f"/queries/{replaced.id}", 201, body)
+        assert answer["replaces"] == replaced.id
+        info = self.api.wait_state(answer["id"], "RUNNING")
+        new = Registered(query, info["id"], before, self.newest, ran_on=replaced if ran else None, info=info)
+        replaced.deleted = True
+        self.queries.append(new)
+        return new
 
     def _name(self, position: int) -> str:
         return f"{self.stream}_q{len(self.queries) + position}"
@@ -242,3 +303,8 @@ class Driver:
         numbers = [letter["tuple"][SEQUENCE] for letter in letters]
         assert len(set(numbers)) == len(numbers), "a late tuple must be in the dead letters once, some are twice"
         return set(numbers)
+
+
+def _chosen(queries: list[Registered], positions: Sequence[int]) -> list[Registered]:
+    """Return the queries at some positions, which begin anew beyond the last, each once."""
+    return [queries[position] for position in sorted({position % len(queries) for position in positions if queries})]

@@ -260,7 +260,29 @@ class Delete:
     positions: tuple[int, ...]
 
 
-Step = Push | Create | Delete
+@dataclass(frozen=True)
+class Pause:
+    """Pause these queries of those that may be, counted from the oldest."""
+
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Resume these paused queries, counted from the oldest, drained or not."""
+
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Replace:
+    """Put a query in the place of one that is not deleted, counted from the oldest."""
+
+    position: int
+    query: Query
+
+
+Step = Push | Create | Delete | Pause | Resume | Replace
 
 
 @dataclass(frozen=True)

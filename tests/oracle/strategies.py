@@ -17,8 +17,11 @@ from tests.oracle.model import (
     Domain,
     Item,
     Kind,
+    Pause,
     Push,
     Query,
+    Replace,
+    Resume,
     Run,
     Selection,
     Sessions,
@@ -206,6 +209,14 @@ def runs(
     for _ in range(draw(st.integers(1, 4))):
         places = draw(st.lists(st.integers(0, created[1]), min_size=1, max_size=5, unique=True))
         slots[draw(st.integers(1, pushed - 1))].append(Delete(tuple(places)))
+    for _ in range(draw(st.integers(1, 3))):
+        paused_at = draw(st.integers(0, pushed - 1))
+        places = tuple(draw(st.lists(st.integers(0, created[1]), min_size=1, max_size=4, unique=True)))
+        slots[paused_at].append(Pause(places))
+        slots[draw(st.integers(paused_at, pushed - 1))].append(Resume(tuple(range(draw(st.integers(1, 4))))))
+    for _ in range(draw(st.integers(1, 3))):
+        replaced = Replace(draw(st.integers(0, created[1])), draw(queries(schema)))
+        slots[draw(st.integers(0, pushed - 1))].append(replaced)
     steps: list[Step] = []
     for slot in slots:
         steps += [*slot, draw(pushes(tuples))]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 from tests.oracle.changes import fold
 from tests.oracle.compare import check_late, check_window_order, match_rows
-from tests.oracle.driver import Driver, Registered
+from tests.oracle.driver import Driver, Json, Registered
 from tests.oracle.model import SEQUENCE, Aggregation, micros
 from tests.oracle.recompute import Life, Recompute
 from tests.oracle.wire import WireError, decode_row, parse_time
@@ -55,26 +58,52 @@ def check_query(driver: Driver, registered: Registered, recompute: Recompute) ->
     query, schema = registered.query, driver.schema
     heading = f"query {registered.id} slot {registered.info['slot']}: {query.sql(driver.stream, schema)}\n  "
     try:
-        life = registered.life(driver.stream)
+        lives = registered.lives(driver.stream)
     except ValueError as error:
         return [f"{heading}active_from and active_to are not as the contract says: {error}"]
-    complaints = [check_life(driver, registered, life)]
+    complaints = [check_lives(driver, registered, lives)]
     if registered.followed and registered.followed != registered.rows[: len(registered.followed)]:
         complaints.append("the pages read while it ran must be the first rows of all it answered, they are not")
     output = query.output(schema)
-    changelog = isinstance(query, Aggregation) and bool(query.emit)
+    changelog = registered.is_changelog
     try:
-        rows = [decode_row(output, row) for row in (fold(registered.rows) if changelog else registered.rows)]
+        answered = folded(registered, lives) if changelog else registered.rows
+        rows = [decode_row(output, row) for row in answered]
     except WireError as error:
         complaints.append(f"a row is not as the contract says: {error}")
     else:
         waterline = parse_time(driver.info["waterline"])
-        if changelog and life.active_to is not None:  # what was told of windows that will not be final stays as it is
-            rows = [row for row in rows if row["window_end"] <= life.active_to]  # type: ignore[operator]
-        complaints.append(match_rows(output, recompute.rows(query, life, waterline), rows))
+        expected = [row for life in lives for row in recompute.rows(query, life, waterline)]
+        complaints.append(match_rows(output, expected, rows))
         if isinstance(query, Aggregation) and not changelog:
             complaints.append(check_window_order(rows))
-    return [f"{heading}{life}\n  {complaint}" for complaint in complaints if complaint is not None]
+    shown = "; ".join(map(str, lives))
+    return [f"{heading}{shown}\n  {complaint}" for complaint in complaints if complaint is not None]
+
+
+def folded(registered: Registered, lives: Sequence[Life]) -> list[Json]:
+    """Return the rows that a changelog leaves, which begins anew each time the query is deployed.
+
+    What was told of windows that will not be final stays as it is, and is left out here.
+    """
+    ends = [*registered.marks, len(registered.rows)]
+    found = []
+    for life, (begin, end) in zip(lives, pairwise([0, *ends]), strict=True):
+        left = fold(registered.rows[begin:end])
+        found += [row for row in left if life.active_to is None or parse_time(row["window_end"]) <= life.active_to]
+    return found
+
+
+def check_lives(driver: Driver, registered: Registered, lives: Sequence[Life]) -> str | None:
+    """Check that what a query saw follows each other, and what it replaced."""
+    for earlier, later in pairwise(lives):
+        if earlier.active_to is not None and (later.active_from is None or later.active_from < earlier.active_to):
+            return f"active_from must be at least the active_to before, got {earlier} and {later}"
+    if registered.ran_on is not None and lives:
+        until = registered.ran_on.lives(driver.stream)[-1].active_to
+        if until != lives[0].active_from:
+            return f"active_from must be the active_to of {registered.ran_on.id}, which it replaced: {until}"
+    return check_life(driver, registered, lives[0]) if lives else None
 
 
 def check_life(driver: Driver, registered: Registered, life: Life) -> str | None:
