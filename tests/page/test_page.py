@@ -170,6 +170,9 @@ def test_an_error_is_marked_where_it_is_until_it_is_mended(person: Visit) -> Non
 def test_what_was_judged_late_does_not_count(person: Visit) -> None:
     page = person.open()
     held: list[Route] = []
+    over: list[Request] = []
+    for event in ("requestfinished", "requestfailed"):
+        page.on(event, lambda request: over.append(request) if "validate" in request.url else None)
     page.route("**/queries/validate", lambda route: held.append(route) if not held else route.continue_())
     editor = page.get_by_role("textbox", name="SQL")
     editor.fill("SELECT nothing FROM purchases")
@@ -177,7 +180,8 @@ def test_what_was_judged_late_does_not_count(person: Visit) -> None:
     editor.fill("SELECT price FROM purchases")
     expect(page.locator("#verdict")).to_contain_text("Columns: price.")
     held[0].continue_()
-    page.wait_for_function("document.readyState === 'complete'")
+    wait_until(lambda: page.evaluate("1") and len(over) == 2, 20, "both texts are judged, or nobody waits for it")
+    page.evaluate("new Promise((shown) => requestAnimationFrame(() => requestAnimationFrame(shown)))")
     expect(page.locator("#verdict")).to_contain_text("Columns: price.")
 
 

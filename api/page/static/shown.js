@@ -10,7 +10,7 @@ const MOST_BELOW = 120; // pixels of it that must be in sight
 
 const CHOOSE = [
   "Nothing chosen",
-  ["Choose a query to watch its rows,", "or write one above: an example is a click away."],
+  ["Choose a query to watch its rows, or write one above: an example is a click away."],
 ];
 const NEW = [
   "New here?",
@@ -65,10 +65,15 @@ export function shown({ queries, can, edit, announce, emptied }) {
       const [title, steps] = streams.length ? CHOOSE : NEW;
       if (panel.dataset.welcome === title && panel.querySelector(".welcome")) return;
       panel.dataset.welcome = title;
-      const list = steps.map((step) => el("li", {}, step));
-      panel.replaceChildren(
-        el("div", { class: "welcome" }, el("h2", { id: "shown-title" }, title), el("ol", {}, list)),
-      );
+      const text =
+        steps.length === 1
+          ? el("p", {}, steps[0])
+          : el(
+              "ol",
+              {},
+              steps.map((step) => el("li", {}, step)),
+            );
+      panel.replaceChildren(el("div", { class: "welcome" }, el("h2", { id: "shown-title" }, title), text));
     },
   };
 }
