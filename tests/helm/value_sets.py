@@ -45,6 +45,7 @@ EVERYTHING_ON: Manifest = {
         "labels": {"release": "prometheus"},
         "bearerTokenSecret": {"name": "braid-monitor"},
     },
+    "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
     "podDisruptionBudget": {"enabled": True},
     "dashboards": {"annotations": {"grafana_folder": "Braid"}},
     "image": {"repository": "images.example/braid", "tag": "1.2.3", "pullPolicy": "Always"},
