@@ -373,6 +373,27 @@ def test_a_key_is_asked_for_kept_for_the_tab_and_sent_with_everything(tmp_path: 
         assert page.evaluate("sessionStorage.length") == 0
 
 
+def test_a_key_that_may_only_read_sees_its_own_and_is_told_what_it_may_not(tmp_path: Path, browser: Browser) -> None:
+    with (
+        open_rest(tmp_path, access="on", admin_key=KEY) as rest,
+        visit(browser, url(rest)) as person,
+    ):
+        rest.client.headers["Authorization"] = f"Bearer {KEY}"
+        rest.stream()
+        rest.query(ALL, name="not-ours")
+        rest.read(rest.client.put("/tenants/shop", json={"quotas": {}}), 200)
+        key = rest.post("/keys", {"tenant": "shop", "rights": ["read"]})["key"]
+        page = person.open()
+        page.get_by_label("API key").fill(key)
+        page.keyboard.press("Enter")
+        expect(page.locator("#health")).to_have_text("ready")
+        expect(page.get_by_text("No query is RUNNING.")).to_be_visible()
+        page.get_by_role("textbox", name="SQL").fill("SELECT price FROM purchases")
+        page.keyboard.press("Control+Enter")
+        expect(page.locator("#verdict")).to_have_attribute("data-kind", "bad")
+        expect(page.locator("#verdict")).to_contain_text("write")
+
+
 # for everybody
 
 
