@@ -35,7 +35,9 @@ class _Query:
     @classmethod
     def of(cls, record: QueryRecord) -> _Query:
         names = label_names(record.labels)
-        known = {"query_id": record.id, "name": record.name or "", "tenant": record.tenant or ""}
+        known = {"query_id": record.id, "name": record.name or ""}
+        if record.tenant is not None:
+            known["tenant"] = record.tenant
         info = labelled(known | {name: record.labels[key] for key, name in names.items()})
         streams = (labelled({"query_id": record.id, "stream": name}) for name in record.stream_names.values())
         return cls(record.id, info, tuple(streams), (record.deployment_us or 0) / 1e6)

@@ -99,13 +99,16 @@ def test_labels_streams_and_deployment_of_a_query_are_told() -> None:
     series = QuerySeries(5)
     labels = {"team": "fraud", "cost-center": "7", "cost.center": "8", "cost_center": "ä"}
     streams = {"s-1": "purchases", "s-2": "ads"}
-    query = query_record(1, name="whales", labels=labels, stream_names=streams, deployed_us=1 + SECOND // 4)
+    query = query_record(
+        1, name="whales", tenant="shop", labels=labels, stream_names=streams, deployed_us=1 + SECOND // 4
+    )
     series.add(0, query)
     families = {f.name: f for f in text_string_to_metric_families(series.moment().text({}))}
     (info,) = families["braid_query_info"].samples
     assert info.labels == {
         "query_id": "q-1",
         "name": "whales",
+        "tenant": "shop",
         "label_cost_center": "7",
         "label_cost_center_2": "8",
         "label_cost_center_3": "ä",

@@ -42,7 +42,8 @@ def operator_schema(kind: str) -> dict[str, Any]:
     environment = os.environ | {"PYTHONPATH": str(OPERATOR_MODELS)}
     command = [sys.executable, "-c", PRINT_SCHEMA, kind]
     done = subprocess.run(command, env=environment, capture_output=True, timeout=120, check=True)
-    schema: dict[str, Any] = orjson.loads(done.stdout)
+    # Go lets a flag stand anywhere in a pattern, Python at its beginning
+    schema: dict[str, Any] = orjson.loads(done.stdout.replace(b"^(?i)", b"(?i)^"))
     for each in (schema, *schema["$defs"].values()):
         if "properties" in each:
             each["additionalProperties"] = False
