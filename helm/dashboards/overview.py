@@ -72,7 +72,7 @@ def queries() -> list[Part]:
         series(
             "Queries by state",
             {"{{state}}": by("state", of("braid_queries"))},
-            "PENDING → RUNNING → DRAINING → RETIRED, or FAILED.",
+            "PENDING → RUNNING → DRAINING → RETIRED, or FAILED; PAUSED until it is resumed.",
             units.Short,
             stacked=True,
         ),

@@ -331,6 +331,22 @@ def test_a_query_is_stopped_only_when_that_is_meant(rest: Rest, person: Visit) -
     expect(page.locator("#announcer")).to_have_text("Query everything is DRAINING.")
 
 
+def test_a_query_is_paused_and_goes_on(rest: Rest, person: Visit) -> None:
+    query = rest.query(ALL, name="everything")
+    page = person.open(f"#/queries/{query['id']}")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#shown .state")).to_have_text("paused")
+    page.get_by_role("button", name="Resume").click()
+
+    def runs() -> bool:
+        rest.commit()
+        return bool(rest.get(f"/queries/{query['id']}")["state"] == "RUNNING")
+
+    wait_until(runs, 30, "the query has a slot again")
+    expect(page.locator("#shown .state")).to_have_text("running")
+    expect(page.get_by_role("button", name="Resume")).to_have_count(0)
+
+
 # the key
 
 
