@@ -36,7 +36,7 @@ test: ## the gate: set up, then lint, types and all tests; stops at the first fa
 	$(call step,ruff format,$(PY) -m ruff format --check .)
 	$(call step,mypy,$(PY) -m mypy $(PACKAGES))
 	$(call step,audit,$(PY) -m tests.security.audit --if-reachable)
-	$(call step,pytest on two cores,$(PY) -m pytest -n 2 --dist loadgroup -m "not alone")
+	$(call step,pytest on two cores,$(PY) -m pytest -n 2 --dist loadgroup -m "not alone and not long")
 	$(call step,pytest of what measures,$(PY) -m pytest -m alone)
 	@printf '\n── all passed\n'
 
@@ -50,7 +50,7 @@ types: setup ## mypy: strict on the kernels and the plan
 unit: setup ## the tests that need no running service
 	$(call step,pytest without a service,$(PY) -m pytest -m "not service")
 
-test-long: setup ## the oracle with 60 examples and 2000 windows at once, the crash test with 15 kills, then all other tests
+test-long: setup ## the oracle with 60 examples and 2000 windows at once, the crash test with 15 kills, and all other tests
 	$(call step,pytest with more examples and crashes,BRAID_ORACLE_EXAMPLES=60 BRAID_ORACLE_WINDOWS=2000 BRAID_ORACLE_MINUTES=10 BRAID_CRASH_KILLS=15 $(PY) -m pytest)
 
 fuzz: setup ## ten minutes of requests made from the OpenAPI document; SECONDS=3600 for more, SEED=… to do it again

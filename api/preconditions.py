@@ -1,4 +1,4 @@
-"""What must hold before the service starts: Python, Java, and a data directory that nobody else uses."""
+"""What must hold before the service starts: Python, Java, and a data directory at its place that nobody else uses."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import orjson
+
 from sources.storage import Storage
 
 LOCK_FILE = "service.lock"
+HOME_FILE = "home.json"
 OLDEST_JAVA = 17
 OLDEST_PYTHON = (3, 11)
 JAVA_SECONDS = 20
@@ -76,3 +79,19 @@ def lock_data_dir(storage: Storage) -> Iterator[None]:
         file.write(f"{os.getpid()}\n")
         file.flush()
         yield
+
+
+def check_home(storage: Storage) -> None:
+    """CannotStart for a data directory that was made at another path: files in Spark's checkpoint name that path."""
+    if storage.local_root is None:
+        return
+    here = storage.local_root.resolve()
+    if not storage.exists(HOME_FILE):
+        storage.put(HOME_FILE, orjson.dumps({"path": str(here)}))
+        return
+    home = Path(orjson.loads(storage.get(HOME_FILE))["path"])
+    if home != here and not (home.exists() and home.samefile(here)):
+        raise CannotStart(
+            f"The data directory {str(here)!r} was made as {str(home)!r}, and Spark's checkpoint in it names that path."
+            " Put it there again, or mount it there."
+        )

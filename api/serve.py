@@ -28,7 +28,7 @@ import uvicorn
 from api import interpreter, logs
 from api.app import create_app
 from api.connections import Connection
-from api.preconditions import CannotStart, check_java, check_python, lock_data_dir
+from api.preconditions import CannotStart, check_home, check_java, check_python, lock_data_dir
 from api.service import Service
 from router.retention import Retention
 from session.plan_snapshot import trim_plan_log
@@ -62,6 +62,7 @@ def serve(flags: Mapping[str, Any]) -> int:
         with contextlib.ExitStack() as stack:
             storage = open_storage(settings.data_dir)
             stack.enter_context(lock_data_dir(storage))
+            check_home(storage)
             check_java()
             listener = stack.enter_context(open_port(settings.host, settings.port))
             answer(stack.enter_context(running(settings, storage, listener)), listener)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from api.preconditions import CannotStart, check_java, check_python, lock_data_dir
+from api.preconditions import CannotStart, check_home, check_java, check_python, lock_data_dir
 from api.serve import open_port, open_storage, serve
 from sources.storage import Storage
 
@@ -131,3 +131,21 @@ def test_serve_refuses_a_damaged_data_directory(tmp_path: Path, capsys: pytest.C
     (tmp_path / "changelogs").mkdir()
     (tmp_path / "changelogs" / "000000000007.json").write_text("{}")
     assert "must be there" in refusal({"data_dir": str(tmp_path), "port": 0}, capsys)
+
+
+def test_a_data_directory_stays_where_it_was_made(tmp_path: Path) -> None:
+    made, elsewhere, link = (tmp_path / name for name in ("made", "elsewhere", "link"))
+    made.mkdir()
+    check_home(Storage(str(made)))
+    check_home(Storage(str(made)))
+    link.symlink_to(made)
+    check_home(Storage(str(link)))
+    link.unlink()
+    made.rename(elsewhere)
+    with pytest.raises(CannotStart, match=f"was made as '{made}'"):
+        check_home(Storage(str(elsewhere)))
+    made.symlink_to(elsewhere)  # what mounting it there does
+    check_home(Storage(str(elsewhere)))
+    made.unlink()
+    elsewhere.rename(made)
+    check_home(Storage(str(made)))

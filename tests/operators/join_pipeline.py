@@ -18,6 +18,7 @@ from operators.offsets import advance_waterline
 from operators.queries import WINDOW_END, WINDOW_START, Query
 from operators.stream_operators import StreamOperators
 from optimizer.optimizer import operator_of
+from router.deployment import Deployment
 from router.materialize import BlockPart, Materializer
 from sources.schema import StreamDefinition
 from sources.storage import Storage
@@ -31,11 +32,17 @@ class Deployed:
     live: LiveQuery
 
     id = property(lambda self: self.live.id)
-    slot = property(lambda self: self.live.slot)
-    epoch = property(lambda self: self.live.epoch)
     query = property(lambda self: self.live.query)
-    active_from = property(lambda self: self.live.active_from)
-    freed_epoch = None
+
+    @property
+    def deployment(self) -> Deployment:
+        """The one that it has."""
+        return Deployment(self.live.slot, self.live.epoch, 1, self.live.active_from)
+
+    @property
+    def deployments(self) -> tuple[Deployment, ...]:
+        """What the reader asks for."""
+        return (self.deployment,)
 
 
 def changelog(
@@ -140,7 +147,7 @@ class JoinPipeline:
             self._add(blocks, path, joined.slots, joined.counts)
             for slot, count, windows in zip(joined.slots, joined.counts, joined.windows, strict=True):
                 live = self.live.by_slot[slot]
-                page = self.reader.rows(Deployed(live), slot, [BlockPart(path, count)], 0, count)
+                page = self.reader.rows(Deployed(live), Deployed(live).deployment, [BlockPart(path, count)], 0, count)
                 assert len({(row[WINDOW_START], row[WINDOW_END]) for row in page.to_pylist()}) == windows
 
     @staticmethod
@@ -152,7 +159,7 @@ class JoinPipeline:
         total, start, pages = sum(part.count for part in parts), 0, []
         while start < total:
             count = min(total - start, self.rng.choice([1, 2, 7, 1000]))
-            page = self.reader.rows(Deployed(live), live.slot, parts, start, count)
+            page = self.reader.rows(Deployed(live), Deployed(live).deployment, parts, start, count)
             assert len(page) == count
             pages.append(page)
             start += count

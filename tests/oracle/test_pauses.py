@@ -17,7 +17,7 @@ from tests.oracle.model import SECOND, Aggregation, Push
 from tests.oracle.test_oracle import ALL, BY_GEM_PACK, COUNT, GEM_PACK, HOP, REVENUE, SCHEMA, TUMBLE
 from tests.oracle.verify import verify
 
-pytestmark = pytest.mark.service
+pytestmark = [pytest.mark.service, pytest.mark.long]
 
 CHANGES = Aggregation((GEM_PACK, COUNT, REVENUE), HOP, ("gem_pack",), emit="EMIT STREAM")
 DRAIN_SECONDS = 60.0

