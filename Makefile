@@ -15,7 +15,7 @@ define step
 	else status=$$?; printf '── %s: FAILED after %d s\n' '$(1)' $$(($$(date +%s) - began)) >&2; exit $$status; fi
 endef
 
-.PHONY: help setup demo test lint types unit test-long test-executors fuzz audit bench bench-quick bench-kernels \
+.PHONY: help setup demo test lint types unit test-more test-long test-executors fuzz audit bench bench-quick bench-kernels \
 	bench-control bench-kafka soak first-mark clean
 
 help: ## list the targets
@@ -28,7 +28,7 @@ setup: ## find Python and Java, build .venv, install what is pinned (quick when 
 demo: setup ## see it at work; SECONDS=60 ends it by itself, else Ctrl-C
 	@$(PY) -m bench_driver.demo $(if $(SECONDS),--seconds $(SECONDS))
 
-test: ## the gate: set up, then lint, types and all tests; stops at the first failure
+test: ## the gate: set up, then lint, types and all tests but those of test-more; stops at the first failure
 	$(call step,setup,bash setup.sh)
 	$(call step,helm,{ [[ -n "$${BRAID_SKIP_HELM:-}" ]] || { bash helm/install-helm.sh && bash tests/helm/install-operator-models.sh; }; })
 	$(call step,servers,bash tests/kit/install.sh)
@@ -49,6 +49,9 @@ types: setup ## mypy: strict on the kernels and the plan
 
 unit: setup ## the tests that need no running service
 	$(call step,pytest without a service,$(PY) -m pytest -m "not service")
+
+test-more: setup ## what takes a minute a test: several executors, Prometheus, pauses under kills, a backup, secrets; ten minutes
+	$(call step,pytest of what takes long,$(PY) -m pytest -n 2 --dist loadgroup -m long)
 
 test-long: setup ## the oracle with 60 examples and 2000 windows at once, the crash test with 15 kills, and all other tests
 	$(call step,pytest with more examples and crashes,BRAID_ORACLE_EXAMPLES=60 BRAID_ORACLE_WINDOWS=2000 BRAID_ORACLE_MINUTES=10 BRAID_CRASH_KILLS=15 $(PY) -m pytest)

@@ -19,7 +19,7 @@ from tests.oracle.model import SECOND, Aggregation, Push
 from tests.oracle.test_oracle import ALL, BY_GEM_PACK, COUNT, SCHEMA, TUMBLE, others
 from tests.oracle.verify import verify
 
-pytestmark = pytest.mark.service
+pytestmark = [pytest.mark.service, pytest.mark.long]
 
 MASTER = "local-cluster[2,1,1024]"
 KILLS = int(os.environ.get("BRAID_EXECUTOR_KILLS", "1"))

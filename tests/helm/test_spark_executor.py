@@ -72,6 +72,7 @@ def test_missing_variable_is_an_error() -> None:
 
 
 @pytest.mark.service
+@pytest.mark.long
 def test_executor_runs_tasks_of_a_driver(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         log = stack.enter_context((tmp_path / "executor.log").open("w+b"))

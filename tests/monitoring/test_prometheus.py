@@ -22,7 +22,7 @@ from tests.kit.service import RunningService
 from tests.kit.waiting import wait_until
 from tests.monitoring.load import loaded
 
-pytestmark = pytest.mark.service
+pytestmark = [pytest.mark.service, pytest.mark.long]
 
 CHART = Path(__file__).resolve().parents[2] / "helm" / "braid"
 DASHBOARDS = sorted((CHART / "dashboards").glob("*.json"))

@@ -11,7 +11,7 @@ from api.client import BraidClient
 from tests.kit.fixtures import FreshService
 from tests.kit.waiting import wait_until
 
-pytestmark = pytest.mark.service
+pytestmark = [pytest.mark.service, pytest.mark.long]
 
 STREAM = (
     "CREATE STREAM taps (device INT, volts BIGINT, time TIMESTAMP LATENESS INTERVAL '0' SECOND)"

@@ -24,6 +24,7 @@ def windows(page: Page) -> list[tuple[str, str]]:
     return [(cells[0], cells[2]) for cells in (row.split("\t") for row in rows)]
 
 
+@pytest.mark.long
 def test_from_nothing_to_rows_a_chart_a_plan_and_back(browser: Browser, fresh_service: FreshService) -> None:
     service = fresh_service()
     with visit(browser, service.url) as person:

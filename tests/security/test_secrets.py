@@ -125,6 +125,7 @@ def every_answer(client: httpx.Client) -> dict[str, str]:
 
 
 @pytest.mark.service
+@pytest.mark.long
 def test_no_secret_is_shown_or_kept(service: RunningService, nobody: str) -> None:
     with receiving() as hook, httpx.Client(base_url=service.url, timeout=60) as client:
         hook.answer = (400, {})
