@@ -19,11 +19,11 @@ from api import (
     health,
     live,
     logs,
-    metrics_page,
     plans,
     problems,
     queries,
     results,
+    scrape,
     sql,
     streams,
     tables,
@@ -35,7 +35,7 @@ from api.origins import KnownOrigins, hosts_of
 from api.page import files as page
 from api.service import Service
 
-ROUTERS = (streams, events, tables, queries, changes, results, live, plans, sql, access, metrics_page)
+ROUTERS = (streams, events, tables, queries, changes, results, live, plans, sql, access, scrape)
 OPEN_ROUTERS = (health, docs_page, page)
 """What answers without a key: it tells nothing of what is in the service."""
 CURSOR_HEADERS = ("Braid-Cursor", "Braid-End", "Location", "Retry-After")

@@ -17,8 +17,8 @@ from api.queries import created, fields_of, once_running
 from api.service import Service, ServiceDep
 from api.settled import settled
 from session.access.tenant_session import TenantSession
-from session.admission import Replacement
 from session.commands import Begun
+from session.query_requests import Replacement
 from session.requests import Outcome
 
 router = APIRouter(tags=["queries"])

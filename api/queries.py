@@ -18,8 +18,8 @@ from api.parameters import Drain, Wait
 from api.service import Service, ServiceDep
 from api.settled import settled
 from session.access.tenant_session import TenantSession
-from session.admission import QueryRequest
 from session.query_record import STATES
+from session.query_requests import QueryRequest
 from session.reads import MOST_LISTED
 from session.requests import Outcome
 from sources.errors import BraidError, Gone, MalformedRequest, TooLarge

@@ -6,10 +6,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from session.admission import NOBODY, Owner, QueryRequest, Replacement
+from session.admission import NOBODY, Owner
 from session.commands import Begun, Commands, Wake, key_of_request
 from session.idempotency import current
 from session.query_record import PAUSED, PENDING, RUNNING, QueryRecord, full_name
+from session.query_requests import QueryRequest, Replacement
 from session.requests import QueryPaused, QueryReplaced, QueryResumed
 from sources.errors import Conflict
 

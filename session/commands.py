@@ -13,11 +13,12 @@ from functools import partial
 from typing import Any
 
 from operators.queries import Query
-from session.admission import NOBODY, Inherited, Owner, PlannedQuery, QueryRequest, Reservations, plan_requests
+from session.admission import NOBODY, Owner, Reservations
 from session.archive import Archive
 from session.deliveries import SinkDeliveries
 from session.idempotency import Idempotency, current
 from session.query_record import DRAINING, QueryRecord
+from session.query_requests import Inherited, PlannedQuery, QueryRequest, plan_requests
 from session.reads import Reads, result_columns
 from session.request_log import Logged, RequestLog
 from session.requests import (

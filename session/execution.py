@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from session.admission import QueryRequest
+from session.query_requests import QueryRequest
 from session.sql.parser import parse_statement
 from session.sql.statements import (
     CreateQuery,

@@ -28,7 +28,7 @@ class Access:
         self._registry = AccessRegistry(storage, settings.admin_key) if settings.needs_keys else None
         self._storage = storage
         self._cores = settings.admission_cores
-        self._capacity = Capacity(session, self._busy_cores)
+        self._capacity = Capacity(session, self._most_cores)
         self._anyone = TenantSession(session, ANYONE, Meters(Quotas()))
         self._meters: dict[str | None, Meters] = {}
         self._lock = threading.Lock()
@@ -59,6 +59,6 @@ class Access:
                 known = self._meters[tenant] = Meters(quotas)
             return known
 
-    def _busy_cores(self) -> float:
+    def _most_cores(self) -> float:
         """Return how many cores operators may keep busy; the job decides at its first start how many lanes it has."""
         return self._cores or BUSY_SHARE * (read_lanes(self._storage) or os.cpu_count() or 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from session.admission import PlannedQuery
+from session.query_requests import PlannedQuery
 from session.shared_session import SharedSession
 from sources.errors import Overloaded
 

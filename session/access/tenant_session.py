@@ -12,10 +12,11 @@ from typing import Any
 from session.access.capacity import Capacity
 from session.access.meters import Meters
 from session.access.principal import ADMIN, READ, WRITE, Principal
-from session.admission import Owner, PlannedQuery, QueryRequest, Replacement
+from session.admission import Owner
 from session.commands import Begun, Wake
 from session.execution import execute_statement
 from session.query_record import full_name
+from session.query_requests import PlannedQuery, QueryRequest, Replacement
 from session.reads import DeployedQuery, unknown_query
 from session.requests import Outcome
 from session.shared_session import SharedSession

@@ -245,6 +245,17 @@ def test_quotas_of_many_at_once_are_all_or_nothing(rest: Rest) -> None:
     assert int(refused.headers["Retry-After"]) in range(1, 21)
 
 
+def test_a_request_that_is_refused_anyway_does_not_count_against_a_quota(rest: Rest) -> None:
+    shop = team(rest, "shop", creations_a_minute=2)
+    shop.query(name="one")
+    for _ in range(5):
+        assert shop.send("POST", "/queries", {"sql": ALL, "name": "one"}).status_code == 409
+        assert shop.send("POST", "/queries", {"sql": "SELECT nothing FROM purchases"}).status_code == 422
+        assert shop.send("POST", "/queries/validate", {"sql": ALL}).status_code == 200
+    shop.query()
+    assert shop.send("POST", "/queries", {"sql": ALL}).status_code == 429
+
+
 def test_rows_are_read_no_faster_than_the_quota_says(rest: Rest) -> None:
     shop = team(rest, "shop", result_rows_a_second=10)
     query = shop.query()

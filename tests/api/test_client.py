@@ -20,10 +20,10 @@ from api.client import (
     BraidQueryFailed,
     BraidRefused,
     BraidUnreachable,
-    _translated,
     checked_url,
     query_body,
 )
+from api.transport import translated
 from tests.api.cli.playback import STREAM, Playback, problem, running
 
 SQL = "SELECT user_id FROM purchases WHERE price > 5"
@@ -317,7 +317,7 @@ def _httpx_errors() -> list[type[Exception]]:
 def test_every_error_of_httpx_is_translated(kind: type[Exception]) -> None:
     # made without their constructors, which ask for requests and responses
     error = kind.__new__(kind)
-    with pytest.raises(BraidUnreachable), _translated("http://127.0.0.1:8080"):
+    with pytest.raises(BraidUnreachable), translated("http://127.0.0.1:8080"):
         raise error
 
 

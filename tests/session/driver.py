@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 
 from operators.plan_log import PlannedBatch, write_planned
-from session.admission import QueryRequest
 from session.archive import Archive
 from session.idempotency import Idempotency
 from session.query_record import STATES
+from session.query_requests import QueryRequest
 from session.recovery import recover
 from session.session_state import SessionState
 from session.settings import Settings

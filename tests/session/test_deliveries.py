@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from router.delivery_log import FOLDER, RECORDS_A_WHOLE, DeliveryFollower, DeliveryWriter
 from router.progress import DONE, PARTS, Progress, part_of, tell_alive, write_progress
-from session.admission import Replacement
 from session.archive import Archive
 from session.deliveries import SinkDeliveries
+from session.query_requests import Replacement
 from sources.errors import NotAllowed
 from sources.record_log import RecordLog
 from tests.session.driver import SELECTION, Driver

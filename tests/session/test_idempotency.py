@@ -9,8 +9,8 @@ import orjson
 import pytest
 
 from session import idempotency
-from session.admission import QueryRequest
 from session.execution import execute_statement
+from session.query_requests import QueryRequest
 from session.requests import Outcome
 from sources.errors import Conflict, NotAllowed, Overloaded
 from tests.session.driver import SELECTION, STREAM, Driver

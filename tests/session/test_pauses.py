@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from operators.live_queries import LiveQueries
 from router.result_reader import BatchIndex, ResultReader
-from session.admission import Replacement
 from session.changes import MOST_DEPLOYMENTS
 from session.query_record import DRAINING, FAILED, PAUSED, PENDING, RETIRED, RUNNING, QueryRecord
+from session.query_requests import Replacement
 from session.snapshot import PATH
 from sources.errors import Conflict, Gone, NotAllowed, Overloaded, UnknownObject
 from sources.record_log import RecordLog

@@ -16,11 +16,11 @@ from operators.live_queries import LiveQueries
 from operators.lookup_join import version_path
 from operators.queries import lookups_of
 from session import plan_snapshot, snapshot
-from session.admission import Replacement
 from session.archive import Archive
 from session.changelog import Changelog, changelog_set_between
 from session.idempotency import Idempotency
 from session.query_record import DRAINING, FAILED, PAUSED, PENDING, RUNNING, QueryRecord
+from session.query_requests import Replacement
 from session.recovery import recover
 from session.requests import QueriesAccepted
 from session.session_state import SessionState

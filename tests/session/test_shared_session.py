@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from router.deployment import Deployment
-from session.admission import QueryRequest
+from session.query_requests import QueryRequest
 from session.shared_session import SharedSession
 from sources.errors import (
     BraidError,

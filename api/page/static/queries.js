@@ -3,7 +3,8 @@
 import { get, withParameters } from "./api.js";
 import { byId, el, keyed, say, set } from "./dom.js";
 import { count, duration } from "./format.js";
-import { draw, History, sparkline } from "./sparkline.js";
+import { listing, nameCell, numberCell, trendCell } from "./listing.js";
+import { draw, History } from "./sparkline.js";
 
 const STATES = ["RUNNING", "PENDING", "PAUSED", "DRAINING", "FAILED", "RETIRED"];
 const PAGE = 50;
@@ -25,22 +26,7 @@ export function queriesPanel(changed) {
   let selected = null;
   const history = new History();
   const body = el("tbody");
-  const table = el(
-    "table",
-    { class: "queries", hidden: true },
-    el(
-      "thead",
-      {},
-      el(
-        "tr",
-        {},
-        HEADINGS.map(([title, kind]) =>
-          el("th", { scope: "col", class: kind }, title || el("span", { class: "hidden" }, "Trend")),
-        ),
-      ),
-    ),
-    body,
-  );
+  const table = listing("queries", HEADINGS, body);
   const empty = el("p", { class: "empty", hidden: true });
   byId("queries").append(table, empty);
   const choices = new Map(["", ...STATES].map((each) => [each, choice(each)]));
@@ -154,24 +140,12 @@ function row(query) {
   return el(
     "tr",
     {},
-    el(
-      "th",
-      { scope: "row" },
-      el(
-        "span",
-        { class: "over" },
-        el("a", { href: `#/queries/${query.id}`, title: query.name }, query.name ?? query.id),
-        " ",
-        el("span", { class: "tag" }),
-      ),
-      " ",
-      el("span", { class: "under sql" }),
-    ),
+    nameCell(`#/queries/${query.id}`, query.name, query.name ?? query.id, el("span", { class: "under sql" })),
     el("td", {}, el("span", { class: "state" })),
-    el("td", { class: "number" }),
-    el("td", { class: "number" }),
-    el("td", { class: "trend" }, sparkline()),
-    el("td", { class: "number" }),
+    numberCell(),
+    numberCell(),
+    trendCell(),
+    numberCell(),
   );
 }
 

@@ -2,7 +2,8 @@
 
 import { byId, el, keyed, say, set } from "./dom.js";
 import { ago, count, plural, secondsBehind } from "./format.js";
-import { draw, History, sparkline } from "./sparkline.js";
+import { listing, nameCell, numberCell, trendCell } from "./listing.js";
+import { draw, History } from "./sparkline.js";
 
 const HEADINGS = [
   ["Stream", null],
@@ -31,20 +32,7 @@ export function streamsPanel() {
   const rates = new Rates();
   const history = new History();
   const body = el("tbody");
-  const table = el(
-    "table",
-    { class: "streams", hidden: true },
-    el(
-      "thead",
-      {},
-      el(
-        "tr",
-        {},
-        HEADINGS.map(([title, kind]) => heading(title, kind)),
-      ),
-    ),
-    body,
-  );
+  const table = listing("streams", HEADINGS, body);
   const empty = el("p", { class: "empty", hidden: true });
   byId("streams").append(table, empty);
 
@@ -79,33 +67,22 @@ export function streamsPanel() {
   return { show };
 }
 
-function heading(title, kind) {
-  return el("th", { scope: "col", class: kind }, title || el("span", { class: "hidden" }, "Trend"));
-}
-
 function row(stream) {
   return el(
     "tr",
     {},
-    el(
-      "th",
-      { scope: "row" },
-      el(
-        "span",
-        { class: "over" },
-        el("a", { href: `#/streams/${encodeURIComponent(stream.name)}`, title: stream.name }, stream.name),
-        " ",
-        el("span", { class: "tag" }),
-      ),
-      " ",
+    nameCell(
+      `#/streams/${encodeURIComponent(stream.name)}`,
+      stream.name,
+      stream.name,
       el("span", { class: "under columns" }),
       el("span", { class: "under error", hidden: true }),
     ),
-    el("td", { class: "number" }),
-    el("td", { class: "trend" }, sparkline()),
-    el("td", { class: "number" }),
-    el("td", { class: "number" }),
-    el("td", { class: "number" }),
+    numberCell(),
+    trendCell(),
+    numberCell(),
+    numberCell(),
+    numberCell(),
   );
 }
 
