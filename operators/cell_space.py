@@ -2,7 +2,9 @@
 
 A tuple falls into one cell of each space and is added there once, however many queries select it; a query's answer is
 the sum over its cells. With one tested column this is cell aggregation; with several, tuples are grouped by equal
-query-set (thesis 4.3.1.4).
+query-set (thesis 4.3.1.4), in a space for each query group (5.4.1): its query-sets are short, and tuples that none of
+its queries selects are left out. Set cells have the bits of their queries alone, so a query that changes its group
+finds its tuples in the buckets of both.
 """
 
 from __future__ import annotations
@@ -142,11 +144,14 @@ def _merge_equal(query_sets: Words, cell: npt.NDArray[Any]) -> tuple[Words, npt.
 
 
 def cell_spaces(queries: Sequence[LiveQuery], index: PredicateIndex, words: int) -> list[CellSpace]:
-    """Split aggregations, all of them in the index, by the dimensions they test."""
-    return [
-        SetSpace(members, index, dimensions, words) if len(dimensions) > 1 else LineSpace(members, index, dimensions)
-        for dimensions, members in _by_dimensions(queries, index)
-    ]
+    """Split aggregations, all of them in the index, by the dimensions they test; where these are several, by group."""
+    spaces: list[CellSpace] = []
+    for dimensions, members in _by_dimensions(queries, index):
+        if len(dimensions) > 1:
+            spaces += [SetSpace(group, index, dimensions, words) for group in _by_group(members)]
+        else:
+            spaces.append(LineSpace(members, index, dimensions))
+    return spaces
 
 
 def set_spaces(queries: Sequence[LiveQuery], index: PredicateIndex, words: int) -> list[SetSpace]:
@@ -161,3 +166,10 @@ def _by_dimensions(
     for query in queries:
         split.setdefault(index.predicates[query.id].dimensions, []).append(query)
     return sorted(split.items(), key=lambda item: item[0])
+
+
+def _by_group(queries: Sequence[LiveQuery]) -> list[list[LiveQuery]]:
+    split: dict[int, list[LiveQuery]] = {}
+    for query in queries:
+        split.setdefault(query.group, []).append(query)
+    return [members for _, members in sorted(split.items())]

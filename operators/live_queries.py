@@ -21,6 +21,7 @@ from sources.schema import StreamDefinition
 
 EARLIEST = -(2**62)
 LATEST = 2**62
+UNGROUPED = 0
 
 Clocks = Mapping[str, int | None]
 
@@ -31,7 +32,8 @@ class LiveQuery:
 
     It sees a tuple of stream S at t iff ``active_from[S] < t <= active_to[S]``. In ``active_from`` None means that
     S had no tuple, so all are seen; in ``active_to`` None means the same, so none is seen. ``active_to`` itself is
-    None until the query is deleted.
+    None until the query is deleted. ``group`` is its query group (thesis 5.4.1), :data:`UNGROUPED` for none: queries
+    of one operator are evaluated together within their group.
     """
 
     id: str
@@ -41,6 +43,7 @@ class LiveQuery:
     query: Query
     active_from: Clocks
     active_to: Clocks | None = None
+    group: int = 0
 
     @property
     def where(self) -> Expression | None:
@@ -70,6 +73,7 @@ class LiveQuery:
             "query": self.query.to_json(),
             "active_from": dict(self.active_from),
             "active_to": None if self.active_to is None else dict(self.active_to),
+            "group": self.group,
         }
 
     @classmethod
@@ -110,6 +114,10 @@ class LiveQueries:
             if found is not None and found.id == deleted["id"] and found.active_to is None:
                 until = {stream: clocks.get(stream) for stream in found.query.streams}
                 self.by_slot[found.slot] = replace(found, active_to=until)
+        for regrouped in changelog.get("regrouped", ()):  # changelogs before there were groups have none
+            found = self.by_slot.get(regrouped["slot"])
+            if found is not None and found.id == regrouped["id"]:
+                self.by_slot[found.slot] = replace(found, group=regrouped["group"])
         self._remove(freed["id"] for freed in changelog["freed"])
         self.capacity = changelog["capacity"]
         self.epoch = epoch

@@ -12,11 +12,11 @@ it to other queries at a cost that follows the queries that change and the dimen
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from operators.dimension import Cells, Dimension
-from operators.expressions import Expression
+from operators.expressions import Expression, columns_of
 from operators.predicate_analysis import Predicate, analyse
 from operators.truth_set import Bools
 from operators.tuples import Tuples
@@ -68,6 +68,11 @@ class PredicateIndex:
         """Return, for each dimension that the query tests, at which cells it is true."""
         truths = self.predicates[query].truths
         return {name: truth.mask_over(self.dimensions[name].boundaries) for name, truth in truths.items()}
+
+    def columns_of(self, dimensions: Iterable[str]) -> set[str]:
+        """Return the columns of tuples that some dimensions read."""
+        found = [self.dimensions[name] for name in dimensions]
+        return {name for each in found for name in (columns_of(each.residual) if each.residual else (each.name,))}
 
     def cells_of(self, tuples: Tuples) -> dict[str, Cells]:
         """Return the cell of each tuple in every dimension."""

@@ -1,4 +1,4 @@
-"""What tasks tell of their work, for the optimizer's statistics: time by operator, distinct keys, samples of tuples.
+"""What tasks tell of their work, for the optimizer's statistics: time and chunks by operator, samples of tuples.
 
 A process adds up what it does and tells it about once a second, in the record of a batch. Nothing depends on it: what a
 process did not tell before it died is not counted.
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -33,12 +33,20 @@ def index_of(name: str) -> str:
     return f"index:{name}"
 
 
+class Chunk(NamedTuple):
+    """How many tuples were added up at once, in how many slices, and how many distinct keys they had."""
+
+    tuples: int = 0
+    slices: int = 0
+    keys: int = 0
+
+
 @dataclass
 class Work:
-    """What a process did since it told last: microseconds by operator, and the most distinct keys of a chunk."""
+    """What a process did since it told last: microseconds by operator, and the largest chunk of each."""
 
     busy_us: Counter[str] = field(default_factory=Counter)
-    keys: dict[str, int] = field(default_factory=dict)
+    chunks: dict[str, Chunk] = field(default_factory=dict)
 
     @contextmanager
     def timed(self, operator: str) -> Iterator[None]:
@@ -49,26 +57,27 @@ class Work:
         finally:
             self.busy_us[operator] += int((time.perf_counter() - began) * 1e6)
 
-    def saw_keys(self, operator: str, count: int) -> None:
-        """Take note of how many distinct keys a chunk had."""
-        self.keys[operator] = max(count, self.keys.get(operator, 0))
+    def saw(self, operator: str, chunk: Chunk) -> None:
+        """Take note of a chunk."""
+        self.chunks[operator] = max(chunk, self.chunks.get(operator, chunk))
 
     def tell(self) -> dict[str, Any]:
         """Return it in JSON, and begin anew."""
-        told = {"busy_us": dict(self.busy_us), "keys": self.keys}
-        self.busy_us, self.keys = Counter(), {}
+        told = {"busy_us": dict(self.busy_us), "chunks": {name: list(chunk) for name, chunk in self.chunks.items()}}
+        self.busy_us, self.chunks = Counter(), {}
         return told
 
 
 def united(told: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Bring together what several processes told of work on the same operators."""
     busy: Counter[str] = Counter()
-    keys: dict[str, int] = {}
+    chunks: dict[str, Chunk] = {}
     for each in told:
         busy.update(each["busy_us"])
-        for operator, count in each["keys"].items():
-            keys[operator] = max(count, keys.get(operator, 0))
-    return {"busy_us": dict(busy), "keys": keys}
+        for operator, told_chunk in each["chunks"].items():
+            chunk = Chunk(*told_chunk)
+            chunks[operator] = max(chunk, chunks.get(operator, chunk))
+    return {"busy_us": dict(busy), "chunks": {name: list(chunk) for name, chunk in chunks.items()}}
 
 
 def draw_sample(tuples: pa.RecordBatch, names: Iterable[str], seed: int) -> str:

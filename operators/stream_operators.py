@@ -34,7 +34,7 @@ from operators.lookups import Lookup, input_id
 from operators.predicate_index import PredicateIndex
 from operators.queries import Aggregation, Measure
 from operators.query_set import Words
-from operators.report import Work, index_of
+from operators.report import Chunk, Work, index_of
 from operators.sessions import fragments, has_sessions
 from operators.slicing import Combs, cut_slices
 from operators.tuple_bucket import TupleBucket, tuple_buckets
@@ -143,8 +143,7 @@ class StreamOperators:
     @property
     def tested(self) -> set[str]:
         """The columns that predicates of its queries read."""
-        dimensions = self._index.dimensions.values()
-        return {name for each in dimensions for name in (columns_of(each.residual) if each.residual else (each.name,))}
+        return self._index.columns_of(self._index.dimensions)
 
     @property
     def queries(self) -> set[str]:
@@ -195,7 +194,7 @@ class StreamOperators:
                 output.selected = self._select(tuples, times, cells, waterline)
         for operator in self._operators:
             with work.timed(operator.name):
-                work.saw_keys(operator.name, self._aggregate(operator, tuples, times, cells, output))
+                work.saw(operator.name, self._aggregate(operator, tuples, times, cells, output))
         if tuples.failures:
             output.failures = {
                 query.partition("#")[0]: tuples.failures[text]
@@ -231,11 +230,8 @@ class StreamOperators:
         times: np.ndarray,
         cells: dict[str, np.ndarray],
         output: StreamOutput,
-    ) -> int:
-        """Shared aggregation (4.3.1.5): slice, number the keys, add each tuple to one cell per space.
-
-        Returns how many distinct keys there are.
-        """
+    ) -> Chunk:
+        """Shared aggregation (4.3.1.5): slice, number the keys, add each tuple to one cell per space."""
         sessions = has_sessions(operator.queries)
         if sessions:  # fragments have no slices
             slices, slice_of = np.zeros((1, 2), dtype=np.int64), np.zeros(len(times), dtype=np.int64)
@@ -263,7 +259,7 @@ class StreamOperators:
                 wanted |= assign_cells(space, cells, tuples.length)[0] >= 0
             made = tuple_buckets(tuples, sliced, times, wanted, operator.columns, operator.name)
             output.tuples += [(group + lane, bucket) for group, bucket in made for lane in lanes]
-        return sliced.keys.count
+        return Chunk(tuples.length, len(slices), sliced.keys.count)
 
 
 def _expressions_of(live: LiveQuery) -> Sequence[Expression]:

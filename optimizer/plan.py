@@ -12,6 +12,7 @@ from operators.aggregation import distinct_operator
 from operators.components import COUNT_DISTINCT
 from operators.expressions import columns_of, conjuncts_of
 from operators.join_parts import operators_of
+from operators.live_queries import UNGROUPED
 from operators.queries import Aggregation, Join, Query, Selection, lookups_of
 from operators.windows import SessionWindow, Window
 from optimizer.graph import to_dot
@@ -27,8 +28,9 @@ class Operator:
     """A shared operator: all its queries read the same ``streams`` and partition them by the same attributes.
 
     ``tables`` are the static tables that the streams are joined with before; ``inputs`` tell the streams after that
-    apart. ``queries`` has the ids of the queries in the order in which they came; ``used`` counts how many of them have
-    each window, ``sources`` how many have each operator of source tasks (those of a join's inputs others may share).
+    apart. ``queries`` has the ids of the queries in the order in which they came, each with its query group; ``used``
+    counts how many of them have each window, ``sources`` how many have each operator of source tasks (those of a join's
+    inputs others may share).
     """
 
     id: str
@@ -37,7 +39,7 @@ class Operator:
     partitioning: tuple[str, ...]
     tables: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
-    queries: dict[str, None] = field(default_factory=dict)
+    queries: dict[str, int] = field(default_factory=dict)
     used: Counter[Window | SessionWindow] = field(default_factory=Counter)
     sources: Counter[str] = field(default_factory=Counter)
 
@@ -46,9 +48,14 @@ class Operator:
         """The different windows of its queries, shortest first, sessions last; none for selections."""
         return tuple(sorted(self.used, key=_window_order))
 
+    @property
+    def groups(self) -> Counter[int]:
+        """How many queries each query group has."""
+        return Counter(self.queries.values())
+
     def add(self, query_id: str, query: Query) -> None:
-        """Let a query run in it."""
-        self.queries[query_id] = None
+        """Let a query run in it, in no group yet."""
+        self.queries[query_id] = UNGROUPED
         self.sources.update(source_operators(query))
         if not isinstance(query, Selection):
             self.used[query.window] += 1
@@ -75,6 +82,7 @@ class Operator:
             "tables": list(self.tables),
             "partitioned_by": list(self.partitioning),
             "queries": len(self.queries),
+            "groups": {str(group): count for group, count in sorted(self.groups.items())},
             "windows": [window_json(w) for w in self.windows],
         }
 
@@ -88,12 +96,13 @@ class Plan:
     def __init__(self, version: int = 0, streams: Mapping[str, str] | None = None) -> None:
         self.version = version
         self.operators: dict[str, Operator] = {}
+        self._operator_of: dict[str, Operator] = {}
         self.streams: dict[str, str] = dict(streams or {})
 
     def version_after(
         self, queries: bool, streams_created: Mapping[str, str] | None = None, streams_dropped: Iterable[str] = ()
     ) -> int:
-        """Return the version after a change, the same one for no change; ``queries``: whether some come or leave."""
+        """Return the version after a change, the same for no change; ``queries``: whether some come, move or leave."""
         return self.version + (queries or self._streams_after(streams_created, streams_dropped) != self.streams)
 
     def change(
@@ -102,22 +111,47 @@ class Plan:
         removed: Iterable[tuple[str, Query]] = (),
         streams_created: Mapping[str, str] | None = None,
         streams_dropped: Iterable[str] = (),
+        groups: Mapping[str, int] | None = None,
     ) -> None:
-        """Let queries leave and come and streams come and go; BraidError for a query that cannot leave."""
+        """Let queries leave, come and move to ``groups``, and streams come and go.
+
+        BraidError for a query that is not in the plan.
+        """
         created, removed, dropped = list(created), list(removed), list(streams_dropped)
         for query_id, query in removed:
             operator = self.operators.get(operator_of(query))
             if operator is None or query_id not in operator.queries:
                 raise BraidError(f"Only a query in the plan can leave it; got {query_id!r}.", query_id=query_id)
-        self.version = self.version_after(bool(created or removed), streams_created, dropped)
+        self.version = self.version_after(bool(created or removed or groups), streams_created, dropped)
         self.streams = self._streams_after(streams_created, dropped)
         for query_id, query in removed:
             operator = self.operators[operator_of(query)]
             operator.remove(query_id, query)
+            del self._operator_of[query_id]
             if not operator.queries:
                 del self.operators[operator.id]
         for query_id, query in created:
-            self._operator_for(query).add(query_id, query)
+            operator = self._operator_of[query_id] = self._operator_for(query)
+            operator.add(query_id, query)
+        for query_id, group in (groups or {}).items():
+            if query_id not in self._operator_of:
+                raise BraidError(f"Only a query in the plan can change its group; got {query_id!r}.", query_id=query_id)
+            self._operator_of[query_id].queries[query_id] = group
+
+    def group_of(self, query_id: str) -> int | None:
+        """Return the query group of a query, None for one that is not in the plan."""
+        operator = self._operator_of.get(query_id)
+        return None if operator is None else operator.queries[query_id]
+
+    @property
+    def groups(self) -> dict[str, int]:
+        """The query groups of those that are in one, by their ids."""
+        return {
+            query_id: group
+            for operator in self.operators.values()
+            for query_id, group in operator.queries.items()
+            if group != UNGROUPED
+        }
 
     def _streams_after(self, created: Mapping[str, str] | None, dropped: Iterable[str]) -> dict[str, str]:
         gone = set(dropped)

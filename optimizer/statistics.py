@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.expressions import Expression, columns_of
-from operators.report import read_sample
+from operators.report import Chunk, read_sample
 from operators.tuples import Tuples
 
 TIME_CONSTANT_SECONDS = 30.0
@@ -47,6 +47,29 @@ class Rate:
 
 
 @dataclass(frozen=True)
+class Spent:
+    """How many seconds some operators of source tasks took, and for how many tuples, in ``seconds`` that went by."""
+
+    busy: float
+    tuples: float
+    seconds: float
+
+    def since(self, earlier: Spent) -> Spent:
+        """Return what came after an earlier one."""
+        return Spent(self.busy - earlier.busy, self.tuples - earlier.tuples, self.seconds - earlier.seconds)
+
+    @property
+    def per_tuple(self) -> float:
+        """Seconds a tuple; there must be some."""
+        return self.busy / self.tuples
+
+    @property
+    def rate(self) -> float:
+        """Tuples a second."""
+        return self.tuples / self.seconds if self.seconds > 0 else 0.0
+
+
+@dataclass(frozen=True)
 class Selectivity:
     """Which share of the sampled tuples of an input a predicate selects."""
 
@@ -69,6 +92,25 @@ class _Rates:
         return sum(self.known[name].value for name in names if name in self.known)
 
 
+@dataclass
+class _Totals:
+    """Seconds by operator and tuples by stream, in ``seconds`` that went by."""
+
+    busy: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    tuples: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    seconds: float = 0.0
+
+    def add(self, busy: Mapping[str, float], tuples: Mapping[str, float], seconds: float) -> None:
+        self.seconds += seconds
+        for counter, more in ((self.busy, busy), (self.tuples, tuples)):
+            for name, amount in more.items():
+                counter[name] += amount
+
+    def of(self, operators: Iterable[str], streams: Iterable[str]) -> Spent:
+        busy = sum(self.busy.get(name, 0.0) for name in operators)
+        return Spent(busy, sum(self.tuples.get(name, 0.0) for name in streams), self.seconds)
+
+
 class Statistics:
     """What the newest batch records say; may be asked by any thread while one observes."""
 
@@ -76,7 +118,8 @@ class Statistics:
         self._lock = threading.Lock()
         self._tuples = _Rates()
         self._sources, self._lanes = _Rates(), _Rates()
-        self._keys: dict[str, int] = {}
+        self._chunks: dict[str, Chunk] = {}
+        self._totals, self._tuples_since = _Totals(), dict[str, float]()
         self._samples: dict[str, deque[pa.RecordBatch]] = {}
         self._last_us: int | None = None
         self._last_report_us: int | None = None
@@ -88,16 +131,22 @@ class Statistics:
             if self._last_us is not None:
                 counted = {stream: float(each["tuples"]) for stream, each in record["streams"].items()}
                 self._tuples.add(counted, max(0, now_us - self._last_us) / _US)
+                for stream, tuples in counted.items():
+                    self._tuples_since[stream] = self._tuples_since.get(stream, 0.0) + tuples
             self._last_us = now_us
             if report is None:
                 return
             if self._last_report_us is not None:
                 seconds = max(0, now_us - self._last_report_us) / _US
-                self._sources.add(_in_seconds(report["sources"]), seconds)
+                busy = _in_seconds(report["sources"])
+                self._sources.add(busy, seconds)
+                self._totals.add(busy, self._tuples_since, seconds)
+                self._tuples_since = {}
                 self._lanes.add(_in_seconds(report["lanes"]), seconds)
             self._last_report_us = now_us
-            self._keys = {name: n for name, n in self._keys.items() if name in self._sources.known}
-            self._keys |= report["sources"]["keys"]
+            self._chunks = {name: chunk for name, chunk in self._chunks.items() if name in self._sources.known}
+            told = report["sources"].get("chunks", {})  # older records have none
+            self._chunks |= {name: Chunk(*chunk) for name, chunk in told.items()}
             for name, texts in report["samples"].items():
                 kept = self._samples.setdefault(name, deque())
                 kept.extend(map(read_sample, texts))
@@ -127,19 +176,39 @@ class Statistics:
     def distinct_keys(self, operators: Iterable[str]) -> int | None:
         """Return the most distinct keys of a chunk that some operator had last, None where that is not known."""
         with self._lock:
-            return max((self._keys[name] for name in operators if name in self._keys), default=None)
+            return max((self._chunks[name].keys for name in operators if name in self._chunks), default=None)
+
+    def chunk(self, operator: str) -> Chunk:
+        """Return the largest chunk that an operator of source tasks had last, an empty one if none is known."""
+        with self._lock:
+            return self._chunks.get(operator, Chunk())
+
+    def spent(self, operators: Iterable[str], streams: Iterable[str]) -> Spent:
+        """Return what some operators of source tasks took since the first report, and for how many tuples."""
+        with self._lock:
+            return self._totals.of(operators, streams)
 
     def selectivity(self, name: str, where: Expression | None) -> Selectivity | None:
         """Return what a predicate selects of an input, None while no sampled tuple has all its columns."""
         if where is None:
             return Selectivity(1.0, 0)
-        needed = set(columns_of(where))
-        with self._lock:
-            batches = [batch for batch in self._samples.get(name, ()) if needed <= set(batch.schema.names)]
+        batches = self._sampled(name, set(columns_of(where)))
         sampled = sum(batch.num_rows for batch in batches)
         if not sampled:
             return None
         return Selectivity(sum(_selected(where, batch) for batch in batches) / sampled, sampled)
+
+    def sample(self, name: str, columns: Collection[str]) -> Tuples | None:
+        """Return columns of the newest sampled tuples of an input, None while there are none that have them all."""
+        batches = self._sampled(name, set(columns))
+        if not batches:
+            return None
+        table = pa.Table.from_batches([batch.select(sorted(columns)) for batch in batches])
+        return Tuples.of(table.combine_chunks().to_batches()[0]) if len(table) else None
+
+    def _sampled(self, name: str, needed: set[str]) -> list[pa.RecordBatch]:
+        with self._lock:
+            return [batch for batch in self._samples.get(name, ()) if needed <= set(batch.schema.names)]
 
 
 def _selected(where: Expression, batch: pa.RecordBatch) -> int:

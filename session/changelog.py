@@ -59,6 +59,19 @@ class Freed:
 
 
 @dataclass(frozen=True)
+class Regrouped:
+    """A query that is evaluated with another query group from a changelog on (thesis 5.4.1)."""
+
+    id: str
+    slot: int
+    group: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form."""
+        return {"id": self.id, "slot": self.slot, "group": self.group}
+
+
+@dataclass(frozen=True)
 class Changelog:
     """What changes at ``epoch``.
 
@@ -76,6 +89,7 @@ class Changelog:
     created: tuple[Created, ...] = ()
     deleted: tuple[Deleted, ...] = ()
     freed: tuple[Freed, ...] = ()
+    regrouped: tuple[Regrouped, ...] = ()
     streams_created: tuple[StreamDefinition, ...] = ()
     streams_dropped: tuple[str, ...] = ()
     requests: int = 0
@@ -108,6 +122,7 @@ class Changelog:
             "created": [c.to_json() for c in self.created],
             "deleted": [d.to_json() for d in self.deleted],
             "freed": [f.to_json() for f in self.freed],
+            "regrouped": [r.to_json() for r in self.regrouped],
             "streams_created": [s.to_json() for s in self.streams_created],
             "streams_dropped": list(self.streams_dropped),
             "changelog_set": self.changelog_set.to01(),
@@ -132,6 +147,7 @@ class Changelog:
             ),
             deleted=tuple(Deleted(**d) for d in value["deleted"]),
             freed=tuple(Freed(**f) for f in value["freed"]),
+            regrouped=tuple(Regrouped(**r) for r in value.get("regrouped", ())),  # older changelogs have none
             streams_created=tuple(StreamDefinition.from_json(s) for s in value["streams_created"]),
             streams_dropped=tuple(value["streams_dropped"]),
             requests=value["requests"],

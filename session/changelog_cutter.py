@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from bitarray import frozenbitarray
 
-from session.changelog import Changelog, Created, Deleted, Freed, resized
+from session.changelog import Changelog, Created, Deleted, Freed, Regrouped, resized
 from session.query_record import QueryRecord
 from session.query_table import number_of
 from session.session_state import SessionState
 
 
 def cut_changelog(
-    state: SessionState, now_us: int, timed_out: Iterable[str] = (), free_since_us: int | None = None
+    state: SessionState,
+    now_us: int,
+    timed_out: Iterable[str] = (),
+    free_since_us: int | None = None,
+    groups: Mapping[str, int] | None = None,
 ) -> Changelog | None:
     """Return the next changelog, None when it would say nothing; changes nothing.
 
-    It takes all that waits, frees the queries that drained for too long (``timed_out``), and drops slots at the end
-    that have been free since ``free_since_us`` (thesis 4.3.2.4; None: drops none).
+    It takes all that waits, frees the queries that drained for too long (``timed_out``), drops slots at the end
+    that have been free since ``free_since_us`` (thesis 4.3.2.4; None: drops none), and gives queries the ``groups`` in
+    which they are to be; those that have left the plan by then stay as they are.
     """
     waiting = state.waiting
     created = [state.queries[query_id] for query_id in sorted(waiting.create, key=number_of)]
@@ -31,7 +36,16 @@ def cut_changelog(
     used = max(slots, default=-1) + 1
     kept = state.slots.capacity if free_since_us is None else state.slots.compacted_capacity(free_since_us)
     capacity = max(kept, used)
-    if not waiting.anything and not freed and capacity == state.slots.capacity:
+    gone = {record.id for record in freed}
+    moved = {
+        query_id: group
+        for query_id, group in (groups or {}).items()
+        if query_id not in gone and state.plan.group_of(query_id) not in (None, group)
+    }
+    regrouped = tuple(
+        Regrouped(query_id, _slot(state.queries[query_id]), group) for query_id, group in sorted(moved.items())
+    )
+    if not waiting.anything and not freed and not regrouped and capacity == state.slots.capacity:
         return None
     bits = resized(state.slots.held(), capacity)
     for slot in (*slots, *(_slot(record) for record in freed)):
@@ -40,15 +54,16 @@ def cut_changelog(
     return Changelog(
         epoch=state.epoch + 1,
         created_us=now_us,
-        why=_why(state, len(late), capacity),
+        why=_why(state, len(late), capacity, len(regrouped)),
         changelog_set=frozenbitarray(bits),
         capacity=capacity,
-        plan_version=state.plan.version_after(bool(created or freed), names, waiting.streams_dropped),
+        plan_version=state.plan.version_after(bool(created or freed or regrouped), names, waiting.streams_dropped),
         created=tuple(
             Created(record.id, slot, record.operator, record.query) for record, slot in zip(created, slots, strict=True)
         ),
         deleted=tuple(Deleted(record.id, _slot(record), record.drain) for record in deleted),
         freed=tuple(Freed(record.id, _slot(record)) for record in freed),
+        regrouped=regrouped,
         streams_created=tuple(waiting.definitions),
         streams_dropped=tuple(waiting.streams_dropped),
         requests=state.requests,
@@ -61,7 +76,7 @@ def _slot(record: QueryRecord) -> int:
     return record.slot
 
 
-def _why(state: SessionState, timed_out: int, capacity: int) -> str:
+def _why(state: SessionState, timed_out: int, capacity: int, regrouped: int) -> str:
     waiting, freed = state.waiting, len(state.waiting.free)
     parts = []
     if waiting.requests:
@@ -72,6 +87,8 @@ def _why(state: SessionState, timed_out: int, capacity: int) -> str:
         parts.append(f"{freed} slot{'s' * (freed > 1)} freed")
     if timed_out:
         parts.append(f"{timed_out} drain{'s' * (timed_out > 1)} timed out")
+    if regrouped:
+        parts.append(f"{regrouped} quer{'y' if regrouped == 1 else 'ies'} regrouped")
     if capacity < state.slots.capacity:
         parts.append(f"compacted to {capacity} slots")
     return ", ".join(parts)

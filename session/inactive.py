@@ -19,16 +19,19 @@ class Inactive:
     streams_dropped: tuple[str, ...] = ()
     touched: set[str] = field(default_factory=set)
     """Ids of the queries that it creates, deletes or frees."""
+    groups: dict[str, int] = field(default_factory=dict)
+    """The new query groups of those that it moves."""
 
     def to_json(self) -> list[Any]:
-        """Return a JSON form for the snapshot; the queries know themselves."""
-        return [self.capacity, [s.to_json() for s in self.streams_created], list(self.streams_dropped)]
+        """Return a JSON form for the snapshot; queries know when they are created, deleted and freed."""
+        return [self.capacity, [s.to_json() for s in self.streams_created], list(self.streams_dropped), self.groups]
 
     @classmethod
     def from_json(cls, value: Sequence[Any]) -> Inactive:
         """Read what :meth:`to_json` wrote."""
-        capacity, created, dropped = value
-        return cls(capacity, tuple(StreamDefinition.from_json(s) for s in created), tuple(dropped))
+        capacity, created, dropped, *groups = value  # older snapshots have no groups
+        definitions = tuple(StreamDefinition.from_json(s) for s in created)
+        return cls(capacity, definitions, tuple(dropped), groups=dict(groups[0]) if groups else {})
 
 
 class ClocksOf:

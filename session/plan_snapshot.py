@@ -62,7 +62,7 @@ def take(state: SessionState) -> Placed:
     return Placed(
         state.active_epoch,
         state.active_capacity,
-        [(q.id, q.slot, q.epoch, q.operator, q.query, q.active_from, q.active_to) for q in state.placed()],
+        [(q.id, q.slot, q.epoch, q.operator, q.query, q.active_from, q.active_to, q.group) for q in state.placed()],
         dict(state.active_streams),
     )
 

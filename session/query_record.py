@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from operators.live_queries import UNGROUPED
 from operators.queries import Query, query_from_json
 from router.deployment import Deployment, EventTimes
 from session.sharing import shared, shared_dict
@@ -43,10 +44,11 @@ class QueryRecord:
 
     Times are microseconds; ``active_from`` and ``active_to`` are event times by stream id, None before they are
     decided. ``epoch``, ``deleted_epoch`` and ``freed_epoch`` are those of the changelogs that created, deleted and
-    freed it. ``first_seq`` is the batch that made it RUNNING, ``last_seq`` the one after which no row came any more:
-    which retired or failed it, or with which it had drained. All of this is of the deployment that it has or had last;
-    ``is_ending`` says that this one is to end or has ended, ``requested_us`` since when it was waited for, None: since
-    the query was created. ``replaces`` and ``replaced_by`` are ids of queries.
+    freed it; ``group`` is its query group in the newest batch, ``UNGROUPED`` for none. ``first_seq`` is the batch that
+    made it RUNNING, ``last_seq`` the one after which no row came any more: which retired or failed it, or with which it
+    had drained. All of this is of the deployment that it has or had last; ``is_ending`` says that this one is to end or
+    has ended, ``requested_us`` since when it was waited for, None: since the query was created. ``replaces`` and
+    ``replaced_by`` are ids of queries.
 
     Many records share what is equal in them (names of streams, labels, times): nobody may change it in place.
     ``head_segment`` is where :mod:`session.snapshot` keeps the head, None before it does.
@@ -67,6 +69,7 @@ class QueryRecord:
     state: str = PENDING
     slot: int | None = None
     epoch: int | None = None
+    group: int = UNGROUPED
     deleted_epoch: int | None = None
     freed_epoch: int | None = None
     drain: bool = True
@@ -157,6 +160,7 @@ class QueryRecord:
         """Begin to wait for another deployment; the one before, if there was any, is freed."""
         self.deployments = self.all_deployments
         self.slot = self.epoch = self.deleted_epoch = self.freed_epoch = self.first_seq = None
+        self.group = UNGROUPED
         self.active_from = self.active_to = self.active_to_us = self.deployed_us = None
         self.drain, self.is_ending, self.requested_us = True, False, requested_us
 
@@ -203,7 +207,7 @@ class QueryRecord:
             "rows_out": self.rows_out,
             "last_result_at": rfc3339(self.last_result_us),
             "event_time_latency_seconds": _seconds(self.event_time_latency_us),
-            "group": None,
+            "group": self.group or None,
             "operator": self.operator,
             "sink": self.sink,
             "error": self.error,

@@ -233,12 +233,15 @@ class SessionState:
             self.slots.take(created.slot, created.id)
             record.place(created.slot, epoch)
             touched.add(created.id)
+        groups = {regrouped.id: regrouped.group for regrouped in changelog.regrouped}
+        inactive.groups.update(groups)
         self.slots.truncate(changelog.capacity)
         self.plan.change(
             [(c.id, c.query) for c in changelog.created],
             removed,
             {s.id: s.name for s in changelog.streams_created},
             changelog.streams_dropped,
+            groups,
         )
         if self.plan.version != changelog.plan_version:
             raise CorruptData(
@@ -326,6 +329,8 @@ class SessionState:
                         self._renew(record, committed_us)
                 elif record.deleted_epoch == changed and self.draining.add(record, self._waterline):
                     self._end_deployment(record, committed_us, seq)
+            for query_id, group in inactive.groups.items():
+                self.queries[query_id].group = group
             self.active_capacity = inactive.capacity
             self.active_streams |= {stream.id: stream for stream in inactive.streams_created}
             for stream_id in inactive.streams_dropped:
@@ -439,8 +444,8 @@ class SessionState:
 
     # snapshots
 
-    def index(self) -> None:
-        """Rebuild what is derived from streams, queries and names."""
+    def index(self, groups: Mapping[str, int] | None = None) -> None:
+        """Rebuild what is derived from streams, queries and names; ``groups`` are the query groups of the plan."""
         records = list(self.queries.values())
         for record in sorted(records, key=lambda q: (q.finished_us or 0, number_of(q.id))):
             if record.is_finished:
@@ -460,5 +465,5 @@ class SessionState:
         running = [q for q in records if q.epoch is not None and q.freed_epoch is None]
         running.sort(key=lambda q: (q.epoch or 0, number_of(q.id)))
         version = self.plan.version
-        self.plan.change([(q.id, q.query) for q in running])
+        self.plan.change([(q.id, q.query) for q in running], groups=groups)
         self.plan.version = version

@@ -23,6 +23,8 @@ from sources.outgoing import ANY, PUBLIC, Outgoing
 DEFAULT_CONFIG = "braid.toml"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 AUTO, ON, OFF = ACCESS = ("auto", "on", "off")
+ARBITRARY = "arbitrary"
+QUERY_GROUPS = (AUTO, OFF, ARBITRARY)
 _MAY_BE_ZERO = (
     "port",
     "admission_cores",
@@ -53,6 +55,9 @@ class Settings:
     empty, everything is allowed to a service that listens on loopback, and no files and public addresses elsewhere.
     The service runs ``deliverers`` processes that deliver to sinks; with 0 all of them are run by ``braid route``.
     ``spark_conf`` is added to Spark's configuration: a table in the file, a JSON object in the environment.
+    ``query_groups`` says whether the optimizer arranges queries in groups: ``auto`` where that pays, ``off`` never,
+    ``arbitrary`` by lot, for tests. It looks every ``reoptimize_seconds``, and at all queries anew once the part
+    ``reoptimize_share`` of them has come or gone since it last did.
     ``lanes`` is how many tasks work on state at once, fixed by the first start on a data folder; 0 takes as many as
     ``master`` has cores, or executors in ``spark_conf``. ``latency_target_seconds`` is the event-time latency that
     results should not have, told to alert rules by ``/metrics``; 0 is none.
@@ -88,6 +93,9 @@ class Settings:
     latency_target_seconds: float = 10.0
     batch_target_seconds: float = 1.0
     join_row_limit: int = 1_000_000
+    query_groups: str = AUTO
+    reoptimize_seconds: float = 5.0
+    reoptimize_share: float = 0.5
     table_folder: str = ""
     sink_folder: str = ""
     deliverers: int = 1
@@ -138,6 +146,10 @@ class Settings:
         self.confinement  # noqa: B018 - checks it
         if self.access not in ACCESS:
             raise NotAllowed(f"The setting access must be one of {', '.join(ACCESS)}; got {self.access!r}.")
+        if self.query_groups not in QUERY_GROUPS:
+            raise NotAllowed(
+                f"The setting query_groups must be one of {', '.join(QUERY_GROUPS)}; got {self.query_groups!r}."
+            )
         if self.log_level not in LOG_LEVELS:
             raise NotAllowed(f"The setting log_level must be one of {', '.join(LOG_LEVELS)}; got {self.log_level!r}.")
 

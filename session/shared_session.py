@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from operators.plan_log import PlannedBatch, read_planned, read_unavailable
@@ -35,6 +35,7 @@ from session.idempotency import Idempotency
 from session.journal import open_journal
 from session.maintenance import Maintenance
 from session.recovery import BATCHES, CHANGELOGS, replay_logs
+from session.reoptimization import Reoptimization
 from session.request_log import FOLDER, RequestLog
 from session.requests import QueriesDeleted, Request, new_queries
 from session.session_state import SlotChange
@@ -69,6 +70,7 @@ class SharedSession(Changes):
         self._snapshots = Snapshots(storage, self._archive)
         self._snapshot_lock = threading.Lock()
         self._maintenance = Maintenance()
+        self._reoptimization = Reoptimization(settings, self._statistics)
         self._listeners: list[BatchListener] = []
         self._slot_listeners: list[SlotListener] = []
         self._deployment_listeners: list[Callable[[], None]] = []
@@ -155,6 +157,10 @@ class SharedSession(Changes):
         """Have ``callback`` called when queries are deployed by a batch that is not over yet."""
         self._deployment_listeners.append(callback)
 
+    def plan(self) -> dict[str, Any]:
+        """Return the plan of everything as a graph, and beside it what the optimizer changed of late, and why."""
+        return {**super().plan(), "changes": self._reoptimization.changes()}
+
     # requests and batches
 
     def _apply_requests(self, number: int, at_us: int, requests: Iterable[Request]) -> None:
@@ -221,6 +227,18 @@ class SharedSession(Changes):
         self._idempotency.expire(now_us - round(self._settings.idempotency_seconds * 1e6))
         if self._deadlines.snapshot_due(self._state):
             self._maintenance.run("snapshot", self.write_snapshot)
+        if self._reoptimization.is_due(now_us):
+            self._maintenance.run("reoptimize", self.reoptimize)
+
+    def reoptimize(self) -> None:
+        """Let the optimizer look at the queries, and do what it says with a changelog."""
+        with self._lock:
+            operators = self._reoptimization.members(self._state)
+        groups: dict[str, int] = {}
+        for change in self._reoptimization.propose(self._now_us(), operators):
+            groups.update(change.groups)
+        if groups:
+            self._write_changelog(groups)
 
     def _delete_expired(self, ids: list[str]) -> None:
         try:
@@ -231,8 +249,11 @@ class SharedSession(Changes):
                 self._deadlines.watch(record for record in found if record is not None)
             raise
 
-    def _write_changelog(self) -> None:
-        """Cut a changelog of all that waits and write it; one that could not be written is written first."""
+    def _write_changelog(self, groups: Mapping[str, int] | None = None) -> None:
+        """Cut a changelog of all that waits and write it, with new ``groups`` of queries.
+
+        One that could not be written is written first.
+        """
         with self._changelog_lock:
             self._write_unwritten()
             now_us = self._now_us()
@@ -242,6 +263,7 @@ class SharedSession(Changes):
                     now_us,
                     self._deadlines.timed_out_drains(self._state, now_us),
                     self._deadlines.free_since_us(now_us),
+                    groups,
                 )
                 if changelog is None:
                     return

@@ -134,7 +134,7 @@ class Snapshots:
             "tables": [table.definition.to_json() for table in state.catalog.tables()],
             "slots": state.slots.to_json(),
             "waiting": state.waiting.to_json(),
-            "plan": {"version": state.plan.version, "streams": dict(state.plan.streams)},
+            "plan": {"version": state.plan.version, "streams": dict(state.plan.streams), "groups": state.plan.groups},
             "active": {
                 "capacity": state.active_capacity,
                 "streams": [stream.to_json() for stream in state.active_streams.values()],
@@ -206,7 +206,7 @@ def _state_of(value: Mapping[str, Any], heads: Mapping[int, Mapping[str, bytes]]
         state.queries.add(record)
     placed = (q for q in state.queries.values() if q.slot is not None and q.freed_epoch is None)
     state.slots = SlotTable.from_json(value["slots"], {q.slot: q.id for q in placed if q.slot is not None})
-    state.index()
+    state.index(value["plan"].get("groups", {}))  # older snapshots have none
     return state
 
 

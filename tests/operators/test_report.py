@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from operators.offsets import Offset
-from operators.report import REPORT_EVERY_US, SAMPLE_TUPLES, Work, draw_sample, is_due, read_sample, united
+from operators.report import REPORT_EVERY_US, SAMPLE_TUPLES, Chunk, Work, draw_sample, is_due, read_sample, united
 
 
 @pytest.mark.parametrize(("start", "end", "due"), [(0, 1_700_000, True), (1_700_000, 1_999_999, False), (7, 7, False)])
@@ -23,17 +23,17 @@ def test_work_is_told_once_and_added_up() -> None:
         with work.timed(operator):
             pass
         work.busy_us[operator] += 10
-    one.saw_keys("a", 5)
-    one.saw_keys("a", 3)
-    other.saw_keys("a", 7)
+    one.saw("a", Chunk(100, 2, 5))
+    one.saw("a", Chunk(90, 3, 6))
+    other.saw("a", Chunk(100, 2, 7))
     with pytest.raises(ZeroDivisionError), one.timed("c"):
         1 / 0  # noqa: B018
     told = [one.tell(), other.tell()]
     assert set(told[0]["busy_us"]) == {"a", "b", "c"}
-    assert told[0]["keys"] == {"a": 5}
-    assert one.tell() == {"busy_us": {}, "keys": {}}
+    assert told[0]["chunks"] == {"a": [100, 2, 5]}
+    assert one.tell() == {"busy_us": {}, "chunks": {}}
     together = united(told)
-    assert together["keys"] == {"a": 7}
+    assert together["chunks"] == {"a": [100, 2, 7]}
     assert together["busy_us"]["a"] == sum(each["busy_us"]["a"] for each in told) >= 30
 
 

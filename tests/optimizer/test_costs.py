@@ -41,8 +41,8 @@ def running(mine: dict[str, Query]) -> tuple[Plan, Statistics]:
     sources = {name: 1000 * (1 + number) for number, name in enumerate(sorted(names))}
     lanes = {name: 500 * (1 + number) for number, name in enumerate(plan.operators)}
     report: dict[str, Any] = {
-        "sources": {"busy_us": sources, "keys": dict.fromkeys(sources, 3)},
-        "lanes": {"busy_us": lanes, "keys": {}},
+        "sources": {"busy_us": sources, "chunks": dict.fromkeys(sources, [100, 2, 3])},
+        "lanes": {"busy_us": lanes, "chunks": {}},
         "samples": {},
     }
     for second in range(3):
