@@ -158,6 +158,11 @@ class Metrics:
         yield CounterMetricFamily("braid_batches", "Batches committed.", session.applied_seq)
         yield GaugeMetricFamily("braid_epoch", "Epoch of the last batch.", session.active_epoch)
         yield GaugeMetricFamily("braid_ready", "1 when queries run at full speed.", float(self._ready()))
+        now, wanted = session.scaling.now, session.scaling.wanted
+        if now is not None:
+            yield GaugeMetricFamily("braid_executors", "Executors that the job has.", now)
+        if wanted is not None:
+            yield GaugeMetricFamily("braid_executors_wanted", "Executors that the job should have.", wanted)
         if self._settings.latency_target_seconds:
             what = "Which event-time latency results should not have, as set."
             yield GaugeMetricFamily("braid_latency_target_seconds", what, self._settings.latency_target_seconds)

@@ -19,6 +19,17 @@ _GRAPH = {
     "nodes": [{"id": "stream:s-1", "kind": "stream", "name": "purchases"}],
     "edges": [{"source": "stream:s-1", "target": "select:s-1"}],
 }
+_EXECUTORS = {
+    "now": 1,
+    "wanted": 2,
+    "bounds": [1, 4],
+    "why": "For 5 s tuples took longer than 5 s, now 7.3 s, and 3.10 of 4 cores worked; 900000 tuples wait.",
+    "since": "2026-01-01T00:00:00.000000Z",
+    "decisions": [
+        {"at": "2025-12-31T00:00:00.000000Z", "wanted": 1, "why": "There must be from 1 to 4 executors."},
+        {"at": "2026-01-01T00:00:00.000000Z", "wanted": 2, "why": "For 5 s tuples took longer than 5 s, …"},
+    ],
+}
 _DOT_EXAMPLE = {"example": 'digraph plan { "stream:s-1" -> "select:s-1"; }'}
 _CHANGELOG = {
     "epoch": 3,
@@ -33,19 +44,26 @@ _CHANGELOG = {
 }
 
 
-def _graphs(description: str, *refusals: int) -> dict[int | str, Json]:
-    found = answers(200, description, _GRAPH, *refusals)
+def _graphs(description: str, example: Json, *refusals: int) -> dict[int | str, Json]:
+    found = answers(200, description, example, *refusals)
     found[200]["content"][DOT] = _DOT_EXAMPLE
     return found
 
 
-@router.get("/plan", responses=_graphs("Everything that runs, as a graph.", 400))
+@router.get(
+    "/plan",
+    responses=_graphs(
+        "Everything that runs, as a graph; to who sees all queries also how many executors there are and should be.",
+        {**_GRAPH, "executors": _EXECUTORS},
+        400,
+    ),
+)
 def get_plan(caller: CallerDep, format: Form = "json") -> Response:
     """Look at how all queries run and share."""
     return _graph(caller.plan(), format)
 
 
-@router.get("/queries/{id}/plan", responses=_graphs("The query's part of the graph.", 400, 404, 410))
+@router.get("/queries/{id}/plan", responses=_graphs("The query's part of the graph.", _GRAPH, 400, 404, 410))
 def get_query_plan(id: str, caller: CallerDep, format: Form = "json") -> Response:
     """Look at how one query runs and with whom it shares."""
     return _graph(caller.query_plan(id), format)

@@ -65,6 +65,7 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
         "idle": list(end.idle),
         "recent": recent,
         "planned_us": end.planned_us,
+        "waiting": end.waiting,
         "started_us": min(control["started_us"] for control in controls),
         "source_busy_us": [control["busy_us"] for control in controls],
         "streams": streams,

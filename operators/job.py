@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from operators.composite_source import CompositeSource
 from operators.key_groups import spread_over_partitions
-from operators.masters import is_local_cluster, is_one_machine, lay_out_home, with_retries
+from operators.masters import is_local_cluster, is_one_machine, lay_out_home, scaled_options, with_retries
 from operators.operator_stage import OperatorStage
 from operators.plan_log import LANES, read_lanes
 from operators.spark_conf import DRIVER_OPTIONS, combined
@@ -34,7 +34,8 @@ EXECUTORS = "executors"
 class JobSettings:
     """``uri`` is the data folder; ``lanes`` is fixed by the first batch, for Spark fixes its state partitions then.
 
-    ``spark_conf`` is what the user adds to Spark's configuration.
+    ``spark_conf`` is what the user adds to Spark's configuration. ``executors`` is how many to begin with where their
+    number is the service's to decide, else None.
     """
 
     uri: str
@@ -43,6 +44,7 @@ class JobSettings:
     target_seconds: float
     join_row_limit: int
     spark_conf: Mapping[str, str] = field(default_factory=dict)
+    executors: int | None = None
 
 
 def settled_lanes(storage: Storage, wanted: int) -> int:
@@ -65,6 +67,8 @@ def start_spark(settings: JobSettings, log_config: Path | None = None) -> SparkS
         lay_out_home(home, Path(_find_spark_home()))
         os.environ["SPARK_HOME"] = str(home)
     options = combined(settings.master, settings.lanes, settings.spark_conf)
+    if settings.executors is not None:
+        options |= scaled_options(settings.master, settings.executors)
     if log_config is not None:
         options[DRIVER_OPTIONS] += f" -Dlog4j2.configurationFile=file:{log_config}"
     builder = SparkSession.builder.appName("braid").master(with_retries(settings.master))

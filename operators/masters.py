@@ -45,9 +45,14 @@ def is_local_cluster(master: str) -> bool:
     return _LOCAL_CLUSTER.fullmatch(master) is not None
 
 
+def has_executors(master: str) -> bool:
+    """Whether tasks run in executors, and not in the driver's process."""
+    return not (_LOCAL.fullmatch(master) or _LOCAL_RETRIED.fullmatch(master))
+
+
 def options_of(master: str) -> dict[str, str]:
     """Return Spark's options for the executors of a master; none where there are no executors."""
-    if _LOCAL.fullmatch(master) or _LOCAL_RETRIED.fullmatch(master):
+    if not has_executors(master):
         return {}
     options = {
         # workers import the same packages as the driver, wherever that was started
@@ -66,6 +71,16 @@ def options_of(master: str) -> dict[str, str]:
         options["spark.cores.max"] = str(cores_of(master))
         options["spark.executor.memory"] = f"{found[3]}m"
     return options
+
+
+def scaled_options(master: str, wanted: int) -> dict[str, str]:
+    """Return Spark's options for executors that come and go while the job runs, ``wanted`` of them at first.
+
+    A standalone cluster takes no notice of a number to begin with: it starts all that there is room for.
+    """
+    if not has_executors(master):
+        return {}
+    return {"spark.decommission.enabled": "true", "spark.executor.instances": str(wanted)}
 
 
 def lay_out_home(home: Path, spark: Path) -> None:

@@ -20,7 +20,7 @@ class Offset:
     ``skipped`` counts by stream the offsets before that which are gone, and which the stream does without.
     ``planned_us`` is the processing time of the batch, which never falls. ``idle`` are the streams that have been
     silent for their ``idle_timeout`` by then; the batch reads nothing of them. ``recent`` sums up the last event times
-    of streams with a ``waterline_percentile`` (:mod:`operators.recent_times`).
+    of streams with a ``waterline_percentile`` (:mod:`operators.recent_times`). ``waiting`` tuples were there besides.
     """
 
     seq: int = 0
@@ -33,6 +33,7 @@ class Offset:
     idle: Sequence[str] = ()
     recent: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     skipped: Mapping[str, int] = field(default_factory=dict)
+    waiting: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that Spark logs."""
@@ -47,6 +48,7 @@ class Offset:
             "idle": list(self.idle),
             "recent": {stream: list(sums) for stream, sums in self.recent.items()},
             "skipped": dict(self.skipped),
+            "waiting": self.waiting,
         }
 
     @classmethod

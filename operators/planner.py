@@ -94,6 +94,7 @@ class Planner:
             idle=idle,
             recent={stream: sums for stream, sums in record.get("recent", {}).items() if stream in streams},
             skipped=skipped,
+            waiting=left,
         )
         if end.epoch > start.epoch:
             write_planned(self._storage, PlannedBatch(end.seq, start.epoch, end.epoch, end.clocks, end.planned_us))

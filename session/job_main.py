@@ -21,6 +21,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from operators.executor_pool import ExecutorPool
+from operators.executors import REGISTERED, read_most, read_wanted
 from operators.job import JobSettings, settled_lanes, start_job, start_spark
 from operators.planner import BATCHES, WARM_UP_BATCHES
 from operators.spark_conf import slots
@@ -68,6 +70,9 @@ class Job:
         spark = start_spark(self._settings)
         self._jvm = SparkContext._gateway.proc  # type: ignore[union-attr]
         self._write_processes()
+        pool = ExecutorPool(spark.sparkContext, self._settings.master, self._storage)
+        pool.look()
+        threading.Thread(target=pool.follow, args=(self._stopping,), name="executors", daemon=True).start()
         failures = 0
         while not self._stopping.is_set() and failures < MOST_FAILURES_IN_A_ROW:
             before = self._batches.latest()
@@ -120,7 +125,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     spark_conf = orjson.loads(os.environ.get(SPARK_CONF, "{}"))
     storage = Storage(options.data_dir)
-    wanted = options.lanes or slots(options.master, spark_conf)
+    storage.delete(REGISTERED)
+    most = read_most(storage)
+    largest = spark_conf if most is None else {**spark_conf, "spark.executor.instances": str(most)}
+    wanted = options.lanes or slots(options.master, largest)
     lanes = settled_lanes(storage, wanted)
     if options.lanes not in (0, lanes):
         print(f"There are {lanes} lanes, as at the first start on this data folder; not {options.lanes}.", flush=True)
@@ -133,6 +141,7 @@ def main(arguments: list[str] | None = None) -> int:
             target_seconds=options.batch_target_seconds,
             join_row_limit=options.join_row_limit,
             spark_conf=spark_conf,
+            executors=read_wanted(storage),
         ),
     )
     signal.signal(signal.SIGTERM, job.stop_soon)

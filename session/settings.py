@@ -34,9 +34,11 @@ _MAY_BE_ZERO = (
     "latency_target_seconds",
     "deliverers",
     "lanes",
+    "executors_max",
 )
 
 _MAY_BE_EMPTY = ("table_folder", "sink_folder", "admin_key")
+DYNAMIC_ALLOCATION = "spark.dynamicAllocation.enabled"
 SECRET = ("admin_key",)
 """Settings that nobody is told, the processes of the service included."""
 
@@ -62,6 +64,10 @@ class Settings:
     ``master`` has cores, or executors in ``spark_conf``. ``latency_target_seconds`` is the event-time latency that
     results should not have, told to alert rules by ``/metrics``; 0 is none.
 
+    Of executors there are from ``executors_min`` to ``executors_max``, as many as :mod:`optimizer.scaling` finds that
+    it takes for tuples not to take longer than ``scale_latency_seconds``, ``scale_period_seconds`` at a time; with
+    ``executors_max`` 0, as many as Spark's configuration and the cluster make it.
+
     ``access`` says whether requests need an API key: ``on``, ``off``, or ``auto``, which is on as soon as ``host`` can
     be reached from other machines; ``admin_key`` is the first key. With access on, no query is accepted that would have
     operators keep more than ``admission_cores`` cores busy; 0: nine tenths of the job's lanes.
@@ -78,6 +84,10 @@ class Settings:
     data_dir: str = "braid-data"
     master: str = "local[*]"
     lanes: int = 0
+    executors_min: int = 1
+    executors_max: int = 0
+    scale_latency_seconds: float = 5.0
+    scale_period_seconds: float = 5.0
     changelog_batch_size: int = 100
     changelog_timeout_seconds: float = 0.1
     drain_timeout: float = 60.0
@@ -139,6 +149,8 @@ class Settings:
                 raise NotAllowed(f"The setting {name} must be {noun} {least}; got {value!r}.")
         if self.deliverers > PARTS:
             raise NotAllowed(f"The setting deliverers must be at most {PARTS}; got {self.deliverers!r}.")
+        if self.executors_max:
+            self._check_scaling()
         if self.port > 65535:
             raise NotAllowed(f"The setting port must be at most 65535; got {self.port!r}.")
         for name in ("data_dir", "table_folder", "sink_folder"):
@@ -152,6 +164,18 @@ class Settings:
             )
         if self.log_level not in LOG_LEVELS:
             raise NotAllowed(f"The setting log_level must be one of {', '.join(LOG_LEVELS)}; got {self.log_level!r}.")
+
+    def _check_scaling(self) -> None:
+        if self.executors_min > self.executors_max:
+            raise NotAllowed(
+                f"The setting executors_min must be at most executors_max, {self.executors_max};"
+                f" got {self.executors_min!r}."
+            )
+        if self.spark_conf.get(DYNAMIC_ALLOCATION, "false").lower() == "true":
+            raise NotAllowed(
+                f"The setting spark_conf must leave out {DYNAMIC_ALLOCATION!r} where executors_max is given:"
+                " only one can decide how many executors there are."
+            )
 
     @property
     def is_loopback(self) -> bool:

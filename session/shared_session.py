@@ -38,6 +38,7 @@ from session.recovery import BATCHES, CHANGELOGS, replay_logs
 from session.reoptimization import Reoptimization
 from session.request_log import FOLDER, RequestLog
 from session.requests import QueriesDeleted, Request, new_queries
+from session.scaling import Scaling
 from session.session_state import SlotChange
 from session.settings import Settings
 from session.snapshot import Snapshots
@@ -71,6 +72,7 @@ class SharedSession(Changes):
         self._snapshot_lock = threading.Lock()
         self._maintenance = Maintenance()
         self._reoptimization = Reoptimization(settings, self._statistics)
+        self.scaling = Scaling(storage, settings)
         self._listeners: list[BatchListener] = []
         self._slot_listeners: list[SlotListener] = []
         self._deployment_listeners: list[Callable[[], None]] = []
@@ -101,6 +103,7 @@ class SharedSession(Changes):
         with self._lock:
             self._state = state
         self._plan_pace = plan_snapshot.Pace(self._storage, state)
+        self.scaling.start(self._now_us())
         journal = open_journal(self._storage, FOLDER, state.requests)
         self._requests = RequestLog(journal, state.requests, self._now_us, self._apply_requests)
         self._hear_of_plan()  # who was told to be RUNNING still is
@@ -158,8 +161,9 @@ class SharedSession(Changes):
         self._deployment_listeners.append(callback)
 
     def plan(self) -> dict[str, Any]:
-        """Return the plan of everything as a graph, and beside it what the optimizer changed of late, and why."""
-        return {**super().plan(), "changes": self._reoptimization.changes()}
+        """Return the plan of everything as a graph; beside it, what changed of late and why, and the executors."""
+        beside = {"changes": self._reoptimization.changes(), "executors": self.scaling.describe()}
+        return {**super().plan(), **beside}
 
     # requests and batches
 
@@ -182,6 +186,7 @@ class SharedSession(Changes):
             self._changed.notify_all()
         self.deliveries.tell(news, self._state)
         self._statistics.observe(record)
+        self.scaling.observe(record)
         self._plan_snapshot_if_due()
         for listener in self._slot_listeners:
             listener(changes)
@@ -211,6 +216,7 @@ class SharedSession(Changes):
         if not self._deadlines.look_around(now_us):
             return
         over_us = now_us - round(self._settings.retention_seconds * 1e6)
+        self.scaling.look(now_us)
         problems = read_unavailable(self._storage)
         with self._lock:
             self._state.catalog.note_unavailable(problems)

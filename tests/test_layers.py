@@ -11,6 +11,7 @@ LAYERS = ("api", "session", "optimizer", "router", "operators", "sources")
 SPARK = {
     "operators/composite_source.py",
     "operators/operator_stage.py",
+    "operators/executor_pool.py",
     "operators/job.py",
     "router/stream_sink.py",
     "session/job_main.py",

@@ -174,6 +174,8 @@ def test_a_plan_has_no_operator_of_others(rest: Rest) -> None:
     assert [node["kind"] for node in shown["nodes"]] == ["stream", "selection", "router"]
     assert "note" not in str(shown)
     assert len(shown["edges"]) == 2
+    assert "executors" not in shown
+    assert rest.get("/plan")["executors"]["wanted"] is None
 
 
 def test_queries_that_are_over_stay_their_tenants(rest: Rest) -> None:

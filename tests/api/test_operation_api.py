@@ -14,6 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from api import logs
+from operators.executors import Registered, write_registered
 from router.progress import PARTS, Progress, part_of, tell_alive, write_progress
 from tests.api.rest import ALL, Rest, open_rest, tuple_at
 from tests.kit.waiting import wait_until
@@ -53,6 +54,8 @@ NAMES = {
     "braid_state_bytes",
     "braid_bucket_bytes",
     "braid_result_log_bytes",
+    "braid_executors",
+    "braid_executors_wanted",
     "braid_ready",
     "braid_latency_target_seconds",
     "braid_sinks",
@@ -66,7 +69,7 @@ NAMES = {
 @pytest.fixture
 def rest(tmp_path: Path) -> Iterator[Rest]:
     """A service with the test stream that has room for the series of two queries."""
-    with open_rest(tmp_path, metrics_labelled_queries=2) as running:
+    with open_rest(tmp_path, metrics_labelled_queries=2, executors_min=2, executors_max=3) as running:
         running.stream()
         yield running
 
@@ -114,6 +117,7 @@ def test_every_metric_is_there_and_right(rest: Rest) -> None:
     for query_id, progress in sinks.items():
         write_progress(rest.service.storage, part_of(query_id), {query_id: progress})
     tell_alive(rest.service.storage, "1-1", range(PARTS), time.time_ns() // 1000)
+    write_registered(rest.service.storage, Registered(1, 4, idle=False))
     found = samples(rest)
     assert {name for name, _ in found} >= NAMES
     assert found["braid_sinks", ("RETRYING",)] == 3
@@ -137,6 +141,7 @@ def test_every_metric_is_there_and_right(rest: Rest) -> None:
     assert found["braid_stream_waterline_seconds", ("purchases",)] == 3
     assert found["braid_stream_lag_tuples", ("purchases",)] == 1
     assert found["braid_batches_total", ()] == rest.batches.seq
+    assert (found["braid_executors", ()], found["braid_executors_wanted", ()]) == (1, 2)
     assert found["braid_batch_duration_seconds_count", ()] == rest.batches.seq
     assert found["braid_batch_tuples_sum", ()] == 2
     assert found["braid_queries_retired_total", ()] == 0

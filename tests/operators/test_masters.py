@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from operators.masters import cores_of, is_local_cluster, is_one_machine, lay_out_home, options_of, with_retries
+from operators.masters import (
+    cores_of,
+    has_executors,
+    is_local_cluster,
+    is_one_machine,
+    lay_out_home,
+    options_of,
+    scaled_options,
+    with_retries,
+)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +46,8 @@ def test_tasks_of_a_local_master_are_tried_again_unless_it_says_how_often(master
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*,4]"])
 def test_a_local_master_has_no_executors_to_tell_anything(master: str) -> None:
-    assert options_of(master) == {}
+    assert not has_executors(master)
+    assert options_of(master) == scaled_options(master, 2) == {}
     assert is_one_machine(master)
     assert not is_local_cluster(master)
 
@@ -54,6 +64,12 @@ def test_executors_elsewhere_find_the_packages_and_their_size_is_the_clusters() 
     assert (Path(options["spark.executorEnv.PYTHONPATH"]) / "operators" / "masters.py").exists()
     assert "spark.executor.memory" not in options
     assert not is_one_machine("spark://host:7077")
+
+
+@pytest.mark.parametrize("master", ["local-cluster[2,1,1024]", "spark://host:7077", "k8s://https://host", "yarn"])
+def test_executors_that_come_and_go_end_their_tasks_first(master: str) -> None:
+    assert has_executors(master)
+    assert scaled_options(master, 2) == {"spark.decommission.enabled": "true", "spark.executor.instances": "2"}
 
 
 def test_a_home_is_linked_anew_and_keeps_the_folder_of_the_newest_start_only(tmp_path: Path) -> None:
