@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-BUSY = 0.5
-"""Which share of the cores work for tasks to be short of them; the rest goes into what a batch costs besides."""
-EASY = 0.35
+BUSY = 0.4
+"""Which share of the cores works where tasks are short of them; the rest waits for what a batch costs besides."""
+EASY = 0.25
 PATIENCE = 12
 _US = 1e6
 
