@@ -2,38 +2,22 @@
 
 Where each relation is compared with one that comes before it, rows are counted without being formed, in a time that
 follows the sizes of the relations: any such order will do, and small ones first do best. Otherwise combinations are
-formed, and the order decides how many there are in between. It is the best of all left-deep orders by estimates from
-the window's own rows (dynamic programming over subsets, of which a join of ten inputs has a thousand), so nothing has
-to be carried over when it changes from one window to the next.
+formed, and the order decides how many there are in between. It is the one that costs least of all left-deep orders, by
+estimates from the window's own rows, so nothing has to be carried over when it changes from one window to the next.
+There are so many orders of a join of ten inputs that it is found in blocks (:mod:`operators.idp`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
+from operators.idp import SharedBy, alone, idp
+from operators.join_cost import JoinCost, Joined, join_graph
 
-Codes = npt.NDArray[np.int64]
-
-# codes are counted in a table if it is at most so many times as long as they are many
-_SPARSE = 8
-
-
-class Joined(Protocol):
-    """What a relation tells about itself; see :class:`operators.relations.Relation`."""
-
-    @property
-    def rows(self) -> int: ...
-
-    @property
-    def codes(self) -> Mapping[int, Codes]: ...
-
-    @property
-    def outer_of(self) -> tuple[int, ...]: ...
+MOST_EXHAUSTIVE = 7
+"""All orders of so many relations are looked at: a few milliseconds."""
+BLOCK_SIZE = 5
+"""How many relations a block has where there are more, the compound relation among them."""
 
 
 def parents_of(attributes: Iterable[int], before: Mapping[int, Iterable[int]]) -> dict[int, int]:
@@ -48,16 +32,32 @@ def parents_of(attributes: Iterable[int], before: Mapping[int, Iterable[int]]) -
     return {attribute: (whole or having)[0] for attribute, having in holders.items()}
 
 
-def join_order(relations: Sequence[Joined]) -> list[int]:
+def join_order(relations: Sequence[Joined], shared_by: SharedBy[int] = alone) -> list[int]:
     """Return the numbers of the relations in the order in which to join them.
 
     Outer ones come last, in their order: what they are compared with comes before, inner ones do not depend on them.
+    ``shared_by`` matters where combinations are formed: only they could be shared.
     """
     inner = [number for number, each in enumerate(relations) if not each.outer_of]
     small_first = sorted(inner, key=lambda number: relations[number].rows)
-    order = _tree_order({number: relations[number].codes.keys() for number in small_first})
-    order = order or _cheapest_order(small_first, relations)
+    order = _tree_order({number: relations[number].attributes for number in small_first})
+    order = order or _cheapest_order({number: relations[number] for number in small_first}, shared_by)
     return [*order, *(number for number in range(len(relations)) if relations[number].outer_of)]
+
+
+def compared(relations: Sequence[Joined], before: Iterable[int], number: int) -> list[tuple[int, int]]:
+    """Return by which attributes, and with which relations of those before it, one is compared."""
+    mine = relations[number]
+    if mine.outer_of:
+        return [(a, other) for a in mine.attributes for other in mine.outer_of if a in relations[other].attributes]
+    inner = {other: relations[other].attributes for other in before if not relations[other].outer_of}
+    return list(parents_of(mine.attributes, inner).items())
+
+
+def is_counted(relations: Sequence[Joined], order: Sequence[int]) -> bool:
+    """Whether each relation is compared with one before it, so that rows are counted and no combination is formed."""
+    found = (compared(relations, order[:place], number) for place, number in enumerate(order))
+    return all(len({other for _, other in pairs}) <= 1 for pairs in found)
 
 
 def _tree_order(attributes: Mapping[int, Iterable[int]]) -> list[int] | None:
@@ -78,45 +78,12 @@ def _tree_order(attributes: Mapping[int, Iterable[int]]) -> list[int] | None:
     return order
 
 
-@dataclass(frozen=True)
-class _Best:
-    """The best order of some relations: what is formed on the way, in combinations, and how many come out."""
-
-    cost: float
-    order: tuple[int, ...]
+def block_size(relations: int) -> int:
+    """Return how many relations to look at in all orders at once, of so many."""
+    return max(2, relations) if relations <= MOST_EXHAUSTIVE else BLOCK_SIZE
 
 
-def _cheapest_order(inner: Sequence[int], relations: Sequence[Joined]) -> list[int]:
-    """Return the left-deep order that forms the fewest combinations in all."""
-    distinct = {number: {a: _distinct(codes) for a, codes in relations[number].codes.items()} for number in inner}
-    rows = {number: relations[number].rows for number in inner}
-    best = {frozenset([number]): _Best(0.0, (number,)) for number in inner}
-    for size in range(2, len(inner) + 1):
-        wider: dict[frozenset[int], _Best] = {}
-        for members, known in best.items():
-            for number in inner:
-                if len(members) == size - 1 and number not in members:
-                    together = members | {number}
-                    cost = known.cost + _combinations(together, rows, distinct)
-                    if together not in wider or cost < wider[together].cost:
-                        wider[together] = _Best(cost, (*known.order, number))
-        best = wider
-    return list(best[frozenset(inner)].order)
-
-
-def _combinations(members: Iterable[int], rows: Mapping[int, int], distinct: Mapping[int, Mapping[int, int]]) -> float:
-    """Estimate how many combinations relations have: values are spread evenly, and the fewer are among the more."""
-    counts: dict[int, list[int]] = {}
-    for number in members:
-        for attribute, count in distinct[number].items():
-            counts.setdefault(attribute, []).append(count)
-    found = math.prod(float(rows[number]) for number in members)
-    return found / math.prod(float(count) for each in counts.values() for count in sorted(each)[1:])
-
-
-def _distinct(codes: Codes) -> int:
-    """Return how many different codes there are, NULL apart; at least one."""
-    known = codes[codes >= 0]
-    if known.max(initial=0) <= _SPARSE * len(known):
-        return max(1, int(np.count_nonzero(np.bincount(known))))
-    return max(1, len(np.unique(known)))
+def _cheapest_order(relations: Mapping[int, Joined], shared_by: SharedBy[int]) -> list[int]:
+    """Return the left-deep order of relations that costs least where combinations are formed."""
+    plans = idp(join_graph(relations), JoinCost(relations).step, block_size(len(relations)), shared_by)
+    return list(plans[-1].order)

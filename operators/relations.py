@@ -7,7 +7,7 @@ each relation that belong together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators import kernels
-from operators.join_order import join_order, parents_of
+from operators.join_order import compared, join_order
 
 T = TypeVar("T")
 
@@ -32,6 +32,8 @@ MOST_COMBINATIONS = 4_000_000
 
 # codes are looked up in a table of all of them if that has so many entries at most, else so many for each row
 _ALWAYS_A_TABLE, _TABLE_PER_ROW = 1 << 16, 8
+# codes are counted in a table if it is at most so many times as long as they are many
+_SPARSE = 8
 
 
 class TooManyCombinations(Exception):
@@ -54,6 +56,21 @@ class Relation:
     codes: Mapping[int, Rows]
     outer_of: tuple[int, ...] = ()
     anti: bool = False
+
+    @property
+    def attributes(self) -> Collection[int]:
+        """The attributes that it is compared by."""
+        return self.codes.keys()
+
+    @property
+    def indexed(self) -> int:
+        """How much has to be looked at to index it: its rows."""
+        return self.rows
+
+    @cached_property
+    def distinct(self) -> dict[int, int]:
+        """How many different codes each attribute has, NULL apart; at least one."""
+        return {attribute: _distinct(codes) for attribute, codes in self.codes.items()}
 
     def taken(self, matches: Rows) -> Rows:
         """Return in how many combinations each row before it is continued that has so many matches."""
@@ -83,7 +100,7 @@ class JoinResult:
         self._place = np.argsort(self.order).tolist()
         relations = self._relations = [self._placed(relations[number]) for number in self.order]
         self._weights = [weights[number].astype(np.int64) for number in self.order]
-        self._pairs = [_compared(relations, number) for number in range(len(relations))]
+        self._pairs = [compared(relations, range(number), number) for number in range(len(relations))]
         parents = [{other for _, other in pairs} for pairs in self._pairs]
         self._parents = [min(found, default=0) for found in parents]
         self._is_tree = all(len(found) <= 1 for found in parents)
@@ -255,15 +272,6 @@ def _kept_whole(relations: Sequence[Relation]) -> list[bool]:
     return kept
 
 
-def _compared(relations: Sequence[Relation], number: int) -> list[tuple[int, int]]:
-    """Return by which attributes, and with which relations before it, one is compared."""
-    mine = relations[number]
-    if mine.outer_of:
-        return [(a, other) for a in mine.codes for other in mine.outer_of if a in relations[other].codes]
-    inner = {other: relations[other].codes for other in range(number) if not relations[other].outer_of}
-    return list(parents_of(mine.codes, inner).items())
-
-
 def _codes(
     relations: Sequence[Relation],
     number: int,
@@ -336,6 +344,16 @@ def _is_in(codes: Rows, some: Rows) -> Bools:
     table[some] = True
     table[-1] = False
     return table[codes]
+
+
+def _distinct(codes: Rows) -> int:
+    """Return how many different codes there are, -1 apart; at least one."""
+    size = 1 + int(codes.max(initial=-1))
+    if size > _SPARSE * len(codes):
+        return max(1, len(np.unique(codes[codes >= 0])))
+    table = np.zeros(size + 1, dtype=np.bool_)
+    table[codes] = True
+    return max(1, int(np.count_nonzero(table[:-1])))
 
 
 class Matches:

@@ -6,7 +6,11 @@ five seconds. A chunk is half a second of a million tuples a second, as a source
 
 from __future__ import annotations
 
+import itertools
+import math
 import random
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,18 +19,22 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from operators import relations
 from operators.aggregation import aggregate, aggregation_of, by_window, measures_of
 from operators.bucket import Bucket
 from operators.cell_space import cell_spaces
 from operators.entries import SlicedTuples
 from operators.expressions import Call, Column, Expression, Literal
 from operators.firing import fire
+from operators.idp import idp
+from operators.join_cost import JoinCost, join_graph
+from operators.join_order import block_size
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.lookup_join import IndexedTables, LookupJoin, version_path
 from operators.lookups import Lookup
 from operators.predicate_index import PredicateIndex
 from operators.queries import Aggregation, Measure
-from operators.relations import JoinResult, Relation
+from operators.relations import JoinResult, Relation, TooManyCombinations
 from operators.slicing import Combs, cut_slices
 from operators.stream_operators import StreamOperators
 from operators.tuples import Tuples
@@ -223,19 +231,80 @@ SHAPES = {
         {0: 100_000, 1: 10_000, 2: 100_000},
     ),
     "triangle": ([(3000, (0, 1)), (30_000, (1, 2)), (100_000, (0, 2))], {0: 3000, 1: 3000, 2: 3000}),
+    "square": (
+        [(2000, (0, 1)), (100_000, (1, 2)), (5000, (2, 3)), (100_000, (0, 3))],
+        {0: 3000, 1: 10_000, 2: 3000, 3: 10_000},
+    ),
+    "square with a diagonal": (
+        [(2000, (0, 1)), (50_000, (1, 2, 4)), (5000, (2, 3)), (100_000, (0, 3, 4))],
+        {0: 3000, 1: 3000, 2: 3000, 3: 3000, 4: 100},
+    ),
 }
+
+
+def relations_of(shape: str) -> list[Relation]:
+    rng = np.random.default_rng(1)
+    specified, values = SHAPES[shape]
+    return [Relation(rows, {a: rng.integers(0, values[a], rows) for a in mine}) for rows, mine in specified]
+
+
+def total_of(made: Sequence[Relation]) -> int:
+    return JoinResult(made, [np.ones(each.rows, dtype=np.int64) for each in made]).total
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("order", ["given", "reversed", "ends first"])
 def test_joins_in_any_order_of_from(benchmark: Any, order: str, shape: str) -> None:
     """Rows of a window are counted; what is formed in between, if anything, must not follow the order of FROM."""
-    rng = np.random.default_rng(1)
-    specified, values = SHAPES[shape]
-    made = [Relation(rows, {a: rng.integers(0, values[a], rows) for a in mine}) for rows, mine in specified]
+    made = relations_of(shape)
     orders = {"given": made, "reversed": made[::-1], "ends first": [*made[:1], *made[2:], made[1]]}
-    weights = [np.ones(each.rows, dtype=np.int64) for each in orders[order]]
-    assert benchmark(lambda: JoinResult(orders[order], weights).total) > 0
+    assert benchmark(lambda: total_of(orders[order])) > 0
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_chosen_order_of_from_is_near_the_best(monkeypatch: pytest.MonkeyPatch, shape: str) -> None:
+    """All orders are measured, those that would form too many combinations left out, and so is the chosen one."""
+    made = relations_of(shape)
+    chosen = tuple(JoinResult(made, [np.ones(each.rows, dtype=np.int64) for each in made]).order)
+    total_of(made)
+    seconds: dict[tuple[int, ...], float] = {}
+    for _ in range(15):  # in turns, and the quickest of each counts: other work slows some down
+        for order in itertools.permutations(range(len(made))):
+            monkeypatch.setattr(relations, "join_order", lambda _, order=order: list(order))
+            began = time.perf_counter()
+            try:
+                total_of(made)
+            except TooManyCombinations:
+                continue
+            seconds[order] = min(time.perf_counter() - began, seconds.get(order, math.inf))
+    monkeypatch.undo()
+    best = min(seconds, key=seconds.__getitem__)
+    ratio = seconds[chosen] / seconds[best]
+    worst = 1e3 * max(seconds.values())
+    print(f"\n{shape}: {chosen} {1e3 * seconds[chosen]:.1f} ms, best {best} {ratio:.2f} x less, worst {worst:.1f} ms")
+    assert ratio <= 1.2
+
+
+@pytest.mark.parametrize("block", ["all at once", "blocks"])
+@pytest.mark.parametrize("count", [3, 5, 7, 8, 10])
+def test_finding_the_order_of_a_join(benchmark: Any, count: int, block: str) -> None:
+    """Each relation is compared with each other one by an attribute of its own, so that any order may be."""
+    rng = np.random.default_rng(count)
+    pairs = list(itertools.combinations(range(count), 2))
+    sizes = rng.choice([100, 1000, 10_000], count).tolist()
+    made = [
+        Relation(rows, {a: rng.integers(0, 50, rows) for a, pair in enumerate(pairs) if number in pair})
+        for number, rows in enumerate(sizes)
+    ]
+    size = count if block == "all at once" else block_size(count)
+    cost = JoinCost(dict(enumerate(made)))
+    least = idp(join_graph(dict(enumerate(made))), cost.step, count)[-1].cost
+
+    def find() -> float:
+        known = dict(enumerate(made))
+        return idp(join_graph(known), JoinCost(known).step, size)[-1].cost
+
+    assert benchmark(find) <= 1.2 * least
 
 
 @pytest.mark.parametrize("left", [False, True])

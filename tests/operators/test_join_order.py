@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.join_order import _combinations, _distinct, join_order, parents_of
+from operators.idp import SubPlan
+from operators.join_cost import JoinCost, join_graph
+from operators.join_order import MOST_EXHAUSTIVE, is_counted, join_order, parents_of
 from operators.relations import Relation
 
 
@@ -54,24 +57,52 @@ def test_a_random_tree_is_joined_as_one(seed: int) -> None:
 def test_the_order_is_the_best_of_all_where_combinations_are_formed(seed: int) -> None:
     rng = random.Random(seed)
     count = rng.randint(3, 5)
-    attributes = [rng.sample(range(4), 2) for _ in range(count)]
     relations = [
-        Relation(rows, {a: np.array([rng.randrange(1 + rows // 2) for _ in range(rows)]) for a in mine})
-        for mine in attributes
-        for rows in [rng.choice([2, 10, 50])]
+        Relation(
+            rows, {a: np.array([rng.randrange(1 + rows // 2) for _ in range(rows)]) for a in rng.sample(range(4), 2)}
+        )
+        for rows in (rng.choice([2, 10, 50]) for _ in range(count))
     ]
     order = join_order(relations)
-    before = [{n: attributes[n] for n in order[:place]} for place in range(count)]
-    if all(len(set(parents_of(attributes[n], b).values())) == 1 for n, b in zip(order[1:], before[1:], strict=True)):
-        return  # a tree: nothing is formed
-    rows = {n: each.rows for n, each in enumerate(relations)}
-    distinct = {n: {a: _distinct(codes) for a, codes in each.codes.items()} for n, each in enumerate(relations)}
+    if is_counted(relations, order):
+        return  # nothing is formed
+    cost = JoinCost(dict(enumerate(relations)))
+    best = min(plan.cost for plan in orders(relations))
+    assert sum(cost.step(frozenset(order[:place]), order[place]) for place in range(1, count)) == pytest.approx(best)
 
-    def formed(candidate: tuple[int, ...]) -> float:
-        return sum(_combinations(candidate[:size], rows, distinct) for size in range(2, count + 1))
 
-    best = min(formed(candidate) for candidate in itertools.permutations(range(count)))
-    assert formed(tuple(order)) == pytest.approx(best)
+def orders(relations: list[Relation]) -> Iterator[SubPlan[int]]:
+    """Yield all left-deep orders in which no product is formed that need not be."""
+    graph, cost = join_graph(dict(enumerate(relations))), JoinCost(dict(enumerate(relations)))
+    for order in itertools.permutations(range(len(relations))):
+        total = 0.0
+        for place in range(1, len(order)):
+            before = frozenset(order[:place])
+            near = {other for each in before for other in graph.adj[each]} - before
+            if near and order[place] not in near:
+                break
+            total += cost.step(before, order[place])
+        else:
+            yield SubPlan(order, total)
+
+
+@pytest.mark.parametrize("count", [MOST_EXHAUSTIVE, 10])
+def test_a_circle_of_many_relations_is_joined_along_it(count: int) -> None:
+    rng = np.random.default_rng(count)
+    circle = [
+        Relation(20 + 10 * n, {a: rng.integers(0, 20, 20 + 10 * n) for a in (n, (n + 1) % count)}) for n in range(count)
+    ]
+    order = join_order(circle)
+    assert sorted(order) == list(range(count))
+    for place, number in enumerate(order[1:], 1):
+        assert {(number - 1) % count, (number + 1) % count} & set(order[:place])
+    assert not is_counted(circle, order)
+
+
+def test_a_sub_join_that_others_share_comes_first() -> None:
+    triangle = [relation(rows, n, (n + 1) % 3) for n, rows in enumerate([10, 20, 30])]
+    assert 0 in join_order(triangle)[:2]
+    assert set(join_order(triangle, lambda members: 9 if members == {1, 2} else 1)[:2]) == {1, 2}
 
 
 def test_outer_relations_come_last_in_their_order() -> None:
@@ -85,7 +116,13 @@ def test_outer_relations_come_last_in_their_order() -> None:
     assert join_order(relations) == [0, 3, 2, 1, 4]
 
 
+def test_rows_are_counted_where_each_relation_is_compared_with_one_before_it() -> None:
+    chain = [relation(3, 0), relation(3, 0, 1), relation(3, 1)]
+    assert is_counted(chain, [0, 1, 2])
+    assert not is_counted(chain, [0, 2, 1])
+    assert not is_counted([*chain[:2], relation(3, 0, 1, outer_of=(0, 1))], [0, 1, 2])
+    assert is_counted([*chain[:2], relation(3, 1, outer_of=(0, 1))], [0, 1, 2])
+
+
 def test_null_is_no_value_and_estimates_do_not_divide_by_nothing() -> None:
-    assert _distinct(np.array([-1, 3, 3, 5])) == 2
-    assert _distinct(np.array([-1, -1])) == 1
-    assert _combinations([0, 1], {0: 6, 1: 4}, {0: {7: 3}, 1: {7: 2}}) == 6 * 4 / 3
+    assert Relation(4, {2: np.array([-1, 3, 3, 5]), 3: np.array([-1, -1])}).distinct == {2: 2, 3: 1}
