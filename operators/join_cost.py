@@ -93,11 +93,11 @@ class JoinCost:
         return indexed + met + (self.joined(members, number).rows if is_formed else 0.0)
 
 
-def join_graph(relations: Mapping[int, Joined]) -> nx.Graph:
-    """Return the graph of which relations are compared with each other by some attribute."""
+def join_graph(attributes: Mapping[int, Iterable[int]]) -> nx.Graph:
+    """Return the graph of which relations are compared with each other, given by which attributes each is compared."""
     graph = nx.Graph()
-    graph.add_nodes_from(relations)
-    for (one, mine), (other, theirs) in combinations(relations.items(), 2):
-        if not set(mine.attributes).isdisjoint(theirs.attributes):
+    graph.add_nodes_from(attributes)
+    for (one, mine), (other, theirs) in combinations(attributes.items(), 2):
+        if not set(mine).isdisjoint(theirs):
             graph.add_edge(one, other)
     return graph

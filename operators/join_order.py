@@ -4,20 +4,24 @@ Where each relation is compared with one that comes before it, rows are counted 
 follows the sizes of the relations: any such order will do, and small ones first do best. Otherwise combinations are
 formed, and the order decides how many there are in between. It is the one that costs least of all left-deep orders, by
 estimates from the window's own rows, so nothing has to be carried over when it changes from one window to the next.
-There are so many orders of a join of ten inputs that it is found in blocks (:mod:`operators.idp`).
+Where very many orders come into question it is found in blocks (:mod:`operators.idp`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import networkx as nx
+
 from operators.idp import SharedBy, alone, idp
 from operators.join_cost import JoinCost, Joined, join_graph
 
 MOST_EXHAUSTIVE = 7
-"""All orders of so many relations are looked at: a few milliseconds."""
+"""All orders of so many relations are looked at: two milliseconds at most."""
+DENSE = 2
+"""So many comparisons a relation make too many orders of more relations; where there are fewer, blocks are a trap."""
 BLOCK_SIZE = 5
-"""How many relations a block has where there are more, the compound relation among them."""
+"""How many relations a block has otherwise, the compound relation among them."""
 
 
 def parents_of(attributes: Iterable[int], before: Mapping[int, Iterable[int]]) -> dict[int, int]:
@@ -36,7 +40,7 @@ def join_order(relations: Sequence[Joined], shared_by: SharedBy[int] = alone) ->
     """Return the numbers of the relations in the order in which to join them.
 
     Outer ones come last, in their order: what they are compared with comes before, inner ones do not depend on them.
-    ``shared_by`` matters where combinations are formed: only they could be shared.
+    ``shared_by`` matters where combinations are formed: what is counted only is not there to be shared.
     """
     inner = [number for number, each in enumerate(relations) if not each.outer_of]
     small_first = sorted(inner, key=lambda number: relations[number].rows)
@@ -78,12 +82,13 @@ def _tree_order(attributes: Mapping[int, Iterable[int]]) -> list[int] | None:
     return order
 
 
-def block_size(relations: int) -> int:
-    """Return how many relations to look at in all orders at once, of so many."""
-    return max(2, relations) if relations <= MOST_EXHAUSTIVE else BLOCK_SIZE
+def block_size(graph: nx.Graph) -> int:
+    """Return how many relations of a join graph to look at in all orders at once, at least 2."""
+    is_dense = graph.number_of_edges() >= DENSE * len(graph)
+    return BLOCK_SIZE if len(graph) > MOST_EXHAUSTIVE and is_dense else max(2, len(graph))
 
 
 def _cheapest_order(relations: Mapping[int, Joined], shared_by: SharedBy[int]) -> list[int]:
     """Return the left-deep order of relations that costs least where combinations are formed."""
-    plans = idp(join_graph(relations), JoinCost(relations).step, block_size(len(relations)), shared_by)
-    return list(plans[-1].order)
+    graph = join_graph({number: each.attributes for number, each in relations.items()})
+    return list(idp(graph, JoinCost(relations).step, block_size(graph), shared_by)[-1].order)

@@ -217,10 +217,10 @@ class _Samples:
         self._taken = set()
 
     def take(self, operators: StreamOperators, tuples: pa.RecordBatch) -> None:
-        """Draw a sample of what predicates test, unless there is one of this span."""
-        if tuples.num_rows and operators.name not in self._taken and operators.tested:
+        """Draw a sample of what predicates test and joins compare, unless there is one of this span."""
+        if tuples.num_rows and operators.name not in self._taken and operators.sampled:
             self._taken.add(operators.name)
-            sample = draw_sample(tuples, operators.tested, self._seed)
+            sample = draw_sample(tuples, operators.sampled, self._seed)
             self.by_input.setdefault(operators.name, []).append(sample)
 
 

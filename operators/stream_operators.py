@@ -127,6 +127,8 @@ class StreamOperators:
             operator for name, members in operators.items() for operator in self._aggregations(name, members)
         ]
         self._operators += [self._part(name, members) for name, members in parts.items()]
+        keys = [key for members in parts.values() for key in members[0].input.keys if key is not None]
+        self._compared = {name for key in keys for name in columns_of(key)}
         self._needed = sorted(
             {name for q in self._selections for output in q.query.outputs for name in columns_of(output.expression)}
         )
@@ -141,9 +143,9 @@ class StreamOperators:
         return frozenset({self._stream.schema.event_time, *self._needed, *read, *rows})
 
     @property
-    def tested(self) -> set[str]:
-        """The columns that predicates of its queries read."""
-        return self._index.columns_of(self._index.dimensions)
+    def sampled(self) -> set[str]:
+        """The columns that predicates of its queries read, and those that joins compare it by."""
+        return self._index.columns_of(self._index.dimensions) | self._compared
 
     @property
     def queries(self) -> set[str]:

@@ -38,12 +38,12 @@ def query_statistics(
     everything = statistics.all_cores()
     return {
         "tuples_per_second": {
-            streams[s]: _rounded(statistics.tuples_per_second(s)) for s in dict.fromkeys(query.streams)
+            streams[s]: rounded(statistics.tuples_per_second(s)) for s in dict.fromkeys(query.streams)
         },
-        "selectivity": {name: None if found is None else _rounded(found.share) for name, found in known.items()},
+        "selectivity": {name: None if found is None else rounded(found.share) for name, found in known.items()},
         "sampled_tuples": {name: 0 if found is None else found.sampled for name, found in known.items()},
-        "cores": None if cores is None else _rounded(cores),
-        "cost_share": None if cores is None or not everything else _rounded(cores / everything),
+        "cores": None if cores is None else rounded(cores),
+        "cost_share": None if cores is None or not everything else rounded(cores / everything),
     }
 
 
@@ -64,8 +64,8 @@ def cost_shares(plan: Plan, statistics: Statistics, queries: Mapping[str, Query]
 def operator_statistics(statistics: Statistics, operator: Operator) -> dict[str, Any]:
     """Return how many cores an operator keeps busy, in source tasks and in lanes, and how many distinct keys it has."""
     return {
-        "source_cores": _rounded(statistics.source_cores(operator.sources)),
-        "lane_cores": _rounded(statistics.lane_cores([operator.id])),
+        "source_cores": rounded(statistics.source_cores(operator.sources)),
+        "lane_cores": rounded(statistics.lane_cores([operator.id])),
         "distinct_keys": statistics.distinct_keys(operator.sources),
     }
 
@@ -124,6 +124,6 @@ def _predicates(query: Query, streams: Mapping[str, str]) -> list[tuple[str, str
     return [(streams[query.streams[0]], query.input, query.where)]
 
 
-def _rounded(number: float) -> float:
+def rounded(number: float) -> float:
     """Return three digits of a number: measurements have no more."""
     return float(f"{number:.3g}")

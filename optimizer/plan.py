@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -17,6 +18,7 @@ from operators.queries import Aggregation, Join, Query, Selection, lookups_of
 from operators.windows import SessionWindow, Window
 from optimizer.graph import to_dot
 from optimizer.optimizer import operator_of
+from optimizer.sub_joins import SubJoin, sub_joins
 from sources.errors import BraidError
 
 SHOWN_QUERIES = 20
@@ -30,7 +32,7 @@ class Operator:
     ``tables`` are the static tables that the streams are joined with before; ``inputs`` tell the streams after that
     apart. ``queries`` has the ids of the queries in the order in which they came, each with its query group; ``used``
     counts how many of them have each window, ``sources`` how many have each operator of source tasks (those of a join's
-    inputs others may share).
+    inputs others may share). ``join`` is some join that ran in it: all of its have the same inputs and keys.
     """
 
     id: str
@@ -42,6 +44,12 @@ class Operator:
     queries: dict[str, int] = field(default_factory=dict)
     used: Counter[Window | SessionWindow] = field(default_factory=Counter)
     sources: Counter[str] = field(default_factory=Counter)
+    join: Join | None = None
+
+    @cached_property
+    def sub_joins(self) -> frozenset[SubJoin]:
+        """What some inputs of each of its joins are when they are joined; none without a join."""
+        return frozenset() if self.join is None else sub_joins(self.join)
 
     @property
     def windows(self) -> tuple[Window | SessionWindow, ...]:
@@ -317,7 +325,7 @@ def _empty(operator: str, query: Query) -> Operator:
     if isinstance(query, Join):
         by = (f"{each.alias}.{key}" for each in query.inputs for key in each.keys if key is not None)
         inputs = tuple(dict.fromkeys(each.input for each in query.inputs))
-        return Operator(operator, "join", query.streams, tuple(by), tables, inputs)
+        return Operator(operator, "join", query.streams, tuple(by), tables, inputs, join=query)
     by = (str(key) for key in query.keys)
     return Operator(operator, "aggregation", query.streams, tuple(by), tables, (query.input,))
 

@@ -14,6 +14,7 @@ import orjson
 
 from operators.queries import OP, PTIME, VER, Aggregation, Query, Selection
 from optimizer.costs import Costs, cost_shares, operator_statistics, query_statistics
+from optimizer.join_costs import explain_join_order
 from optimizer.statistics import Statistics
 from router.deployment import Deployment
 from session.access.principal import ADMIN, ANYONE, Principal
@@ -321,7 +322,8 @@ class Reads:
         """Return how a query runs or would run, with what is known of it; under the lock."""
         plan = self._state.plan
         known = query_statistics(plan, self._statistics, query, streams, query_id)
-        return {**plan.explain(query, streams, query_id), "statistics": known}
+        order = explain_join_order(plan, self._statistics, query, query_id)
+        return {**plan.explain(query, streams, query_id), "statistics": known, "join_order": order}
 
     # what queries cost
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import pyarrow as pa
 import pytest
 
+from operators.report import draw_sample
 from tests.api.rest import ALL, STREAM, SUMS, Rest, open_rest
 from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND
@@ -152,6 +155,46 @@ def test_plans_are_graphs_in_json_and_dot(rest: Rest) -> None:
         response = rest.client.get(f"{path}?format=dot")
         assert response.status_code == 200
         assert response.text.startswith("digraph")
+
+
+def test_the_plan_of_a_join_tells_its_order_and_costs(rest: Rest) -> None:
+    rest.stream(STREAM.replace("purchases", "ads"))
+    join = "SELECT p.price FROM ads [RANGE 4 SECONDS] AS a JOIN purchases [RANGE 4 SECONDS] AS p USING (user_id)"
+    query = rest.query(join)
+    path = f"/queries/{query['id']}/plan"
+    unknown = rest.get(path)["join_order"]
+    assert unknown["order"] == ["a", "p"]
+    assert unknown["cost"] is unknown["max_shared"]["cost"] is None
+    assert [each["tuples"] for each in unknown["inputs"]] == [None, None]
+    assert "Costs are not known" in unknown["why"]
+    other = rest.query(join.replace("p.price", "a.price"))
+    streams = {rest.service.session.definition(name).id: rows for name, rows in (("ads", 600), ("purchases", 50))}
+    samples = {
+        stream: [draw_sample(pa.RecordBatch.from_pydict({"user_id": range(rows)}), ["user_id"], 1)]
+        for stream, rows in streams.items()
+    }
+    work = {"busy_us": {query["operator"]: 20_000}, "keys": {}}
+    now_us = time.time_ns() // 1000
+    for second in range(1, 4):
+        rest.commit(
+            streams={s: {"tuples": rows, "late": 0, "malformed": 0, "bytes": 0} for s, rows in streams.items()},
+            report={"sources": work, "lanes": work, "samples": samples},
+            committed_us=now_us + second * SECOND,
+        )
+    known = rest.get(path)["join_order"]
+    assert known["order"] == ["p", "a"], "fewer purchases than ads come, whatever the order of FROM"
+    assert known["combinations"] == "counted"
+    assert known["lane_cores"] > 0
+    (step,) = known["steps"]
+    assert step["shared_by"] == 2
+    assert step["shared_cost"] == pytest.approx(step["cost"] / 2, rel=0.01)
+    assert known["cost"] == step["cost"] > sum(each["tuples"] for each in known["inputs"]) > 1000
+    assert known["max_shared"] == {"order": ["p", "a"], "cost": step["shared_cost"]}
+    validated = rest.post("/queries/validate", {"sql": join}, 200)["join_order"]
+    assert validated["steps"][0]["shared_by"] == 3
+    assert rest.post("/sql", {"sql": f"EXPLAIN {join}"}, 200)["join_order"] == validated
+    assert rest.get(f"/queries/{other['id']}/plan")["join_order"] == known
+    assert rest.get(f"/queries/{rest.query(SUMS)['id']}/plan")["join_order"] is None
 
 
 def test_changelogs_tell_what_happened(rest: Rest) -> None:

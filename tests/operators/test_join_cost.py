@@ -69,6 +69,6 @@ def test_what_relations_give_does_not_depend_on_their_order(seed: int) -> None:
 
 
 def test_relations_with_a_common_attribute_are_next_to_each_other() -> None:
-    graph = join_graph({0: Known(1, {0: 1}), 1: Known(1, {0: 1, 1: 1}), 2: Known(1, {1: 1}), 3: Known(1, {2: 1})})
+    graph = join_graph({0: [0], 1: [0, 1], 2: [1], 3: [2]})
     assert list(graph) == [0, 1, 2, 3]
     assert sorted(graph.edges) == [(0, 1), (1, 2)]

@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Iterator
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from operators.idp import SubPlan
 from operators.join_cost import JoinCost, join_graph
-from operators.join_order import MOST_EXHAUSTIVE, is_counted, join_order, parents_of
+from operators.join_order import BLOCK_SIZE, MOST_EXHAUSTIVE, block_size, is_counted, join_order, parents_of
 from operators.relations import Relation
 
 
@@ -73,7 +74,8 @@ def test_the_order_is_the_best_of_all_where_combinations_are_formed(seed: int) -
 
 def orders(relations: list[Relation]) -> Iterator[SubPlan[int]]:
     """Yield all left-deep orders in which no product is formed that need not be."""
-    graph, cost = join_graph(dict(enumerate(relations))), JoinCost(dict(enumerate(relations)))
+    graph = join_graph({number: each.attributes for number, each in enumerate(relations)})
+    cost = JoinCost(dict(enumerate(relations)))
     for order in itertools.permutations(range(len(relations))):
         total = 0.0
         for place in range(1, len(order)):
@@ -97,6 +99,20 @@ def test_a_circle_of_many_relations_is_joined_along_it(count: int) -> None:
     for place, number in enumerate(order[1:], 1):
         assert {(number - 1) % count, (number + 1) % count} & set(order[:place])
     assert not is_counted(circle, order)
+
+
+@pytest.mark.parametrize(
+    ("graph", "size"),
+    [
+        (nx.complete_graph(2), 2),
+        (nx.complete_graph(MOST_EXHAUSTIVE), MOST_EXHAUSTIVE),
+        (nx.cycle_graph(10), 10),
+        (nx.circulant_graph(10, [1, 2]), BLOCK_SIZE),
+        (nx.complete_graph(10), BLOCK_SIZE),
+    ],
+)
+def test_blocks_are_for_many_relations_of_which_most_are_compared(graph: nx.Graph, size: int) -> None:
+    assert block_size(graph) == size
 
 
 def test_a_sub_join_that_others_share_comes_first() -> None:

@@ -7,9 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from operators.expressions import Column
 from operators.report import draw_sample
 from optimizer.statistics import SAMPLE_KEPT, TIME_CONSTANT_SECONDS, Rate, Statistics
-from tests.session.queries import above
+from sources.schema import VARCHAR
+from tests.session.queries import PRICE, above
 
 SECOND = 1_000_000
 
@@ -79,6 +81,19 @@ def test_selectivity_is_the_share_of_the_newest_tuples() -> None:
     found = statistics.selectivity("s-1", above(5.0))
     assert found is not None
     assert (found.share, found.sampled) == (1.0, SAMPLE_KEPT)
+
+
+def test_distinct_values_are_those_of_what_is_selected() -> None:
+    statistics = Statistics()
+    assert statistics.distinct_values("s-1", None, PRICE, 100) is None
+    prices = [1.0, 1.0, 2.0, None, 6.0, 7.0, 7.0, 8.0]
+    statistics.observe(record(0, 8, told({}, prices=prices)))
+    # four of the seven prices: each that came once stands for as many as the root of 28 / 7
+    assert statistics.distinct_values("s-1", None, PRICE, 28) == pytest.approx(2 + 3 * 2)
+    assert statistics.distinct_values("s-1", above(5.0), PRICE, 16) == pytest.approx(1 + 2 * 2)
+    assert statistics.distinct_values("s-1", None, PRICE, 5) == 5, "no more than there are tuples"
+    assert statistics.distinct_values("s-1", above(9.0), PRICE, 0) == 1
+    assert statistics.distinct_values("s-1", None, Column("note", VARCHAR), 28) is None
 
 
 def test_a_predicate_over_a_column_that_is_not_sampled_has_no_selectivity() -> None:

@@ -54,3 +54,37 @@ def test_a_plan_tells_selectivity_and_cost(api: Api) -> None:
     (mine,) = (node for node in operators if name in node["streams"])
     assert mine["statistics"]["source_cores"] > 0
     assert mine["statistics"]["distinct_keys"] == 3
+
+
+def test_a_plan_tells_what_a_join_costs(api: Api) -> None:
+    names = [f"{kind}_{uuid.uuid4().hex[:8]}" for kind in ("readings", "alarms")]
+    for name in names:
+        api.create_stream(
+            f"CREATE STREAM {name} (device INT, volts INT, time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
+            " WITH (connector = 'push')"
+        )
+    many, few = names
+    select = f"SELECT r.volts FROM {many} [RANGE 2 SECONDS] AS r JOIN {few} [RANGE 2 SECONDS] AS a USING (device)"
+    (query,) = (each["id"] for each in api.create_queries([{"sql": select}]))
+    api.wait_state(query, "RUNNING")
+    numbers = itertools.count()
+
+    def has_told() -> bool:
+        lines = [
+            f'{{"device": {n % 20}, "volts": {n % 100}, "time": "{START + timedelta(milliseconds=10 * n):%FT%T.%f}"}}'
+            for n in itertools.islice(numbers, 100)
+        ]
+        api.push(many, "application/x-ndjson", "\n".join(lines).encode())
+        api.push(few, "application/x-ndjson", "\n".join(lines[::50]).encode())
+        found: dict[str, Any] = api.request("GET", f"/queries/{query}/plan").json()["join_order"]
+        told.append(found)
+        return bool(found["cost"] and found["lane_cores"])
+
+    told: list[dict[str, Any]] = []
+    wait_until(has_told, 90, "a process tells of its work and its tuples")
+    order = told[-1]
+    assert order["order"] == ["a", "r"]
+    assert order["combinations"] == "counted"
+    distinct = {each["input"]: each["distinct_keys"]["device"] for each in order["inputs"]}
+    assert distinct["r"] == pytest.approx(20, rel=0.5)
+    assert order["cost"] >= sum(each["tuples"] for each in order["inputs"]) * 0.99

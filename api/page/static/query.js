@@ -128,6 +128,7 @@ export function showQuery(panel, id, { can, edit, announce }) {
     const words = [
       plan.why,
       plan.evaluation?.why ? `Evaluation by ${plan.evaluation.form}: ${plan.evaluation.why}.` : null,
+      plan.join_order ? `Joined in the order ${plan.join_order.order.join(", ")}. ${plan.join_order.why}` : null,
     ].filter(Boolean);
     showGraph(planPanel, graph, `Plan of query ${plan.name ?? plan.id}`, ...words);
   }

@@ -1,0 +1,53 @@
+"""Sub-joins of different queries are equal exactly where they join the same inputs by the same keys."""
+
+from __future__ import annotations
+
+import pytest
+
+from operators.queries import Join
+from optimizer.sub_joins import sub_join, sub_joins
+from session.sql.select import plan_select
+from tests.kit.random_joins import CATALOG
+
+CHAIN = "a [RANGE 4 SECONDS] x, b [RANGE 4 SECONDS] y, c [RANGE 4 SECONDS] z WHERE x.k = y.k AND y.m = z.m"
+
+
+def join(text: str) -> Join:
+    query = plan_select(f"SELECT 1 AS one FROM {text.replace(' W ', ' [RANGE 4 SECONDS] ')}", CATALOG)
+    assert isinstance(query, Join)
+    return query
+
+
+@pytest.mark.parametrize(
+    ("text", "has"),
+    [
+        ("a W p, b W q WHERE p.k = q.k", True),
+        ("b W q, a W p WHERE q.k = p.k AND p.v > 3", True),
+        ("b [RANGE 9 SECONDS] q, a [RANGE 9 SECONDS] p WHERE q.k = p.k", True),
+        ("a W p, c W r, b W q WHERE p.k = q.k AND q.k = r.k", True),
+        ("a W p, b W q WHERE p.k = q.v", False),
+        ("a W p, b W q WHERE p.k = q.k AND p.m = q.m", False),
+        ("a W p, c W q WHERE p.k = q.k", False),
+        ("a W p, a W q WHERE p.k = q.k", False),
+        ("a W p LEFT JOIN b W q ON p.k = q.k", False),
+    ],
+)
+def test_a_sub_join_is_another_joins_where_it_joins_the_same_by_the_same(text: str, has: bool) -> None:
+    mine = join(CHAIN)
+    assert (sub_join(mine, frozenset([0, 1])) in sub_joins(join(text))) == has
+
+
+def test_only_inputs_that_are_compared_are_joined() -> None:
+    mine = join(CHAIN)
+    assert sub_joins(mine) == {sub_join(mine, frozenset(each)) for each in ([0, 1], [1, 2], [0, 1, 2])}
+
+
+def test_an_outer_input_comes_after_what_it_is_compared_with() -> None:
+    mine = join("a W p JOIN b W q ON p.k = q.k LEFT JOIN c W r ON q.k = r.k")
+    assert sub_joins(mine) == {sub_join(mine, frozenset(each)) for each in ([0, 1], [1, 2], [0, 1, 2])}
+
+
+def test_a_stream_joined_with_itself_crosswise_is_another_join() -> None:
+    one = join("a W p, a W q WHERE p.k = q.v AND p.m = q.m")
+    assert sub_joins(one) == sub_joins(join("a W p, a W q WHERE q.k = p.v AND p.m = q.m"))
+    assert sub_joins(one) != sub_joins(join("a W p, a W q WHERE p.k = q.k AND p.m = q.m"))
