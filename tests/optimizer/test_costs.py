@@ -41,7 +41,7 @@ def running(mine: dict[str, Query]) -> tuple[Plan, Statistics]:
     sources = {name: 1000 * (1 + number) for number, name in enumerate(sorted(names))}
     lanes = {name: 500 * (1 + number) for number, name in enumerate(plan.operators)}
     report: dict[str, Any] = {
-        "sources": {"busy_us": sources, "chunks": dict.fromkeys(sources, [100, 2, 3])},
+        "sources": {"busy_us": sources, "chunks": {name: [100, 2, 3] for name in sources}},
         "lanes": {"busy_us": lanes, "chunks": {}},
         "samples": {},
     }

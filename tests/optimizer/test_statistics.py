@@ -25,7 +25,7 @@ def told(
 ) -> dict[str, Any]:
     sample = draw_sample(pa.RecordBatch.from_pydict({"price": pa.array(prices or [], pa.float64())}), ["price"], 1)
     return {
-        "sources": {"busy_us": sources, "chunks": dict.fromkeys(sources, [100, 2, 7])},
+        "sources": {"busy_us": sources, "chunks": {name: [100, 2, 7] for name in sources}},
         "lanes": {"busy_us": lanes or {}, "chunks": {}},
         "samples": {} if prices is None else {"s-1": [sample]},
     }
