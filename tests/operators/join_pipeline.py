@@ -50,8 +50,9 @@ def changelog(
     created: Sequence[tuple[str, int, Query]],
     deleted: Sequence[tuple[str, int]] = (),
     freed: Sequence[tuple[str, int]] = (),
+    regrouped: Sequence[tuple[str, int, int]] = (),
 ) -> dict[str, Any]:
-    """Return the record of a changelog; queries are (id, slot, query), others (id, slot)."""
+    """Return the record of a changelog; queries are (id, slot, query), regrouped ones (id, slot, group)."""
     return {
         "epoch": epoch,
         "created": [
@@ -60,6 +61,7 @@ def changelog(
         ],
         "deleted": [{"id": name, "slot": slot, "drain": True} for name, slot in deleted],
         "freed": [{"id": name, "slot": slot} for name, slot in freed],
+        "regrouped": [{"id": name, "slot": slot, "group": group} for name, slot, group in regrouped],
         "streams_created": [],
         "streams_dropped": [],
         "capacity": 64,

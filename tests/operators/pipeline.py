@@ -75,8 +75,9 @@ def changelog(
     capacity: int = 64,
     streams: Sequence[StreamDefinition] = (),
     dropped: Sequence[str] = (),
+    regrouped: Iterable[tuple[str, int, int]] = (),
 ) -> dict[str, Any]:
-    """Return the record of a changelog; queries are (id, slot, query), others (id, slot)."""
+    """Return the record of a changelog; queries are (id, slot, query), regrouped ones (id, slot, group)."""
     gone = list(freed)
     ids = {name for name, _ in gone}
     return {
@@ -87,6 +88,7 @@ def changelog(
         ],
         "deleted": [{"id": name, "slot": slot, "drain": name not in ids} for name, slot in deleted],
         "freed": [{"id": name, "slot": slot} for name, slot in gone],
+        "regrouped": [{"id": name, "slot": slot, "group": group} for name, slot, group in regrouped],
         "streams_created": [s.to_json() for s in streams],
         "streams_dropped": list(dropped),
         "capacity": capacity,

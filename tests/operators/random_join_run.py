@@ -35,6 +35,10 @@ def run_random_joins(pipeline: JoinPipeline, rng: random.Random, queries: Mappin
                 changelogs.append(changelog(epoch, [], [(name, slots[name])]))
                 clocks = [pipeline.clocks[stream] for stream in plans[name].streams]
                 active_to[name] = min(clock for clock in clocks if clock is not None)
+        if running and rng.random() < 0.4:  # plans change at random: whatever the groups, rows are the same
+            epoch += 1
+            moved = [(name, slots[name], rng.randrange(3)) for name in running if rng.random() < 0.7]
+            changelogs.append(changelog(epoch, [], regrouped=moved))
         batch = {}
         for stream in STREAMS:
             batch[stream.id], reached_time = random_tuples(rng, time)

@@ -184,7 +184,9 @@ class Session:
             name = f"q{len(self.lifetimes)}"
             self.lifetimes[name] = Lifetime(random_query(self.rng), slot, self.pipeline.clock)
             created.append((name, slot, self.lifetimes[name].query))
-        return changelog(self.epoch, created, deleted, freed, capacity=self.slots)
+        running = [(name, life.slot) for name, life in self.lifetimes.items() if not life.freed]
+        groups = [(*query, self.rng.randrange(3)) for query in running if self.rng.random() < 0.3]
+        return changelog(self.epoch, created, deleted, freed, capacity=self.slots, regrouped=groups)
 
 
 def expected_rows(life: Lifetime, seen: list[tuple[Row, int]], waterline: int | None) -> list[tuple[Any, ...]]:

@@ -33,6 +33,8 @@ pytestmark = pytest.mark.service
 
 KILLS = int(os.environ.get("BRAID_CRASH_KILLS", "2"))
 RECOVERY_SECONDS = 300.0
+CHANGING_PLANS = {"BRAID_QUERY_GROUPS": "arbitrary", "BRAID_REOPTIMIZE_SECONDS": "0.2"}
+"""Another plan with every batch or so: which one must never matter."""
 MODES = ("during a push", "during a creation", "after a push")
 
 
@@ -104,7 +106,7 @@ def test_kill_9_of_the_service_loses_doubles_and_changes_nothing(
     fresh_service: FreshService, run: Run, seed: int
 ) -> None:
     # restarts take so long that a query which drains meanwhile could be given up: that is not what is tested
-    service = fresh_service(BRAID_DRAIN_TIMEOUT="600")
+    service = fresh_service(BRAID_DRAIN_TIMEOUT="600", **CHANGING_PLANS)
     # ended here, not by the guard: to confirm a failure Hypothesis starts another one at once
     with closing_down(service), Api(service.url, on_unreachable=service.revive) as api:
         killer = Killer(service, run, random.Random(seed), KILLS - 1)
@@ -175,7 +177,7 @@ def test_the_service_recovers_by_itself_from_a_killed_worker_and_a_killed_jvm(
     tmp_path: Path,
 ) -> None:
     # as above: a drain that is given up is not what is tested
-    service = fresh_service(BRAID_DRAIN_TIMEOUT="600")
+    service = fresh_service(BRAID_DRAIN_TIMEOUT="600", **CHANGING_PLANS)
     with Api(service.url) as api:
         joins = JoinRun(api, seed=5, joins=9, rounds=4, folder=tmp_path)
         driver = Driver(api, SCHEMA)

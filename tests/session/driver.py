@@ -212,6 +212,7 @@ def observed(state: SessionState, archive: Archive) -> dict[str, Any]:
         "since_us": state.waiting.since_us,
         "version": state.plan.version,
         "graph": state.plan.to_json(),
+        "groups": state.plan.groups,
         "names": dict(state.names),
         "finished": sorted(state.finished),
         "draining": sorted(state.draining.ids),

@@ -222,7 +222,8 @@ def check_no_gaps(driver: Driver) -> None:
 @given(STEPS)
 def test_a_restart_at_any_point_equals_no_restart(steps: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        driver = Driver(Path(folder), drain_timeout=20, slot_compaction_seconds=10)
+        changing = {"query_groups": "arbitrary", "reoptimize_seconds": 1.0}
+        driver = Driver(Path(folder), drain_timeout=20, slot_compaction_seconds=10, **changing)
         try:
             driver.stream()
             for at, step in enumerate(steps):
@@ -405,8 +406,10 @@ def test_a_table_whose_file_does_not_fit_is_not_there(driver: Driver) -> None:
         driver.create(LOOKUP.format("purchases"))
 
 
-def test_plan_snapshots_equal_what_the_changelogs_give(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_snapshots_equal_what_the_changelogs_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_snapshot, "EVERY_EPOCHS", 4)
+    driver = Driver(tmp_path / "data", query_groups="arbitrary")
+    driver.stream()
     live = LiveQueries()
     for number in range(12):
         sql = AGGREGATION if number % 2 else SELECTION
@@ -414,6 +417,7 @@ def test_plan_snapshots_equal_what_the_changelogs_give(driver: Driver, monkeypat
         if number % 3 == 2:
             driver.session.delete_query(f"q-{number}")
         driver.flush()
+        driver.session.reoptimize()
         record = driver.batch({"s-1": number})
         for epoch in range(live.epoch + 1, record["epoch"] + 1):
             live.apply(driver.changelogs()[epoch - 1], record["clocks_at_start"])
@@ -427,6 +431,10 @@ def test_plan_snapshots_equal_what_the_changelogs_give(driver: Driver, monkeypat
                 k: v for k, v in live.to_json().items() if k != "queries"
             }
     assert len(driver.storage.names("plans")) >= 2
+    assert any(record["regrouped"] for record in driver.changelogs())
+    assert driver.state.plan.groups == {q.id: q.group for q in driver.state.placed() if q.group}
+    assert driver.recovered() == driver.observed()
+    driver.end()
 
 
 def test_recovery_of_an_empty_folder_is_an_empty_state(tmp_path: Path) -> None:

@@ -1,0 +1,120 @@
+"""Query groups: the thesis's examples, and that no grouping is taken which is estimated to cost more than another."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optimizer.grouping import MOST_PAIRED, Numbers, Sampled, Workload, group_queries, place_queries
+
+RATE = 1_000_000.0
+SAMPLE = 600
+
+
+def of_query_sets(*query_sets: str) -> Workload:
+    """Return the workload of sampled tuples, given by their query-sets, the query Q1 first."""
+    bits = np.array([[bit == "1" for bit in each] for each in query_sets])
+    return Workload([Sampled([bits.T], [np.arange(len(bits))], RATE)])
+
+
+def ranges(low: list[float], high: list[float], thresholds: list[float], seed: int = 1) -> Workload:
+    """Return queries that test ``low <= x < high AND y < threshold`` of tuples spread evenly over [0, 1)."""
+    x, y = np.random.default_rng(seed).random((2, SAMPLE))
+    tests = [
+        (np.array(low)[:, None] <= x) & (x < np.array(high)[:, None]),
+        y < np.array(thresholds)[:, None],
+    ]
+    return Workload([Sampled(tests, [x, y], RATE, chunk=500_000, places=1000)])
+
+
+def clusters(count: int, of_each: int) -> tuple[Workload, Numbers]:
+    """Return queries over so many parts of a column that do not overlap, in no order, and the part of each."""
+    rng = np.random.default_rng(3)
+    part = rng.permutation(np.repeat(np.arange(count), of_each))
+    low = (part + 0.1 * rng.random(len(part))) / count
+    high = (part + 1 - 0.1 * rng.random(len(part))) / count
+    return ranges(low.tolist(), high.tolist(), rng.random(len(part)).tolist()), part
+
+
+def together(count: int, *members: int) -> Numbers:
+    """Return groups in which some queries are together and all others alone."""
+    groups = np.arange(1, count + 1)
+    groups[list(members)] = 0
+    return groups
+
+
+def test_the_pair_of_the_thesis_gains_most() -> None:
+    """Tuples t1-t4 of section 5.4.1: Q1 and Q4 share three of four, so they are the first to become a group."""
+    workload = of_query_sets("100100", "101100", "100100", "100000")
+    pairs = itertools.combinations(range(6), 2)
+    cost = {(f"Q{one + 1}", f"Q{other + 1}"): workload.cost(together(6, one, other)) for one, other in pairs}
+    assert min(cost, key=cost.__getitem__) == ("Q1", "Q4")
+    found = group_queries(workload)
+    assert found[0] == found[3]
+
+
+def test_queries_that_share_no_tuples_are_apart() -> None:
+    """Figure 5.7: the shared execution of Q4 and Q5 costs more than that of each by itself."""
+    workload, part = clusters(4, 100)
+    found = group_queries(workload)
+    assert workload.cost(found) < 0.6 * workload.cost(np.zeros(400, dtype=np.int64))
+    for group in np.unique(found).tolist():
+        assert len(np.unique(part[found == group])) == 1, "queries of different parts share nothing"
+
+
+def test_one_group_where_groups_would_only_look_at_every_tuple_once_more() -> None:
+    """All select the same tuples: the more groups, the more often these are looked at."""
+    workload = ranges([0.0] * 30, [1.0] * 30, [1.0] * 30)
+    assert len(np.unique(group_queries(workload))) == 1
+
+
+def test_a_new_query_joins_its_group_and_moves_nobody() -> None:
+    """Q4 is deleted and Q7 created (5.4.2): only Q7 is placed, and in the group that selects what it selects."""
+    workload, part = clusters(3, 60)
+    before = group_queries(workload)
+    left = np.delete(before, 3)
+    without = Workload([Sampled([np.delete(t, 3, axis=0) for t in s.tests], s.cells, RATE) for s in workload.inputs])
+    newcomer = 7
+    placed = place_queries(without, left, np.array([newcomer]))
+    assert (np.delete(placed, newcomer) == np.delete(left, newcomer)).all()
+    others = np.delete(part, 3)[placed == placed[newcomer]]
+    assert (others == np.delete(part, 3)[newcomer]).all()
+
+
+def test_a_new_query_that_fits_nowhere_begins_a_group() -> None:
+    """If including Q7 is not beneficial to any group, the optimizer creates a new one (5.4.2)."""
+    low, high = [0.0] * 128 + [0.9], [0.5] * 128 + [1.0]
+    workload = ranges(low, high, np.linspace(0.1, 1, 129).tolist())
+    groups = np.zeros(129, dtype=np.int64)
+    assert place_queries(workload, groups, np.array([128])).tolist() == [0] * 128 + [1]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_few_queries(count: int) -> None:
+    workload = ranges([0.2] * count, [0.4] * count, [0.5] * count)
+    assert group_queries(workload).tolist() == [0] * count
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 2**32), count=st.integers(1, 2 * MOST_PAIRED), width=st.floats(0.01, 1))
+def test_what_is_taken_is_estimated_to_cost_no_more_than_one_group_or_each_alone(
+    seed: int, count: int, width: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    low = rng.random(count)
+    workload = ranges(low.tolist(), (low + width * rng.random(count)).tolist(), rng.random(count).tolist(), seed)
+    found = group_queries(workload)
+    assert found.shape == (count,)
+    assert sorted(np.unique(found).tolist()) == list(range(len(np.unique(found))))
+    cost = workload.cost(found)
+    assert cost <= workload.cost(np.zeros(count, dtype=np.int64)) * (1 + 1e-9)
+    if count <= MOST_PAIRED:
+        assert cost <= workload.cost(np.arange(count)) * (1 + 1e-9)
+    newcomers = np.flatnonzero(rng.random(count) < 0.3)
+    placed = place_queries(workload, found, newcomers)
+    assert (np.delete(placed, newcomers) == np.delete(found, newcomers)).all()
+    assert (placed >= 0).all()
