@@ -90,6 +90,36 @@ def _aggregation(workload: Workload, chosen: random.Random) -> Draw:
     )
 
 
+def _shared_data(workload: Workload, chosen: random.Random) -> Draw:
+    """Figure 5.27a, for aggregations: queries of clusters that take turns.
+
+    Each selects a range of a field that is its cluster's own, but for `shared_percent` of all tuples, which it shares
+    with the clusters after that, and of those what a random predicate on another field lets through.
+    """
+    stream, clusters = workload.streams[0], workload.options["clusters"]
+    values = stream.options["fields_max"]
+    shared = values * workload.options["shared_percent"] / 100
+    turns = itertools.cycle(range(clusters))
+
+    def draw() -> QuerySpec:
+        cluster, width = next(turns), values / clusters
+        low = int((cluster + 0.3 * chosen.random()) * width)
+        high = int((cluster + 1 - 0.3 * chosen.random()) * width + shared)
+        return QuerySpec(
+            streams=(stream.name,),
+            comparisons=(
+                Comparison(stream.name, FIELDS[1], ">=", low),
+                Comparison(stream.name, FIELDS[1], "<", high),
+                Comparison(stream.name, FIELDS[2], chosen.choice("<>"), chosen.randrange(values)),
+            ),
+            window=_random_window(workload.options, chosen),
+            keys=(ColumnRef(stream.name, KEY),),
+            measure=ColumnRef(stream.name, FIELDS[0]),
+        )
+
+    return draw
+
+
 def _join(workload: Workload, chosen: random.Random) -> Draw:
     """Figure 4.7: two streams joined on the key, with a random predicate each and a random window (4.4.2.3)."""
     streams = _first(workload, 2)
@@ -161,6 +191,7 @@ _TEMPLATES: dict[str, Callable[[Workload, random.Random], Draw]] = {
     "rovio-aggregation": _rovio_aggregation,
     "rovio-join": _rovio_join,
     "aggregation": _aggregation,
+    "shared-data": _shared_data,
     "join": _join,
     "complex": _complex,
     "n-way": _n_way,

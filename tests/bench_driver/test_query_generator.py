@@ -123,3 +123,13 @@ def test_rovio_joins_may_have_predicates_of_their_own() -> None:
     assert [{c.stream for c in query.comparisons} for query in queries] == [{"purchases", "ads"}] * 50
     assert {c.column for query in queries for c in query.comparisons} == {"user_id", "gem_pack"}
     assert len({query.comparisons for query in queries}) > 40
+
+
+@pytest.mark.parametrize("percent", [5, 50])
+def test_clusters_share_a_part_of_the_tuples(percent: int) -> None:
+    queries = _generate(f"shared-data:shared_percent={percent}", 100)
+    ranges = [tuple(c.constant for c in query.comparisons[:2]) for query in queries]
+    assert [low // 20 for low, _ in ranges[:50]] == list(range(50)), "a fiftieth of 1000 values is a cluster's own"
+    assert ranges[7] != ranges[57], "queries of a cluster differ"
+    assert all(10 * percent < high - low <= 20 + 10 * percent for low, high in ranges)
+    assert {query.comparisons[2].operator for query in queries} == {"<", ">"}
