@@ -30,6 +30,17 @@ _EXECUTORS = {
         {"at": "2026-01-01T00:00:00.000000Z", "wanted": 2, "why": "For 5 s tuples took longer than 5 s, …"},
     ],
 }
+_CHANGES = [
+    {
+        "at": "2026-01-01T00:00:00.000000Z",
+        "operator": "aggregate:s-1 by gem_pack",
+        "kind": "holistic",
+        "why": "first plan: 300 queries in 3 groups should take 0.56 of the time",
+        "queries": 300,
+        "estimated_cores": {"before": 0.12, "after": 0.0672},
+        "measured_us_per_tuple": {"before": 0.241, "after": 0.15},
+    }
+]
 _DOT_EXAMPLE = {"example": 'digraph plan { "stream:s-1" -> "select:s-1"; }'}
 _CHANGELOG = {
     "epoch": 3,
@@ -38,6 +49,7 @@ _CHANGELOG = {
     "created": [{"id": "q-2", "slot": 1, "operator": "select:s-1"}],
     "deleted": [],
     "freed": [],
+    "regrouped": [{"id": "q-1", "slot": 0, "group": 4}],
     "changelog_set": "10",
     "capacity": 2,
     "plan_version": 3,
@@ -53,8 +65,9 @@ def _graphs(description: str, example: Json, *refusals: int) -> dict[int | str, 
 @router.get(
     "/plan",
     responses=_graphs(
-        "Everything that runs, as a graph; to who sees all queries also how many executors there are and should be.",
-        {**_GRAPH, "executors": _EXECUTORS},
+        "Everything that runs, as a graph; to who sees all queries also the newest changes of query groups,"
+        " and how many executors there are and should be.",
+        {**_GRAPH, "changes": _CHANGES, "executors": _EXECUTORS},
         400,
     ),
 )

@@ -180,6 +180,12 @@ class Plan:
         first = [query_id for query_id in islice(operator.queries, SHOWN_QUERIES + 1) if query_id != but]
         return len(operator.queries) - (but in operator.queries), first[:SHOWN_QUERIES]
 
+    @staticmethod
+    def _group_json(operator: Operator, query_id: str | None) -> dict[str, int] | None:
+        """Return a query's group and how many queries it has, None for one that is in none."""
+        group = operator.queries.get(query_id or "", UNGROUPED)
+        return None if group == UNGROUPED else {"number": group, "queries": operator.groups[group]}
+
     def to_json(self) -> dict[str, Any]:
         """Return the plan as a graph: nodes are streams, static tables, operators and the router."""
         nodes: list[dict[str, Any]] = [
@@ -223,6 +229,7 @@ class Plan:
             "predicate_columns": predicate_columns(query),
             "evaluation": evaluation(query),
             "shares_with": {"count": others, "ids": some},
+            "group": self._group_json(operator, query_id),
             "plan_version": self.version,
             "why": _why(operator, " and ".join(names), others),
             "nodes": [

@@ -65,6 +65,7 @@ def _shown(record: dict[str, Any]) -> bytes:
             "created": [{"id": c["id"], "slot": c["slot"], "operator": c["operator"]} for c in record["created"]],
             "deleted": record["deleted"],
             "freed": record["freed"],
+            "regrouped": record.get("regrouped", []),
             "streams_created": [stream["name"] for stream in record["streams_created"]],
             "streams_dropped": record["streams_dropped"],
             "changelog_set": record["changelog_set"],

@@ -243,6 +243,7 @@ class SharedSession(Changes):
         groups: dict[str, int] = {}
         for change in self._reoptimization.propose(self._now_us(), operators):
             groups.update(change.groups)
+            log.info("plan changed", extra={"fields": change.to_json()})
         if groups:
             self._write_changelog(groups)
 

@@ -39,6 +39,7 @@ from operators.slicing import Combs, cut_slices
 from operators.stream_operators import StreamOperators
 from operators.tuples import Tuples
 from operators.windows import Window
+from optimizer.grouping import Sampled, Workload, group_queries, place_queries
 from sources.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamDefinition, StreamSchema
 from sources.static_table import TableDefinition, TableVersion
 from sources.storage import Storage
@@ -108,10 +109,39 @@ def test_source_task_with_conjunctions(benchmark: Any, count: int) -> None:
 
 
 CLUSTERS = 50
+SAMPLE = 2048
 
 
-def clustered(share: float) -> LiveQueries:
-    """Return 1000 queries in clusters: a range of field1, the cluster's own but for a share, and part of field2."""
+def sampled(live: LiveQueries, index: PredicateIndex) -> Workload:
+    """Return what queries, all of which test the same columns, say of a sample of a chunk."""
+    rows = np.random.default_rng(1).choice(TUPLES, SAMPLE, replace=False)
+    cells = index.cells_of(Tuples.of(chunk(100).take(pa.array(np.sort(rows)))))
+    masks = [index.masks_of(query.id) for query in live.by_slot.values()]
+    tests = [np.stack([mask[name][cell] for mask in masks]) for name, cell in cells.items()]
+    return Workload([Sampled(tests, list(cells.values()), 2.0 * TUPLES, TUPLES, KEYS)])
+
+
+@pytest.mark.parametrize("count", [100, 1000, 10_000])
+def test_finding_query_groups(benchmark: Any, count: int) -> None:
+    """The optimizer groups queries with predicates on two columns; beside the batches."""
+    live = clustered(0.05, count)
+    index = PredicateIndex()
+    index.update({query.id: query.where for query in live.by_slot.values()})
+    assert len(np.unique(benchmark(lambda: group_queries(sampled(live, index))))) > 1
+
+
+@pytest.mark.parametrize("count", [1000])
+def test_placing_new_queries_in_groups(benchmark: Any, count: int) -> None:
+    """Ten new queries join the groups of the others."""
+    live = clustered(0.05, count)
+    index = PredicateIndex()
+    index.update({query.id: query.where for query in live.by_slot.values()})
+    groups, newcomers = group_queries(sampled(live, index)), np.arange(0, count, count // 10)
+    assert (benchmark(lambda: place_queries(sampled(live, index), groups, newcomers)) >= 0).all()
+
+
+def clustered(share: float, count: int = 1000) -> LiveQueries:
+    """Return queries in clusters: a range of field1, the cluster's own but for a share, and part of field2."""
     rng, width = random.Random(3), LIMIT / CLUSTERS
 
     def query(cluster: int) -> Aggregation:
@@ -123,19 +153,22 @@ def clustered(share: float) -> LiveQueries:
         measures = (Measure("sum", Column("field0", INT)),)
         return Aggregation(STREAM.id, window, Call("and", where, BOOLEAN), (Column("key", INT),), measures, ())
 
-    return live_of(*(query(number % CLUSTERS) for number in range(1000)), stream=STREAM)
+    return live_of(*(query(number % CLUSTERS) for number in range(count)), stream=STREAM)
 
 
 @pytest.mark.parametrize("share", [0.05, 0.25, 0.5, 0.75])
-@pytest.mark.parametrize("groups", [1, 10, CLUSTERS])
-def test_query_groups(benchmark: Any, groups: int, share: float) -> None:
-    """A chunk is added up for query groups with query-sets of their own (thesis 5.4.1): clusters that lie together."""
+@pytest.mark.parametrize("groups", [1, 10, CLUSTERS, "found"])
+def test_query_groups(benchmark: Any, groups: int | str, share: float) -> None:
+    """A chunk is added up for query groups (thesis 5.4.1): clusters that lie together, or what the optimizer finds."""
     live, tuples = clustered(share), Tuples.of(chunk(100))
-    queries = list(live.by_slot.values())
     index = PredicateIndex()
-    index.update({query.id: query.where for query in queries})
-    members = [[q for q in queries if q.slot % CLUSTERS * groups // CLUSTERS == group] for group in range(groups)]
-    spaces = [space for mine in members for space in cell_spaces(mine, index, live.words)]
+    index.update({query.id: query.where for query in live.by_slot.values()})
+    if isinstance(groups, int):
+        group_of = {slot: slot % CLUSTERS * groups // CLUSTERS for slot in live.by_slot}
+    else:
+        group_of = dict(zip(live.by_slot, group_queries(sampled(live, index)).tolist(), strict=True))
+    queries = [replace(query, group=group_of[slot]) for slot, query in live.by_slot.items()]
+    spaces = cell_spaces(queries, index, live.words)
     keys, measures = aggregation_of(queries[0]).keys, measures_of(queries)
     times = np.asarray(tuples.columns["time"].view(pa.int64()))
     slices, slice_of = cut_slices(times, Combs.of({Window(SECOND, SECOND)}), [])
