@@ -170,21 +170,19 @@ class _Look:
             return None
         ids = frozenset(member.id for member in self._members)
         known = self.known
-        before = known.planned_for
-        if (
-            before is not None
-            and len(ids ^ before) <= share * len(ids)
-            and _alike(known.planned_rate, self._spent.rate)
-        ):
+        if known.planned_for is None:
+            reason = "first plan"
+        elif len(ids ^ known.planned_for) > share * len(ids):
+            reason = f"{len(ids ^ known.planned_for)} queries came or went since the last full plan"
+        elif not _alike(known.planned_rate, self._spent.rate):
+            reason = f"{self._spent.rate:,.0f} tuples come a second, {known.planned_rate:,.0f} at the last full plan"
+        else:
             return self._place()
         workloads = self._workloads(self._members)
         if workloads is None:
             return None
         known.planned_for, known.planned_rate = ids, self._spent.rate
-        changed = (
-            "first plan" if before is None else f"{len(ids ^ before)} queries came or went since the last full plan"
-        )
-        return self._full(workloads, changed)
+        return self._full(workloads, reason)
 
     def _full(self, workloads: Sequence[tuple[Sequence[Member], Workload]], reason: str) -> PlanChange | None:
         groups: dict[str, int] = {}
@@ -275,8 +273,14 @@ class _Look:
         masks = [index.masks_of(member.id) for member in members]
         tests = [np.stack([mask[name][cells[name]] for mask in masks]) for name in dimensions]
         chunk = self._statistics.chunk(source_operators(members[0].query)[number])
-        rate = self._statistics.tuples_per_second(of[1])
+        rate = self._rate_of(of[1], members[0].query.streams)
         return Sampled(tests, [cells[name] for name in dimensions], rate, chunk.tuples, chunk.slices * chunk.keys)
+
+    def _rate_of(self, stream: str, streams: Sequence[str]) -> float:
+        """Return how many tuples of a stream came a second since the last look: its part of those of all streams."""
+        rates = {each: self._statistics.tuples_per_second(each) for each in streams}
+        assert self._spent is not None
+        return self._spent.rate * rates[stream] / max(sum(rates.values()), 1e-9)
 
 
 def _can_group(members: Sequence[Member]) -> bool:
