@@ -1,0 +1,81 @@
+"""A running service arranges queries in groups by what it measures, and their rows do not show it."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Api
+from tests.kit.fixtures import FreshService
+from tests.kit.waiting import wait_until
+
+pytestmark = pytest.mark.service
+
+CLUSTERS = 10
+USERS = 10_000
+QUERIES = 300
+WINDOWS = 3
+
+
+def of_users(number: int, also: str = "") -> dict[str, Any]:
+    """Return a query of a tenth of the users."""
+    low = number % CLUSTERS * USERS // CLUSTERS
+    high = low + USERS // CLUSTERS
+    return {
+        "sql": "SELECT gem_pack, COUNT(*) AS n, SUM(user_id) AS users FROM purchases [RANGE 1 SECOND]"
+        f" WHERE user_id >= {low} AND user_id < {high}{also} GROUP BY gem_pack"
+    }
+
+
+def test_queries_are_grouped_and_get_the_same_rows(fresh_service: FreshService) -> None:
+    with Api(fresh_service(BRAID_REOPTIMIZE_SECONDS="1").url) as api:
+        api.create_stream(
+            "CREATE STREAM purchases (user_id BIGINT, gem_pack INT, price DOUBLE,"
+            " time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
+            f" WITH (connector = 'generator', rate = '400000', keys = '{USERS}')"
+        )
+        rng = random.Random(1)
+        # one column is tested, so this one has no group; the next selects the same, for all prices are below 1000
+        bodies = [of_users(3), of_users(3, " AND price < 1000")]
+        bodies += [of_users(n, f" AND price < {rng.randint(1, 99)}") for n in range(QUERIES)]
+        ids = [query["id"] for query in api.create_queries(bodies)]
+        alone, grouped = ids[:2]
+
+        def was_grouped() -> bool:
+            return api.query(grouped)["group"] is not None
+
+        wait_until(was_grouped, 120, "the optimizer groups queries")
+        (change, *_) = api.request("GET", "/plan").json()["changes"]
+        assert (change["kind"], change["estimated_cores"]["after"] < change["estimated_cores"]["before"]) == (
+            "holistic",
+            True,
+        )
+        assert "first plan" in change["why"]
+        assert api.query(alone)["group"] is None
+        explained = api.request("GET", f"/queries/{grouped}/plan").json()["group"]
+        assert explained["number"] > 0
+        assert explained["queries"] > 1
+        changelogs = api.request("GET", "/changelogs").json()["changelogs"]
+        (moved,) = (c for c in changelogs if any(r["id"] == grouped for r in c["regrouped"]))
+        assert "regrouped" in moved["why"]
+        began = api.query(grouped)["last_result_at"]
+        rows: dict[str, dict[str, list[Any]]] = {alone: {}, grouped: {}}
+        cursors: dict[str, str | None] = dict.fromkeys(rows)
+
+        def have_rows() -> bool:
+            for query in rows:
+                page = api.page(query, cursors[query])
+                cursors[query] = page["cursor"]
+                for row in page["rows"]:
+                    if not row["_partial"]:
+                        rows[query].setdefault(row["window_start"], []).append(
+                            (row["gem_pack"], row["n"], row["users"])
+                        )
+            both = rows[alone].keys() & rows[grouped].keys()
+            return sum(start > began for start in both) >= WINDOWS
+
+        wait_until(have_rows, 60, "windows come after queries were grouped")
+        for start in rows[alone].keys() & rows[grouped].keys():
+            assert sorted(rows[alone][start]) == sorted(rows[grouped][start]), start
