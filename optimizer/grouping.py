@@ -34,7 +34,7 @@ _TAKE, _WORD, _WORD_SAVED = 18.0, 22.0, 15.0
 _ALONE = 2.7
 # tuples are added up together where there are few query-sets and places for each, alone where there are many; in
 # between a sample, which shows a half or less of the query-sets, cannot tell (`operators.entries` draws the line at 4)
-_FEW, _MANY = 1.0, 3.0
+_FEW, _MANY = 0.9, 1.8
 
 
 @dataclass(frozen=True)
