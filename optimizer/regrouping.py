@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from operators.expressions import Expression
+from operators.expressions import Expression, columns_of
 from operators.live_queries import UNGROUPED
 from operators.predicate_index import PredicateIndex
 from operators.queries import Join, Query, Selection
@@ -207,7 +207,7 @@ class _Look:
     def _place(self) -> PlanChange | None:
         """Return groups for queries that have none where others that test the same columns have one."""
         groups: dict[str, int] = {}
-        if all(member.group != UNGROUPED for member in self._members):
+        if len({member.group != UNGROUPED for member in self._members}) < 2:
             return None
         now, then = 0.0, 0.0
         for members, workload in self._workloads(self._members, only_mixed=True) or ():
@@ -241,11 +241,15 @@ class _Look:
         Left out are those who test one column of each input, for these have no groups; with ``only_mixed`` also those
         of whom all or none have one.
         """
-        inputs = [_inputs(member.query) for member in members]
-        numbers = range(len(inputs[0]))
+        inputs = {member.id: _inputs(member.query) for member in members}
+        members = [each for each in members if any(len(_columns(where)) > 1 for _, _, where in inputs[each.id])]
+        if not members:
+            return []
+        of_input = inputs[members[0].id]
+        numbers = range(len(of_input))
         for number in numbers:
             index = self.known.indexes.setdefault(number, PredicateIndex())
-            index.update({member.id: mine[number][2] for member, mine in zip(members, inputs, strict=True)})
+            index.update({member.id: inputs[member.id][number][2] for member in members})
         alike: dict[tuple[tuple[str, ...], ...], list[Member]] = {}
         for member in members:
             dimensions = tuple(self.known.indexes[n].predicates[member.id].dimensions for n in numbers)
@@ -256,7 +260,7 @@ class _Look:
             tested = [number for number in numbers if len(dimensions[number]) > 1]
             if not tested or (only_mixed and (all(grouped) or not any(grouped))):
                 continue
-            sampled = [self._sampled(number, dimensions[number], mine, inputs[0][number]) for number in tested]
+            sampled = [self._sampled(number, dimensions[number], mine, of_input[number]) for number in tested]
             if any(each is None for each in sampled):
                 return None
             found.append((mine, Workload([each for each in sampled if each is not None])))
@@ -294,6 +298,10 @@ def _inputs(query: Query) -> list[tuple[str, str, Expression | None]]:
     if isinstance(query, Join):
         return [(each.input, each.stream, each.where) for each in query.inputs]
     return [(query.input, query.stream, query.where)]
+
+
+def _columns(where: Expression | None) -> set[str]:
+    return set() if where is None else set(columns_of(where))
 
 
 def _alike(one: float, other: float) -> bool:
