@@ -360,12 +360,16 @@ class Lane:
                 truths = [self._operators.predicate_of(query).truths for query in operator.queries]
                 mine = [truth for each in truths if tuple(each) == dimensions for truth in each.values()]
                 cells = LineCells(tuple(sorted({b for truth in mine for b in truth.boundaries})))
-            if operator.is_sessions:
-                yield merge_fragments(members, kept, cells, operator.queries, changelog_times(operator.queries))
-            else:
-                reached = self._operators.reached(name, after)
-                needed = None if reached is None else NeededEdges(list(operator.by_window), operator.begins, reached)
-                yield merge_buckets(members, kept, cells, needed)
+            with self.work.timed(name):
+                if operator.is_sessions:
+                    bucket = merge_fragments(members, kept, cells, operator.queries, changelog_times(operator.queries))
+                else:
+                    reached = self._operators.reached(name, after)
+                    needed = (
+                        None if reached is None else NeededEdges(list(operator.by_window), operator.begins, reached)
+                    )
+                    bucket = merge_buckets(members, kept, cells, needed)
+            yield bucket
 
     def _sweep(self, seq: int, head: Head) -> None:
         """Delete files that even a replay of the batch before cannot need."""

@@ -171,7 +171,8 @@ class SourceTasks:
             yield self._block(_selection_entry(self._storage, share.stream.id, seq, output.selected), task)
         made: list[tuple[int, Bucket | TupleBucket]] = [*output.buckets, *output.tuples]
         for group, bucket in made:
-            path, payload = put_bucket(self._storage, seq, bucket)
+            with self._work.timed(bucket.operator):
+                path, payload = put_bucket(self._storage, seq, bucket)
             place = {"task": task, "number": share.next_bucket()}
             body = orjson.dumps({"path": path, "stream": share.stream.id, **place}).decode()
             yield WireRow(self._lanes[group], BUCKET, body, payload)

@@ -27,8 +27,10 @@ from optimizer.statistics import Spent, Statistics
 LEAST_SAMPLE = 512
 LEAST_QUERIES = 16
 LEAST_GAIN = 0.2
-"""Which part of its estimated cost a full plan must save to be taken."""
+"""Which part of its estimated cost in source tasks a full plan must save to be taken."""
 LEAST_CORES = 0.01
+LEAST_SAVED = 0.1
+"""Which part of what its operator takes, in source tasks and lanes, it must save besides."""
 LEAST_SEEN = 0.03
 """Which part of what it took before it must have saved to be kept."""
 COMPARABLE = 2.0
@@ -49,7 +51,7 @@ class Member:
 class PlanChange:
     """New groups of queries of an operator, by their ids, and why; ``estimated`` are cores before and after.
 
-    ``before`` and ``after`` are what its source tasks took for tuples before, and after it was in effect.
+    ``before`` and ``after`` are what the operator took for tuples before, and after it was in effect.
     """
 
     at_us: int
@@ -141,7 +143,7 @@ class _Look:
         self._now_us, self._name, self._members = now_us, name, members
         self._statistics, self._numbers = statistics, numbers
         sources, streams = source_operators(members[0].query), members[0].query.streams
-        last, known.spent = known.spent, statistics.spent(sources, streams)
+        last, known.spent = known.spent, statistics.spent(sources, name, streams)
         self._spent = None if last is None else known.spent.since(last)
 
     def judge(self) -> PlanChange | None:
@@ -158,8 +160,8 @@ class _Look:
         ):
             return None
         why = (
-            f"Source tasks took {_us_a_tuple(trial.after)} µs a tuple with these groups, {_us_a_tuple(trial.before)} µs"
-            " before: they are dissolved."
+            f"With these groups the operator took {_us_a_tuple(trial.after)} µs a tuple, before"
+            f" {_us_a_tuple(trial.before)} µs: they are dissolved"
         )
         grouped = {member.id: UNGROUPED for member in self._members if member.group != UNGROUPED}
         return self._change("undone", why, grouped) if grouped else None
@@ -195,10 +197,12 @@ class _Look:
                 names = [next(self._numbers) for _ in range(int(found.max()) + 1)]
                 groups |= {member.id: names[group] for member, group in zip(members, found.tolist(), strict=True)}
                 now, then = now + cost, then + less
-        if not groups:
+        assert self._spent is not None
+        saved = (1 - then / now) * self._spent.sources if groups else 0.0
+        if saved < LEAST_SAVED * (self._spent.sources + self._spent.lanes) or not groups:
             return None
         many = len(set(groups.values()))
-        why = f"{reason}: {len(groups)} queries in {many} groups should take {then / now:.2g} of the time"
+        why = f"{reason}: {len(groups)} queries in {many} groups should take source tasks {then / now:.2g} of the time"
         change = self._change("holistic", why, groups, (now, then))
         change.before = self._spent
         self.known.trial, self.known.looks = change, 0

@@ -49,20 +49,26 @@ class Rate:
 
 @dataclass(frozen=True)
 class Spent:
-    """How many seconds some operators of source tasks took, and for how many tuples, in ``seconds`` that went by."""
+    """How many seconds an operator took in source tasks and in lanes, for how many tuples, in so many ``seconds``."""
 
-    busy: float
+    sources: float
+    lanes: float
     tuples: float
     seconds: float
 
     def since(self, earlier: Spent) -> Spent:
         """Return what came after an earlier one."""
-        return Spent(self.busy - earlier.busy, self.tuples - earlier.tuples, self.seconds - earlier.seconds)
+        return Spent(
+            self.sources - earlier.sources,
+            self.lanes - earlier.lanes,
+            self.tuples - earlier.tuples,
+            self.seconds - earlier.seconds,
+        )
 
     @property
     def per_tuple(self) -> float:
         """Seconds a tuple; there must be some."""
-        return self.busy / self.tuples
+        return (self.sources + self.lanes) / self.tuples
 
     @property
     def rate(self) -> float:
@@ -97,19 +103,23 @@ class _Rates:
 class _Totals:
     """Seconds by operator and tuples by stream, in ``seconds`` that went by."""
 
-    busy: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    sources: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    lanes: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     tuples: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     seconds: float = 0.0
 
-    def add(self, busy: Mapping[str, float], tuples: Mapping[str, float], seconds: float) -> None:
+    def add(
+        self, sources: Mapping[str, float], lanes: Mapping[str, float], tuples: Mapping[str, float], seconds: float
+    ) -> None:
         self.seconds += seconds
-        for counter, more in ((self.busy, busy), (self.tuples, tuples)):
+        for counter, more in ((self.sources, sources), (self.lanes, lanes), (self.tuples, tuples)):
             for name, amount in more.items():
                 counter[name] += amount
 
-    def of(self, operators: Iterable[str], streams: Iterable[str]) -> Spent:
-        busy = sum(self.busy.get(name, 0.0) for name in operators)
-        return Spent(busy, sum(self.tuples.get(name, 0.0) for name in streams), self.seconds)
+    def of(self, sources: Iterable[str], lane: str, streams: Iterable[str]) -> Spent:
+        busy = sum(self.sources.get(name, 0.0) for name in sources)
+        tuples = sum(self.tuples.get(name, 0.0) for name in streams)
+        return Spent(busy, self.lanes.get(lane, 0.0), tuples, self.seconds)
 
 
 class Statistics:
@@ -139,11 +149,11 @@ class Statistics:
                 return
             if self._last_report_us is not None:
                 seconds = max(0, now_us - self._last_report_us) / _US
-                busy = _in_seconds(report["sources"])
-                self._sources.add(busy, seconds)
-                self._totals.add(busy, self._tuples_since, seconds)
+                sources, lanes = _in_seconds(report["sources"]), _in_seconds(report["lanes"])
+                self._sources.add(sources, seconds)
+                self._lanes.add(lanes, seconds)
+                self._totals.add(sources, lanes, self._tuples_since, seconds)
                 self._tuples_since = {}
-                self._lanes.add(_in_seconds(report["lanes"]), seconds)
             self._last_report_us = now_us
             self._chunks = {name: chunk for name, chunk in self._chunks.items() if name in self._sources.known}
             told = report["sources"].get("chunks", {})  # older records have none
@@ -184,10 +194,10 @@ class Statistics:
         with self._lock:
             return self._chunks.get(operator, Chunk())
 
-    def spent(self, operators: Iterable[str], streams: Iterable[str]) -> Spent:
-        """Return what some operators of source tasks took since the first report, and for how many tuples."""
+    def spent(self, sources: Iterable[str], lane: str, streams: Iterable[str]) -> Spent:
+        """Return what operators of source tasks and one of lanes took since the first report, for how many tuples."""
         with self._lock:
-            return self._totals.of(operators, streams)
+            return self._totals.of(sources, lane, streams)
 
     def selectivity(self, name: str, where: Expression | None) -> Selectivity | None:
         """Return what a predicate selects of an input, None while no sampled tuple has all its columns."""
