@@ -45,7 +45,7 @@ def clustered(number: int) -> Query:
 class World:
     """An operator whose source tasks take some time for a tuple, and what the optimizer makes of it."""
 
-    def __init__(self, queries: dict[str, Query], rate: int = 1_000_000) -> None:
+    def __init__(self, queries: dict[str, Query], rate: int = 3_000_000) -> None:
         self.queries = dict(queries)
         self.groups = dict.fromkeys(queries, UNGROUPED)
         self.statistics = Statistics()
@@ -228,7 +228,7 @@ def test_nothing_is_decided_without_tuples_queries_or_work() -> None:
     assert [few.look_after() for _ in range(3)] == [None] * 3
     assert [idle.look() for _ in range(3)] == [None] * 3
     assert [slow.look_after() for _ in range(3)] == [None] * 3, "there is hardly anything to save"
-    slow.rate = 1_000_000
+    slow.rate = 3_000_000
     assert slow.look_after(60) is not None, "the rate is another one now"
 
 

@@ -34,7 +34,7 @@ def test_queries_are_grouped_and_get_the_same_rows(fresh_service: FreshService) 
         api.create_stream(
             "CREATE STREAM purchases (user_id BIGINT, gem_pack INT, price DOUBLE,"
             " time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
-            f" WITH (connector = 'generator', rate = '400000', keys = '{USERS}')"
+            f" WITH (connector = 'generator', rate = '2000000', keys = '{USERS}')"
         )
         rng = random.Random(1)
         # one column is tested, so this one has no group; the next selects the same, for all prices are below 1000
