@@ -29,7 +29,7 @@ LEAST_QUERIES = 16
 LEAST_GAIN = 0.2
 """Which part of its estimated cost in source tasks a full plan must save to be taken."""
 LEAST_CORES = 0.1
-"""How many cores it must save: with little to do no change is worth it, and plans for low rates are bad at high ones."""
+"""How many cores it must save: plans for low rates are bad for high ones."""
 LEAST_SAVED = 0.1
 """Which part of what its operator takes, in source tasks and lanes, it must save besides."""
 LEAST_SEEN = 0.03
