@@ -194,13 +194,14 @@ class _Look:
             current = np.array([member.group for member in members])
             found = group_queries(workload)
             cost, less = workload.cost(current), workload.cost(found)
-            if cost - less >= max(LEAST_GAIN * cost, LEAST_CORES):
+            if less <= (1 - LEAST_GAIN) * cost:
                 names = [next(self._numbers) for _ in range(int(found.max()) + 1)]
                 groups |= {member.id: names[group] for member, group in zip(members, found.tolist(), strict=True)}
                 now, then = now + cost, then + less
+        if now - then < LEAST_CORES:
+            return None
         assert self._spent is not None
-        saved = (1 - then / now) * self._spent.sources if groups else 0.0
-        if saved < LEAST_SAVED * (self._spent.sources + self._spent.lanes) or not groups:
+        if (1 - then / now) * self._spent.sources < LEAST_SAVED * (self._spent.sources + self._spent.lanes):
             return None
         many = len(set(groups.values()))
         why = f"{reason}: {len(groups)} queries in {many} groups should take source tasks {then / now:.2g} of the time"
