@@ -23,7 +23,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bench_driver.bench_task import Measure, Options, Task, measure_task, plan, resolve_peers
+from bench_driver.bench_task import Measure, Options, Task, measure_task, plan, resolve_peers, variant
 from bench_driver.machine import machine, versions
 from bench_driver.progress import BenchProgress
 from bench_driver.report.document import FILE_NAME, Document, ReportError, Row
@@ -61,7 +61,7 @@ def run_bench(
         ValueError: there is no such workload or peer; nothing was measured, nothing written.
         OSError: `output` cannot be written to.
     """
-    systems = [OURS, *resolve_peers(peers)]
+    systems = [OURS, *dict.fromkeys(map(variant, options.variants)), *resolve_peers(peers)]
     tasks = plan([load_workload(name) for name in dict.fromkeys(workloads)], counts, systems, options)
     output.mkdir(parents=True, exist_ok=True)
     _keep_older(output)

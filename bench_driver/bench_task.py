@@ -60,7 +60,8 @@ class Options:
     """How everything is measured; `seconds` is how long a step lasts, None for the default.
 
     `reading` tells whose rows of Braid's queries are read while it is measured, as the command line has it. With a
-    `rate`, in tuples a second and stream, that one is offered and no sustainable throughput searched.
+    `rate`, in tuples a second and stream, that one is offered and no sustainable throughput searched. `variants` are
+    settings with which Braid is measured besides.
     """
 
     quick: bool
@@ -69,6 +70,7 @@ class Options:
     seed: int
     reading: str = READ_PROBES
     rate: int | None = None
+    variants: tuple[str, ...] = ()
 
 
 Measure = Callable[[Task, Options, Tell], Row]
@@ -92,9 +94,29 @@ def resolve_peers(names: Sequence[str]) -> list[str]:
 
 def make_system(name: str, make_service: MakeService = ServiceProcess, reading: str = READ_PROBES) -> System:
     """Return a system under test by name, not started; its module is imported only now."""
-    module, kind = _CLASSES[name.split("-")[0]]
+    ours, _, settings = name.partition(" ")
+    module, kind = _CLASSES[ours.split("-")[0]]
     made = getattr(importlib.import_module(module), kind)
-    return made(make_service=make_service, reading=reading) if name == OURS else made(name)
+    if ours != OURS:
+        return made(name)
+    environment = {f"BRAID_{key.upper()}": value for key, value in _settings(settings).items()}
+    return made(environment, make_service, reading, name)
+
+
+def variant(settings: str) -> str:
+    """Return the name of Braid with other settings, such as ``query_groups=off,lanes=1``, as a system of its own.
+
+    Raises:
+        ValueError: that is not how settings are written.
+    """
+    return f"{OURS} {','.join(f'{name}={value}' for name, value in _settings(settings).items())}"
+
+
+def _settings(text: str) -> dict[str, str]:
+    parts = [part.partition("=") for part in text.split(",") if part]
+    if not all(name.strip().isidentifier() and equals for name, equals, _ in parts):
+        raise ValueError(f"settings are written as NAME=VALUE,…, such as query_groups=off; got {text!r}")
+    return {name.strip().lower(): value.strip() for name, _, value in parts}
 
 
 def plan(
@@ -145,13 +167,16 @@ def measure_task(task: Task, options: Options, tell: Tell, make_service: MakeSer
 
 
 def run_settings(options: Options) -> RunSettings:
-    """Return how long and how exactly to measure: a given rate takes one step, and latency is looked at there."""
+    """Return how long and how exactly to measure: a given rate takes one step, and latency is looked at there.
+
+    That is once the system has adapted to it.
+    """
     from bench_driver.runner import RunSettings
 
     settings = RunSettings(seed=options.seed, quick=options.quick)
     if options.seconds is not None:
         settings = replace(settings, seconds=options.seconds)
-    return settings if options.rate is None else replace(settings, most_steps=1, latency_load=1.0)
+    return settings if options.rate is None else replace(settings, most_steps=1, latency_load=1.0, adapts=True)
 
 
 def _queries(task: Task, seed: int) -> tuple[list[QuerySpec], list[QuerySpec]]:

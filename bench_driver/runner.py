@@ -35,6 +35,7 @@ MOST_LONGER = 2.0
 # were there when it ended
 READING_SHARE = 0.1
 LEAST_READING_SECONDS = 2.0
+ADAPTING_SECONDS = 180.0
 # after a step that was too much, readers get so long at most to read what came of it
 CATCHING_UP_SECONDS = 180
 
@@ -46,6 +47,9 @@ class RunSettings:
     """How long and how exactly to measure: `seconds` a step, the first `warm_up_share` of which does not count.
 
     A search begins no step after `search_seconds`: a system whose steps had to be made longer would take for ever.
+
+    With `adapts`, warming up goes on until the system has adapted to the rate, for `ADAPTING_SECONDS` at most; where
+    queries come and go all the time it never has.
 
     Quick means steps of `QUICK_SECONDS` and a search of `QUICK_STEPS`, the second of which goes down further: enough to
     see that it runs, not to compare.
@@ -60,6 +64,7 @@ class RunSettings:
     search_seconds: float = 480.0
     seed: int = 1
     quick: bool = False
+    adapts: bool = False
 
     def __post_init__(self) -> None:
         if not self.seconds > 0 or not self.ready_seconds > 0:
@@ -179,8 +184,14 @@ class _Run:
 
     def _warm_up(self) -> None:
         """Offer the rate that the search begins with for a step that does not count: compilers and caches are cold."""
-        if self._rig.pulls_from_queues and not self._settings.quick:
+        if not self._rig.pulls_from_queues or self._settings.quick:
+            return
+        until = time.monotonic() + ADAPTING_SECONDS
+        while True:
             self._run([(self._step_seconds, self._workload.start_rate)], "warm-up", self._workload.start_rate)
+            adapts = self._settings.adapts and self._workload.churn(len(self._queries)) is None
+            if not adapts or self._rig.system.has_adapted() or time.monotonic() > until:
+                return
 
     def _search(self) -> float:
         """Note the sustainable throughput and return it."""
@@ -234,7 +245,11 @@ class _Run:
     def _look_at_latency(self, sustainable: float) -> None:
         """Note latencies and series at a little less than the sustainable throughput."""
         rate = max(1, int(sustainable * self._settings.latency_load))
+        busy, began = self._rig.system.processor_seconds(), time.monotonic()
         run = self._run([(self._latency_seconds, rate)], "latency", rate)
+        if busy is not None:
+            more = (self._rig.system.processor_seconds() or busy) - busy
+            self._note(processor_cores=more / (time.monotonic() - began))
         result = steps.judge(run, rate) if run.logs else steps.judge_own_generator(run, rate)
         self._note(
             steps=(*self._found.steps, result),

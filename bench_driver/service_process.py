@@ -128,6 +128,15 @@ class ServiceProcess:
                 total += process.memory_full_info().pss
         return total
 
+    def processor_seconds(self) -> float:
+        """Return how long the processes of the service that run kept processors busy, all together."""
+        total = 0.0
+        for process in _session_processes(0 if self._process is None else self._process.pid):
+            with contextlib.suppress(psutil.Error):
+                times = process.cpu_times()
+                total += times.user + times.system
+        return total
+
     def failure(self, what: str) -> ServiceFailedError:
         """Return the error to raise; the logs are kept for it."""
         self._failed = True

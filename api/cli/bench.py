@@ -105,6 +105,7 @@ class _Run(Command):
         "braid bench rovio-aggregation --quick",
         "braid bench astream-sc1 --queries 1,20,100,1000 --peers spark,flink",
         "braid bench every-second --rate 1000000",
+        "braid bench shared-data --rate 1000000 --beside query_groups=off",
         "braid bench ajoin-sc1:ways=[2] ajoin-sc1:ways=[3] --queries 1,100 --read all",
         "braid bench compare bench-before bench-report",
     ),
@@ -126,6 +127,13 @@ def bench() -> None:
 @click.option("--list", "listing", is_flag=True, help="List the workloads and the peers.")
 @click.option("--queries", type=CountsType(), help="Numbers of queries, such as 1,20,100; else the workload's own.")
 @click.option("--peers", type=NamesType(), default=(), help="Systems beside Braid: spark, flink, or one of theirs.")
+@click.option(
+    "--beside",
+    "variants",
+    multiple=True,
+    metavar="SETTING=VALUE,…",
+    help="Braid with other settings, too, such as query_groups=off, in alternation.",
+)
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
@@ -159,6 +167,7 @@ def run(
     listing: bool,
     queries: tuple[int, ...] | None,
     peers: tuple[str, ...],
+    variants: tuple[str, ...],
     output: Path,
     quick: bool,
     rounds: int,
@@ -172,7 +181,7 @@ def run(
         _list()
         return
     from bench_driver.bench import missing_packages, run_bench
-    from bench_driver.bench_task import Options, resolve_peers
+    from bench_driver.bench_task import Options, resolve_peers, variant
     from bench_driver.workload import list_workloads, load_workload
 
     if not workloads:
@@ -181,12 +190,14 @@ def run(
         for name in workloads:
             load_workload(name)
         resolve_peers(peers)
+        for settings in variants:
+            variant(settings)
     except ValueError as error:
         raise click.UsageError(f"{error}.", context.parent) from None
     if missing := missing_packages():
         click.echo(f"Error: `braid bench` needs {', '.join(missing)}: install it with {INSTALL}", err=True)
         raise SystemExit(REFUSED)
-    options = Options(quick, rounds, seconds, seed, reading, rate)
+    options = Options(quick, rounds, seconds, seed, reading, rate, variants)
     try:
         status = run_bench(workloads, queries, peers, output, options, stderr())
     except OSError as error:

@@ -31,7 +31,8 @@ class Measured:
     """Figures of one system, workload and number of queries; rates in tuples a second and stream.
 
     `sustained` tells whether `sustainable` is the highest rate that was sustained. When none was, it is the rate at
-    which the system took what was too much for it in the last step. `unsupported` is the system's reason why it
+    which the system took what was too much for it in the last step. `processor_cores` is how many cores its processes
+    kept busy while latency was looked at. `unsupported` is the system's reason why it
     cannot run such queries at all; then there is no row.
     """
 
@@ -49,6 +50,7 @@ class Measured:
     processing_time_latency: Quantiles | None = None
     deployment_latency: Quantiles | None = None
     query_throughput: float | None = None
+    processor_cores: float | None = None
     error: str | None = None
     unsupported: str | None = None
     series: Mapping[str, Sequence[Sequence[float]]] = field(default_factory=dict)
@@ -78,6 +80,7 @@ class Measured:
             "source": self.source,
             "slowest_tuples_per_second": self.slowest,
             "query_throughput_per_second": self.query_throughput,
+            "processor_cores": self.processor_cores,
             "error": self.error,
             "series": {**nothing, **{name: [list(point) for point in line] for name, line in self.series.items()}},
             "steps": [

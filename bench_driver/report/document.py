@@ -46,6 +46,8 @@ _ROW: dict[str, tuple[type, ...]] = {
     "series": (dict,),
     "steps": (list,),
 }
+# what rows of older reports lack
+_LATER: dict[str, tuple[type, ...]] = {"processor_cores": _MAYBE_NUMBER}
 _QUANTILES = ("p50", "p95", "p99", "max")
 _TOP: dict[str, tuple[type, ...]] = {
     "taken_at": (str,),
@@ -164,6 +166,7 @@ def check_document(content: Any, name: str) -> None:
 def check_row(row: Any, name: str) -> None:
     """Raise ReportError unless this is a result row."""
     _check(row, _ROW, name)
+    _check(row, {key: kinds for key, kinds in _LATER.items() if key in row}, name)
     for key in ("event_time_latency_seconds", "processing_time_latency_seconds", "deployment_latency_seconds"):
         if row[key] is not None:
             _check(row[key], dict.fromkeys(_QUANTILES, _NUMBER), f"{name}, {key}")

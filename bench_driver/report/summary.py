@@ -14,6 +14,7 @@ from bench_driver.systems.system import OWN_GENERATOR
 OURS = "braid"
 QUANTILES = ("p50", "p95", "p99", "max")
 EVENT_TIME = "event_time_latency_seconds"
+CORES = "processor_cores"
 PROCESSING_TIME = "processing_time_latency_seconds"
 DEPLOYMENT = "deployment_latency_seconds"
 # a search goes in steps, so less than this share is never a change, whatever the rounds say
@@ -57,7 +58,7 @@ class Summary:
 
     def figures(self, key: str) -> list[float]:
         """Return a figure of each round that has it."""
-        return [row[key] for row in self.rows if row[key] is not None]
+        return [row[key] for row in self.rows if row.get(key) is not None]
 
     def quantile(self, kind: str, name: str) -> float | None:
         """Return the median over the rounds of a quantile of a latency, in seconds; None when there is none."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench_driver.report.compare import Comparison
-from bench_driver.report.summary import DEPLOYMENT, EVENT_TIME, Ratio, Summary, ratios, summarize
+from bench_driver.report.summary import CORES, DEPLOYMENT, EVENT_TIME, Ratio, Summary, ratios, summarize
 from bench_driver.report.text import count, table
 
 DASH = "-"
@@ -79,14 +79,17 @@ def pair(summary: Summary, kind: str) -> str:
 
 
 def _results(summaries: Sequence[Summary]) -> str:
-    rows = [["workload", "queries", "system", "tuples/s", "overall", "latency p50 / p95", "deployed p50 / p95", "note"]]
+    titles = ("tuples/s", "overall", "latency p50 / p95", "deployed p50 / p95", "cores", "note")
+    rows = [["workload", "queries", "system", *titles]]
     for summary in summaries:
         case = summary.case
         overall = count(summary.figure("overall_tuples_per_second"))
         latency, deployment = pair(summary, EVENT_TIME), pair(summary, DEPLOYMENT)
-        figures = (count(summary.throughput), overall, latency, deployment)
+        cores = summary.figure(CORES)
+        used = DASH if cores is None else f"{cores:.2f}"
+        figures = (count(summary.throughput), overall, latency, deployment, used)
         rows.append([case.workload, count(case.queries), case.system, *figures, one_line(summary.note)])
-    return table(rows, left=(0, 2, 7))
+    return table(rows, left=(0, 2, 8))
 
 
 def one_line(text: str, most: int = 100) -> str:

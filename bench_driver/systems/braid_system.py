@@ -32,6 +32,8 @@ CONSUMER = "bench_driver.query_load.consume"
 CONSUMER_SECONDS = 60.0
 LOOK_SECONDS = 0.1
 LABEL = "probe"
+# twice as long as it takes until a plan is on trial, with the settings as they are
+ADAPTED_SECONDS = 25.0
 NOT_ALLOWED = 422
 
 
@@ -39,10 +41,9 @@ class BraidSystem:
     """One service; see :class:`~bench_driver.systems.system.System`.
 
     `environment` is added to the service's own; `make_service` makes what starts and ends it. `reading` says whose rows
-    the consumer reads: of the probes, of all queries, or of none.
+    the consumer reads: of the probes, of all queries, or of none. `name` is what reports call it.
     """
 
-    name = "braid"
     source = QUEUE
 
     def __init__(
@@ -50,7 +51,9 @@ class BraidSystem:
         environment: Mapping[str, str] | None = None,
         make_service: MakeService = ServiceProcess,
         reading: str = READ_PROBES,
+        name: str = "braid",
     ) -> None:
+        self.name = name
         self._environment = dict(environment or {})
         self._reading = reading
         self._make_service = make_service
@@ -64,6 +67,7 @@ class BraidSystem:
         self._rows_read: dict[str, int] = {}
         self._errors: dict[str, str] = {}
         self._memory_bytes = 0
+        self._newest_change: tuple[str | None, float] = (None, 0.0)
         self._failed = False
 
     def start(self, workload: Workload, locations: Mapping[str, str]) -> None:
@@ -71,6 +75,7 @@ class BraidSystem:
         self.stop()
         self._workload, self._live, self._failed = workload, (), False
         self._outputs, self._rows_read, self._errors = [], {}, {}
+        self._newest_change = None, time.monotonic()
         with self._translated():
             self._service = self._make_service("bench", self._environment).start()
             self._service.wait_ready(READY_SECONDS)
@@ -181,6 +186,21 @@ class BraidSystem:
         if self._service is not None:
             self._memory_bytes = self._service.memory_bytes()
         return self._memory_bytes
+
+    def has_adapted(self) -> bool:
+        """Whether the optimizer has changed no plan for :data:`ADAPTED_SECONDS`, nor is likely to."""
+        with self._translated():
+            _, client = self._running()
+            changes = client.plan()["changes"]
+        newest = changes[-1]["at"] if changes else None
+        if newest != self._newest_change[0]:
+            self._newest_change = newest, time.monotonic()
+        return time.monotonic() - self._newest_change[1] > ADAPTED_SECONDS
+
+    def processor_seconds(self) -> float:
+        """Return what the service's processes took."""
+        service, _ = self._running()
+        return service.processor_seconds()
 
     def settings(self) -> dict[str, Any]:
         """Return the service's settings that differ from the defaults, and its memory."""

@@ -163,6 +163,13 @@ class FlinkSystem:
         """Return None: rows are handed over before the next tuples are taken."""
         return None
 
+    def has_adapted(self) -> bool:
+        """Return True: its plan is fixed."""
+        return True
+
+    def processor_seconds(self) -> None:
+        """Return None: it is not asked."""
+
     def outputs(self) -> list[Output]:
         """Return the rows of the probe queries, those read at once and of one millisecond of event time together."""
         self._read()

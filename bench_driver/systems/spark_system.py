@@ -193,6 +193,13 @@ class SparkSystem:
         """Return None: rows are handed over before the next tuples are taken."""
         return None
 
+    def has_adapted(self) -> bool:
+        """Return True: its plan is fixed."""
+        return True
+
+    def processor_seconds(self) -> None:
+        """Return None: it is not asked."""
+
     def outputs(self) -> list[Output]:
         """Return the rows of the probe queries, those of one batch and millisecond of event time together."""
         self._read()

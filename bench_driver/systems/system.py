@@ -90,6 +90,12 @@ class System(Protocol):
         A system whose rows wait for whoever reads them is not done with a tuple before they are read.
         """
 
+    def has_adapted(self) -> bool:
+        """Whether it has done what it does by and by to suit what comes; asked again and again at one rate."""
+
+    def processor_seconds(self) -> float | None:
+        """Return how long its processes kept processors busy so far, all together; None where that is not known."""
+
     def settings(self) -> dict[str, Any]:
         """Return what it was configured with, for the report."""
 

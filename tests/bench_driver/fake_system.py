@@ -51,6 +51,7 @@ class FakeSystem:
         self.tuples_per_second = tuples_per_second
         self.batches = batches
         self.calls: list[str] = []
+        self.adapts_in = 0
         self.churned: tuple[Sequence[QuerySpec], Churn] | None = None
         self._pulling, self._fails_in, self._refuses = pulling, fails_in, refuses
         self._outputs: list[Output] = []
@@ -99,6 +100,15 @@ class FakeSystem:
         """Return what its readers never get."""
         self._called("missing")
         return self._unread
+
+    def has_adapted(self) -> bool:
+        """Return True when asked the last time that it should not be."""
+        self._called("has_adapted")
+        return self.calls.count("has_adapted") > self.adapts_in
+
+    def processor_seconds(self) -> float:
+        """Return half of the time that goes by."""
+        return time.monotonic() / 2
 
     def settings(self) -> dict[str, Any]:
         """Return its speed."""

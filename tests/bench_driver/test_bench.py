@@ -230,7 +230,22 @@ def test_families_and_systems_are_peers() -> None:
     assert resolve_peers([]) == []
 
 
-@pytest.mark.parametrize("name", ["braid", *PEERS["spark"], *PEERS["flink"]])
+def test_braid_with_other_settings_is_a_system_of_its_own(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(task: Task, options: Options, tell: Tell) -> dict[str, Any]:
+        return good(replace(task, system="braid"), options, tell) | {"system": task.system}
+
+    variants = ("query_groups=off", " Lanes = 1 ,query_groups=off", "query_groups=off")
+    assert run([], [1], measure=measure, variants=variants) == DONE
+    rows = json.loads((run.output / "report.json").read_text())["results"]
+    ours = ["braid", "braid query_groups=off", "braid lanes=1,query_groups=off"]
+    assert [row["system"] for row in rows] == ours
+    monkeypatch.delenv("BRAID_LANES", raising=False)
+    settings = [make_system(name).settings()["environment"] for name in ours]
+    assert [each.get("BRAID_LANES") for each in settings] == [None, None, "1"]
+    assert [each.get("BRAID_QUERY_GROUPS") for each in settings[1:]] == ["off", "off"]
+
+
+@pytest.mark.parametrize("name", ["braid", "braid lanes=1", *PEERS["spark"], *PEERS["flink"]])
 def test_every_system_can_be_made(name: str) -> None:
     system = make_system(name)
     assert system.name == name

@@ -26,7 +26,7 @@ KEYS = {
     *("system", "workload", "queries", "sustainable_tuples_per_second", "overall_tuples_per_second"),
     *("event_time_latency_seconds", "processing_time_latency_seconds", "deployment_latency_seconds", "sustained"),
     *("seed", "settings", "source", "slowest_tuples_per_second", "query_throughput_per_second", "error", "series"),
-    "steps",
+    *("processor_cores", "steps"),
 }
 
 
@@ -69,6 +69,19 @@ def test_a_known_service_rate_is_measured_within_five_percent(queues: dict[str, 
     phases = [progress.phase for progress in told]
     assert list(dict.fromkeys(phases)) == ["start", "deploy", "warm-up", "search", "latency", "stop"]
     assert {progress.step for progress in told if progress.phase == "search"} == {1, 2}
+
+
+def test_with_a_given_rate_it_is_offered_until_the_system_has_adapted_to_it(queues: dict[str, QueueProcess]) -> None:
+    system = FakeSystem(2 * SERVICE)
+    system.adapts_in = 2
+    row = run(system, queues, replace(SHORT, adapts=True, latency_load=1.0)).row()
+    assert system.calls.count("has_adapted") == 3
+    assert row["processor_cores"] == pytest.approx(0.5, rel=0.05)
+    coming = FakeSystem(2 * SERVICE)
+    coming.adapts_in = 1_000_000
+    churn = replace(WORKLOAD, shape="churn", churns=(Churn(1, 0.1),))
+    run(coming, queues, replace(SHORT, adapts=True), workload=churn, next_queries=[QUERY])
+    assert "has_adapted" not in coming.calls, "nobody adapts to what never stays"
 
 
 def test_while_queries_come_and_go_their_throughput_is_measured_too(queues: dict[str, QueueProcess]) -> None:

@@ -35,6 +35,8 @@ def test_options_are_passed_on(braid: Braid, passed_on: list[tuple[Any, ...]], t
         braid(*words.split(), "--seed", "7", "--read", "all", "--rate", "5000", "--output", str(tmp_path)).exit_code
         == 0
     )
+    besides = ("--beside", "query_groups=off", "--beside", "lanes=1,query_groups=off")
+    assert braid("bench", "one-key", *besides).exit_code == 0
     assert braid("bench", "--quick", "one-key").exit_code == 0
     assert braid("bench", "run", "one-key").exit_code == 0
     assert passed_on == [
@@ -45,6 +47,7 @@ def test_options_are_passed_on(braid: Braid, passed_on: list[tuple[Any, ...]], t
             tmp_path,
             Options(True, 3, 9.5, 7, "all", 5000),
         ),
+        (("one-key",), None, (), Path("bench-report"), Options(False, 1, None, 1, variants=besides[1::2])),
         (("one-key",), None, (), Path("bench-report"), Options(True, 1, None, 1)),
         (("one-key",), None, (), Path("bench-report"), Options(False, 1, None, 1)),
     ]
@@ -57,6 +60,7 @@ def test_options_are_passed_on(braid: Braid, passed_on: list[tuple[Any, ...]], t
         (["bench", "nope"], "there is no workload 'nope'; there are "),
         (["bench", "one-key", "--peers", "storm"], "spark (spark-queries, spark-fused"),
         (["bench", "one-key", "--peers", "spark,"], "names look like spark,flink, got 'spark,'"),
+        (["bench", "one-key", "--beside", "query_groups"], "settings are written as NAME=VALUE,…, such as "),
         (["bench", "one-key", "--queries", "1;2"], "look like 1,20,100 and are at least 1, got '1;2'"),
     ],
 )
