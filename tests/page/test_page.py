@@ -456,3 +456,28 @@ def test_it_is_accessible_and_fits(rest: Rest, browser: Browser, scheme: str, si
         page.get_by_role("link", name="purchases").first.click()
         expect(page.get_by_text("None: no tuple came late")).to_be_visible()
         check("stream")
+
+
+def test_the_plan_of_everything_tells_what_the_optimizer_changed(browser: Browser, tmp_path: Path) -> None:
+    with open_rest(tmp_path, query_groups="arbitrary", reoptimize_seconds=600.0) as rest:
+        rest.stream()
+        for n in range(8):
+            rest.query(
+                "SELECT pack, COUNT(*) AS n FROM purchases [RANGE 1 SECOND]"
+                f" WHERE price > {n} AND user_id > {n} GROUP BY pack"
+            )
+        rest.service.session.reoptimize()
+
+        def has_groups() -> bool:
+            return any(len(node.get("groups", ())) > 1 for node in rest.client.get("/plan").json()["nodes"])
+
+        wait_until(has_groups, 10, "queries are in groups")
+        with visit(browser, url(rest)) as visiting:
+            page = visiting.open("#/plan")
+            picture = page.get_by_role("img", name="Plan of everything that runs")
+            expect(picture).to_contain_text(re.compile("[2-4] query groups"))
+            change = page.get_by_role("listitem").filter(has_text="drawn by lot, as tests want it.")
+            expect(change).to_be_visible()
+            visiting.check_accessible()
+            visiting.check_fits()
+            visiting.picture("plan-changes")

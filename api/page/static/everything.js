@@ -2,18 +2,40 @@
 
 import { get, problemOrAway } from "./api.js";
 import { el, say } from "./dom.js";
-import { plural } from "./format.js";
+import { clockTime, plural } from "./format.js";
 import { showGraph } from "./plan.js";
 import { every } from "./poll.js";
+
+const MOST_CHANGES = 10;
+
+/** What the optimizer changed in running plans, the newest first, as children of a place. */
+function listOfChanges(changes) {
+  if (!changes.length) return [];
+  const newest = changes.slice(-MOST_CHANGES).reverse();
+  return [
+    el("h3", {}, "Changes of the plan"),
+    el(
+      "ul",
+      { class: "changes" },
+      newest.map((change) => el("li", {}, `${clockTime(change.at)}, ${change.operator}: ${change.why}.${measured(change)}`)),
+    ),
+  ];
+}
+
+function measured({ measured_us_per_tuple: cost }) {
+  return cost.before === null || cost.after === null ? "" : ` Measured: ${cost.before} µs a tuple before, ${cost.after} µs after.`;
+}
 
 /** Show the whole plan in `panel`; returns what ends that. */
 export function showEverything(panel) {
   const note = el("p", { class: "why" });
   const place = el("div", {});
+  const changes = el("div", {});
   panel.replaceChildren(
     el("div", { class: "head" }, el("h2", { id: "shown-title" }, "Plan of everything")),
     note,
     place,
+    changes,
   );
   let shown = null;
   const poll = every(4, async () => {
@@ -32,6 +54,7 @@ export function showEverything(panel) {
       );
       if (operators.length) showGraph(place, graph, "Plan of everything that runs");
       else place.replaceChildren();
+      changes.replaceChildren(...listOfChanges(graph.changes ?? []));
     } catch (error) {
       const problem = problemOrAway(error);
       if (problem) say(note, problem.message);

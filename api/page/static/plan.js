@@ -123,6 +123,8 @@ function linesOf(node) {
   if (node.windows?.length > MOST_WINDOWS) lines.push(`${count(node.windows.length)} kinds of windows`);
   else lines.push(...(node.windows ?? []).map(windowText));
   if ("queries" in node) lines.push(plural(node.queries, "query", "queries"));
+  const groups = Object.keys(node.groups ?? {}).length;
+  if (groups > 1) lines.push(`${groups} query groups`);
   if (node.statistics) {
     const cores = (node.statistics.source_cores ?? 0) + (node.statistics.lane_cores ?? 0);
     lines.push(`${cores < 0.01 ? "<0.01" : cores.toFixed(2)} cores`);
