@@ -15,7 +15,7 @@ define step
 	else status=$$?; printf '── %s: FAILED after %d s\n' '$(1)' $$(($$(date +%s) - began)) >&2; exit $$status; fi
 endef
 
-.PHONY: help setup demo test lint types unit test-more test-long test-executors fuzz audit bench bench-quick bench-kernels \
+.PHONY: help setup demo test lint types unit test-more test-long test-bounds test-executors fuzz audit bench bench-quick bench-kernels \
 	bench-control bench-kafka soak first-mark clean
 
 help: ## list the targets
@@ -55,6 +55,9 @@ test-more: setup ## what takes a minute a test: several executors, Prometheus, p
 
 test-long: setup ## the oracle with 60 examples and 2000 windows at once, the crash test with 15 kills, and all other tests
 	$(call step,pytest with more examples and crashes,BRAID_ORACLE_EXAMPLES=60 BRAID_ORACLE_WINDOWS=2000 BRAID_ORACLE_MINUTES=10 BRAID_CRASH_KILLS=15 $(PY) -m pytest)
+
+test-bounds: setup ## the tests of operators with compiled kernels that check the bounds of their arrays; six minutes
+	$(call step,pytest of operators with bounds checked,NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.tools/checked-kernels $(PY) -m pytest -n 2 --dist loadgroup tests/operators -m "not service and not alone and not long")
 
 fuzz: setup ## ten minutes of requests made from the OpenAPI document; SECONDS=3600 for more, SEED=… to do it again
 	$(call step,requests from the OpenAPI document,BRAID_FUZZ_SECONDS=$(or $(SECONDS),600) $(if $(SEED),BRAID_FUZZ_SEED=$(SEED)) $(PY) -m pytest tests/security/test_fuzz.py)

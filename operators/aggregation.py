@@ -10,14 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from operators import query_set
+from operators.arrays import Places
 from operators.bucket import Bucket
-from operators.cell_space import CellSpace, LineSpace
-from operators.cells import Cells, SetCells
 from operators.components import COUNT_DISTINCT
 from operators.entries import SlicedTuples, argument_of, cell_by_cell, query_by_query, tuples_alone
 from operators.expressions import Expression
 from operators.live_queries import EARLIEST, LiveQuery
+from operators.predicates import query_set
+from operators.predicates.cell_space import CellSpace, LineSpace
+from operators.predicates.cells import Cells, SetCells
 from operators.queries import Aggregation, Measure
 from operators.windows import Window
 
@@ -74,6 +75,7 @@ def distinct_operator(operator: str, argument: str) -> str:
 def aggregate(
     sliced: SlicedTuples,
     space: CellSpace,
+    rows: Places | None,
     found: Mapping[str, npt.NDArray[np.int32]],
     measures: Sequence[Measure],
     operator: str,
@@ -81,7 +83,7 @@ def aggregate(
 ) -> Iterator[tuple[int, Bucket]]:
     """Add tuples up in the cells of a space; yield a bucket for each key group that has any, with its number.
 
-    ``found`` are the tuples' cells in each dimension.
+    ``rows`` are the tuples that it may take, all if None, and ``found`` all tuples' cells in each dimension.
     """
     cells: Cells
     if isinstance(space, LineSpace):
@@ -89,12 +91,10 @@ def aggregate(
         cell, cells = space.assign(found, sliced.length)
         entries = cell_by_cell(sliced, cell, cells.count, encoded)
     else:
-        rows = space.rows(found, sliced.length)
         if rows is not None:
             sliced = sliced.taken(rows)
-            found = {name: found[name][rows] for name in space.dimensions}
         encoded = sliced.measures.of(measures)
-        cell, query_sets = space.assign(found, sliced.length)
+        cell, query_sets = space.assign(found, sliced.length, rows)
         alone = tuples_alone(sliced, cell, query_sets, len(space.queries))
         if alone is not None:
             cells = SetCells(space.to_slots(query_set.singletons(len(space.queries))))

@@ -17,12 +17,11 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from operators.cells import Cells, cells_from_arrow
+from operators.arrays import Numbers
 from operators.components import COUNT_NAME
-from operators.slice_tree import Level, level_above
+from operators.predicates.cells import Cells, cells_from_arrow
+from operators.windowing.slice_tree import Level, level_above
 from sources.columns import one_array
-
-Numbers = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

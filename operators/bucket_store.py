@@ -6,7 +6,8 @@ Small buckets travel inside the row that announces them; moving large ones throu
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -14,16 +15,18 @@ from sources.storage import Storage
 
 if TYPE_CHECKING:  # the sink needs the names of folders only, and compiled kernels take a second to import
     from operators.bucket import Bucket
-    from operators.tuple_bucket import TupleBucket
-    from operators.window_rows import WindowRows
+    from operators.joins.block import JoinBlock
+    from operators.joins.tuple_bucket import TupleIndex
+    from operators.windowing.window_rows import WindowRows
 
 BUCKETS = "buckets"
+TUPLES = "tuples"
 RESULTS = "results"
 DEAD_LETTERS = "dead-letters"
 INLINE_BYTES = 1 << 16
 
 
-def put_bucket(storage: Storage, seq: int, bucket: Bucket | TupleBucket) -> tuple[str, bytes]:
+def put_bucket(storage: Storage, seq: int, bucket: Bucket) -> tuple[str, bytes]:
     """Store a bucket made in batch ``seq``; return its path and no bytes, or no path and its bytes when small."""
     return put_payload(storage, seq, bucket.serialize())
 
@@ -64,11 +67,63 @@ def put_window_rows(storage: Storage, folder: str, seq: int, rows: WindowRows) -
     return path
 
 
-def put_block_bytes(storage: Storage, folder: str, seq: int, data: pa.Buffer) -> str:
-    """Write a block of batch ``seq`` that is serialized already; return its path."""
+class StoredTuples:
+    """Tuples of joins of batch ``seq``: in a file to which each lane has its own path; few go with their indexes."""
+
+    def __init__(self, storage: Storage, seq: int, tuples: pa.Table, lanes: Collection[int]) -> None:
+        self._storage = storage
+        self._seq = seq
+        self._tuples = tuples
+        self.paths: dict[int, str] = {}
+        """The path that each of the ``lanes`` has, none where the tuples go with each index."""
+        if tuples.nbytes > INLINE_BYTES and storage.has_links:
+            written = put_block(storage, TUPLES, seq, tuples)
+            for lane in lanes:
+                self.paths[lane] = _link(storage, written, TUPLES, seq) if self.paths else written
+
+    def put_index(self, lane: int, index: TupleIndex) -> tuple[str, bytes]:
+        """Store an index of the tuples for a lane, as :func:`put_bucket` does a bucket."""
+        has_file = lane in self.paths
+        data = index.serialize(self.paths[lane]) if has_file else index.serialize_with(self._tuples)
+        return put_payload(self._storage, self._seq, data)
+
+
+def is_path_of_tuples(path: str) -> bool:
+    """Return whether a path is one of :class:`StoredTuples`."""
+    return path.startswith(f"{TUPLES}/")
+
+
+def put_join_block(
+    storage: Storage, folder: str, seq: int, block: JoinBlock, links: dict[str, str]
+) -> tuple[str, list[str]]:
+    """Write a block of joins of batch ``seq``; return its path, and the paths of tuples that no block had before it.
+
+    ``links`` maps the paths of files to those at which blocks of the batch refer to them; what is new is put there.
+    """
+    new = [file for file in block.files if file not in links]
+    for file in new:
+        links[file] = _link(storage, file, folder, seq)
     path = _block_path(folder, seq)
-    storage.put(path, data, durable=False)
-    return path
+    storage.put(path, block.serialize(links), durable=False)
+    return path, [links[file] for file in new]
+
+
+def batch_of(path: str) -> int:
+    """Return the number of the batch that made the file at ``path``."""
+    return int(path.rpartition("/")[2][:12])
+
+
+def block_paths(record: dict[str, Any]) -> list[str]:
+    """Return the paths of all blocks that a batch record names, and of the tuples that these refer to."""
+    blocks = [part["path"] for part in (*record["results"], *record.get("dead_letters", ()))]
+    return [*blocks, *dict.fromkeys(path for part in record["results"] for path in part.get("tuples", ()))]
+
+
+def _link(storage: Storage, path: str, folder: str, seq: int) -> str:
+    """Let another reader of batch ``seq`` have the file at ``path``; return the path that is the reader's own."""
+    own = _block_path(folder, seq)
+    storage.link(path, own)
+    return own
 
 
 def _block_path(folder: str, seq: int) -> str:

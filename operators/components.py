@@ -19,11 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators import double_double
+from operators import double_double, kernels
+from operators.arrays import Numbers
 from operators.keys import as_numbers
 from operators.queries import COUNT_ALL, Measure
-
-Numbers = npt.NDArray[Any]
 
 COUNT_NAME = COUNT_ALL.name
 
@@ -105,10 +104,11 @@ class Encoded:
     valid: npt.NDArray[np.int32] | None
     dictionary: pa.Array | None = None
 
-    def taken(self, rows: npt.NDArray[np.int64]) -> Encoded:
+    def taken(self, rows: npt.NDArray[np.int32]) -> Encoded:
         """Return the numbers of some tuples."""
-        numbers = {name: values[rows] for name, values in self.numbers.items()}
-        return Encoded(numbers, None if self.valid is None else self.valid[rows], self.dictionary)
+        numbers = {name: kernels.taken(values, rows) for name, values in self.numbers.items()}
+        valid = None if self.valid is None else kernels.taken(self.valid, rows)
+        return Encoded(numbers, valid, self.dictionary)
 
 
 def encode(measure: Measure, column: pa.Array) -> Encoded:

@@ -16,21 +16,20 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from operators import components, double_double, kernels
+from operators.arrays import Numbers
 from operators.components import COUNT_NAME, Component, Encoded
 from operators.expressions import Expression
 from operators.keys import KeyCodes, encode_keys
+from operators.predicates.query_set import Words
 from operators.queries import Measure
-from operators.query_set import Words
 from operators.tuples import Tuples
 
-Numbers = npt.NDArray[Any]
 # of one key group: its number, where its slices start, and the cell, the key and the components of each entry
 Entries = tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32], dict[str, Numbers]]
 
@@ -65,7 +64,7 @@ class EncodedMeasures:
                 self._known[measure.name] = self._find(measure)
         return {measure: self._known[measure.name] for measure in measures}
 
-    def taken(self, rows: npt.NDArray[np.int64]) -> EncodedMeasures:
+    def taken(self, rows: npt.NDArray[np.int32]) -> EncodedMeasures:
         """Return those of some of the tuples."""
         return EncodedMeasures(lambda measure: self.of([measure])[measure].taken(rows))
 
@@ -85,10 +84,12 @@ class SlicedTuples:
         """How many tuples there are."""
         return len(self.slice_of)
 
-    def taken(self, rows: npt.NDArray[np.int64]) -> SlicedTuples:
+    def taken(self, rows: npt.NDArray[np.int32]) -> SlicedTuples:
         """Return some of the tuples, with the same slices and keys."""
-        keys = replace(self.keys, codes=self.keys.codes[rows])
-        return SlicedTuples(self.measures.taken(rows), self.slices, self.slice_of[rows], self.latest, keys)
+        keys = replace(self.keys, codes=kernels.taken(self.keys.codes, rows))
+        several = len(self.slices) > 1
+        slice_of = kernels.taken(self.slice_of, rows) if several else np.zeros(len(rows), dtype=np.int64)
+        return SlicedTuples(self.measures.taken(rows), self.slices, slice_of, self.latest, keys)
 
     @cached_property
     def column(self) -> npt.NDArray[np.int32]:
@@ -199,14 +200,22 @@ def tuples_alone(
 ) -> npt.NDArray[np.int64] | None:
     """Return how many queries each tuple goes to if queries had better be added up alone; None if not.
 
-    Grouping tuples by query-set pays as long as groups are large (thesis 4.3.1.4, where a list takes their place). With
-    about a tuple per group it shares nothing and makes more entries than the queries have.
+    With many queries a tuple they are not, either.
     """
-    length, slices, keys = sliced.length, len(sliced.slices), sliced.keys.count
-    if slices * len(query_sets) * keys <= _most_entries(length) or slices * queries * keys > _MOST_ALONE:
+    length, places = sliced.length, len(sliced.slices) * sliced.keys.count
+    if not better_alone(length, len(query_sets) * places, queries * places):
         return None
     bits = kernels.taken(kernels.set_bits(query_sets), cell)
     return bits if bits.sum() <= _MOST_QUERIES_ALONE * length else None
+
+
+def better_alone(tuples: float, entries: float, alone: float) -> bool:
+    """Return whether queries had better be added up alone, in ``alone`` entries, than tuples by query-set.
+
+    To group tuples by query-set pays as long as groups are large (thesis 4.3.1.4, where a list takes their place). With
+    about a tuple per group it shares nothing and makes more entries than the queries have.
+    """
+    return entries > _most_entries(tuples) and alone <= _MOST_ALONE
 
 
 def query_by_query(
@@ -241,7 +250,7 @@ def query_by_query(
     yield from _dense_entries(by_query, shape, keys.group_starts)
 
 
-def _most_entries(length: int) -> int:
+def _most_entries(length: float) -> float:
     """Return how many entries are addressed directly for so many tuples."""
     return max(_ALWAYS_DENSE, _DENSE_PER_TUPLE * length)
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from operators.expressions import Call, Column, Expression, Literal
 from operators.functions import FUNCTIONS
-from operators.functions_signature import Datum
+from operators.functions.signature import Datum
 from sources.columns import one_array
 
 __all__ = ["FUNCTIONS", "evaluate", "fold", "holds_for_nulls", "is_null_for_nulls"]

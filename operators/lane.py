@@ -7,7 +7,7 @@ Invariants:
 - The lane in memory is a cache of that. It is brought up to the head before each batch, so it does not matter which
   worker ran the batch before.
 - An entry lives until no window can need any of its slices. When many entries are alive they are merged into one.
-- Entries of what was told early are beside them (:mod:`operators.told_log`); the head names those, too.
+- Entries of what was told early are beside them (:mod:`operators.windowing.told_log`); the head names those, too.
 - Files dropped in batch n are deleted in batch n + 2, when batch n cannot be replayed any more.
 """
 
@@ -21,24 +21,25 @@ import numpy.typing as npt
 
 from operators.aggregation import changelog_times, distinct_operator
 from operators.bucket import Bucket
-from operators.bucket_store import get_payload, put_payload
-from operators.cells import LineCells
-from operators.early_rows import Current, together, with_changelog_columns
-from operators.fired_rows import Fired
-from operators.firing import fire
-from operators.join_block import JoinedRows
-from operators.joins import fire_joins
+from operators.bucket_store import batch_of, get_payload, is_path_of_tuples, put_payload
+from operators.joins.fire import fire_joins
+from operators.joins.late_rows import JoinedRows
+from operators.joins.session_joins import open_tuples
+from operators.joins.tuple_bucket import TupleBucket, is_tuple_bucket
+from operators.joins.tuple_files import TupleFiles
 from operators.lane_operators import LaneOperators
 from operators.lane_state import Head, LaneState, Payload, pack, unpack
 from operators.live_queries import EARLIEST, LiveQueries, LiveQuery
 from operators.merging import merge_buckets
 from operators.operator_queries import OperatorQueries
+from operators.predicates.cells import LineCells
 from operators.report import Work
-from operators.session_joins import open_tuples
-from operators.sessions import alive_fragments, fire_sessions, merge_fragments
-from operators.slicing import NeededEdges, is_needed
-from operators.told_log import ToldLog, reach_of
-from operators.tuple_bucket import TupleBucket, is_tuple_bucket
+from operators.windowing.early_rows import Current, together, with_changelog_columns
+from operators.windowing.fired_rows import Fired
+from operators.windowing.firing import fire
+from operators.windowing.sessions import alive_fragments, fire_sessions, merge_fragments
+from operators.windowing.slicing import NeededEdges, is_needed
+from operators.windowing.told_log import ToldLog, reach_of
 from sources.storage import Storage
 
 MOST_ENTRIES = 64
@@ -48,14 +49,18 @@ _Alive = dict[int, npt.NDArray[np.bool_]]
 
 @dataclass(frozen=True)
 class _Entry:
-    """What a batch brought: buckets, and tuples of inputs of joins, each with the payload that it was read from."""
+    """What a batch brought: buckets, and tuples of inputs of joins, each with the payload that it was read from.
+
+    ``files`` have these tuples.
+    """
 
     buckets: tuple[tuple[Payload, Bucket], ...]
     tuples: tuple[tuple[Payload, TupleBucket], ...]
+    files: tuple[Payload, ...]
 
     @property
     def payloads(self) -> list[Payload]:
-        return [payload for payload, _ in (*self.buckets, *self.tuples)]
+        return [*self.files, *(payload for payload, _ in (*self.buckets, *self.tuples))]
 
 
 class Lane:
@@ -66,6 +71,7 @@ class Lane:
 
     def __init__(self, storage: Storage, join_row_limit: int = 1_000_000) -> None:
         self._storage = storage
+        self._files = TupleFiles(storage)
         self._join_row_limit = join_row_limit
         self._entries: dict[int, _Entry] = {}
         self._told = ToldLog(storage)
@@ -76,6 +82,8 @@ class Lane:
         """Queries whose evaluation raised in the last batch, with the message."""
         self.joined: dict[str, JoinedRows] = {}
         """The rows of the last batch that joins have, by operator, not formed yet."""
+        self.oldest: int | None = None
+        """The number of the batch that made the oldest file which the state of the last batch names, None for none."""
         self.due_us: int | None = None
         """When the lane wants to run a batch even if nothing comes, for a delay of EMIT runs out (processing time)."""
 
@@ -92,7 +100,8 @@ class Lane:
         """Run batch ``seq``: keep its buckets, fire, forget what is no longer needed.
 
         ``before`` and ``after`` are the waterlines of each stream around the batch, ``now_us`` is its processing time.
-        Returns, for each operator with rows to tell, its queries and their rows (:func:`operators.firing.fire`).
+        Returns, for each operator with rows to tell, its queries and their rows
+        (:func:`operators.windowing.firing.fire`).
         """
         known = state.head()
         head = Head.from_bytes(known)
@@ -106,6 +115,7 @@ class Lane:
         brought = [bucket for _, bucket in self._entries[seq].buckets] if payloads else []
         fired = self._fire(before, after, brought, now_us)
         fired |= self._fire_joins(before, after)
+        self.oldest = self._oldest()
         self._settle(seq, head, state)
         alive = self._alive(after)
         for old in self._expired(alive):
@@ -117,6 +127,10 @@ class Lane:
         if packed != known and (known is not None or head.entries or head.garbage or head.told):
             state.set_head(packed)
         return fired
+
+    def _oldest(self) -> int | None:
+        named = (payload.path for entry in self._entries.values() for payload in entry.payloads)
+        return min((batch_of(path) for path in (*named, *self._told.paths) if path), default=None)
 
     @property
     def bytes(self) -> int:
@@ -138,13 +152,17 @@ class Lane:
     def _read(self, payloads: Iterable[Payload]) -> _Entry:
         buckets: list[tuple[Payload, Bucket]] = []
         tuples: list[tuple[Payload, TupleBucket]] = []
+        files = []
         for payload in payloads:
+            if is_path_of_tuples(payload.path):
+                files.append(payload)
+                continue
             data = get_payload(self._storage, payload.path, payload.data)
             if is_tuple_bucket(data):
-                tuples.append((payload, TupleBucket.deserialize(data)))
+                tuples.append((payload, TupleBucket.deserialize(data, self._files)))
             else:
                 buckets.append((payload, Bucket.deserialize(data)))
-        return _Entry(tuple(buckets), tuple(tuples))
+        return _Entry(tuple(buckets), tuple(tuples), tuple(files))
 
     def _fire(
         self,
@@ -338,10 +356,11 @@ class Lane:
         tuples = [
             each for old in sorted(self._entries) for each in self._entries[old].tuples if alive[id(each[1])].any()
         ]
-        kept = {payload.path for payload, _ in tuples}
+        kept = {payload.path for payload, _ in tuples} | {bucket.file.path for _, bucket in tuples}
+        files = [file for entry in self._entries.values() for file in entry.files if file.path in kept]
         for old in list(self._entries):
             self._drop(old, seq, head, state, kept)
-        self._entries[seq] = _Entry(tuple(merged), tuple(tuples))
+        self._entries[seq] = _Entry(tuple(merged), tuple(tuples), tuple(files))
         state.put_entry(seq, pack(self._entries[seq].payloads))
         head.entries.append(seq)
 

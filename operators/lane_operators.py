@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from operators.join_firing import JoinOperator, join_operators
+from operators.joins.firing import JoinOperator, join_operators
+from operators.joins.tuple_bucket import TupleBucket
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.operator_queries import OperatorQueries, operators_of, with_distinct
-from operators.predicate_analysis import Predicate, analyse
-from operators.slicing import is_needed
-from operators.tuple_bucket import TupleBucket
+from operators.predicates.analysis import Predicate, analyse
+from operators.windowing.slicing import is_needed
 
 
 class LaneOperators:

@@ -15,8 +15,8 @@ import numpy as np
 
 from operators.expressions import Expression
 from operators.lookups import Lookup
+from operators.predicates.query_set import Words, pack, words_for
 from operators.queries import Aggregation, Join, Query, Selection, query_from_json
-from operators.query_set import Words, pack, words_for
 from sources.schema import StreamDefinition
 
 EARLIEST = -(2**62)

@@ -10,15 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators import components, kernels
+from operators.arrays import Numbers
 from operators.bucket import Bucket
-from operators.cells import CellMap, Cells, LineCells, SetCells, unite_sets
 from operators.components import COUNT_NAME, Component, component_named
 from operators.entries import empty, merge_into
 from operators.keys import unite_keys
-from operators.slice_tree import Entries
-from operators.slicing import NeededEdges, coalesce
-
-Numbers = npt.NDArray[Any]
+from operators.predicates.cells import CellMap, Cells, LineCells, SetCells, unite_sets
+from operators.windowing.slice_tree import Entries
+from operators.windowing.slicing import NeededEdges, coalesce
 
 # entries addressed directly at once; more are merged key range by key range
 DENSE_ENTRIES = 1 << 22

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from operators.aggregation import by_window, distinct_arguments, distinct_operator, sliding_window
-from operators.early_rows import is_changelog, is_early
 from operators.expressions import Expression
 from operators.live_queries import LiveQueries, LiveQuery
-from operators.sessions import has_sessions
+from operators.windowing.early_rows import is_changelog, is_early
+from operators.windowing.sessions import has_sessions
 from operators.windows import Window
 
 

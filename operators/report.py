@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from operators.offsets import Offset
+from operators.job.offsets import Offset
 
 REPORT_EVERY_US = 1_000_000
 SAMPLE_TUPLES = 64

@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from operators import query_set
 from operators.aggregation import (
     aggregate,
     aggregation_of,
@@ -24,22 +23,23 @@ from operators.aggregation import (
     sliding_window,
 )
 from operators.bucket import Bucket
-from operators.cell_space import CellSpace, assign_cells, cell_spaces, set_spaces
 from operators.entries import SlicedTuples
 from operators.expressions import Expression, columns_of, conjuncts_of
-from operators.join_parts import Part, Placement, columns_for_rows, join_of, parts_over
+from operators.joins.lookup_join import LookupJoin
+from operators.joins.parts import Part, Placement, columns_for_rows, join_of, parts_over
+from operators.joins.tuple_bucket import IndexedTuples, Wanted, index_tuples
 from operators.live_queries import LiveQueries, LiveQuery
-from operators.lookup_join import LookupJoin
 from operators.lookups import Lookup, input_id
-from operators.predicate_index import PredicateIndex
+from operators.predicates import query_set
+from operators.predicates.cell_space import CellSpace, Groups, assign_cells, cell_spaces, set_spaces
+from operators.predicates.index import PredicateIndex
+from operators.predicates.query_set import Words
 from operators.queries import Aggregation, Measure
-from operators.query_set import Words
 from operators.report import Chunk, Work, index_of
-from operators.sessions import fragments, has_sessions
-from operators.slicing import Combs, cut_slices
-from operators.tuple_bucket import TupleBucket, tuple_buckets
 from operators.tuples import Tuples
-from operators.visibility import visibility
+from operators.windowing.sessions import fragments, has_sessions
+from operators.windowing.slicing import Combs, cut_slices
+from operators.windowing.visibility import visibility
 from sources.schema import StreamDefinition
 
 _ALL_TUPLES = "_"
@@ -58,12 +58,12 @@ class Selected:
 class StreamOutput:
     """What the tuples of one stream gave: selected tuples, and buckets with their key groups.
 
-    ``tuples`` are for joins whose rows are made by readers.
+    ``joined`` are tuples that rows of joins are made of.
     """
 
     selected: Selected | None = None
     buckets: list[tuple[int, Bucket]] = field(default_factory=list)
-    tuples: list[tuple[int, TupleBucket]] = field(default_factory=list)
+    joined: IndexedTuples | None = None
     failures: dict[str, str] = field(default_factory=dict)
 
 
@@ -86,6 +86,10 @@ class _Operator:
     def cuts(self) -> list[int]:
         """The changelog times: where each query begins to see tuples."""
         return changelog_times(self.queries)
+
+    @cached_property
+    def groups(self) -> Groups:
+        return Groups([space for space, _ in self.spaces])
 
     @cached_property
     def combs(self) -> Combs:
@@ -194,9 +198,13 @@ class StreamOperators:
         if self._selections:
             with work.timed(self._selections[0].operator):
                 output.selected = self._select(tuples, times, cells, waterline)
+        wanted: list[Wanted] = []
         for operator in self._operators:
             with work.timed(operator.name):
-                work.saw(operator.name, self._aggregate(operator, tuples, times, cells, output))
+                work.saw(operator.name, self._aggregate(operator, tuples, times, cells, output, wanted))
+        if wanted:
+            with work.timed(index_of(self.name)):
+                output.joined = index_tuples(tuples, times, wanted)
         if tuples.failures:
             output.failures = {
                 query.partition("#")[0]: tuples.failures[text]
@@ -232,8 +240,12 @@ class StreamOperators:
         times: np.ndarray,
         cells: dict[str, np.ndarray],
         output: StreamOutput,
+        wanted: list[Wanted],
     ) -> Chunk:
-        """Shared aggregation (4.3.1.5): slice, number the keys, add each tuple to one cell per space."""
+        """Shared aggregation (4.3.1.5): slice, number the keys, add each tuple to one cell per space.
+
+        What joins want to make rows of is appended to ``wanted``.
+        """
         sessions = has_sessions(operator.queries)
         if sessions:  # fragments have no slices
             slices, slice_of = np.zeros((1, 2), dtype=np.int64), np.zeros(len(times), dtype=np.int64)
@@ -245,7 +257,8 @@ class StreamOperators:
             tuples, times, slices, slice_of, operator.keys, groups, placement.salt, placement.hashed
         )
         lanes = range(self._groups // groups)  # one bucket goes to one lane, or to all
-        for space, measures in operator.spaces:
+        rows = [None] * len(operator.spaces) if sessions else operator.groups.rows(cells, tuples.length)
+        for (space, measures), mine in zip(operator.spaces, rows, strict=True):
             if sessions and operator.columns is not None:
                 continue  # sessions of joins are of several inputs together
             if sessions:
@@ -253,14 +266,13 @@ class StreamOperators:
                     sliced, times, space, cells, measures, operator.name, self._epoch, operator.cuts
                 )
                 continue
-            buckets = aggregate(sliced, space, cells, measures, operator.name, self._epoch)
+            buckets = aggregate(sliced, space, mine, cells, measures, operator.name, self._epoch)
             output.buckets += [(group + lane, bucket) for group, bucket in buckets for lane in lanes]
         if operator.columns is not None:
-            wanted = np.zeros(tuples.length, dtype=np.bool_)
+            selected = np.zeros(tuples.length, dtype=np.bool_)
             for space, _ in operator.spaces:
-                wanted |= assign_cells(space, cells, tuples.length)[0] >= 0
-            made = tuple_buckets(tuples, sliced, times, wanted, operator.columns, operator.name)
-            output.tuples += [(group + lane, bucket) for group, bucket in made for lane in lanes]
+                selected |= assign_cells(space, cells, tuples.length)[0] >= 0
+            wanted.append(Wanted(operator.name, selected, sliced.keys, operator.columns, lanes))
         return Chunk(tuples.length, len(slices), sliced.keys.count)
 
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from operators.live_queries import UNGROUPED
-from optimizer.regrouping import CHANGES_KEPT, Member, PlanChange
+from optimizer.plan_changes import CHANGES_KEPT, Member, PlanChange
 from optimizer.statistics import Statistics
 
 MOST_GROUPS = 3

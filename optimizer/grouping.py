@@ -1,7 +1,9 @@
 """Query groups: queries that select much the same tuples are evaluated together (thesis 5.4.1, figures 5.7 and 5.8).
 
-What shared and separate evaluation cost is estimated from a sample of the tuples. Of eq. 5.2 these are the terms of
-the inputs: pairs of joined tuples, whose number decides in the thesis, are not formed here, and lanes count by key.
+What shared and separate evaluation cost is estimated from a sample of the tuples: adding them up in source tasks, and
+reducing what they added up to in lanes. Of eq. 5.2 these are the terms of the inputs: pairs of joined tuples, whose
+number decides in the thesis, are not formed here, and lanes count by key.
+
 Pairs of queries become groups and groups of these larger ones, the pair that gains most first; of all groupings on the
 way from each query alone to all in one the cheapest is taken. Many queries begin in groups that lie near each other in
 one of the columns that they test. Queries that come later join the group in which they cost least. To find the best
@@ -10,7 +12,10 @@ groups is NP-hard, says the thesis; this is a greedy heuristic.
 
 from __future__ import annotations
 
+import functools
 import itertools
+import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,48 +24,61 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators.query_set import Bools
+from operators.entries import better_alone
+from operators.predicates.query_set import Bools, words_for
 
 Numbers = npt.NDArray[np.int64]
-Hashes = npt.NDArray[np.uint64]
 
-MOST_PAIRED = 64
+MOST_PAIRED = 100
 """Costs are worked out for pairs of so many groups at most."""
 
-# nanoseconds a tuple, fitted to `pytest tests/operators/bench_operators.py -k query_groups`: for a group to look at it,
-# for the query-set of one that the group takes, by its words, and for each query to which one is added alone
-_LOOK = 7.3
-_TAKE, _WORD, _WORD_SAVED = 18.0, 22.0, 15.0
-_ALONE = 2.7
-# tuples are added up together where there are few query-sets and places for each, alone where there are many; in
-# between a sample, which shows a half or less of the query-sets, cannot tell (`operators.entries` draws the line at 4)
-_FEW, _MANY = 0.9, 1.8
+# nanoseconds, fitted to `pytest tests/operators/bench_operators.py -k query_groups`. In source tasks: for a tuple to be
+# handed to groups, for one that a group takes, for one whose queries are added up alone, by words of its query-set and
+# by queries, for an entry to be looked at; to write and read one; for what lanes reduce; for a group, in each chunk
+_LOOK, _TAKEN = 9.0, 11.0
+_ALONE, _ALONE_WORD, _ALONE_QUERY = 12.0, 27.0, 4.0
+_PLACE, _ENTRY = 0.7, 30.0
+_REDUCED = 2.0
+_GROUP = 140_000.0
+# the share of the parts of such a plane that have a query-set of their own, and how exactly lines are counted
+_APART = 0.7
+_STEPS = 8
 
 
 @dataclass(frozen=True)
 class Sampled:
     """What queries, all of which test the same columns of an input, say of sampled tuples, of ``rate`` a second.
 
-    ``tests`` has for each column whether the queries' predicates hold, shape (queries, tuples), and ``cells`` where the
-    tuples lie among its values, shape (tuples,). Source tasks add up ``chunk`` tuples at once, in as many ``places``
-    (slices, keys) for each query-set that occurs.
+    ``tests`` has for each column whether the queries' predicates hold, shape (queries, tuples), ``edges`` where these
+    change, from query to query (:func:`edges_of`), and ``cells`` where the tuples lie among its values, shape
+    (tuples,). Source tasks add up ``chunk`` tuples at once, in as many ``places`` (slices, keys) for each query-set;
+    lanes reduce ``fired`` places (windows, keys) a second.
     """
 
     tests: Sequence[Bools]
+    edges: Sequence[Sequence[int]]
     cells: Sequence[npt.NDArray[Any]]
     rate: float
-    chunk: float = 0.0
-    places: float = 0.0
+    chunk: float
+    places: float
+    fired: float
 
     @property
     def tuples(self) -> int:
         """How many sampled tuples there are."""
         return len(self.cells[0])
 
-    @property
-    def weight(self) -> float:
-        """How many tuples a second one of the sample stands for."""
-        return self.rate / max(1, self.tuples)
+    @cached_property
+    def changes(self) -> npt.NDArray[np.float64]:
+        """How often each query's predicate on a column changes, shape (queries, columns)."""
+        return np.array([[edges.bit_count() for edges in column] for column in self.edges], dtype=np.float64).T
+
+    @cached_property
+    def seen(self) -> npt.NDArray[np.float64]:
+        """The same, times the share of the tuples for which its predicates on all other columns hold."""
+        shares = np.stack([holds.mean(axis=1) for holds in self.tests], axis=1)
+        others = [np.delete(shares, column, axis=1).prod(axis=1) for column in range(len(self.tests))]
+        return self.changes * np.stack(others, axis=1)
 
     @cached_property
     def selected(self) -> Bools:
@@ -76,6 +94,11 @@ class Sampled:
         return orders
 
 
+def edges_of(mask: Bools) -> int:
+    """Return the cells at which a predicate, true at some of a column's cells, becomes true or false, as bits."""
+    return int.from_bytes(np.packbits(mask[1:] != mask[:-1]).tobytes())
+
+
 @dataclass(frozen=True)
 class Workload:
     """The queries of an operator that test the same columns, by number, as they look to the optimizer."""
@@ -89,7 +112,12 @@ class Workload:
 
     def cost(self, groups: Numbers) -> float:
         """Return how many cores evaluating queries in groups keeps busy; ``groups`` has shape (queries,)."""
-        return sum(_Groups.of(self, groups).costs) / 1e9
+        costs = _Groups.of(self, groups).costs
+        return (sum(costs) + self.dispatch(len(costs))) / 1e9
+
+    def dispatch(self, groups: int) -> float:
+        """Return the nanoseconds a second that it takes to hand tuples to so many groups; one gets them all."""
+        return sum(_LOOK * -(-groups // 64) * sampled.rate for sampled in self.inputs) if groups > 1 else 0.0
 
 
 def group_queries(workload: Workload) -> Numbers:
@@ -103,6 +131,11 @@ def group_queries(workload: Workload) -> Numbers:
         orders = [order for sampled in workload.inputs for order in sampled.orders()]
         begun = [np.argsort(order, kind="stable") * MOST_PAIRED // count for order in orders]
     return min((_merged(workload, groups) for groups in begun), key=workload.cost)
+
+
+def expected_query_sets(sampled: Sampled) -> float:
+    """Return how many query-sets all queries in one group are estimated to tell apart among tuples of an input."""
+    return _Taken.by(sampled, np.arange(len(sampled.tests[0]))).query_sets()
 
 
 def place_queries(workload: Workload, groups: Numbers, newcomers: Numbers) -> Numbers:
@@ -132,37 +165,76 @@ def place_queries(workload: Workload, groups: Numbers, newcomers: Numbers) -> Nu
 class _Taken:
     """What a group has to do with the sampled tuples of an input.
 
-    ``tests`` says for each column at which tuples some query's predicate holds. ``sets`` has a hash of each tuple's
-    query-set, the bitwise XOR of the hashes of its queries; ``bits`` is how many of these all tuples have together.
+    ``tests`` says for each column at which tuples some query's predicate holds, ``edges`` where some predicate changes,
+    as bits; ``changes`` is how often they do, and ``seen`` how often if a change of one column counts by the share of
+    the tuples for which the query's predicates on all others hold. ``selections`` are all pairs of tuple and query.
     """
 
     tests: list[Bools]
-    sets: Hashes
-    bits: int
+    edges: list[int]
+    changes: list[float]
+    seen: list[float]
+    selections: int
 
     @classmethod
-    def by(cls, sampled: Sampled, queries: Numbers, hashes: Hashes) -> _Taken:
+    def by(cls, sampled: Sampled, queries: Numbers) -> _Taken:
         tests = [np.asarray(holds[queries].any(axis=0)) for holds in sampled.tests]
-        selected = sampled.selected[queries]
-        sets = np.bitwise_xor.reduce(np.where(selected, hashes[queries, None], np.uint64(0)), axis=0)
-        return cls(tests, sets, int(selected.sum()))
+        edges = [functools.reduce(operator.or_, (column[query] for query in queries)) for column in sampled.edges]
+        changes, seen = sampled.changes[queries].sum(axis=0), sampled.seen[queries].sum(axis=0)
+        return cls(tests, edges, changes.tolist(), seen.tolist(), int(sampled.selected[queries].sum()))
 
     def with_those(self, other: _Taken) -> _Taken:
         tests = [mine | theirs for mine, theirs in zip(self.tests, other.tests, strict=True)]
-        return _Taken(tests, self.sets ^ other.sets, self.bits + other.bits)
+        edges = [mine | theirs for mine, theirs in zip(self.edges, other.edges, strict=True)]
+        changes = [mine + theirs for mine, theirs in zip(self.changes, other.changes, strict=True)]
+        seen = [mine + theirs for mine, theirs in zip(self.seen, other.seen, strict=True)]
+        return _Taken(tests, edges, changes, seen, self.selections + other.selections)
 
-    def cost(self, sampled: Sampled, words: int) -> float:
-        """Return the nanoseconds a second that it takes.
+    def query_sets(self) -> float:
+        """Estimate how many query-sets the group tells apart among the tuples that it takes.
 
-        All tuples are looked at; those for which each test holds for some query get a query-set; and they are added to
-        their queries one by one where hardly two can be added up in the same place (4.3.1.4).
+        Where a predicate on one column changes at a value, the query-set does only as far as the query's predicates on
+        the others hold: these are the lines that part a plane, or a space, of all combinations of values.
         """
-        taken = np.count_nonzero(np.logical_and.reduce(self.tests)) * sampled.weight
-        cost = _LOOK * sampled.rate + max(_TAKE, _WORD * words - _WORD_SAVED) * taken
-        found = self.sets[self.sets != 0]
-        together = len(found) * sampled.chunk / max(1, sampled.tuples)
-        alone = (_distinct(found) * sampled.places / together - _FEW) / (_MANY - _FEW) if together else 0.0
-        return cost + min(1.0, max(0.0, alone)) * _ALONE * self.bits * sampled.weight
+        shares = [max(1, int(np.count_nonzero(test))) / max(1, len(test)) for test in self.tests]
+        whole = math.prod(shares)
+        parts = 1.0
+        for edges, changes, seen, share in zip(self.edges, self.changes, self.seen, shares, strict=True):
+            parts *= 1 + _distinct(changes, edges.bit_count(), min(changes, seen * share / whole))
+        return _APART * parts
+
+    def cost(self, sampled: Sampled, queries: int) -> float:
+        """Return the nanoseconds a second that it takes in source tasks and lanes.
+
+        A tuple for which each test holds for some query is added up in its query-set, or alone for each query of it.
+        """
+        in_chunk = sampled.chunk / max(1, sampled.tuples)
+        taken = np.count_nonzero(np.logical_and.reduce(self.tests)) * in_chunk
+        selections = self.selections * in_chunk
+        sets = min(self.query_sets(), taken)
+        if better_alone(taken, sets * sampled.places, queries * sampled.places):
+            cells, additions = float(queries), selections
+            added = (_ALONE + _ALONE_WORD * words_for(queries)) * taken + _ALONE_QUERY * selections
+        else:
+            cells, additions = sets, taken
+            added = _TAKEN * taken
+        entries = cells * sampled.places
+        filled = -math.expm1(-additions / entries) * entries if entries else 0.0
+        chunks = sampled.rate / sampled.chunk if sampled.chunk else 0.0
+        return (_GROUP + added + _PLACE * entries + _ENTRY * filled) * chunks + _REDUCED * cells * sampled.fired
+
+
+def _distinct(drawn: float, distinct: int, some: float) -> float:
+    """Estimate how many different ones are among ``some`` if there are so many ``distinct`` ones among all ``drawn``.
+
+    These are drawn from as many as make that likely: v with ``distinct = v (1 - exp(-drawn / v))``.
+    """
+    if not distinct or distinct >= drawn:
+        return some
+    each = 2 * (drawn - distinct) / drawn
+    for _ in range(_STEPS):
+        each = -math.expm1(-each) * drawn / distinct
+    return drawn / each * -math.expm1(-each * some / drawn)
 
 
 class _Groups:
@@ -171,8 +243,7 @@ class _Groups:
     def __init__(self, workload: Workload, members: list[Numbers]) -> None:
         self.members = members
         self._workload = workload
-        hashes = np.random.default_rng(0).integers(1, 2**63, workload.queries, dtype=np.uint64)
-        self._taken = [[_Taken.by(sampled, each, hashes) for sampled in workload.inputs] for each in members]
+        self._taken = [[_Taken.by(sampled, each) for sampled in workload.inputs] for each in members]
         self.costs = [self._cost(taken, len(each)) for taken, each in zip(self._taken, members, strict=True)]
 
     @classmethod
@@ -184,7 +255,7 @@ class _Groups:
     def _cost(self, taken: Sequence[_Taken], size: int) -> float:
         """Return what a group of ``size`` queries costs: eq. 5.2, of which only the inputs depend on groups."""
         both = zip(taken, self._workload.inputs, strict=True)
-        return sum(mine.cost(sampled, -(-size // 64)) for mine, sampled in both)
+        return sum(mine.cost(sampled, size) for mine, sampled in both)
 
     def _together(self, number: int, other: _Groups, joining: int) -> tuple[list[_Taken], float]:
         """Return a group and one of ``other`` as one, and what that costs."""
@@ -209,7 +280,8 @@ def _merged(workload: Workload, begun: Numbers) -> Numbers:
     gains = np.full((len(left), len(left)), -np.inf)
     for first, second in itertools.combinations(left, 2):
         gains[first, second] = gains[second, first] = groups.gain(first, groups, second)
-    cost = least = sum(groups.costs)
+    cost = sum(groups.costs)
+    least = cost + workload.dispatch(len(left))
     cheapest = list(groups.members)
     while len(left) > 1:
         first, second = divmod(int(gains.argmax()), len(gains))
@@ -220,16 +292,10 @@ def _merged(workload: Workload, begun: Numbers) -> Numbers:
         for other in left:
             if other != first:
                 gains[first, other] = gains[other, first] = groups.gain(first, groups, other)
-        if cost <= least:
-            least, cheapest = cost, [groups.members[number] for number in left]
+        total = cost + workload.dispatch(len(left))
+        if total <= least:
+            least, cheapest = total, [groups.members[number] for number in left]
     found = np.empty_like(begun)
     for number, members in enumerate(cheapest):
         found[members] = number
     return found
-
-
-def _distinct(sets: Hashes) -> float:
-    """Estimate how many different query-sets there are by those that a sample has once and twice (Chao 1984)."""
-    _, counts = np.unique(sets, return_counts=True)
-    once, twice = np.count_nonzero(counts == 1), np.count_nonzero(counts == 2)
-    return float(len(counts) + once * (once - 1) / (2 * (twice + 1)))

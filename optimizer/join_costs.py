@@ -1,6 +1,6 @@
 """In which order the inputs of a join are estimated to be joined, what that costs, and who could share it.
 
-Lanes decide for each window, from the rows that it has (:mod:`operators.join_order`). The same decision is made here
+Lanes decide for each window, from the rows that it has (:mod:`operators.joins.order`). The same decision is made here
 for a window as it is to be expected now, from rates and samples, for people to see.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from operators.join_cost import JoinCost, join_graph
-from operators.join_order import block_size, is_counted, join_order
-from operators.join_parts import attributes_of
+from operators.joins.cost import JoinCost, join_graph
+from operators.joins.order import block_size, is_counted, join_order
+from operators.joins.parts import attributes_of
 from operators.queries import Join, Query
 from operators.windows import SessionWindow
 from optimizer.costs import rounded
@@ -72,7 +72,7 @@ def explain_join_order(
     """Return the estimated order of a join's inputs with its costs, None for what is no join of several inputs.
 
     ``steps`` has for each input after the first what is joined then, how many rows (combinations of keys) come out, the
-    cost (:mod:`operators.join_cost`) for the query by itself, and, divided by ``shared_by``, what would be its part if
+    cost (:mod:`operators.joins.cost`) for the query by itself, and, divided by ``shared_by``, what would be its part if
     all queries with the same sub-join shared it. ``cost`` is that of all steps alone, the thesis's MinShared, and
     ``max_shared`` the order and cost if all is shared that could be. Where too little is known of an input for an
     estimate, numbers are None, ``why`` names it, and the order is that of inputs of the same size.

@@ -12,7 +12,7 @@ from typing import Any
 from operators.aggregation import distinct_operator
 from operators.components import COUNT_DISTINCT
 from operators.expressions import columns_of, conjuncts_of
-from operators.join_parts import operators_of
+from operators.joins.parts import operators_of
 from operators.live_queries import UNGROUPED
 from operators.queries import Aggregation, Join, Query, Selection, lookups_of
 from operators.windows import SessionWindow, Window

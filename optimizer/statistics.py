@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.expressions import Expression, columns_of
-from operators.query_set import Bools
+from operators.predicates.query_set import Bools
 from operators.report import Chunk, read_sample
 from operators.tuples import Tuples
 
@@ -69,6 +69,11 @@ class Spent:
     def per_tuple(self) -> float:
         """Seconds a tuple; there must be some."""
         return (self.sources + self.lanes) / self.tuples
+
+    @property
+    def cores(self) -> float:
+        """How many cores it kept busy."""
+        return (self.sources + self.lanes) / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def rate(self) -> float:

@@ -6,8 +6,8 @@ predicates and windows may differ.
 
 from __future__ import annotations
 
-from operators.join_cost import join_graph
-from operators.join_parts import attributes_of
+from operators.joins.cost import join_graph
+from operators.joins.parts import attributes_of
 from operators.queries import Join
 
 SubJoin = tuple[object, ...]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from router.cursor import Position, encode_cursor
-from router.materialize import LeastRecentlyUsed, read_block
+from router.materialize import read_block
 from router.result_reader import BatchIndex, Page
 from sources.errors import MalformedRequest
+from sources.least_recently_used import LeastRecentlyUsed
 from sources.storage import Storage
 
 OPEN_BLOCKS = 16

@@ -4,9 +4,9 @@ Results are written once for all queries (thesis 4.3.1.6; the copy per query hap
 is an Arrow IPC file of one batch:
 
 - ``selection``: stream columns and ``_query_set``, little-endian uint64 words, bit ``s`` of word ``s // 64``.
-- ``aggregation`` is :class:`operators.window_rows.WindowRows` instead: ``key0``…, measures. Rows of queries with EMIT
-  STREAM have ``_op``, ``_ptime`` and ``_ver``, too.
-- ``join`` is a :class:`operators.join_block.JoinBlock`; :mod:`router.join_rows` forms its rows.
+- ``aggregation`` is :class:`operators.windowing.window_rows.WindowRows` instead: ``key0``…, measures. Rows of queries
+  with EMIT STREAM have ``_op``, ``_ptime`` and ``_ver``, too.
+- ``join`` is a :class:`operators.joins.block.JoinBlock`; :mod:`operators.joins.rows` forms its rows.
 
 Blocks never change, so what is derived from one (the rows of a slot, the order of a batch) is kept in small caches,
 and a page out of the middle of a large block costs a slice.
@@ -14,12 +14,10 @@ and a page out of the middle of a large block costs a slice.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from threading import Lock
-from typing import Generic, Literal, Protocol, TypeVar, cast
+from typing import Literal, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,18 +26,21 @@ import pyarrow.compute as pc
 
 from operators.evaluation import evaluate
 from operators.expressions import columns_of
-from operators.join_block import JoinBlock
-from operators.join_rows import JoinIndex, form_rows, index_window, overlapping, what_is_indexed, windows_of_slot
+from operators.joins.block import JoinBlock
+from operators.joins.rows import JoinIndex, form_rows, index_window, overlapping, what_is_indexed, windows_of_slot
+from operators.joins.tuple_files import TupleFiles
+from operators.predicates.query_set import COLUMN as QUERY_SET
+from operators.predicates.query_set import from_arrow
 from operators.queries import OP, PARTIAL, PTIME, VER, WINDOW_END, WINDOW_START, Aggregation, Join, Query, Selection
-from operators.query_set import COLUMN as QUERY_SET
-from operators.query_set import from_arrow
-from operators.window_rows import WindowRows
+from operators.windowing.window_rows import WindowRows
 from router.deployment import Deployment
 from sources.errors import CorruptData, Gone
+from sources.least_recently_used import LeastRecentlyUsed
 from sources.storage import Storage
 
 OPEN_BLOCKS = 64
 ROW_INDEX_BYTES = 64 << 20
+JOIN_BYTES = 256 << 20
 
 Rows = npt.NDArray[np.int64]
 T = TypeVar("T")
@@ -66,64 +67,21 @@ class BlockPart:
     count: int
 
 
-class LeastRecentlyUsed(Generic[T]):
-    """A cache bounded by the sum of its values' weights; safe between threads."""
-
-    def __init__(self, limit: int, weigh: Callable[[T], int]) -> None:
-        self._limit = limit
-        self._weigh = weigh
-        self._values: OrderedDict[Hashable, T] = OrderedDict()
-        self._weight = 0
-        self._lock = Lock()
-        self._making: dict[Hashable, Lock] = {}
-
-    def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the value of ``key``; when it is not kept, one thread makes it by ``make`` and others wait for it."""
-        with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-                return self._values[key]
-            making = self._making.setdefault(key, Lock())
-        with making:
-            with self._lock:
-                if key in self._values:
-                    return self._values[key]
-            try:
-                value = make()
-                self._keep(key, value)
-            finally:
-                with self._lock:
-                    self._making.pop(key, None)
-            return value
-
-    def _keep(self, key: Hashable, value: T) -> None:
-        with self._lock:
-            if key not in self._values:
-                self._values[key] = value
-                self._weight += self._weigh(value)
-            while self._weight > self._limit and len(self._values) > 1:
-                self._weight -= self._weigh(self._values.popitem(last=False)[1])
-
-    def discard(self, key: Hashable) -> None:
-        """Forget the value of ``key``, if there is one."""
-        with self._lock:
-            if key in self._values:
-                self._weight -= self._weigh(self._values.pop(key))
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-
 class Materializer:
     """Reads result blocks; keeps some of them open (mapped into memory)."""
 
     def __init__(
-        self, storage: Storage, open_blocks: int = OPEN_BLOCKS, row_index_bytes: int = ROW_INDEX_BYTES
+        self,
+        storage: Storage,
+        open_blocks: int = OPEN_BLOCKS,
+        row_index_bytes: int = ROW_INDEX_BYTES,
+        join_bytes: int = JOIN_BYTES,
     ) -> None:
         self._storage = storage
         self._blocks: LeastRecentlyUsed[pa.Table] = LeastRecentlyUsed(open_blocks, lambda _: 1)
         self._windows: LeastRecentlyUsed[WindowRows] = LeastRecentlyUsed(open_blocks, lambda _: 1)
-        self._joins: LeastRecentlyUsed[JoinBlock] = LeastRecentlyUsed(open_blocks, lambda _: 1)
+        self._joins: LeastRecentlyUsed[JoinBlock] = LeastRecentlyUsed(join_bytes, lambda block: block.nbytes)
+        self._tuples = TupleFiles(storage)
         self._rows: LeastRecentlyUsed[Rows] = LeastRecentlyUsed(row_index_bytes, lambda rows: rows.nbytes)
         self._indexes: LeastRecentlyUsed[JoinIndex] = LeastRecentlyUsed(row_index_bytes, lambda index: index.nbytes)
 
@@ -198,18 +156,22 @@ class Materializer:
     ) -> pa.Table:
         slot, active_from = deployment.slot, deployment.active_from
         paths = [part.path for part in parts]
-        blocks = [self._joins.get(path, partial(read_join_block, self._storage, path)) for path in paths]
+        blocks = [self._joins.get(path, partial(read_join_block, self._storage, path, self._tuples)) for path in paths]
         windows = windows_of_slot(blocks, slot)
         for number, part in enumerate(parts):
             _check_count(part, slot, sum(window.count for window in windows if window.block == number))
         pieces = []
         for window, first, taken in overlapping(windows, start, count):
             block = blocks[window.block]
-            index = self._indexes.get(
-                (paths[window.block], window.start, window.end, what_is_indexed(query, window.start, active_from)),
-                partial(index_window, query, block, window.start, window.end, active_from),
-            )
-            rows = form_rows(query, block, index, window, first, taken)
+            try:
+                index = self._indexes.get(
+                    (paths[window.block], window.start, window.end, what_is_indexed(query, window.start, active_from)),
+                    partial(index_window, query, block, window.start, window.end, active_from),
+                )
+                rows = form_rows(query, block, index, window, first, taken)
+            except FileNotFoundError:  # the tuples that the block refers to are removed with it
+                self.forget(paths[window.block])
+                raise _gone(paths[window.block]) from None
             if len(rows) != taken:
                 raise CorruptData(
                     f"Block {paths[window.block]!r} must hold {window.count} rows of a window of slot {slot};"
@@ -224,9 +186,9 @@ def _active_from(deployment: Deployment) -> int | None:
     return max((time for time in deployment.active_from.values() if time is not None), default=None)
 
 
-def read_join_block(storage: Storage, path: str) -> JoinBlock:
-    """Open the join block at ``path``; its columns stay in the mapped file."""
-    return _read_streams(storage, path, JoinBlock.deserialize)
+def read_join_block(storage: Storage, path: str, tuples: TupleFiles) -> JoinBlock:
+    """Open the join block at ``path``; ``tuples`` opens what it refers to."""
+    return _read_streams(storage, path, lambda data: JoinBlock.deserialize(data, tuples))
 
 
 def read_window_rows(storage: Storage, path: str) -> WindowRows:

@@ -27,11 +27,11 @@ from router.deployment import Deployment, from_batch
 from router.materialize import (
     BlockPart,
     DeployedQuery,
-    LeastRecentlyUsed,
     Materializer,
     empty_rows,
 )
 from sources.errors import Gone, MalformedRequest
+from sources.least_recently_used import LeastRecentlyUsed
 from sources.record_log import RecordLog
 from sources.storage import Storage
 

@@ -2,21 +2,22 @@
 
 A batch goes as a whole: it becomes invisible, then its blocks are removed, then its record. A crash in between leaves
 a record without blocks, and the next trim begins with it again. The newest batches stay whatever their age, because the
-planner, the session and restarts continue from them.
+planner, the session and restarts continue from them. With the files that are named go those of the same batches that
+nobody names: an attempt at a batch that failed, or was repeated, leaves some.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from operators.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS, TUPLES, batch_of, block_paths
 from router.result_reader import BatchIndex
 from sources.record_log import RecordLog
 from sources.storage import Storage
 
 NEWEST_KEPT = 16
-FOLDERS = ("results", "dead-letters")
+FOLDERS = (RESULTS, DEAD_LETTERS)
 
 
 @dataclass(frozen=True)
@@ -77,20 +78,31 @@ class Retention:
         batches = upto - self._index.first + 1
         if batches:
             self._index.forget(upto)
-            for path in doomed:
+            unnamed = {path for folder in FOLDERS for path in self._made_before(upto + 1, folder)}.difference(doomed)
+            for path in (*doomed, *unnamed):
                 self._on_removed(path)
                 self._storage.delete(path)
             self._log.trim(upto)
+        self._remove_unneeded()
         return Trimmed(batches, len(doomed), bytes_left, held_back)
+
+    def _remove_unneeded(self) -> None:
+        """Remove what was made for lanes, and no lane refers to: they told the newest batch what they need."""
+        if not self._log.has(self._index.latest):
+            return
+        newest = self._log.read(self._index.latest)
+        if "oldest_needed" in newest:  # records of before have none
+            needed = newest["oldest_needed"]
+            for folder in (BUCKETS, TUPLES):
+                for path in self._made_before(newest["seq"] if needed is None else needed, folder):
+                    self._storage.delete(path)
+
+    def _made_before(self, seq: int, folder: str) -> list[str]:
+        """Return the files of batches before one."""
+        return [path for name in self._storage.names(folder) if batch_of(path := f"{folder}/{name}") < seq]
 
     def _size_of(self, path: str) -> int:
         try:
-            with self._storage.open(path) as block:
-                return int(block.size())
+            return self._storage.size_of(path)
         except FileNotFoundError:  # removed by a trim that was cut off
             return 0
-
-
-def block_paths(record: dict[str, Any]) -> list[str]:
-    """Return the paths of all blocks that a batch record names."""
-    return [part["path"] for part in (*record["results"], *record.get("dead_letters", ()))]

@@ -16,12 +16,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from operators.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS
-from operators.plan_log import write_activation
-from operators.planner import BATCHES
+from operators.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS, TUPLES, block_paths
+from operators.job.plan_log import write_activation
+from operators.job.planner import BATCHES
+from operators.job.wire import BLOCK, OUTPUT_SCHEMA, PROGRESS, STATE
+from operators.job.worker_memory import set_aside
 from operators.report import united
-from operators.wire import BLOCK, OUTPUT_SCHEMA, PROGRESS, STATE
-from operators.worker_memory import set_aside
 from sources.errors import NotReady
 from sources.record_log import RecordLog
 from sources.storage import Storage
@@ -96,6 +96,7 @@ def publish(storage: Storage, rows: Sequence[tuple[str, str]]) -> None:
     for lane in lanes:
         record["failures"].update(lane["failures"])
     record["bytes"] = {"state": sum(lane["bytes"] for lane in lanes)}
+    record["oldest_needed"] = min((lane["oldest"] for lane in lanes if lane.get("oldest") is not None), default=None)
     record["emit_due_us"] = min((lane["due_us"] for lane in lanes if lane.get("due_us") is not None), default=None)
     record["operator_busy_us"] = [lane["busy_us"] for lane in lanes]
     if record.get("report") is not None:
@@ -110,19 +111,19 @@ def sweep_unpublished(storage: Storage) -> int:
 
     A file's name begins with its batch's number. Files of batches after the newest published one will be written anew
     by a replay. The newest published batch may have run twice: of its blocks only those that its record names count,
-    of its buckets all, since the state knows which it holds.
+    of its buckets and their tuples all, since the state knows which it holds.
     """
     log = RecordLog(storage, BATCHES)
     latest = log.latest()
     named: set[str] = set()
     if latest:
         record = log.read(latest)
-        named = {block["path"] for block in (*record["results"], *record["dead_letters"])}
+        named = set(block_paths(record))
     removed = 0
-    for folder in (RESULTS, DEAD_LETTERS, BUCKETS):
+    for folder in (RESULTS, DEAD_LETTERS, BUCKETS, TUPLES):
         for name in storage.names(folder):
             seq, path = int(name[:12]), f"{folder}/{name}"
-            if seq > latest or (seq == latest and folder != BUCKETS and path not in named):
+            if seq > latest or (seq == latest and folder in (RESULTS, DEAD_LETTERS) and path not in named):
                 storage.delete(path)
                 removed += 1
     return removed

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from threading import Event
 
 from operators.queries import lookups_of
 from session.query_record import QueryRecord
@@ -46,7 +47,7 @@ class Reservations:
         self._queries = 0
         self._of_tenant: Counter[str | None] = Counter()
         self._used: Counter[str] = Counter()
-        self._names: set[str] = set()
+        self._names: dict[str, Event] = {}
         self._dropping: set[str] = set()
         self._ending: Counter[str] = Counter()
 
@@ -148,11 +149,17 @@ class Reservations:
                 f"The name of a {what} must be new; {name!r} exists. Drop it first or choose another.",
                 stream=name if what == "stream" else None,
             )
-        self._names.add(name.lower())
+        self._names[name.lower()] = Event()
+
+    def being_made(self, name: str) -> Event | None:
+        """Return what is set once a name that is held is let go, None for one that is not held."""
+        return self._names.get(name.lower())
 
     def release_name(self, name: str) -> None:
         """Let the name of a stream or table go."""
-        self._names.discard(name.lower())
+        held = self._names.pop(name.lower(), None)
+        if held is not None:
+            held.set()
 
     def hold_drop(self, state: SessionState, name: str) -> str:
         """Return the id of a stream that goes, and keep queries from it; Conflict while queries use it."""

@@ -36,7 +36,7 @@ from session.requests import (
 )
 from session.settings import Settings
 from session.sql.select import plan_select
-from session.sql.statements import Select
+from session.sql.statements import CreateStream, CreateTable, Select
 from session.statements import read_create_stream, read_create_table, to_definition, to_table_definition
 from session.tables import NamedTables, Tables
 from sources.errors import MalformedRequest, NotReady
@@ -101,10 +101,8 @@ class Commands(Reads):
         running = current()
         if running is not None and running.has_effect:
             return self.stream(statement.name)
-        with self._lock:
-            if statement.if_not_exists and statement.name in self._state.catalog:
-                return self.stream(statement.name)
-            self._reservations.hold_name(self._state, statement.name, "stream")
+        if not self._hold_name(statement, "stream", lambda: statement.name in self._state.catalog):
+            return self.stream(statement.name)
         try:
             with self._lock:
                 stream_id = self._state.new_stream_id()
@@ -142,21 +140,36 @@ class Commands(Reads):
         running = current()
         if running is not None and running.has_effect:
             return self.table(statement.name)
-        with self._lock:
-            if statement.if_not_exists and self._state.catalog.find_table(statement.name) is not None:
-                return self.table(statement.name)
-            self._reservations.hold_name(self._state, statement.name, "table")
-            definition = to_table_definition(statement, self._state.new_table_id(), sql, self._now_us())
+        if not self._hold_name(statement, "table", lambda: self._state.catalog.find_table(statement.name) is not None):
+            return self.table(statement.name)
         try:
-            self._tables.read(definition)
-            self._submit(TableCreated(definition, key_of_request())).wait()
-        except BaseException:
-            self._tables.forget(definition.id)
-            raise
+            with self._lock:
+                definition = to_table_definition(statement, self._state.new_table_id(), sql, self._now_us())
+            try:
+                self._tables.read(definition)
+                self._submit(TableCreated(definition, key_of_request())).wait()
+            except BaseException:
+                self._tables.forget(definition.id)
+                raise
         finally:
             with self._lock:
                 self._reservations.release_name(statement.name)
         return self.table(statement.name)
+
+    def _hold_name(self, statement: CreateStream | CreateTable, what: str, is_there: Callable[[], bool]) -> bool:
+        """Hold the name of a new stream or table; False where it is there, and IF NOT EXISTS was said.
+
+        Then one that another request declares just now is waited for. Conflict for a name that is taken.
+        """
+        while True:
+            with self._lock:
+                if statement.if_not_exists and is_there():
+                    return False
+                made = self._reservations.being_made(statement.name) if statement.if_not_exists else None
+                if made is None:
+                    self._reservations.hold_name(self._state, statement.name, what)
+                    return True
+            made.wait()
 
     def drop_table(self, name: str) -> None:
         """Drop a static table; Conflict while a query that is not RETIRED or FAILED uses it."""

@@ -21,11 +21,11 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from operators.executor_pool import ExecutorPool
-from operators.executors import REGISTERED, read_most, read_wanted
-from operators.job import JobSettings, settled_lanes, start_job, start_spark
-from operators.planner import BATCHES, WARM_UP_BATCHES
-from operators.spark_conf import slots
+from operators.job.executor_pool import ExecutorPool
+from operators.job.executors import REGISTERED, read_most, read_wanted
+from operators.job.pipeline import JobSettings, settled_lanes, start_job, start_spark
+from operators.job.planner import BATCHES, WARM_UP_BATCHES
+from operators.job.spark_conf import slots
 from router.stream_sink import RouterSink, sweep_unpublished
 from session.supervisor import JOB_FILE, READY_FILE
 from sources.record_log import RecordLog

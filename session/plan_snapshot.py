@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
+from operators.job.plan_log import ACTIVATIONS, CHANGELOGS
 from operators.live_queries import LiveQueries, LiveQuery
-from operators.plan_log import ACTIVATIONS, CHANGELOGS
 from session.session_state import SessionState
 from sources.record_log import RecordLog
 from sources.schema import StreamDefinition

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from optimizer.arbitrary_groups import ArbitraryGroups
-from optimizer.regrouping import Member, PlanChange, Policy, Regrouping
+from optimizer.plan_changes import Member, PlanChange, Policy
+from optimizer.regrouping import Regrouping
 from optimizer.statistics import Statistics
 from session.session_state import SessionState
 from session.settings import ARBITRARY, AUTO, Settings

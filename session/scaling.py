@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from operators.executors import WANTED, Asked, read_asked, read_registered, write_asked
-from operators.masters import has_executors
-from operators.plan_log import read_lanes
+from operators.job.executors import WANTED, Asked, read_asked, read_registered, write_asked
+from operators.job.masters import has_executors
+from operators.job.plan_log import read_lanes
 from optimizer.scaling import Decision, Load, Pool, Rules, decide
 from session.settings import Settings
 from session.times import rfc3339

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from operators.plan_log import PlannedBatch
+from operators.job.plan_log import PlannedBatch
 from operators.queries import lookups_of
 from optimizer.plan import Plan
 from session.catalog import Catalog, StreamState, TableState

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from operators.spark_conf import check_spark_conf, flattened
+from operators.job.spark_conf import check_spark_conf, flattened
 from router.progress import PARTS
 from sources.confinement import Confinement
 from sources.errors import NotAllowed

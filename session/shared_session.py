@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from operators.plan_log import PlannedBatch, read_planned, read_unavailable
+from operators.job.plan_log import PlannedBatch, read_planned, read_unavailable
 from operators.queries import lookups_of
 from session import plan_snapshot
 from session.archive import Archive

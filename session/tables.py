@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-from operators.lookup_join import FOLDER, version_path
+from operators.joins.lookup_join import FOLDER, version_path
 from session.catalog import Catalog
+from sources.errors import NotReady
 from sources.static_table import TableDefinition, TableReader, TableVersion
 from sources.storage import Storage
 
@@ -30,11 +31,17 @@ class Tables:
             self._reader.forget(table_id)
 
     def keep(self, versions: Iterable[TableVersion]) -> None:
-        """Write the rows of tables, durably, for queries that are reserved already."""
+        """Write the rows of tables, durably, for queries that are reserved already; NotReady when that cannot be."""
         with self._lock:
             for version in versions:
                 if not self._storage.exists(version_path(version.id)):
-                    self._storage.put(version_path(version.id), version.data)
+                    try:
+                        self._storage.put(version_path(version.id), version.data)
+                    except OSError as error:
+                        raise NotReady(
+                            "The rows of a table must be on disk before a query is answered; writing them failed:"
+                            f" {error}. Nothing changed; make room or repair the disk, then send it again."
+                        ) from error
 
     def sweep(self, needed: Callable[[], set[str]]) -> None:
         """Remove the versions that are not ``needed``; that is asked while none is written."""

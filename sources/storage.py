@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -65,12 +66,16 @@ class Storage:
             return
         target = self.local_root / path
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-        with temporary.open("wb") as out:
-            out.write(data)
-            if durable:
-                out.flush()
-                os.fsync(out.fileno())
-        temporary.replace(target)
+        try:
+            with temporary.open("wb") as out:
+                out.write(data)
+                if durable:
+                    out.flush()
+                    os.fsync(out.fileno())
+            temporary.replace(target)
+        except OSError:  # what a full disk has taken of it must not fill it more
+            temporary.unlink(missing_ok=True)
+            raise
         if durable:
             sync_folder(target.parent)
 
@@ -129,6 +134,22 @@ class Storage:
         elif self.exists(path):
             self._fs.delete_file(self._full(path))
 
+    def link(self, path: str, to: str) -> None:
+        """Let the file at ``path``, which never changes, be at ``to``, too; it takes no space again where that can be.
+
+        Both are removed by themselves.
+        """
+        self._make_parent(to)
+        if self.local_root is None:
+            self._fs.copy_file(self._full(path), self._full(to))
+            return
+        try:
+            (self.local_root / to).hardlink_to(self.local_root / path)
+        except FileNotFoundError:
+            raise
+        except OSError:  # a file system without links
+            self.put(to, self.get(path), durable=False)
+
     def move(self, path: str, to: str) -> None:
         """Move a file, replacing what was there; on a local disk it is there durably when the call returns."""
         self._make_parent(to)
@@ -146,10 +167,45 @@ class Storage:
             self._fs.delete_dir(self._full(path))
         self._made.clear()
 
+    @cached_property
+    def has_links(self) -> bool:
+        """Whether a link takes no space."""
+        if self.local_root is None:
+            return False
+        probe = self.local_root / f".link-{uuid.uuid4().hex}"
+        self._make_parent(probe.name)
+        try:
+            probe.touch()
+            probe.with_suffix(".too").hardlink_to(probe)
+        except OSError:
+            return False
+        finally:
+            probe.unlink(missing_ok=True)
+            probe.with_suffix(".too").unlink(missing_ok=True)
+        return True
+
+    def size_of(self, path: str) -> int:
+        """Return the bytes of a file, of one with several links its share of them; FileNotFoundError for none."""
+        if self.local_root is None:
+            with self.open(path) as file:
+                return int(file.size())
+        found = (self.local_root / path).stat()
+        return found.st_size // found.st_nlink
+
     def size(self, folder: str) -> int:
-        """Return the bytes of all files below ``folder``."""
+        """Return the bytes of all files below ``folder``, in the same way."""
+        if self.local_root is not None:
+            return sum(self._sizes(self.local_root / folder))
         infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), recursive=True, allow_not_found=True))
         return sum(i.size for i in infos if i.type == fs.FileType.File)
+
+    def _sizes(self, folder: Path) -> Iterator[int]:
+        """Yield the bytes of all files below a local folder; one that goes meanwhile is left out."""
+        for place, _, names in os.walk(folder):
+            for name in names:
+                with suppress(FileNotFoundError):
+                    found = os.stat(os.path.join(place, name))
+                    yield found.st_size // found.st_nlink
 
 
 def sync_folder(folder: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parent.parent
 LAYERS = ("api", "session", "optimizer", "router", "operators", "sources")
 SPARK = {
-    "operators/composite_source.py",
-    "operators/operator_stage.py",
-    "operators/executor_pool.py",
-    "operators/job.py",
+    "operators/job/composite_source.py",
+    "operators/job/operator_stage.py",
+    "operators/job/executor_pool.py",
+    "operators/job/pipeline.py",
     "router/stream_sink.py",
     "session/job_main.py",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operators.join_parts import attributes_of, operators_of
+from operators.joins.parts import attributes_of, operators_of
 from operators.queries import Join, Query, Selection
 from operators.windows import SessionWindow
 

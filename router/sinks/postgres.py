@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
-from operators.early_rows import RETRACT
 from operators.queries import OP, Query
+from operators.windowing.early_rows import RETRACT
 from router.materialize import schema_of
 from router.sinks.encoding import encode
 from router.sinks.options import check_options, choice, columns

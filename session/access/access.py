@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
-from operators.plan_log import read_lanes
+from operators.job.plan_log import read_lanes
 from session.access.capacity import Capacity
 from session.access.meters import Meters
 from session.access.principal import ANYONE, Quotas

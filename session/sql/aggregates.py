@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from operators.expressions import Call, Column, Expression, Literal, columns_of
 from operators.functions import call
-from operators.functions_casts import cast_to
-from operators.functions_coercion import describe
+from operators.functions.casts import cast_to
+from operators.functions.coercion import describe
 from operators.queries import COUNT_ALL, Measure
 from session.sql.expressions import Binder
 from session.sql.function_names import shown_aggregate

@@ -5,9 +5,9 @@ from __future__ import annotations
 from operators.evaluation import fold
 from operators.expressions import Column, Expression, Literal
 from operators.functions import call
-from operators.functions_casts import cast_to
-from operators.functions_coercion import coerce, describe
-from operators.functions_comparison import MIRRORED
+from operators.functions.casts import cast_to
+from operators.functions.coercion import coerce, describe
+from operators.functions.comparison import MIRRORED
 from session.sql.function_names import shown_aggregate
 from session.sql.limits import Limits
 from session.sql.scope import WINDOW_COLUMNS, Names

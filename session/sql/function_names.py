@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from operators.functions_time import FIELDS
+from operators.functions.time import FIELDS
 
 # as SQL calls them, and what they are; COUNT(DISTINCT x) is count_distinct
 AGGREGATES = {

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from operators.evaluation import holds_for_nulls
 from operators.expressions import Call, Expression, all_of, columns_of, conjuncts_of
 from operators.functions import call
-from operators.functions_coercion import in_one_type
-from operators.join_parts import without_alias
+from operators.functions.coercion import in_one_type
+from operators.joins.parts import without_alias
 from operators.queries import Grouping, Join, JoinInput, Measure, Output
 from operators.windows import EMIT_AFTER_WATERMARK, SessionWindow, Window
 from session.sql.aggregates import AggregateBinder, has_aggregate

@@ -15,8 +15,8 @@ from typing import Protocol
 
 from operators.evaluation import is_null_for_nulls
 from operators.expressions import Call, Column, Expression, all_of, columns_of
-from operators.functions_coercion import in_one_type
-from operators.lookup_join import MOST_MATCHES, TableIndex
+from operators.functions.coercion import in_one_type
+from operators.joins.lookup_join import MOST_MATCHES, TableIndex
 from operators.lookups import Lookup
 from session.sql.expressions import Binder
 from session.sql.join_scope import JoinScope

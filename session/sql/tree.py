@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlglot.expressions import Expr
 
 from operators.expressions import Literal
-from operators.functions_coercion import decimal_type, integer_type, parse_date, parse_timestamp
+from operators.functions.coercion import decimal_type, integer_type, parse_date, parse_timestamp
 from session.sql.function_names import AGGREGATES, FIELD_NAMES, FUNCTION_NAMES
 from session.sql.limits import MAX_DEPTH, MAX_NODES
 from session.sql.syntax import Node, NodeKind

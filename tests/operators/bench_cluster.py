@@ -14,13 +14,13 @@ from typing import Any
 import orjson
 import pytest
 
-from operators.batch_progress import progress_of
+from operators.job.batch_progress import progress_of
+from operators.job.offsets import Offset
+from operators.job.planner import BATCHES
+from operators.job.source_task import SourceTasks
+from operators.job.wire import BLOCK, PROGRESS, STATE, to_batch
 from operators.live_queries import LiveQueries
-from operators.offsets import Offset
-from operators.planner import BATCHES
-from operators.source_task import SourceTasks
 from operators.stream_operators import StreamOperators
-from operators.wire import BLOCK, PROGRESS, STATE, to_batch
 from router.stream_sink import publish
 from sources.record_log import RecordLog
 from sources.storage import Storage

@@ -19,27 +19,27 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators import relations
 from operators.aggregation import aggregate, aggregation_of, by_window, measures_of
 from operators.bucket import Bucket
-from operators.cell_space import cell_spaces
 from operators.entries import SlicedTuples
 from operators.expressions import Call, Column, Expression, Literal
-from operators.firing import fire
-from operators.idp import idp
-from operators.join_cost import JoinCost, join_graph
-from operators.join_order import block_size
+from operators.joins import relations
+from operators.joins.cost import JoinCost, join_graph
+from operators.joins.idp import idp
+from operators.joins.lookup_join import IndexedTables, LookupJoin, version_path
+from operators.joins.order import block_size
+from operators.joins.relations import JoinResult, Relation, TooManyCombinations
 from operators.live_queries import LiveQueries, LiveQuery
-from operators.lookup_join import IndexedTables, LookupJoin, version_path
 from operators.lookups import Lookup
-from operators.predicate_index import PredicateIndex
+from operators.predicates.cell_space import Groups, cell_spaces
+from operators.predicates.index import PredicateIndex
 from operators.queries import Aggregation, Measure
-from operators.relations import JoinResult, Relation, TooManyCombinations
-from operators.slicing import Combs, cut_slices
 from operators.stream_operators import StreamOperators
 from operators.tuples import Tuples
+from operators.windowing.firing import fire
+from operators.windowing.slicing import Combs, cut_slices
 from operators.windows import Window
-from optimizer.grouping import Sampled, Workload, group_queries, place_queries
+from optimizer.grouping import Sampled, Workload, edges_of, group_queries, place_queries
 from sources.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, Schema, StreamDefinition, StreamSchema
 from sources.static_table import TableDefinition, TableVersion
 from sources.storage import Storage
@@ -118,10 +118,11 @@ def sampled(live: LiveQueries, index: PredicateIndex) -> Workload:
     cells = index.cells_of(Tuples.of(chunk(100).take(pa.array(np.sort(rows)))))
     masks = [index.masks_of(query.id) for query in live.by_slot.values()]
     tests = [np.stack([mask[name][cell] for mask in masks]) for name, cell in cells.items()]
-    return Workload([Sampled(tests, list(cells.values()), 2.0 * TUPLES, TUPLES, KEYS)])
+    edges = [[edges_of(mask[name]) for mask in masks] for name in cells]
+    return Workload([Sampled(tests, edges, list(cells.values()), 2.0 * TUPLES, TUPLES, KEYS, KEYS)])
 
 
-@pytest.mark.parametrize("count", [100, 1000, 10_000])
+@pytest.mark.parametrize("count", [300, 1000, 10_000])
 def test_finding_query_groups(benchmark: Any, count: int) -> None:
     """The optimizer groups queries with predicates on two columns; beside the batches."""
     live = clustered(0.05, count)
@@ -169,6 +170,7 @@ def test_query_groups(benchmark: Any, groups: int | str, share: float) -> None:
         group_of = dict(zip(live.by_slot, group_queries(sampled(live, index)).tolist(), strict=True))
     queries = [replace(query, group=group_of[slot]) for slot, query in live.by_slot.items()]
     spaces = cell_spaces(queries, index, live.words)
+    of_groups = Groups(spaces)
     keys, measures = aggregation_of(queries[0]).keys, measures_of(queries)
     times = np.asarray(tuples.columns["time"].view(pa.int64()))
     slices, slice_of = cut_slices(times, Combs.of({Window(SECOND, SECOND)}), [])
@@ -176,7 +178,11 @@ def test_query_groups(benchmark: Any, groups: int | str, share: float) -> None:
     def run() -> int:
         cells = index.cells_of(tuples)
         sliced = SlicedTuples.of(tuples, times, slices, slice_of, keys, 2, "")
-        return sum(len(list(aggregate(sliced, space, cells, measures, "", 1))) for space in spaces)
+        rows = of_groups.rows(cells, tuples.length)
+        made = (
+            aggregate(sliced, space, mine, cells, measures, "", 1) for space, mine in zip(spaces, rows, strict=True)
+        )
+        return sum(len(list(each)) for each in made)
 
     assert benchmark(run) > 0
 

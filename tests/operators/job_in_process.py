@@ -12,13 +12,13 @@ from typing import Any
 import orjson
 import pandas as pd
 
+from operators.job.offsets import Offset
+from operators.job.operator_stage import OperatorStage
+from operators.job.plan_log import CHANGELOGS, PlanLog
+from operators.job.planner import BATCHES, Planner
+from operators.job.source_task import SourceTasks
+from operators.job.wire import WireRow
 from operators.live_queries import LiveQuery
-from operators.offsets import Offset
-from operators.operator_stage import OperatorStage
-from operators.plan_log import CHANGELOGS, PlanLog
-from operators.planner import BATCHES, Planner
-from operators.source_task import SourceTasks
-from operators.wire import WireRow
 from router.dead_letter_reader import DeadLetterReader
 from router.result_reader import BatchIndex, ResultReader
 from router.stream_sink import publish

@@ -9,14 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.bucket_store import RESULTS, put_block_bytes, put_bucket, put_window_rows
+from operators.bucket_store import RESULTS, StoredTuples, put_bucket, put_join_block, put_window_rows
+from operators.job.offsets import advance_waterline
+from operators.joins.lookup_join import IndexedTables
 from operators.lane import Lane
 from operators.lane_state import Payload
 from operators.live_queries import LiveQueries, LiveQuery
-from operators.lookup_join import IndexedTables
-from operators.offsets import advance_waterline
 from operators.queries import WINDOW_END, WINDOW_START, Query
-from operators.stream_operators import StreamOperators
+from operators.stream_operators import StreamOperators, StreamOutput
 from optimizer.optimizer import operator_of
 from router.deployment import Deployment
 from router.materialize import BlockPart, Materializer
@@ -116,8 +116,7 @@ class JoinPipeline:
                     for joined in operators.lookup_join.batches(batch_of(part, stream.schema), self.tables):
                         output = operators.process(joined, waterline)
                         assert not output.failures
-                        for group, bucket in (*output.buckets, *output.tuples):
-                            payloads[group].append(Payload(*put_bucket(self.storage, self.seq, bucket)))
+                        self._store(output, payloads)
             clock = max(
                 [row[time] for row in mine] + [t for t in [self.clocks.get(stream.id)] if t is not None], default=None
             )
@@ -129,6 +128,16 @@ class JoinPipeline:
         for slot, parts in blocks.items():
             self._read(self.live.by_slot[slot], parts)
         return seen
+
+    def _store(self, output: StreamOutput, payloads: list[list[Payload]]) -> None:
+        for group, bucket in output.buckets:
+            payloads[group].append(Payload(*put_bucket(self.storage, self.seq, bucket)))
+        if output.joined is not None:
+            stored = StoredTuples(self.storage, self.seq, output.joined.table, output.joined.lanes)
+            for lane, path in stored.paths.items():
+                payloads[lane].append(Payload(path, b""))
+            for lane, index in output.joined.indexes:
+                payloads[lane].append(Payload(*stored.put_index(lane, index)))
 
     def _advance(
         self, number: int, payloads: list[Payload], before: dict[str, int | None], blocks: dict[int, list[BlockPart]]
@@ -144,8 +153,9 @@ class JoinPipeline:
         for _, rows in fired.values():
             path = put_window_rows(self.storage, RESULTS, self.seq, rows.rows)
             self._add(blocks, path, rows.slots, rows.counts)
+        links: dict[str, str] = {}
         for joined in lane.joined.values():
-            path = put_block_bytes(self.storage, RESULTS, self.seq, joined.block.serialize())
+            path, _ = put_join_block(self.storage, RESULTS, self.seq, joined.block, links)
             self._add(blocks, path, joined.slots, joined.counts)
             for slot, count, windows in zip(joined.slots, joined.counts, joined.windows, strict=True):
                 live = self.live.by_slot[slot]

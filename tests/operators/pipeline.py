@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators import query_set
 from operators.bucket_store import put_bucket
 from operators.expressions import Call, Column, Expression, Literal
+from operators.job.offsets import advance_waterline
 from operators.lane import Lane
 from operators.lane_state import Payload
 from operators.live_queries import LiveQueries, LiveQuery
-from operators.offsets import advance_waterline
-from operators.predicate_analysis import Predicate, analyse
+from operators.predicates import query_set
+from operators.predicates.analysis import Predicate, analyse
 from operators.queries import COUNT_ALL, OP, PTIME, VER, Aggregation, Measure, Output, Query, Selection
 from operators.stream_operators import StreamOperators
-from operators.window_rows import SLOT
+from operators.windowing.window_rows import SLOT
 from operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window
 from sources.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
 from sources.storage import Storage

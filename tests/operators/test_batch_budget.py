@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from operators.batch_budget import LONGEST_BATCH, BatchBudget
+from operators.job.batch_budget import LONGEST_BATCH, BatchBudget
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**7), st.floats(0.0, 60.0), st.integers(0, 10**8)), max_size=40))

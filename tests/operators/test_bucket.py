@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from operators import entries
 from operators.bucket import Bucket
 from operators.bucket_store import INLINE_BYTES, get_payload, put_bucket
-from operators.cells import LineCells, SetCells
 from operators.expressions import Call
 from operators.live_queries import LiveQueries
 from operators.merging import merge_buckets
+from operators.predicates.cells import LineCells, SetCells
 from operators.queries import COUNT_ALL, Measure
 from operators.stream_operators import StreamOperators
 from sources.schema import BOOLEAN

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.cell_space import NO_CELL, LineSpace, assign_cells, cell_spaces, set_spaces
-from operators.cells import LineCells, SetCells
 from operators.expressions import Call, Expression
-from operators.predicate_index import PredicateIndex
-from operators.query_set import unpack
+from operators.predicates.cell_space import NO_CELL, Groups, LineSpace, assign_cells, cell_spaces, set_spaces
+from operators.predicates.cells import LineCells, SetCells
+from operators.predicates.index import PredicateIndex
+from operators.predicates.query_set import unpack
 from operators.tuples import Tuples
 from sources.schema import BOOLEAN
 from tests.operators.pipeline import K, S, V, aggregation, batch_of, compare, live_of
@@ -48,11 +49,10 @@ def test_query_sets_of_tuples_are_those_of_each_query(seed: int, dimensions: lis
     cells = index.cells_of(tuples)
     spaces = set_spaces(queries, index, 2)
     assert sorted(q.slot for space in spaces for q in space.queries) == list(range(len(queries)))
-    for space in spaces:
+    for space, rows in zip(spaces, Groups(spaces).rows(cells, length), strict=True):
         cell, meanings = space.wanted(*space.assign(cells, length))
         query_sets = meanings.query_sets
         assert cell.max() < len(query_sets)
-        rows = space.rows(cells, length)
         left_out = np.setdiff1d(np.arange(length), np.arange(length) if rows is None else rows)
         assert (cell[left_out] == NO_CELL).all()
         for query in space.queries:
@@ -127,3 +127,15 @@ def test_many_cells_for_few_tuples() -> None:
     assert cell[1] == NO_CELL
     assert cell[0] == cell[2]
     assert unpack(query_sets, np.arange(60))[cell[0]].tolist() == [i > 20 for i in range(60)]
+
+
+def test_many_groups_take_what_their_queries_select() -> None:
+    """More groups than a word has bits, each with a query of its own."""
+    both = [Call("and", (compare(K, "=", i // 10), compare(V, "=", i % 10)), BOOLEAN) for i in range(100)]
+    queries = [replace(q, group=q.slot) for q in live_of(*(aggregation(w) for w in both)).by_slot.values()]
+    index = PredicateIndex()
+    index.update({q.id: q.query.where for q in queries})
+    spaces = cell_spaces(queries, index, 2)
+    tuples = [{"k": i // 10, "v": i % 10, "t": 0} for i in reversed(range(100))]
+    taken = Groups(spaces).rows(index.cells_of(Tuples.of(batch_of(tuples))), len(tuples))
+    assert [rows.tolist() for rows in taken if rows is not None] == [[99 - space.queries[0].slot] for space in spaces]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from operators.composite_source import TUPLES_WORTH_A_TASK, CompositeReader
-from operators.offsets import Offset
-from operators.planner import BATCHES, WARM_UP_BATCHES
+from operators.job.composite_source import TUPLES_WORTH_A_TASK, CompositeReader
+from operators.job.offsets import Offset
+from operators.job.planner import BATCHES, WARM_UP_BATCHES
 from router.stream_sink import publish
 from sources.errors import NotReady
 from sources.record_log import RecordLog

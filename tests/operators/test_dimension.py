@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.dimension import Dimension
+from operators.predicates.dimension import Dimension
 from operators.tuples import Tuples
 
 doubles = st.one_of(

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from operators.evaluation import FUNCTIONS, evaluate, fold
 from operators.expressions import Call, Column, Expression, Literal
 from operators.functions import call
-from operators.functions_casts import cast_to
-from operators.functions_coercion import decimal_type, integer_type
+from operators.functions.casts import cast_to
+from operators.functions.coercion import decimal_type, integer_type
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
 

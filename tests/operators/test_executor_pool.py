@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from operators.executors import Registered, read_registered
+from operators.job.executors import Registered, read_registered
 from sources.storage import Storage
 from tests.kit.client import Api
 from tests.kit.service import RunningService

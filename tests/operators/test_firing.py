@@ -15,17 +15,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from operators import firing
 from operators.aggregation import by_window
 from operators.bucket import Bucket
 from operators.evaluation import evaluate
 from operators.expressions import Call, Column, Expression, Literal
-from operators.firing import fire
 from operators.functions import call
 from operators.live_queries import EARLIEST, LiveQueries
 from operators.queries import COUNT_ALL, Aggregation, Measure
 from operators.stream_operators import StreamOperators
-from operators.window_rows import SLOT
+from operators.windowing import firing
+from operators.windowing.firing import fire
+from operators.windowing.window_rows import SLOT
 from operators.windows import Window
 from sources.schema import (
     BIGINT,

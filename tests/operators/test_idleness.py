@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.idleness import Idleness, followed, raise_idle
+from operators.job.idleness import Idleness, followed, raise_idle
+from operators.job.offsets import Offset
 from operators.live_queries import LiveQueries
-from operators.offsets import Offset
 from session.sql.select import plan_select
 from sources.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
 from sources.waterline_options import SECOND, WaterlineOptions

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.service
 SNAPSHOT_SECONDS = 180.0
 
 
+@pytest.mark.long
 def test_state_is_snapshotted_so_that_a_restart_does_not_replay_everything(service: RunningService, api: Api) -> None:
     """Without snapshots the changes of every batch would be kept, and Spark gives a job up after ten minutes."""
     stream = f"snapshots_{uuid.uuid4().hex[:8]}"

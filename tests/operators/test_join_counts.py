@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from operators import join_counts, joins
-from operators.firing import Predicates
-from operators.join_counts import CountedJoins
-from operators.join_firing import DueJoins, Place
+from operators.joins import counts as join_counts
+from operators.joins import fire as joins
+from operators.joins.counts import CountedJoins
+from operators.joins.firing import DueJoins, Place
+from operators.windowing.firing import Predicates
 from session.sql.select import plan_select
 from sources.storage import Storage
 from tests.kit.random_joins import CATALOG, SECOND, STREAMS

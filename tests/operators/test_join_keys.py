@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.join_block import order_by_codes
-from operators.join_keys import InputKeys, number_keys
+from operators.joins.block import order_by_codes
+from operators.joins.keys import InputKeys, number_keys
 
 TEXTS = ("a", "b", None)
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.idp import SubPlan
-from operators.join_cost import JoinCost, join_graph
-from operators.join_order import BLOCK_SIZE, MOST_EXHAUSTIVE, block_size, is_counted, join_order, parents_of
-from operators.relations import Relation
+from operators.joins.cost import JoinCost, join_graph
+from operators.joins.idp import SubPlan
+from operators.joins.order import BLOCK_SIZE, MOST_EXHAUSTIVE, block_size, is_counted, join_order, parents_of
+from operators.joins.relations import Relation
 
 
 def relation(rows: int, *attributes: int, outer_of: tuple[int, ...] = ()) -> Relation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from operators.join_parts import operators_of, placements_of, spread_by
+from operators.joins.parts import operators_of, placements_of, spread_by
 from operators.queries import Join
 from session.sql.select import plan_select
 from tests.kit.random_joins import CATALOG

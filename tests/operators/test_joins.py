@@ -12,10 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import bucket_store, formed_rows, join_conditions, join_counts, join_rows, lane, lookup_join, relations
-from operators.join_block import JoinBlock
-from operators.join_rows import JoinIndex
-from operators.lookup_join import version_path
+from operators import bucket_store, lane
+from operators.joins import conditions as join_conditions
+from operators.joins import counts as join_counts
+from operators.joins import formed_rows, late_rows, lookup_join, relations, tuple_bucket
+from operators.joins import rows as join_rows
+from operators.joins.block import JoinBlock
+from operators.joins.lookup_join import version_path
+from operators.joins.rows import JoinIndex
 from operators.queries import Join, Query
 from router import materialize
 from session.sql.select import plan_select
@@ -50,6 +54,10 @@ def test_joins_give_the_rows_that_duckdb_gives(seed: int, tmp_path_factory: pyte
             queries[f"q{len(queries)}"] = query
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(lane, "MOST_ENTRIES", rng.choice([0, 2, 64]))
+        monkeypatch.setattr(tuple_bucket, "WORTH_TAKING", rng.choice([0, 0.8, 2]))
+        monkeypatch.setattr(late_rows, "WORTH_REFERRING", rng.choice([0, 1 / 8, 1000]))
+        monkeypatch.setattr(late_rows, "LEAST_REFERRED", rng.choice([0, 3, 2000]))
+        monkeypatch.setattr(bucket_store, "INLINE_BYTES", rng.choice([0, 300, 1 << 16]))
         monkeypatch.setattr(join_counts, "STEPS_PER_KEY", rng.choice([0, 4, 1000]))
         monkeypatch.setattr(lookup_join, "MOST_AT_ONCE", rng.choice([1, 3, 1000]))
         monkeypatch.setattr(formed_rows, "FORMED_AT_ONCE", rng.choice([1, 3, 1000]))
@@ -210,10 +218,30 @@ def test_state_is_bounded_while_joins_come_and_go(tmp_path: Path) -> None:
             rows = [random_values(pipeline.rng) | {"t": number * SECOND + at} for at in range(0, SECOND, SECOND // 8)]
             pipeline.run({stream.id: rows for stream in STREAMS}, changes)
             held.append(sum(len(value) for state in pipeline.states for value in state.data.values()))
-            files.append(len(pipeline.storage.names("buckets")))
+            files.append(len(pipeline.storage.names("buckets")) + len(pipeline.storage.names("tuples")))
     assert sum(map(len, pipeline.rows.values())) > 5_000
     assert max(held[75:]) <= 1.5 * max(held[25:75]), "as much as the windows of the joins that run need"
     assert max(files[75:]) <= 1.5 * max(files[25:75])
+
+
+def test_tuples_are_written_once_for_all_operators_and_lanes(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bucket_store, "INLINE_BYTES", 0)
+    pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(5))
+    w = "[RANGE 4 SECONDS]"
+    keys = ["x.k = y.k", "x.v = y.v", "x.m = y.m", "x.k = y.v", "x.k = y.k AND x.v = y.v"]
+    queries = [plan_select(f"SELECT x.x, y.s FROM a {w} x, b {w} y WHERE {key}", CATALOG) for key in keys]
+    created = [(f"q{slot}", slot, query) for slot, query in enumerate(queries)]
+    rows = [{"k": i % 9, "v": i % 7, "m": i % 8, "x": 0.5, "s": "one text", "d": None, "t": i} for i in range(4000)]
+    pipeline.run({"s-a": rows, "s-b": []}, [changelog(1, created)])
+    files = pipeline.storage.names("tuples")
+    assert len(files) == 2 * len(pipeline.lanes), "two chunks, a link to each for every lane"
+    assert len({(tmp_path / "tuples" / name).stat().st_ino for name in files}) == 2
+    needed = 8 + 8  # a tuple's time, and the one column that is asked for: keys are in the indexes
+    assert pipeline.storage.size("tuples") < 4000 * needed + 2 * 2000
+    for second in range(50, 54):  # files go two batches after they were dropped
+        late = [rows[0] | {"t": second * SECOND}]
+        pipeline.run({"s-a": late, "s-b": late})
+    assert not set(files) & set(pipeline.storage.names("tuples"))
 
 
 def test_alike_queries_share_the_index_of_a_window(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

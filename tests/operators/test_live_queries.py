@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.live_queries import EARLIEST, LATEST, LiveQueries
+from operators.predicates.query_set import unpack
 from operators.queries import Selection
-from operators.query_set import unpack
 from tests.operators.pipeline import STREAM, aggregation, changelog
 
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import lookup_join
 from operators.expressions import Call, Column, Expression
-from operators.lookup_join import IndexedTables, LookupFailed, LookupJoin, TableIndex, version_path
+from operators.joins import lookup_join
+from operators.joins.lookup_join import IndexedTables, LookupFailed, LookupJoin, TableIndex, version_path
 from operators.lookups import Lookup
 from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
 from sources.static_table import TableVersion

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from operators.masters import (
+from operators.job.masters import (
     cores_of,
     has_executors,
     is_local_cluster,
@@ -61,7 +61,7 @@ def test_executors_on_one_machine_get_the_memory_and_the_cores_that_the_master_n
 
 def test_executors_elsewhere_find_the_packages_and_their_size_is_the_clusters() -> None:
     options = options_of("spark://host:7077")
-    assert (Path(options["spark.executorEnv.PYTHONPATH"]) / "operators" / "masters.py").exists()
+    assert (Path(options["spark.executorEnv.PYTHONPATH"]) / "operators" / "job" / "masters.py").exists()
     assert "spark.executor.memory" not in options
     assert not is_one_machine("spark://host:7077")
 

@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.offsets import Offset
+from operators.job.offsets import Offset
 from sources.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
 from sources.waterline_options import SECOND, WaterlineOptions
 from tests.operators.job_in_process import Job

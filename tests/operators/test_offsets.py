@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.offsets import Offset, Span, advance_waterline
+from operators.job.offsets import Offset, Span, advance_waterline
 
 positions = st.dictionaries(st.sampled_from("abc"), st.dictionaries(st.sampled_from("01"), st.integers(0, 50)))
 clocks = st.dictionaries(st.sampled_from("abc"), st.one_of(st.none(), st.integers(-(10**15), 10**15)))

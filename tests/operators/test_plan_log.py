@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from operators.job.offsets import Offset
+from operators.job.plan_log import CHANGELOGS, PLANS, PlanLog, write_activation
 from operators.live_queries import LiveQueries
-from operators.offsets import Offset
-from operators.plan_log import CHANGELOGS, PLANS, PlanLog, write_activation
 from sources.errors import CorruptData
 from sources.record_log import RecordLog
 from sources.storage import Storage

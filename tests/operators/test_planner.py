@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operators.job.offsets import Offset
+from operators.job.plan_log import CHANGELOGS, PLANS, PlannedBatch, read_planned, read_unavailable
+from operators.job.planner import BATCHES, WARM_UP_BATCHES, Planner, _begins, _skipped
 from operators.live_queries import LiveQueries
-from operators.offsets import Offset
-from operators.plan_log import CHANGELOGS, PLANS, PlannedBatch, read_planned, read_unavailable
-from operators.planner import BATCHES, WARM_UP_BATCHES, Planner, _begins, _skipped
 from sources.connector import Chunk, Extent, GappedExtent
 from sources.generator import DATASETS
 from sources.record_log import RecordLog
@@ -270,7 +270,7 @@ def test_a_stream_that_could_not_be_read_rests_and_goes_on_where_it_was(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("operators.planner.time.monotonic", lambda: now)
+    monkeypatch.setattr("operators.job.planner.time.monotonic", lambda: now)
     folder.log(stream("a"))
     planner, offset = folder.planner(), Offset()
     for rest in (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0):

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from operators.evaluation import evaluate
 from operators.expressions import Call, Column, Expression, Literal
 from operators.functions import call
-from operators.predicate_analysis import analyse
-from operators.predicate_index import PredicateIndex
+from operators.predicates.analysis import analyse
+from operators.predicates.index import PredicateIndex
 from operators.tuples import Tuples
 from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
 

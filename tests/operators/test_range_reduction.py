@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.components import neutral
-from operators.range_reduction import UFUNCS, CellRuns, RangeReduction
+from operators.predicates.range_reduction import UFUNCS, CellRuns, RangeReduction
 
 FUNCTIONS = ["sum", "min", "max"]
 sizes = {

@@ -13,8 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.offsets import Offset
-from operators.recent_times import LAST_TUPLES, MOST_POINTS, POINTS_OF_CHUNK, keep_last, percentile_of, sum_up, united
+from operators.job.offsets import Offset
+from operators.job.recent_times import (
+    LAST_TUPLES,
+    MOST_POINTS,
+    POINTS_OF_CHUNK,
+    keep_last,
+    percentile_of,
+    sum_up,
+    united,
+)
 from sources.waterline_options import SECOND, WaterlineOptions
 from tests.operators.job_in_process import Job
 from tests.operators.pipeline import STREAM

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from operators.offsets import Offset
+from operators.job.offsets import Offset
 from operators.report import REPORT_EVERY_US, SAMPLE_TUPLES, Chunk, Work, draw_sample, is_due, read_sample, united
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from operators import formed_rows, lane
+from operators import lane
+from operators.joins import formed_rows
 from session.sql.select import plan_select
 from sources.storage import Storage
 from tests.kit.examples import examples
@@ -75,7 +76,7 @@ def test_a_session_goes_on_as_long_as_one_of_its_streams_does(tmp_path: Path) ->
 
 
 def test_too_many_rows_of_sessions_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("operators.session_joins.MOST_FORMED", 99)
+    monkeypatch.setattr("operators.joins.session_joins.MOST_FORMED", 99)
     text = "SELECT x.v FROM a [SESSION 2 SECONDS] x JOIN b [SESSION 2 SECONDS] y ON x.k = y.k WHERE x.v < {}"
     created = [(name, slot, plan_select(text.format(v), CATALOG)) for slot, (name, v) in enumerate(LIMITS.items())]
     pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(3), join_row_limit=60)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import slicing
-from operators.slicing import FIRST_EDGE, LAST_EDGE, Combs, NeededEdges, due_windows, is_needed, with_ends_in
+from operators.windowing import slicing
+from operators.windowing.slicing import FIRST_EDGE, LAST_EDGE, Combs, NeededEdges, due_windows, is_needed, with_ends_in
 from operators.windows import Window
 
 windows = st.lists(

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators import source_task
-from operators.source_task import _gathered
+from operators.job import source_task
+from operators.job.source_task import _gathered
 
 
 def batches(lengths: list[int]) -> list[pa.RecordBatch]:

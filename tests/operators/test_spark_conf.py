@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from operators import spark_conf
-from operators.spark_conf import (
+from operators.job import spark_conf
+from operators.job.spark_conf import (
     DECIDED,
     DRIVER_OPTIONS,
     EXECUTOR_OPTIONS,

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from operators.stream_share import StreamShare
+from operators.job.stream_share import StreamShare
 from sources.connector import Chunk, Malformed
 from sources.waterline_options import SECOND, WaterlineOptions
 from tests.operators.pipeline import STREAM, batch_of

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.live_queries import LiveQuery
-from operators.query_set import unpack
-from operators.visibility import visibility
+from operators.predicates.query_set import unpack
+from operators.windowing.visibility import visibility
 from tests.operators.pipeline import STREAM, aggregation, live_of
 
 clocks = st.one_of(st.none(), st.integers(-6, 12))

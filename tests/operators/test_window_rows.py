@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.queries import WINDOW_END, WINDOW_START
-from operators.window_rows import SLOT, WindowRows
+from operators.windowing.window_rows import SLOT, WindowRows
 
 # slot, start, end and how many rows
 Runs = list[tuple[int, int, int, int]]

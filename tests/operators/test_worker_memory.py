@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from operators import worker_memory
-from operators.worker_memory import set_aside
+from operators.job import worker_memory
+from operators.job.worker_memory import set_aside
 
 
 class Node:

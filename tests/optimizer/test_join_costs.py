@@ -32,8 +32,8 @@ def observed(*streams: str) -> Statistics:
     numbers = np.arange(TUPLES)
     batch = pa.RecordBatch.from_pydict({"k": numbers % 4, "m": numbers % 8, "v": numbers % 10})
     report: dict[str, Any] = {
-        "sources": {"busy_us": {}, "keys": {}},
-        "lanes": {"busy_us": {operator_of(planned(PAIR)): 50_000}, "keys": {}},
+        "sources": {"busy_us": {}, "chunks": {}},
+        "lanes": {"busy_us": {operator_of(planned(PAIR)): 50_000}, "chunks": {}},
         "samples": {stream: [draw_sample(batch, batch.schema.names, 1)] for stream in streams},
     }
     statistics = Statistics()

@@ -72,6 +72,9 @@ def test_the_graph_leads_from_streams_over_operators_to_the_router() -> None:
     assert '"aggregation:s-1:gem_pack" -> "router";' in dot
     assert 'label="pur\\"chases"' in dot
     assert "2 queries" in dot
+    plan.change(groups={"q-2": 4})
+    assert plan.to_json()["nodes"][1]["groups"] == {"0": 1, "4": 1}
+    assert "2 query groups" in plan.to_dot()
 
 
 def test_explain_tells_with_whom_a_query_shares_and_shows_twenty_of_them() -> None:

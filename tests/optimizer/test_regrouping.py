@@ -15,14 +15,17 @@ from operators.queries import Query
 from operators.report import draw_sample
 from optimizer.optimizer import operator_of
 from optimizer.plan import source_operators
-from optimizer.regrouping import LEAST_SAMPLE, Member, PlanChange, Regrouping
+from optimizer.plan_changes import Member, PlanChange
+from optimizer.regrouping import Regrouping
 from optimizer.statistics import SAMPLE_KEPT, Statistics
+from optimizer.workloads import LEAST_SAMPLE
 from session.sql.select import plan_select
 from tests.kit.random_joins import CATALOG
 
 SECOND = 1_000_000
 CLUSTERS = 10
 WIDTH = 100
+KEYS = 3000  # so many that hardly two tuples share a query-set and a key while queries are in one group
 QUERIES = 300
 INPUT = "s-a"
 PERIOD = 5
@@ -75,7 +78,7 @@ class World:
             busy = {source: round(self.us_a_tuple * self.rate)}
             in_lanes = {operator_of(query): round(self.lane_us_a_tuple * self.rate) for query in self.queries.values()}
             report: dict[str, Any] = {
-                "sources": {"busy_us": busy, "chunks": {source: [self.rate // 2, 1, 1000]}},
+                "sources": {"busy_us": busy, "chunks": {source: [self.rate // 2, 1, KEYS]}},
                 "lanes": {"busy_us": in_lanes, "chunks": {}},
                 "samples": {INPUT: samples},
             }
@@ -175,7 +178,7 @@ def test_groups_that_cost_lanes_what_they_save_source_tasks_are_dissolved() -> N
     assert (change.kind, "took 0.6 µs a tuple, before 0.5 µs" in change.why) == ("undone", True)
 
 
-def test_nothing_is_tried_where_source_tasks_are_a_small_part() -> None:
+def test_nothing_is_tried_where_predicates_are_a_small_part() -> None:
     world = World(of_clusters())
     world.lane_us_a_tuple = 10.0
     assert [world.look_after() for _ in range(4)] == [None] * 4
@@ -196,13 +199,25 @@ def test_new_queries_join_groups_of_their_like_and_nobody_moves() -> None:
 
 
 def test_more_than_half_that_came_or_went_make_a_full_plan() -> None:
+    alike = planned("SELECT k, SUM(v) AS total FROM a [RANGE 4 SECONDS] WHERE v >= 0 AND m >= 0 GROUP BY k")
+    world = World({f"q-{number}": alike for number in range(QUERIES)})
+    assert [world.look_after() for _ in range(3)] == [None] * 3, "they select the same"
+    world.create(*range(1000, 1300))
+    assert world.look_after() is None, "they are half of all"
+    world.delete(*range(QUERIES))
+    change = world.look_after()
+    assert change is not None
+    assert change.kind == "holistic"
+    assert "600 queries came or went" in change.why
+
+
+def test_new_queries_are_placed_where_a_full_plan_would_save_little() -> None:
     world = grouped()
     world.delete(*range(76))
     world.create(*range(1000, 1076))
     change = world.look_after()
     assert change is not None
-    assert change.kind == "holistic"
-    assert "152 queries came or went" in change.why
+    assert (change.kind, len(change.groups)) == ("incremental", 76)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ def put(folder: Path, name: str, text: str) -> Path:
     return hidden.rename(folder / name)
 
 
+@pytest.mark.long
 def test_files_are_read_once_each_whatever_stops_in_between(fresh_service: FreshService, tmp_path: Path) -> None:
     service = fresh_service(BRAID_TABLE_FOLDER=str(tmp_path))
     folder = tmp_path / "events"

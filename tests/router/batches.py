@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.query_set import pack, to_arrow, words_for
-from operators.window_rows import SLOT, WindowRows
+from operators.predicates.query_set import pack, to_arrow, words_for
+from operators.windowing.window_rows import SLOT, WindowRows
 from sources.record_log import RecordLog
 from sources.storage import Storage
 

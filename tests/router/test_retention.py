@@ -86,6 +86,47 @@ def test_a_cursor_below_what_is_kept_is_gone(tmp_path: Path) -> None:
     assert reader.read(Deployed(0, 1), new, 1).table["n"].to_pylist() == [31]
 
 
+def test_tuples_go_with_the_last_batch_that_refers_to_them(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    writer = BatchWriter(storage)
+    index = BatchIndex(writer.log)
+    storage.put("tuples/shared", b"." * 1000)
+    for seq in range(1, 31):
+        own = f"results/{seq:012d}-tuples"
+        storage.link("tuples/shared", own)
+        block = writer.selection(STREAM, pa.table({"n": [seq]}), [{0}])
+        index.absorb(writer.commit(1, results=[block | {"tuples": [own]}, block | {"tuples": [own]}]))
+    storage.delete("tuples/shared")
+    retention = Retention(storage, writer.log, index, seconds=0, size=1 << 30)
+    assert retention.trim(10**15, 30).batches == 30 - NEWEST_KEPT
+    kept = [f"{seq:012d}-tuples" for seq in writer.log.numbers()]
+    assert [name for name in storage.names("results") if name.endswith("-tuples")] == kept
+    assert storage.get(f"results/{kept[0]}") == b"." * 1000
+    shares = sum(storage.size_of(f"results/{name}") for name in kept)
+    assert shares == pytest.approx(1000, abs=len(kept)), "however many links there are, the bytes are counted once"
+
+
+def test_what_no_record_and_no_lane_names_goes(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    writer, reader = fill(storage, 40)
+    for seq in range(1, 42):  # of attempts that failed, or were repeated
+        for folder in ("results", "dead-letters", "buckets", "tuples"):
+            storage.put(f"{folder}/{seq:012d}-attempt", b"bytes")
+    reader.absorb(writer.commit(1, oldest_needed=37))
+    retention = Retention(storage, writer.log, reader.index, seconds=0, size=1 << 30)
+    retention.trim(10**15, 41)
+    first = 41 - NEWEST_KEPT + 1
+    for folder in ("results", "dead-letters"):
+        names = storage.names(folder)
+        assert min(names)[:12] == f"{first:012d}"
+        assert {f"{seq:012d}-attempt" for seq in range(first, 42)} <= set(names)
+    for folder in ("buckets", "tuples"):
+        assert storage.names(folder) == [f"{seq:012d}-attempt" for seq in range(37, 42)]
+    reader.absorb(writer.commit(1, oldest_needed=None))
+    retention.trim(10**15, 41)
+    assert storage.names("tuples") == []
+
+
 def test_a_trim_that_was_cut_off_is_finished_by_the_next(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
     writer, _ = fill(storage, 30)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from operators.wire import BLOCK, PROGRESS, STATE
+from operators.job.wire import BLOCK, PROGRESS, STATE
 from router.stream_sink import publish, sweep_unpublished
 from sources.errors import NotReady
 from sources.record_log import RecordLog
@@ -20,8 +21,8 @@ def storage(tmp_path: Path) -> Storage:
     return Storage(str(tmp_path))
 
 
-def rows_of(seq: int, block: str, epoch: int = 1) -> list[tuple[str, str]]:
-    """Return what lanes send for a batch with one result block."""
+def rows_of(seq: int, block: str, epoch: int = 1, tuples: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Return what lanes send for a batch with one result block, which refers to files of tuples."""
     progress: dict[str, Any] = {
         "seq": seq,
         "epoch": epoch,
@@ -30,7 +31,7 @@ def rows_of(seq: int, block: str, epoch: int = 1) -> list[tuple[str, str]]:
         "started_us": 1,
         "failures": {},
     }
-    entry = {"path": block, "kind": "selection", "slots": [0], "counts": [1]}
+    entry = {"path": block, "kind": "selection", "slots": [0], "counts": [1], "tuples": list(tuples)}
     lane = {"lane": 0, "progress": 1, "bytes": 7, "busy_us": 3, "failures": {"q-9": "raised"}}
     return [
         (BLOCK, orjson.dumps(entry).decode()),
@@ -70,9 +71,16 @@ def test_the_record_says_when_the_first_delay_of_any_lane_runs_out(storage: Stor
 
 
 def test_files_that_no_record_names_are_swept(storage: Storage) -> None:
-    kept = ["results/000000000001-old", "results/000000000002-named", "buckets/000000000002-held"]
+    kept = [
+        "results/000000000001-old",
+        "results/000000000002-named",
+        "results/000000000002-referred-to",
+        "buckets/000000000002-held",
+        "tuples/000000000002-held",
+    ]
     staged = [
         "results/000000000002-staged",
+        "tuples/000000000003-x",
         "results/000000000003-x",
         "buckets/000000000003-y",
         "dead-letters/000000000003-z",
@@ -80,7 +88,7 @@ def test_files_that_no_record_names_are_swept(storage: Storage) -> None:
     for path in (*kept, *staged):
         storage.put(path, b"bytes")
     publish(storage, rows_of(1, "results/000000000001-old"))
-    publish(storage, rows_of(2, "results/000000000002-named", epoch=2))
+    publish(storage, rows_of(2, "results/000000000002-named", epoch=2, tuples=["results/000000000002-referred-to"]))
     assert sweep_unpublished(storage) == len(staged)
     assert all(storage.exists(path) for path in kept)
     assert not any(storage.exists(path) for path in staged)

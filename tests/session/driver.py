@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from operators.plan_log import PlannedBatch, write_planned
+from operators.job.plan_log import PlannedBatch, write_planned
 from session.archive import Archive
 from session.idempotency import Idempotency
 from session.query_record import STATES

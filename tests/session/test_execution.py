@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 
 from session.execution import execute_statement
 from sources.errors import Conflict, SqlSyntaxError, UnknownObject
-from tests.session.driver import AGGREGATION, SELECTION, STREAM, Driver
+from tests.session.driver import AGGREGATION, SELECTION, STREAM, TABLE, Driver
 
 CHEAP = SELECTION.format("purchases", 5)
 
@@ -43,6 +44,24 @@ def test_if_exists_and_if_not_exists(driver: Driver) -> None:
     assert execute(again)["id"] == "s-1"
     with pytest.raises(Conflict):
         execute(STREAM.format("purchases"))
+
+
+def test_if_not_exists_waits_for_who_declares_the_same(driver: Driver) -> None:
+    path = driver.write_table(1)
+    for number in range(10):
+        stream = STREAM.format(f"s{number}").replace("STREAM", "STREAM IF NOT EXISTS", 1)
+        table = TABLE.format(path).replace("packs", f"t{number}", 1).replace("TABLE", "TABLE IF NOT EXISTS", 1)
+        for sql in (stream, table):
+            with ThreadPoolExecutor(8) as threads:
+                declared = list(threads.map(partial(execute_statement, driver.session), [sql] * 8))
+            assert len({each["id"] for each in declared}) == 1
+        with ThreadPoolExecutor(2) as threads:
+            other = table.replace(f"t{number}", f"x{number}", 1)
+            one_name = [stream.replace(f"s{number}", f"x{number}", 1), other]
+            made = [threads.submit(execute_statement, driver.session, sql) for sql in one_name]
+        refused = [each.exception() for each in made if each.exception() is not None]
+        assert len(refused) == 1
+        assert isinstance(refused[0], Conflict)
 
 
 def test_what_does_not_parse_is_refused_with_its_place(driver: Driver) -> None:

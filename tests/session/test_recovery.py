@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import tempfile
 from itertools import pairwise
 from pathlib import Path
@@ -12,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from operators.joins.lookup_join import version_path
 from operators.live_queries import LiveQueries
-from operators.lookup_join import version_path
 from operators.queries import lookups_of
 from session import plan_snapshot, snapshot
 from session.archive import Archive
@@ -24,7 +25,7 @@ from session.query_requests import Replacement
 from session.recovery import recover
 from session.requests import QueriesAccepted
 from session.session_state import SessionState
-from sources.errors import Conflict, CorruptData, NotAllowed, UnknownObject
+from sources.errors import Conflict, CorruptData, NotAllowed, NotReady, UnknownObject
 from sources.storage import Storage
 from tests.session.driver import AGGREGATION, BEGINNING, LOOKUP, SECOND, SELECTION, STREAM, TABLE, Driver
 
@@ -383,6 +384,21 @@ def test_rows_of_tables_go_when_no_query_needs_them(driver: Driver) -> None:
     driver.session.write_snapshot()
     driver.session.write_snapshot()
     assert driver.storage.names("tables") == [version_path(versions[1]).partition("/")[2]]
+
+
+def test_a_query_whose_table_cannot_be_kept_is_refused(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver.session.create_table(TABLE.format(driver.write_table(1)))
+    before = driver.observed()
+    with monkeypatch.context() as full:
+
+        def fail(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        full.setattr(Storage, "_put", fail)
+        with pytest.raises(NotReady, match=r"rows of a table must be on disk.*No space left.*make room"):
+            driver.create(LOOKUP.format("purchases"))
+    assert driver.observed() == before
+    assert driver.create(LOOKUP.format("purchases"))
 
 
 def test_a_table_and_a_stream_have_different_names(driver: Driver) -> None:

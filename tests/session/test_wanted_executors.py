@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from operators.executors import WANTED, Registered, read_most, read_wanted, write_registered
-from operators.plan_log import LANES
+from operators.job.executors import WANTED, Registered, read_most, read_wanted, write_registered
+from operators.job.plan_log import LANES
 from session.scaling import KEPT, NOT_DECIDED, Scaling
 from session.settings import Settings
 from sources.storage import Storage

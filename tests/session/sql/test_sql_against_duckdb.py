@@ -1,7 +1,7 @@
 """Random typed expressions: Braid's SQL and evaluation against DuckDB's, where both mean the same.
 
 The one difference in spelling is ``/`` of integers, which DuckDB writes ``//``. Left out: what differs by intent (see
-``operators/functions_*.py``), such as casts of fractions to integers and GREATEST of NULL.
+``operators/functions/``), such as casts of fractions to integers and GREATEST of NULL.
 """
 
 from __future__ import annotations

@@ -1,0 +1,187 @@
+"""CAST between all types where a conversion makes sense; what does not convert is NULL.
+
+Fractions cast to integers lose their digits (toward zero), as in Flink SQL. DECIMALs round half away from zero.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from operators.expressions import Call, Expression
+from operators.functions.coercion import INT_RANGE, describe, integer_type, parse_date, parse_timestamp
+from operators.functions.signature import Arguments, Datum, Function, as_type, by_row, kernel
+from sources.errors import NotAllowed
+from sources.schema import BIGINT, INT, ColumnType
+
+EXACT = decimal.Context(prec=100, rounding=decimal.ROUND_HALF_UP)
+_NUMBERS = {"INT", "BIGINT", "DOUBLE", "DECIMAL"}
+_TARGETS: dict[str, set[str]] = {
+    "BOOLEAN": {"INT", "BIGINT", "DOUBLE", "VARCHAR"},
+    "INT": {*_NUMBERS, "BOOLEAN", "VARCHAR"},
+    "BIGINT": {*_NUMBERS, "BOOLEAN", "VARCHAR"},
+    "DOUBLE": {*_NUMBERS, "BOOLEAN", "VARCHAR"},
+    "DECIMAL": {*_NUMBERS, "BOOLEAN", "VARCHAR"},
+    "VARCHAR": {*_NUMBERS, "BOOLEAN", "DATE", "TIMESTAMP"},
+    "DATE": {"TIMESTAMP", "VARCHAR"},
+    "TIMESTAMP": {"DATE", "VARCHAR"},
+}
+# texts that the Arrow kernel and the Python reader understand alike; only these go to the kernel
+_PLAIN = {
+    "INT": r"^-?[0-9]{1,9}$",
+    "BIGINT": r"^-?[0-9]{1,18}$",
+    "DOUBLE": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$",
+    "DATE": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+    "TIMESTAMP": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$",
+}
+_BOOLEANS = {
+    "true": True,
+    "t": True,
+    "1": True,
+    "yes": True,
+    "false": False,
+    "f": False,
+    "0": False,
+    "no": False,
+}
+
+
+def cast_to(expression: Expression, target: ColumnType) -> Expression:
+    """Return ``CAST(expression AS target)``; NotAllowed when such values never convert."""
+    given = expression.type.kind
+    if given not in ("NULL", target.kind) and target.kind not in _TARGETS[given]:
+        raise NotAllowed(
+            f"Cannot cast {describe(expression)} to {target}; {given} casts to {', '.join(sorted(_TARGETS[given]))}."
+        )
+    return expression if expression.type == target else Call("cast", (expression,), target)
+
+
+def _bind_cast(function: Function, _arguments: Arguments) -> Expression:
+    raise NotAllowed(f"Write {function.usage}.")
+
+
+def fit_decimal(value: Decimal, target: ColumnType) -> Decimal | None:
+    """Round to the scale of a DECIMAL; None when it has too many digits then."""
+    if not value.is_finite():
+        return None
+    rounded = value.quantize(Decimal(1).scaleb(-target.scale), context=EXACT)
+    return rounded if len(rounded.as_tuple().digits) <= target.precision else None
+
+
+def _cast(call: Call, arguments: Sequence[Datum]) -> Datum:
+    value, given, target = arguments[0], call.arguments[0].type, call.type
+    if given.kind == "NULL":
+        return as_type(value, target.arrow)
+    if given.kind == "VARCHAR":
+        return _from_text(value, target)
+    match target.kind:
+        case "VARCHAR":
+            return _to_text(value, given)
+        case "BOOLEAN":
+            return kernel.not_equal(as_type(value, pa.float64()), 0.0)
+        case "DECIMAL":
+            return _to_decimal(value, given, target)
+        case "DATE":
+            return as_type(value, pa.date32())
+        case "INT" | "BIGINT":
+            return _to_integer(value, given, target)
+    return as_type(value, target.arrow)
+
+
+def _to_integer(value: Datum, given: ColumnType, target: ColumnType) -> Datum:
+    low, high = INT_RANGE
+    match given.kind:
+        case "DOUBLE":
+            bound = 2.0**31 if target == INT else 2.0**63
+            whole = kernel.trunc(value)
+            inside = kernel.and_(kernel.less(whole, bound), kernel.greater_equal(whole, -bound))
+            return as_type(kernel.if_else(inside, whole, pa.scalar(None, pa.float64())), target.arrow)
+        case "DECIMAL":
+            return by_row(lambda v: _whole(int(v), target), target.arrow, value)
+        case "BIGINT" if target == INT:
+            inside = kernel.and_(kernel.less_equal(value, high), kernel.greater_equal(value, low))
+            return as_type(kernel.if_else(inside, value, pa.scalar(None, pa.int64())), pa.int32())
+    return as_type(value, target.arrow)
+
+
+def _whole(value: int, target: ColumnType) -> int | None:
+    kind = integer_type(value)
+    return value if kind == INT or kind == target == BIGINT else None
+
+
+def _to_decimal(value: Datum, given: ColumnType, target: ColumnType) -> Datum:
+    # a type wide enough for every value of the given one needs no look at the values
+    wide = {"INT": 10, "BIGINT": 19, "DECIMAL": given.precision - given.scale}.get(given.kind, 99)
+    if wide + target.scale <= target.precision and given.scale <= target.scale:
+        if given.kind != "DECIMAL":
+            value = kernel.cast(as_type(value, pa.int64()), pa.decimal128(19, 0))
+        return kernel.cast(value, target.arrow, safe=False)
+    return by_row(
+        lambda v: fit_decimal(Decimal(repr(v)) if isinstance(v, float) else Decimal(v), target),
+        target.arrow,
+        value,
+    )
+
+
+def _to_text(value: Datum, given: ColumnType) -> Datum:
+    match given.kind:
+        case "DOUBLE":
+            # adding zero makes -0.0 plain
+            return by_row(lambda v: repr(v + 0.0), pa.string(), value)
+        case "DECIMAL":
+            return by_row(lambda v: format(v, "f"), pa.string(), value)
+        case "TIMESTAMP":
+            text = kernel.cast(value, pa.string())
+            return kernel.replace_substring_regex(
+                kernel.replace_substring_regex(text, r"(\.\d*?)0+$", r"\1"), r"\.$", ""
+            )
+    return kernel.cast(value, pa.string())
+
+
+def _from_text(value: Datum, target: ColumnType) -> Datum:
+    text = kernel.utf8_trim_whitespace(value)
+    pattern = _PLAIN.get(target.kind)
+    if pattern is not None and kernel.all(kernel.match_substring_regex(text, pattern)).as_py() is not False:
+        try:
+            return kernel.cast(text, target.arrow)
+        except pa.ArrowInvalid:
+            pass  # such as month 13: read one by one
+    return by_row(_readers(target)[target.kind], target.arrow, text)
+
+
+def _readers(target: ColumnType) -> dict[str, Callable[[str], Any]]:
+    return {
+        "BOOLEAN": lambda text: _BOOLEANS.get(text.lower()),
+        "INT": lambda text: _read_integer(text, target),
+        "BIGINT": lambda text: _read_integer(text, target),
+        "DOUBLE": lambda text: float(_ascii_number(text)),
+        "DECIMAL": lambda text: fit_decimal(Decimal(_ascii_number(text)), target),
+        "DATE": _read_date,
+        "TIMESTAMP": parse_timestamp,
+    }
+
+
+def _ascii_number(text: str) -> str:
+    if not text.isascii() or "_" in text:
+        raise ValueError(text)
+    return text
+
+
+def _read_integer(text: str, target: ColumnType) -> int | None:
+    """Read a whole number; ``5.7`` gives 5 and ``1e3`` gives 1000, as casting the number would."""
+    value = Decimal(_ascii_number(text))
+    return _whole(int(value), target) if abs(value) < Decimal(2**64) else None
+
+
+def _read_date(text: str) -> dt.date | None:
+    plain = parse_date(text)
+    stamp = parse_timestamp(text) if plain is None else None
+    return stamp.date() if stamp is not None else plain
+
+
+CASTS = (Function("cast", "CAST(value AS type)", _bind_cast, _cast),)

@@ -1,0 +1,144 @@
+"""Comparisons: of two values, of a value with a range or a list, and the greatest or least of some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import ROUND_FLOOR, Decimal
+
+import pyarrow as pa
+
+from operators.expressions import Call, Column, Expression, Literal
+from operators.functions.coercion import describe, integer_type, unify, widest
+from operators.functions.signature import Arguments, Datum, Function, as_type, kernel
+from sources.errors import NotAllowed
+from sources.schema import BOOLEAN, VARCHAR
+
+MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_KERNELS = {
+    "=": kernel.equal,
+    "<>": kernel.not_equal,
+    "<": kernel.less,
+    "<=": kernel.less_equal,
+    ">": kernel.greater,
+    ">=": kernel.greater_equal,
+}
+
+
+def compare(name: str, left: Expression, right: Expression) -> Expression:
+    """Return the comparison with a lone literal on the right and both sides of one type.
+
+    An integer beside a fraction stays exact: ``n > 5.5`` becomes ``n > 5``.
+    """
+    if isinstance(left, Literal) and not isinstance(right, Literal):
+        left, right, name = right, left, MIRRORED[name]
+    name, right = _whole(name, left, right)
+    return Call(name, _comparable((left, right)), BOOLEAN)
+
+
+def _whole(name: str, left: Expression, right: Expression) -> tuple[str, Expression]:
+    if not (left.type.is_integer and isinstance(right, Literal) and isinstance(right.value, Decimal)):
+        return name, right
+    whole = int(right.value.to_integral_value(ROUND_FLOOR))
+    kind = integer_type(whole)
+    if kind is None:
+        return name, right
+    if whole == right.value:
+        return name, Literal(whole, kind)
+    bounds = {">": ">", ">=": ">", "<": "<=", "<=": "<="}
+    return (bounds[name], Literal(whole, kind)) if name in bounds else (name, right)
+
+
+def _comparable(arguments: Arguments) -> Arguments:
+    unified = unify(arguments)
+    if unified is None:
+        quoted = any(isinstance(a, Literal) and a.type == VARCHAR for a in arguments)
+        hint = "Write numbers and booleans without quotes" if quoted else "Write CAST around one side"
+        got = " with ".join(dict.fromkeys(map(describe, arguments[:3])))
+        raise NotAllowed(f"Cannot compare {got}: they have no common type. {hint}.")
+    return unified
+
+
+def _bind_comparison(function: Function, arguments: Arguments) -> Expression:
+    return compare(function.name, *arguments)
+
+
+def _comparison(call: Call, arguments: Sequence[Datum]) -> Datum:
+    return _KERNELS[call.function](*arguments)
+
+
+def _bind_distinct(function: Function, arguments: Arguments) -> Expression:
+    return Call(function.name, _comparable(arguments), BOOLEAN)
+
+
+def _is_distinct(_call: Call, arguments: Sequence[Datum]) -> Datum:
+    left, right = arguments
+    differ = kernel.fill_null(kernel.not_equal(left, right), True)
+    return kernel.and_not(differ, kernel.and_(kernel.is_null(left), kernel.is_null(right)))
+
+
+def _is_not_distinct(call: Call, arguments: Sequence[Datum]) -> Datum:
+    return kernel.invert(_is_distinct(call, arguments))
+
+
+def _bind_between(function: Function, arguments: Arguments) -> Expression:
+    """Write a range of a column as two comparisons; anything longer is computed once."""
+    value, low, high = arguments
+    if isinstance(value, Column):
+        return Call("and", (compare(">=", value, low), compare("<=", value, high)), BOOLEAN)
+    return Call(function.name, _comparable(arguments), BOOLEAN)
+
+
+def _between(_call: Call, arguments: Sequence[Datum]) -> Datum:
+    value, low, high = arguments
+    return kernel.and_kleene(kernel.greater_equal(value, low), kernel.less_equal(value, high))
+
+
+def _bind_in(function: Function, arguments: Arguments) -> Expression:
+    """Keep a list of literals as ``in``; a list with anything else becomes comparisons."""
+    value, *members = arguments
+    if len(members) == 1:
+        return compare("=", value, members[0])
+    if isinstance(value, Column) and not all(isinstance(m, Literal) for m in members):
+        return Call("or", tuple(compare("=", value, m) for m in members), BOOLEAN)
+    return Call(function.name, _comparable(arguments), BOOLEAN)
+
+
+def _in(call: Call, arguments: Sequence[Datum]) -> Datum:
+    value, *members = arguments
+    if not all(isinstance(m, pa.Scalar) for m in members):
+        result = kernel.equal(value, members[0])
+        for member in members[1:]:
+            result = kernel.or_kleene(result, kernel.equal(value, member))
+        return result
+    # the widest type among them: an INT column may stand beside BIGINT members
+    target = members[0].type
+    value = as_type(value, target)
+    literals = [a.value for a in call.arguments[1:] if isinstance(a, Literal)]
+    found = kernel.is_in(value, value_set=pa.array([v for v in literals if v is not None], target))
+    unknown = pa.scalar(None, pa.bool_())
+    if None in literals:
+        return kernel.if_else(found, True, unknown)
+    return kernel.if_else(kernel.is_null(value), unknown, found)
+
+
+def _bind_extreme(function: Function, arguments: Arguments) -> Expression:
+    unified = unify(arguments)
+    if unified is None or unified[0].type == BOOLEAN:
+        raise function.refuse(arguments, "Its arguments must be numbers, texts, dates or timestamps.")
+    return Call(function.name, unified, widest(unified))
+
+
+def _extreme(call: Call, arguments: Sequence[Datum]) -> Datum:
+    choose = kernel.max_element_wise if call.function == "greatest" else kernel.min_element_wise
+    return choose(*(as_type(a, call.type.arrow) for a in arguments), skip_nulls=False)
+
+
+COMPARISON = (
+    *(Function(n, f"value {n} value", _bind_comparison, _comparison, 2, 2) for n in _KERNELS),
+    Function("is_distinct_from", "value IS DISTINCT FROM value", _bind_distinct, _is_distinct, 2, 2),
+    Function("is_not_distinct_from", "value IS NOT DISTINCT FROM value", _bind_distinct, _is_not_distinct, 2, 2),
+    Function("between", "value BETWEEN low AND high", _bind_between, _between, 3, 3),
+    Function("in", "value IN (value, …)", _bind_in, _in, 2, None),
+    Function("greatest", "GREATEST(value, …)", _bind_extreme, _extreme, 1, None),
+    Function("least", "LEAST(value, …)", _bind_extreme, _extreme, 1, None),
+)

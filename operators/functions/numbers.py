@@ -1,0 +1,142 @@
+"""Numeric functions: abs, sign, round, floor, ceil, sqrt, power, exp, ln, mod."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from operators.expressions import Call, Expression, Literal
+from operators.functions.arithmetic import ARITHMETIC
+from operators.functions.casts import fit_decimal
+from operators.functions.coercion import BIGINT_RANGE, MAX_PRECISION, coerce
+from operators.functions.signature import Arguments, Datum, Function, as_type, by_row, kernel, typed
+from sources.errors import NotAllowed
+from sources.schema import BIGINT, DOUBLE, INT, NULL, ColumnType
+
+_MOST_DIGITS = 300
+_ROUNDINGS = {"floor": decimal.ROUND_FLOOR, "ceil": decimal.ROUND_CEILING}
+_MODULO = next(f for f in ARITHMETIC if f.name == "%")
+
+
+def _number(function: Function, arguments: Arguments) -> ColumnType:
+    kind = arguments[0].type
+    if not kind.is_numeric and kind != NULL:
+        raise function.refuse(arguments)
+    return BIGINT if kind.is_integer or kind == NULL else kind
+
+
+def _bind_same(function: Function, arguments: Arguments) -> Expression:
+    result = _number(function, arguments)
+    return Call(function.name, (coerce(arguments[0], result),), result)
+
+
+def _bind_sign(function: Function, arguments: Arguments) -> Expression:
+    result = _number(function, arguments)
+    return Call(function.name, (coerce(arguments[0], result),), DOUBLE if result == DOUBLE else BIGINT)
+
+
+def _absolute(call: Call, arguments: Sequence[Datum]) -> Datum:
+    value = as_type(arguments[0], call.type.arrow)
+    if call.type == BIGINT:
+        value = kernel.if_else(kernel.equal(value, BIGINT_RANGE[0]), pa.scalar(None, pa.int64()), value)
+    return kernel.abs(value)
+
+
+def _sign(call: Call, arguments: Sequence[Datum]) -> Datum:
+    return as_type(kernel.sign(arguments[0]), call.type.arrow)
+
+
+def _bind_whole(function: Function, arguments: Arguments) -> Expression:
+    result = _number(function, arguments)
+    argument = coerce(arguments[0], result)
+    if result.kind == "DECIMAL":
+        result = ColumnType("DECIMAL", min(MAX_PRECISION, result.precision - result.scale + 1), 0)
+    return Call(function.name, (argument,), result)
+
+
+def _whole(call: Call, arguments: Sequence[Datum]) -> Datum:
+    value, kind = arguments[0], call.type
+    if kind == DOUBLE:
+        return kernel.floor(value) if call.function == "floor" else kernel.ceil(value)
+    if kind == BIGINT:
+        return as_type(value, pa.int64())
+    rounding = _ROUNDINGS[call.function]
+    return by_row(lambda v: fit_decimal(v.to_integral_value(rounding), kind), kind.arrow, value)
+
+
+def _bind_round(function: Function, arguments: Arguments) -> Expression:
+    result = _number(function, arguments)
+    digits = _digits(arguments)
+    argument = coerce(arguments[0], result)
+    if result.kind == "DECIMAL":
+        scale = min(max(digits, 0), result.scale)
+        whole = min(MAX_PRECISION - scale, result.precision - result.scale + 1)
+        result = ColumnType("DECIMAL", whole + scale, scale)
+    return Call(function.name, (argument, Literal(digits, INT)), result)
+
+
+def _digits(arguments: Arguments) -> int:
+    if len(arguments) == 1:
+        return 0
+    digits = arguments[1]
+    value = digits.value if isinstance(digits, Literal) and digits.type.is_integer else None
+    if isinstance(value, int) and abs(value) <= _MOST_DIGITS:
+        return value
+    raise NotAllowed(
+        f"ROUND(number, digits) needs a whole number of digits from -{_MOST_DIGITS} to {_MOST_DIGITS}; got {digits}."
+    )
+
+
+def _round(call: Call, arguments: Sequence[Datum]) -> Datum:
+    value, kind, digits = arguments[0], call.type, arguments[1].as_py()
+    if kind.kind == "DECIMAL":
+        return by_row(lambda v: fit_decimal(_half_up(v, digits), kind), kind.arrow, value)
+    if kind == BIGINT:
+        value = as_type(value, pa.int64())
+        return value if digits >= 0 else by_row(lambda v: _in_64_bits(int(_half_up(v, digits))), pa.int64(), value)
+    try:
+        return kernel.round(value, ndigits=digits, round_mode="half_towards_infinity")
+    except pa.ArrowInvalid:
+        return by_row(lambda v: float(_half_up(v, digits)), pa.float64(), value)
+
+
+def _half_up(value: Any, digits: int) -> Decimal:
+    exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    if not exact.is_finite():
+        return exact
+    context = decimal.Context(prec=1000, rounding=decimal.ROUND_HALF_UP)
+    return exact.quantize(Decimal(1).scaleb(-digits), context=context)
+
+
+def _in_64_bits(value: int) -> int | None:
+    return value if BIGINT_RANGE[0] <= value <= BIGINT_RANGE[1] else None
+
+
+def _double(compute: Callable[..., Datum]) -> Callable[[Call, Sequence[Datum]], Datum]:
+    return lambda _, arguments: compute(*arguments)
+
+
+def _bind_modulo(_function: Function, arguments: Arguments) -> Expression:
+    return _MODULO(arguments)
+
+
+def _never(call: Call, _arguments: Sequence[Datum]) -> Datum:
+    raise NotImplementedError(f"{call.function} is rewritten when it is bound")
+
+
+NUMBERS = (
+    Function("abs", "ABS(number)", _bind_same, _absolute),
+    Function("sign", "SIGN(number)", _bind_sign, _sign),
+    Function("floor", "FLOOR(number)", _bind_whole, _whole),
+    Function("ceil", "CEIL(number)", _bind_whole, _whole),
+    Function("round", "ROUND(number[, digits])", _bind_round, _round, 1, 2),
+    Function("sqrt", "SQRT(number)", typed(DOUBLE, DOUBLE), _double(kernel.sqrt)),
+    Function("exp", "EXP(number)", typed(DOUBLE, DOUBLE), _double(kernel.exp)),
+    Function("ln", "LN(number)", typed(DOUBLE, DOUBLE), _double(kernel.ln)),
+    Function("power", "POWER(number, number)", typed(DOUBLE, DOUBLE, DOUBLE), _double(kernel.power), 2, 2),
+    Function("mod", "MOD(number, number)", _bind_modulo, _never, 2, 2),
+)

@@ -1,0 +1,108 @@
+"""Functions of timestamps; dates widen to them, at midnight. All is UTC and in microseconds.
+
+Weeks begin on Monday (ISO 8601); ``dow`` counts from Sunday = 0, ``isodow`` from Monday = 1, as in PostgreSQL and
+DuckDB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from operators.expressions import Call, Expression, Literal
+from operators.functions.arithmetic import ARITHMETIC
+from operators.functions.signature import Arguments, Datum, Function, as_type, kernel, typed
+from sources.errors import NotAllowed
+from sources.schema import BIGINT, TIMESTAMP, VARCHAR
+
+_ADD = next(f for f in ARITHMETIC if f.name == "+")
+_UNITS = (
+    "microsecond",
+    "millisecond",
+    "second",
+    "minute",
+    "hour",
+    "day",
+    "week",
+    "month",
+    "quarter",
+    "year",
+)
+
+
+def _millisecond(value: Datum) -> Datum:
+    """Seconds and milliseconds of the minute, as PostgreSQL counts them."""
+    return kernel.add(kernel.multiply(kernel.second(value), 1000), kernel.millisecond(value))
+
+
+def _microsecond(value: Datum) -> Datum:
+    return kernel.add(kernel.multiply(_millisecond(value), 1000), kernel.microsecond(value))
+
+
+def _epoch(value: Datum) -> Datum:
+    return kernel.divide(kernel.cast(kernel.floor_temporal(value, unit="second"), pa.int64()), 1_000_000)
+
+
+FIELDS: dict[str, Callable[[Datum], Datum]] = {
+    "year": kernel.year,
+    "quarter": kernel.quarter,
+    "month": kernel.month,
+    "week": kernel.iso_week,
+    "day": kernel.day,
+    "doy": kernel.day_of_year,
+    "dow": lambda v: kernel.day_of_week(v, week_start=7, count_from_zero=True),
+    "isodow": lambda v: kernel.day_of_week(v, week_start=1, count_from_zero=False),
+    "hour": kernel.hour,
+    "minute": kernel.minute,
+    "second": kernel.second,
+    "millisecond": _millisecond,
+    "microsecond": _microsecond,
+    "epoch": _epoch,
+}
+
+
+def _field(call: Call, arguments: Sequence[Datum]) -> Datum:
+    return as_type(FIELDS[call.function](arguments[0]), pa.int64())
+
+
+def _bind_date_trunc(function: Function, arguments: Arguments) -> Expression:
+    unit = arguments[0]
+    name = unit.value.lower() if isinstance(unit, Literal) and isinstance(unit.value, str) else None
+    if name not in _UNITS:
+        raise NotAllowed(f"DATE_TRUNC needs one of the units {', '.join(map(repr, _UNITS))}; got {unit}.")
+    # the column first, as in all other calls
+    return typed(TIMESTAMP, TIMESTAMP, VARCHAR)(function, (arguments[1], Literal(name, VARCHAR)))
+
+
+def _date_trunc(_call: Call, arguments: Sequence[Datum]) -> Datum:
+    return kernel.floor_temporal(arguments[0], unit=arguments[1].as_py())
+
+
+def _add_interval(_call: Call, arguments: Sequence[Datum]) -> Datum:
+    """Add microseconds; NULL beyond what 64 bits of microseconds hold."""
+    whole = [as_type(a, pa.int64()) for a in arguments]
+    total = _ADD.evaluate(Call("+", (), BIGINT), whole)
+    return kernel.cast(total, pa.timestamp("us"))
+
+
+def _add_months(_call: Call, arguments: Sequence[Datum]) -> Datum:
+    """Add months, keeping to the last day of a shorter month."""
+    value, months = arguments[0], arguments[1].as_py()
+    at = value.to_numpy(zero_copy_only=False).astype("M8[us]")
+    day = at.astype("M8[D]")
+    month = at.astype("M8[M]")
+    target = month + np.timedelta64(months, "M")
+    last = (target + 1).astype("M8[D]") - np.timedelta64(1, "D")
+    moved = np.minimum(target.astype("M8[D]") + (day - month.astype("M8[D]")), last)
+    result = moved.astype("M8[us]") + (at - day.astype("M8[us]"))
+    return pa.array(result, pa.timestamp("us"))
+
+
+TIME = (
+    *(Function(n, f"EXTRACT({n.upper()} FROM timestamp)", typed(BIGINT, TIMESTAMP), _field) for n in FIELDS),
+    Function("date_trunc", "DATE_TRUNC('unit', timestamp)", _bind_date_trunc, _date_trunc, 2, 2),
+    Function("add_interval", "timestamp ± INTERVAL", typed(TIMESTAMP, TIMESTAMP, BIGINT), _add_interval, 2, 2),
+    Function("add_months", "timestamp ± INTERVAL", typed(TIMESTAMP, TIMESTAMP, BIGINT), _add_months, 2, 2),
+)

@@ -1,0 +1,1 @@
+"""The Spark job that hosts operators, and what plans and tells of its batches."""

@@ -1,0 +1,94 @@
+"""The composite source: one Spark data source over all streams, which come and go while it runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from operators.job.offsets import Offset
+from operators.job.planner import WARM_UP_BATCHES, Planner
+from operators.job.wire import WIRE_SCHEMA, to_batch
+from operators.job.worker_memory import set_aside
+from sources.storage import Storage
+
+if TYPE_CHECKING:
+    from operators.job.source_task import SourceTasks
+
+TUPLES_WORTH_A_TASK = 20_000
+
+_SHARED: dict[str, SourceTasks] = {}
+
+
+class CompositeSource(DataSource):
+    """Options: ``uri`` of the data folder, ``lanes`` (JSON list) and ``target_seconds`` of a batch."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``readStream.format``."""
+        return "braid-streams"
+
+    def schema(self) -> str:
+        """Return the schema of the rows to lanes."""
+        return WIRE_SCHEMA
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002 - Spark's names
+        """Return the reader."""
+        return CompositeReader(
+            self.options["uri"],
+            orjson.loads(self.options["lanes"]),
+            self.options["target_seconds"],
+        )
+
+
+class CompositeReader(DataSourceStreamReader):
+    """The planner half runs in one lasting process, ``read`` in the workers."""
+
+    def __init__(self, uri: str, lanes: list[int], target_seconds: str) -> None:
+        self._uri = uri
+        self._lanes = lanes
+        self._target_seconds = float(target_seconds)
+        self._planner: Planner | None = None
+        self._warm_ups = WARM_UP_BATCHES
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return the offset before all batches."""
+        return Offset().to_json()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802, ARG002
+        """Return the end of the next batch, or ``start`` when there is nothing to do."""
+        if self._planner is None:
+            self._planner = Planner(Storage(self._uri), self._target_seconds)
+        return self._planner.latest(Offset.from_json(start), time.time_ns() // 1000).to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return one task, or one per lane when there are tuples enough; the same for a batch that runs again.
+
+        The first batches are there to have every worker load what it needs: without tuples they have a task per lane.
+        """
+        tuples = sum(span.end - span.start for span in Offset.from_json(end).spans)
+        tasks = max(1, min(len(self._lanes), tuples // TUPLES_WORTH_A_TASK))
+        if self._warm_ups and not tuples:
+            self._warm_ups -= 1
+            tasks = len(self._lanes)
+        return [InputPartition((start, end, task, tasks)) for task in range(tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Run one source task."""
+        set_aside()
+        start, end, task, tasks = partition.value
+        # Spark starts processes that only look this class up or plan; compiled kernels take a second to import
+        from operators.job.source_task import SourceTasks
+
+        if self._uri not in _SHARED:
+            _SHARED[self._uri] = SourceTasks(Storage(self._uri), self._lanes)
+        yield to_batch(list(_SHARED[self._uri].run(Offset.from_json(start), Offset.from_json(end), task, tasks)))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: the session trims what was read, once the batch record is on disk."""

@@ -1,0 +1,80 @@
+"""What the service and the Spark driver tell each other about executors: a file each way.
+
+The service says how many are wanted (``executors.json``), and says nothing while their number is not its to decide. The
+driver says how many there are (``registered.json``), and nothing while it starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import orjson
+
+from sources.storage import Storage
+
+WANTED = "executors.json"
+REGISTERED = "registered.json"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """So many executors are wanted since ``at_us``, in microseconds since 1970."""
+
+    wanted: int
+    why: str
+    at_us: int
+
+
+@dataclass(frozen=True)
+class Registered:
+    """The executors that Spark has and will keep, and their cores.
+
+    On a local master the driver's process is counted as one. ``idle``: no job ran; never so while
+    nobody says how many are wanted.
+    """
+
+    executors: int
+    cores: int
+    idle: bool
+
+
+def write_asked(storage: Storage, most: int, asked: Sequence[Asked]) -> None:
+    """Ask for what the last of ``asked`` says; those before it are what was asked for before. At ``most`` so many."""
+    storage.put(WANTED, orjson.dumps({"most": most, "asked": [asdict(each) for each in asked]}))
+
+
+def read_asked(storage: Storage) -> list[Asked]:
+    """Return what was asked for, the newest last; nothing while nothing is."""
+    return [Asked(**each) for each in _read(storage, WANTED).get("asked", [])]
+
+
+def read_wanted(storage: Storage) -> int | None:
+    """Return how many executors are wanted, None while nobody says."""
+    asked = read_asked(storage)
+    return asked[-1].wanted if asked else None
+
+
+def read_most(storage: Storage) -> int | None:
+    """Return how many executors there can be one day, None while nobody says."""
+    return _read(storage, WANTED).get("most")
+
+
+def write_registered(storage: Storage, registered: Registered) -> None:
+    """Tell which executors there are."""
+    storage.put(REGISTERED, orjson.dumps(asdict(registered)), durable=False)
+
+
+def read_registered(storage: Storage) -> Registered | None:
+    """Return the executors that there are, None while that is not known."""
+    found = _read(storage, REGISTERED)
+    return Registered(**found) if found else None
+
+
+def _read(storage: Storage, path: str) -> dict[str, Any]:
+    with suppress(FileNotFoundError):
+        found: dict[str, Any] = orjson.loads(storage.get(path))
+        return found
+    return {}

@@ -1,0 +1,92 @@
+"""The offset of the composite source: all that decides a batch.
+
+Spark writes it to its write-ahead log before the batch runs, so a replayed batch sees the same tuples, queries and
+waterlines. Clocks and waterlines in an offset are those at the start of the batch that ends at it (CONTRACT section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Offset:
+    """``streams`` maps stream id to partition to the offset after the last tuple of the batch; times are µs or None.
+
+    ``seq`` numbers the batches: the batch that ends at this offset is batch ``seq``. ``begins`` says where it begins to
+    read. That is where the batch before ended, except for streams that could not be read then: they begin there again.
+    ``skipped`` counts by stream the offsets before that which are gone, and which the stream does without.
+    ``planned_us`` is the processing time of the batch, which never falls. ``idle`` are the streams that have been
+    silent for their ``idle_timeout`` by then; the batch reads nothing of them. ``recent`` sums up the last event times
+    of streams with a ``waterline_percentile`` (:mod:`operators.job.recent_times`). ``waiting`` tuples were there
+    besides.
+    """
+
+    seq: int = 0
+    epoch: int = 0
+    streams: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    begins: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    clocks: Mapping[str, int | None] = field(default_factory=dict)
+    waterlines: Mapping[str, int | None] = field(default_factory=dict)
+    planned_us: int = 0
+    idle: Sequence[str] = ()
+    recent: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    waiting: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that Spark logs."""
+        return {
+            "seq": self.seq,
+            "epoch": self.epoch,
+            "streams": {stream: dict(partitions) for stream, partitions in self.streams.items()},
+            "begins": {stream: dict(partitions) for stream, partitions in self.begins.items()},
+            "clocks": dict(self.clocks),
+            "waterlines": dict(self.waterlines),
+            "planned_us": self.planned_us,
+            "idle": list(self.idle),
+            "recent": {stream: list(sums) for stream, sums in self.recent.items()},
+            "skipped": dict(self.skipped),
+            "waiting": self.waiting,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Offset:
+        """Read what :meth:`to_json` wrote."""
+        return cls(**{**value, "idle": tuple(value.get("idle", ()))})
+
+    @property
+    def spans(self) -> list[Span]:
+        """What the batch that ends here reads, without what is empty."""
+        return [
+            Span(stream, partition, self.begins[stream][partition], end)
+            for stream, partitions in self.streams.items()
+            for partition, end in partitions.items()
+            if end > self.begins[stream][partition]
+        ]
+
+
+@dataclass(frozen=True)
+class Span:
+    """The tuples of one partition of one stream that a batch reads: ``[start, end)``."""
+
+    stream: str
+    partition: str
+    start: int
+    end: int
+
+    def share(self, task: int, tasks: int) -> Span:
+        """Return the part that task ``task`` of ``tasks`` reads."""
+        length = self.end - self.start
+        low, high = self.start + length * task // tasks, self.start + length * (task + 1) // tasks
+        return Span(self.stream, self.partition, low, high)
+
+
+def advance_waterline(waterline: int | None, clock: int | None, lateness_us: int) -> int | None:
+    """Return the waterline that follows from a clock; it never falls."""
+    if clock is None:
+        return waterline
+    reached = clock - lateness_us
+    return reached if waterline is None else max(waterline, reached)

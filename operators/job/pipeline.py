@@ -1,0 +1,117 @@
+"""The Spark job: composite source, shuffle to lanes, operator stage, and whatever sink it is given.
+
+Its plan never changes while it runs; queries and streams come and go inside it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.streaming.query import StreamingQuery
+
+from operators.job.composite_source import CompositeSource
+from operators.job.masters import is_local_cluster, is_one_machine, lay_out_home, scaled_options, with_retries
+from operators.job.operator_stage import OperatorStage
+from operators.job.plan_log import LANES, read_lanes
+from operators.job.spark_conf import DRIVER_OPTIONS, combined
+from operators.job.wire import OUTPUT_SCHEMA
+from operators.key_groups import spread_over_partitions
+from sources.storage import Storage
+
+CHECKPOINT = "checkpoint"
+EXECUTORS = "executors"
+
+
+@dataclass(frozen=True)
+class JobSettings:
+    """``uri`` is the data folder; ``lanes`` is fixed by the first batch, for Spark fixes its state partitions then.
+
+    ``spark_conf`` is what the user adds to Spark's configuration. ``executors`` is how many to begin with where their
+    number is the service's to decide, else None.
+    """
+
+    uri: str
+    master: str
+    lanes: int
+    target_seconds: float
+    join_row_limit: int
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    executors: int | None = None
+
+
+def settled_lanes(storage: Storage, wanted: int) -> int:
+    """Return the number of lanes of this data folder; the first start decides it."""
+    known = read_lanes(storage)
+    if known is None:
+        storage.put(LANES, orjson.dumps({"lanes": wanted}))
+    return wanted if known is None else known
+
+
+def start_spark(settings: JobSettings, log_config: Path | None = None) -> SparkSession:
+    """Start the JVM with what DESIGN found to matter: checkpoint file manager, bounded memory, time-outs."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if is_one_machine(settings.master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    local_root = Storage(settings.uri).local_root
+    if is_local_cluster(settings.master) and local_root is not None:
+        home = local_root / EXECUTORS
+        lay_out_home(home, Path(_find_spark_home()))
+        os.environ["SPARK_HOME"] = str(home)
+    options = combined(settings.master, settings.lanes, settings.spark_conf)
+    if settings.executors is not None:
+        options |= scaled_options(settings.master, settings.executors)
+    if log_config is not None:
+        options[DRIVER_OPTIONS] += f" -Dlog4j2.configurationFile=file:{log_config}"
+    builder = SparkSession.builder.appName("braid").master(with_retries(settings.master))
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("WARN")
+    _write_no_checksums(session)
+    return session
+
+
+def _write_no_checksums(spark: SparkSession) -> None:
+    """Spare the local file system its files of checksums: it would start a process for each, to set its mode.
+
+    Its raw form, which has none, is not enough: RocksDB's snapshots are copied by what expects the checksummed one.
+    """
+    jvm, context = spark._jvm, spark._jsc
+    assert jvm is not None
+    jvm.org.apache.hadoop.fs.FileSystem.getLocal(context.hadoopConfiguration()).setWriteChecksum(False)
+
+
+def start_job(spark: SparkSession, settings: JobSettings, sink: type[DataSource]) -> StreamingQuery:
+    """Start the streaming query; it goes on from its checkpoint when there is one."""
+    lanes = spread_over_partitions(settings.lanes)
+    spark.dataSource.register(CompositeSource)
+    spark.dataSource.register(sink)
+    source = (
+        spark.readStream.format(CompositeSource.name())
+        .option("uri", settings.uri)
+        .option("lanes", orjson.dumps(lanes).decode())
+        .option("target_seconds", str(settings.target_seconds))
+        .load()
+    )
+    output = source.groupBy("lane").transformWithStateInPandas(
+        OperatorStage(settings.uri, lanes[0], settings.join_row_limit),
+        OUTPUT_SCHEMA,
+        outputMode="Append",
+        timeMode="None",
+    )
+    return (
+        output.writeStream.format(sink.name())
+        .option("uri", settings.uri)
+        .option("checkpointLocation", f"{settings.uri}/{CHECKPOINT}")
+        .queryName("braid")
+        .start()
+    )

@@ -1,0 +1,269 @@
+"""The planner: decides what the next batch reads and which epoch it runs with.
+
+It runs in a Python process of its own, asked by Spark every few milliseconds. Epochs come from the changelog log,
+clocks from the record of the batch before; both lie on disk. A batch is bounded so that a backlog is worked off in
+batches of about the target duration.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from operators.job.batch_budget import BatchBudget
+from operators.job.idleness import Idleness
+from operators.job.offsets import Offset
+from operators.job.plan_log import CHANGELOGS, PLANS, PlannedBatch, write_planned, write_unavailable
+from sources.connector import Connector, Extent
+from sources.connectors import open_for_planner
+from sources.record_log import RecordLog
+from sources.schema import StreamDefinition
+from sources.storage import Storage
+
+BATCHES = "batches"
+WARM_UP_BATCHES = 2
+# how long a stream rests that could not be read: at first, and at most, doubling in between
+FIRST_REST_SECONDS = 1.0
+LONGEST_REST_SECONDS = 30.0
+
+NOTHING = Extent(0, 0)
+
+Positions = Mapping[str, Mapping[str, int]]
+
+log = logging.getLogger("braid.planner")
+
+
+class Planner:
+    """Answers Spark's ``latestOffset``."""
+
+    def __init__(self, storage: Storage, target_seconds: float) -> None:
+        self._storage = storage
+        self._changelogs = RecordLog(storage, CHANGELOGS)
+        self._batches = RecordLog(storage, BATCHES)
+        self._epoch = 0
+        self._definitions: dict[str, StreamDefinition] = {}
+        self._connectors: dict[str, Connector] = {}
+        self._budget = BatchBudget(target_seconds)
+        self._warm_ups = WARM_UP_BATCHES
+        self._asked: _Asked | None = None
+        self._rests: dict[str, _Rest] = {}
+        self._idleness = Idleness()
+        self._problems: dict[str, str] = {}
+        self._told_problems: dict[str, str] | None = None
+
+    def latest(self, start: Offset, now_us: int) -> Offset:
+        """Return the offset at which the next batch ends, or ``start`` when there is nothing to do."""
+        if start.seq and not self._batches.has(start.seq):
+            return start
+        record: dict[str, Any] = {"clocks": {}, "waterlines": {}, "streams": {}}
+        if start.seq:
+            record = self._batches.read(start.seq)
+        self._learn(start.seq, record)
+        self._follow_changelogs()
+        available = {stream: self._available(stream, now_us) for stream in self._connectors}
+        reached = {stream: counted["offsets"] for stream, counted in record["streams"].items()}
+        begins = _begins(reached, available)
+        skipped = _skipped(reached, available)
+        self._find_cut_off(begins, available)
+        self._tell_problems()
+        planned_us = max(now_us, start.planned_us)
+        idle = self._idle(begins, available, planned_us)
+        streams = self._bounded(begins, available)
+        read = _tuples_between(begins, streams)
+        due_us = record.get("emit_due_us")  # a delay of EMIT runs out, whether tuples come or not
+        is_due = due_us is not None and due_us <= now_us
+        is_news = self._epoch != start.epoch or idle != start.idle
+        if not read and not is_news and not self._warm_ups and not is_due and not skipped:
+            return start
+        self._warm_ups = max(0, self._warm_ups - 1)
+        left = _tuples_between(begins, _ends(begins, available)) - read
+        self._asked = _Asked(start.seq + 1, read, left, time.monotonic())
+        end = Offset(
+            seq=start.seq + 1,
+            epoch=self._epoch,
+            streams=streams,
+            begins=begins,
+            clocks={stream: record["clocks"].get(stream) for stream in streams},
+            waterlines={stream: record["waterlines"].get(stream) for stream in streams},
+            planned_us=planned_us,
+            idle=idle,
+            recent={stream: sums for stream, sums in record.get("recent", {}).items() if stream in streams},
+            skipped=skipped,
+            waiting=left,
+        )
+        if end.epoch > start.epoch:
+            write_planned(self._storage, PlannedBatch(end.seq, start.epoch, end.epoch, end.clocks, end.planned_us))
+        return end
+
+    def _learn(self, seq: int, record: Mapping[str, Any]) -> None:
+        """Take note, once, of how batch ``seq`` went."""
+        asked, self._asked = self._asked, None
+        if asked is None or asked.seq != seq:
+            self._asked = asked
+            return
+        unread = {stream for stream, counted in record["streams"].items() if counted["unread"] is not None}
+        if not unread:  # else the batch took as long as somebody's patience
+            self._budget.learn(asked.read, time.monotonic() - asked.at, asked.left)
+        for stream, counted in record["streams"].items():
+            if stream in unread:
+                self._let_rest(stream)
+            elif counted["tuples"]:
+                self._rests.pop(stream, None)
+
+    def _available(self, stream: str, now_us: int) -> Mapping[str, Extent]:
+        if stream in self._rests and time.monotonic() < self._rests[stream].until:
+            return {}
+        connector = self._connectors[stream]
+        self._problems.pop(stream, None)
+        try:
+            found = connector.available(now_us)
+            problem = connector.problem
+        except Exception as error:  # whatever a connector does, the other streams go on
+            log.warning("stream %s says nothing of what it has: %r", self._definitions[stream].name, error)
+            found, problem = {}, str(error) or type(error).__name__
+            self._let_rest(stream)
+        if problem is not None:
+            self._problems[stream] = problem
+        return found
+
+    def _idle(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]], now_us: int) -> tuple[str, ...]:
+        """Return the streams that have been silent for their ``idle_timeout``.
+
+        One of which some partition does not answer is not: nobody knows what it holds, and that shall not be late.
+        """
+        ends = _ends(begins, available)
+        silent = {
+            s
+            for s, extents in available.items()
+            if extents and begins[s] == ends[s] and begins[s].keys() <= extents.keys()
+        }
+        return self._idleness.idle(self._definitions, silent - set(self._problems), now_us)
+
+    def _find_cut_off(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> None:
+        """Take note of streams that end before where they got to: what they have now is something else."""
+        for stream, extents in available.items():
+            for partition, extent in extents.items():
+                if extent.end < begins[stream][partition]:
+                    self._problems[stream] = (
+                        f"Stream {self._definitions[stream].name!r} must have what it had: it got to offset"
+                        f" {begins[stream][partition]} of partition {partition}, which now ends at {extent.end}. Put"
+                        " back what it was, or drop the stream and create it again."
+                    )
+
+    def _tell_problems(self) -> None:
+        """Tell the session why streams have nothing to read, whenever that changes."""
+        problems = {stream: why for stream, why in self._problems.items() if stream in self._connectors}
+        if problems != self._told_problems:
+            write_unavailable(self._storage, problems)
+            self._told_problems = problems
+
+    def _let_rest(self, stream: str) -> None:
+        self._rests[stream] = self._rests.get(stream, _Rest()).again()
+
+    def _follow_changelogs(self) -> None:
+        """Learn of new epochs and of the streams that they create and drop."""
+        latest = self._changelogs.latest()
+        if self._epoch == 0 and latest:
+            self._start_from_snapshot()
+        while self._epoch < latest:
+            changelog = self._changelogs.read(self._epoch + 1)
+            for value in changelog["streams_created"]:
+                self._open(StreamDefinition.from_json(value))
+            for stream in changelog["streams_dropped"]:
+                self._definitions.pop(stream, None)
+                self._connectors.pop(stream, None)
+                self._rests.pop(stream, None)
+            self._epoch += 1
+
+    def _start_from_snapshot(self) -> None:
+        names = self._storage.names(PLANS)
+        if names:
+            plan = orjson.loads(self._storage.get(f"{PLANS}/{names[-1]}"))
+            for value in plan["streams"]:
+                self._open(StreamDefinition.from_json(value))
+            self._epoch = plan["epoch"]
+
+    def _open(self, definition: StreamDefinition) -> None:
+        self._definitions[definition.id] = definition
+        self._connectors[definition.id] = open_for_planner(definition, self._storage)
+
+    def _bounded(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:
+        """Return the end offsets: everything available, or fair shares of the budget when that is too much."""
+        ends = _ends(begins, available)
+        backlog = _tuples_between(begins, ends)
+        if backlog <= self._budget.tuples:
+            return ends
+        share = self._budget.tuples / backlog
+        return {
+            stream: {p: first - int(-(ends[stream][p] - first) * share // 1) for p, first in partitions.items()}
+            for stream, partitions in begins.items()
+        }
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A batch that was planned: how many tuples it reads, how many it leaves, and when (monotonic clock)."""
+
+    seq: int
+    read: int
+    left: int
+    at: float
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """A stream that could not be read is left alone until a moment on the monotonic clock."""
+
+    seconds: float = 0.0
+    until: float = 0.0
+
+    def again(self) -> _Rest:
+        seconds = min(max(2 * self.seconds, FIRST_REST_SECONDS), LONGEST_REST_SECONDS)
+        return _Rest(seconds, time.monotonic() + seconds)
+
+
+def _begins(reached: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:
+    """Return where to go on: where each partition got to, and where a new one starts.
+
+    A partition that is out of sight keeps its place; one that no longer has it raises when it is read, unless the
+    stream does without what is gone.
+    """
+    return {
+        stream: {
+            **reached.get(stream, {}),
+            **{p: max(place, extents[p].skip_to) for p, place in _places(reached, stream, extents).items()},
+        }
+        for stream, extents in available.items()
+    }
+
+
+def _skipped(reached: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, int]:
+    """Return how many offsets are gone of streams that do without; only where there are some."""
+    counts = {
+        stream: sum(max(extents[p].skip_to - place, 0) for p, place in _places(reached, stream, extents).items())
+        for stream, extents in available.items()
+    }
+    return {stream: count for stream, count in counts.items() if count}
+
+
+def _places(reached: Positions, stream: str, extents: Mapping[str, Extent]) -> dict[str, int]:
+    """Return where each partition that is in sight got to, or starts."""
+    known = reached.get(stream, {})
+    return {p: known.get(p, extent.start) for p, extent in extents.items()}
+
+
+def _ends(begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:
+    """Return where what is available ends."""
+    return {
+        stream: {p: max(first, available[stream].get(p, NOTHING).end) for p, first in partitions.items()}
+        for stream, partitions in begins.items()
+    }
+
+
+def _tuples_between(begins: Positions, ends: Positions) -> int:
+    return sum(end - begins[stream][p] for stream, partitions in ends.items() for p, end in partitions.items())

@@ -1,0 +1,256 @@
+"""A source task: reads its share of a batch and turns tuples into buckets and blocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from operators import kernels
+from operators.bucket_store import DEAD_LETTERS, RESULTS, StoredTuples, put_block, put_bucket
+from operators.job.idleness import followed
+from operators.job.offsets import Offset, Span
+from operators.job.plan_log import PlanLog
+from operators.job.planner import BATCHES
+from operators.job.recent_times import united
+from operators.job.stream_share import StreamShare
+from operators.job.wire import BLOCK, BUCKET, CONTROL, WireRow
+from operators.joins.lookup_join import IndexedTables, LookupFailed
+from operators.joins.tuple_bucket import IndexedTuples
+from operators.live_queries import LiveQueries
+from operators.predicates.query_set import count_per_slot
+from operators.report import Work, draw_sample, is_due
+from operators.stream_operators import Selected, StreamOperators, StreamOutput, selected_block
+from sources.connector import Chunk, Connector
+from sources.connectors import open_connector
+from sources.record_log import RecordLog
+from sources.schema import StreamDefinition
+from sources.storage import Storage
+
+# the more tuples are added up at once, the fewer entries the buckets of a batch have
+TUPLES_AT_ONCE = 1 << 21
+
+
+class SourceTasks:
+    """What a worker process keeps between batches: the plan, open connectors, compiled operators."""
+
+    def __init__(self, storage: Storage, lanes: list[int]) -> None:
+        self._storage = storage
+        self._lanes = lanes
+        self._plan = PlanLog(storage)
+        self._batches = RecordLog(storage, BATCHES)
+        self._connectors: dict[str, Connector] = {}
+        self._operators: dict[str, tuple[int, dict[str, StreamOperators]]] = {}
+        self._tables = IndexedTables(storage)
+        self._work = Work()
+        kernels.warm_up()
+
+    def run(self, start: Offset, end: Offset, task: int, tasks: int) -> Iterator[WireRow]:
+        """Yield the rows of task ``task`` of ``tasks`` of the batch from ``start`` to ``end``."""
+        began = time.time()
+        live = self._plan.at(start, end)
+        shares: dict[str, StreamShare] = {}
+        samples = _Samples(end.seq) if is_due(start, end) else None
+        for share, mine in self._shares(live, end, task, tasks):
+            shares[share.stream.id] = share
+            if samples is not None:
+                samples.next_span()
+            operators = self._operators_of(share.stream, live)
+            read = {name for each in operators for name in each.lookup_join.reads}
+            names = [name for name in share.stream.schema.names if name in read]
+            for tuples in _gathered(map(share.admit, self._read(share, mine)), names):
+                for each in operators:
+                    yield from self._process(share, each, tuples, end.seq, task, samples)
+        for share in shares.values():
+            yield from self._dead_letters(share, end.seq, task)
+        control = {
+            "task": task,
+            "started_us": int(began * 1e6),
+            "busy_us": int((time.time() - began) * 1e6),
+            "start": start.to_json(),
+            "end": end.to_json(),
+            "lateness": {s.id: s.schema.lateness_us for s in live.streams.values()},
+            "follows": followed(live, end.idle),
+            "percentiles": {s.id: p for s in live.streams.values() if (p := s.waterline.percentile) is not None},
+            "event_times": {s: united(share.event_times) for s, share in shares.items() if share.event_times},
+            "streams": {share.stream.id: share.counts for share in shares.values()},
+            "unread": {share.stream.id: share.unread for share in shares.values() if share.unread is not None},
+            "failures": {q: m for share in shares.values() for q, m in share.failures.items()},
+            "report": None if samples is None else {**self._work.tell(), "samples": samples.by_input},
+        }
+        body = orjson.dumps(control).decode()
+        for lane in self._lanes:
+            yield WireRow(lane, CONTROL, body)
+
+    def _shares(self, live: LiveQueries, end: Offset, task: int, tasks: int) -> Iterator[tuple[StreamShare, Span]]:
+        """Yield what this task reads.
+
+        A batch that was published already, and is run again to bring the state to it, reads what its record says.
+        """
+        published = self._batches.read(end.seq)["streams"] if self._batches.has(end.seq) else None
+        shares: dict[str, StreamShare] = {}
+        for span in end.spans:
+            stream, mine = live.streams.get(span.stream), span.share(task, tasks)
+            if stream is None or mine.start == mine.end:
+                continue
+            share = shares.setdefault(stream.id, StreamShare(stream, end.waterlines.get(stream.id), end.planned_us))
+            if published is not None:
+                share.unread = published[stream.id]["unread"]
+                share.must_be_read = share.unread is None
+            yield share, mine
+
+    def _read(self, share: StreamShare, span: Span) -> Iterator[Chunk]:
+        """Yield the chunks of a span; an error of the connector ends the stream's part in the batch."""
+        if share.unread is not None:
+            return
+        try:
+            connector = self._connector_of(share.stream)
+            yield from connector.read(span.partition, span.start, span.end)
+        except Exception as problem:
+            if share.must_be_read:
+                raise
+            share.unread = str(problem) or type(problem).__name__
+            self._connectors.pop(share.stream.id, None)
+
+    def _connector_of(self, stream: StreamDefinition) -> Connector:
+        if stream.id not in self._connectors:
+            self._connectors[stream.id] = open_connector(stream, self._storage)
+        return self._connectors[stream.id]
+
+    def _operators_of(self, stream: StreamDefinition, live: LiveQueries) -> Iterable[StreamOperators]:
+        """Return the operators of each input that queries have of a stream."""
+        epoch, known = self._operators.get(stream.id, (None, {}))
+        if epoch != live.epoch:
+            inputs = live.inputs(stream.id)
+            known = {
+                name: StreamOperators(live, stream, len(self._lanes), known.get(name), lookups)
+                for name, lookups in inputs.items()
+            }
+            others = {name: each for name, each in self._operators.items() if name in live.streams}
+            self._operators = {**others, stream.id: (live.epoch, known)}
+            self._tables.keep(
+                lookup
+                for _, each in self._operators.values()
+                for operators in each.values()
+                for lookup in operators.lookup_join.lookups
+            )
+        return known.values()
+
+    def _process(
+        self,
+        share: StreamShare,
+        operators: StreamOperators,
+        tuples: pa.RecordBatch,
+        seq: int,
+        task: int,
+        samples: _Samples | None,
+    ) -> Iterator[WireRow]:
+        for batch in self._looked_up(share, operators, tuples):
+            if samples is not None:
+                samples.take(operators, batch)
+            yield from self._results(share, operators.process(batch, share.waterline, self._work), seq, task)
+
+    def _looked_up(
+        self, share: StreamShare, operators: StreamOperators, tuples: pa.RecordBatch
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield tuples after lookups; where these cannot be carried out, the queries that have them fail."""
+        try:
+            yield from operators.lookup_join.batches(tuples, self._tables)
+        except (LookupFailed, pa.ArrowException, OSError, MemoryError) as problem:
+            message = f"A static table could not be joined: {problem or type(problem).__name__}"
+            share.failures.update(dict.fromkeys(operators.queries, message))
+
+    def _results(self, share: StreamShare, output: StreamOutput, seq: int, task: int) -> Iterator[WireRow]:
+        share.failures.update(output.failures)
+        if output.selected is not None:
+            yield self._block(_selection_entry(self._storage, share.stream.id, seq, output.selected), task)
+        for group, bucket in output.buckets:
+            with self._work.timed(bucket.operator):
+                path, payload = put_bucket(self._storage, seq, bucket)
+            yield self._bucket(share, group, path, payload, task)
+        if output.joined is not None:
+            yield from self._joined(share, output.joined, seq, task)
+
+    def _joined(self, share: StreamShare, joined: IndexedTuples, seq: int, task: int) -> Iterator[WireRow]:
+        """Write tuples once, and their indexes for each lane."""
+        stored = StoredTuples(self._storage, seq, joined.table, joined.lanes)
+        for group, path in stored.paths.items():
+            yield self._bucket(share, group, path, b"", task)
+        for group, index in joined.indexes:
+            with self._work.timed(index.operator):
+                path, payload = stored.put_index(group, index)
+            yield self._bucket(share, group, path, payload, task)
+
+    def _bucket(self, share: StreamShare, group: int, path: str, payload: bytes, task: int) -> WireRow:
+        place = {"task": task, "number": share.next_bucket()}
+        body = orjson.dumps({"path": path, "stream": share.stream.id, **place}).decode()
+        return WireRow(self._lanes[group], BUCKET, body, payload)
+
+    def _dead_letters(self, share: StreamShare, seq: int, task: int) -> Iterator[WireRow]:
+        if share.dead_letters:
+            table = pa.concat_tables(share.dead_letters)
+            path = put_block(self._storage, DEAD_LETTERS, seq, table)
+            entry = {"dead_letters": True, "stream": share.stream.id, "path": path, "rows": table.num_rows}
+            yield self._block(entry, task)
+
+    def _block(self, entry: dict[str, Any], task: int) -> WireRow:
+        body = orjson.dumps({"task": task, **entry}).decode()
+        return WireRow(self._lanes[task % len(self._lanes)], BLOCK, body)
+
+
+def _selection_entry(storage: Storage, stream: str, seq: int, selected: Selected) -> dict[str, Any]:
+    """Write selected tuples as a block and describe it for the batch record."""
+    counts = count_per_slot(selected.query_sets)
+    slots = np.flatnonzero(counts)
+    table = selected_block(selected)
+    return {
+        "path": put_block(storage, RESULTS, seq, table),
+        "kind": "selection",
+        "operator": f"selection:{stream}",
+        "stream": stream,
+        "slots": slots.tolist(),
+        "counts": counts[slots].tolist(),
+        "latest_event_us": [selected.latest_us] * len(slots),
+    }
+
+
+class _Samples:
+    """Samples of the tuples of each input, after lookups: of the first chunk of each span."""
+
+    def __init__(self, seed: int) -> None:
+        self.by_input: dict[str, list[str]] = {}
+        self._seed = seed
+        self._taken: set[str] = set()
+
+    def next_span(self) -> None:
+        """Begin with another partition or stream."""
+        self._taken = set()
+
+    def take(self, operators: StreamOperators, tuples: pa.RecordBatch) -> None:
+        """Draw a sample of what predicates test and joins compare, unless there is one of this span."""
+        if tuples.num_rows and operators.name not in self._taken and operators.sampled:
+            self._taken.add(operators.name)
+            sample = draw_sample(tuples, operators.sampled, self._seed)
+            self.by_input.setdefault(operators.name, []).append(sample)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Join small batches, so that kernels run over many tuples at once; only of the columns ``names``."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch.select(names))
+        rows += batch.num_rows
+        if rows >= TUPLES_AT_ONCE:
+            yield from _joined(waiting)
+            waiting, rows = [], 0
+    if rows:
+        yield from _joined(waiting)
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from pa.Table.from_batches(batches).combine_chunks().to_batches()

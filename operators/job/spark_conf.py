@@ -1,0 +1,124 @@
+"""Spark's configuration: what Braid decides, what it suggests, and what a user may give besides.
+
+What is given wins over what is suggested. What is decided cannot be given, since results or exactly-once rest on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from operators.job.masters import cores_of, is_one_machine, options_of
+from sources.errors import NotAllowed
+
+CLUSTER_SLOTS = 8
+"""The number of tasks at once that is taken for a cluster whose size the configuration does not say."""
+KUBERNETES_EXECUTORS = 2
+"""How many executors Spark asks Kubernetes for unless it is told."""
+
+DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
+# the work is done in Python: the first compiler alone starts sooner and takes less of the cores
+# it would reserve 48 MB for code, of which Spark fills 42 within two minutes; a full cache ends all compiling
+JAVA_OPTIONS = ("-Xss4m", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=128m")
+
+DECIDED = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.python.worker.reuse": "true",
+    # a source task that runs again, since its output went with an executor, names other files, which Spark takes
+    # for other tuples and ends the query; that they are the same ones is checked where a batch is published
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
+}
+SUGGESTED = {
+    "spark.driver.memory": "2g",
+    DRIVER_OPTIONS: " ".join(JAVA_OPTIONS),
+    EXECUTOR_OPTIONS: " ".join(JAVA_OPTIONS),
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.streaming.stopTimeout": "5000",
+    "spark.sql.streaming.numRecentProgressUpdates": "5",
+    "spark.sql.execution.pyspark.udf.idleTimeoutSeconds": "120",
+    "spark.sql.execution.pyspark.udf.killOnIdleTimeout": "true",
+}
+LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+
+_LANES = "spark.sql.shuffle.partitions"
+_ELSEWHERE = {
+    "spark.master": "the setting master says it",
+    "spark.submit.deployMode": "the driver runs beside the service",
+    "spark.app.name": "it is braid",
+    _LANES: "there are as many as lanes, which the first start fixes",
+}
+_NAME = re.compile(r"spark\.[A-Za-z0-9_.-]+")
+
+
+def combined(master: str, lanes: int, given: Mapping[str, str]) -> dict[str, str]:
+    """Return all that Spark is started with; Java options that are given are added to ours."""
+    conf = SUGGESTED | (LOOPBACK if is_one_machine(master) else {}) | options_of(master) | dict(given)
+    for name in {DRIVER_OPTIONS, EXECUTOR_OPTIONS} & given.keys():
+        conf[name] = f"{SUGGESTED[name]} {given[name]}"
+    return conf | DECIDED | {_LANES: str(lanes)}
+
+
+def slots(master: str, conf: Mapping[str, str]) -> int:
+    """Return how many tasks run at once with a master and a configuration."""
+    cores = cores_of(master)
+    if cores is not None:
+        return cores
+    executors = conf.get("spark.executor.instances", str(KUBERNETES_EXECUTORS) if master.startswith("k8s://") else "")
+    return int(executors) * int(conf.get("spark.executor.cores", "1")) if executors else CLUSTER_SLOTS
+
+
+def check_spark_conf(conf: object) -> None:
+    """Check what is given: a map of texts by names of Spark; NotAllowed names what does not fit."""
+    if not isinstance(conf, Mapping):
+        raise NotAllowed(f"The setting spark_conf must be a table of names and values; got {conf!r}.")
+    for name, value in conf.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise NotAllowed(f"The setting spark_conf must have names that begin with 'spark.'; got {name!r}.")
+        if not isinstance(value, str):
+            raise NotAllowed(f"The setting spark_conf must have a text for {name!r}; got {value!r}.")
+        if name in DECIDED:
+            raise NotAllowed(
+                f"The setting spark_conf must leave out {name!r}: results rest on it being {DECIDED[name]}."
+            )
+        if name in _ELSEWHERE:
+            raise NotAllowed(f"The setting spark_conf must leave out {name!r}: {_ELSEWHERE[name]}.")
+    for name in ("spark.executor.instances", "spark.executor.cores"):
+        if name in conf and not re.fullmatch(r"[1-9]\d*", conf[name]):
+            raise NotAllowed(
+                f"The setting spark_conf must have a whole number above 0 for {name!r}; got {conf[name]!r}."
+            )
+
+
+def flattened(table: object, prefix: str = "") -> Any:
+    """Return a table of TOML or JSON as names and texts; what is no table, or no value of Spark's, as it is.
+
+    TOML reads ``spark.executor.cores = 2`` as tables in tables.
+
+    >>> flattened({"spark": {"executor": {"cores": 2}, "ui.enabled": True}})
+    {'spark.executor.cores': '2', 'spark.ui.enabled': 'true'}
+    """
+    if not isinstance(table, Mapping):
+        return table
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            found |= flattened(value, f"{prefix}{name}.")
+        elif isinstance(value, bool):
+            found[f"{prefix}{name}"] = str(value).lower()
+        else:
+            found[f"{prefix}{name}"] = str(value) if isinstance(value, (int, float)) else value
+    return found

@@ -1,0 +1,1 @@
+"""Joins of streams and with static tables: counted by key, their rows formed late."""

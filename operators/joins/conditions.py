@@ -1,0 +1,68 @@
+"""Joins of which more is asked than counts by key can answer: conditions, keys or measures across inputs.
+
+Their rows are formed when the window fires, some at a time, tested, and kept or aggregated. That costs what the join
+gives before it is tested, so a window with too many such rows is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from operators.joins import formed_rows
+from operators.joins.block import JoinBlock
+from operators.joins.counts import count_alone
+from operators.joins.firing import JoinedWindow
+from operators.joins.formed_rows import MOST_FORMED, EvaluationFailed, asked_of
+from operators.joins.groups import fired_windows
+from operators.joins.late_rows import joined_rows
+from operators.joins.parts import join_of
+from operators.joins.relations import MANY
+from operators.joins.rows import WindowRows, form_rows, index_window
+from operators.joins.tuple_bucket import TupleBucket
+from operators.tuples import Tuples
+from operators.windowing.fired_rows import Fired
+from sources.columns import arrays_of
+
+
+def fire_tested(
+    windows: Sequence[JoinedWindow],
+    tuples: Mapping[str, Sequence[TupleBucket]],
+    most_rows: int,
+    failures: dict[str, str],
+) -> Fired | None:
+    """Return the rows of windows of one join operator, or their groups; None for no rows.
+
+    Of each window ``most_rows`` are kept that satisfy the conditions. ``tuples`` are the tuple buckets of each part's
+    operator; ``failures`` gets messages by query id, also of windows that are left out.
+    """
+    if not windows:
+        return None
+    block = joined_rows(count_alone([held.keys for held in windows[0].held], windows), tuples, MANY).block
+    found = []
+    for window in windows:
+        live = window.parts[0].live
+        if window.joined.total > MOST_FORMED:
+            failures[live.id] = (
+                f"A window is left out: more than {MOST_FORMED} of its rows in one lane would have to be tested."
+                " Join by more columns, or make the window shorter."
+            )
+            continue
+        try:
+            rows = asked_of(live, _pieces(window, block), most_rows, failures)
+        except EvaluationFailed as problem:
+            failures[live.id] = str(problem)
+            continue
+        if rows is not None:
+            found.append((window, rows))
+    return fired_windows(found)
+
+
+def _pieces(window: JoinedWindow, block: JoinBlock) -> Iterator[Tuples]:
+    """Yield the rows of a window, some at a time."""
+    live = window.parts[0].live
+    join, most = join_of(live), formed_rows.FORMED_AT_ONCE
+    index = index_window(join, block, window.start, window.end, live.active_from)
+    whole = WindowRows(0, window.start, window.end, index.total)
+    for first in range(0, whole.count, most):
+        rows = form_rows(join, block, index, whole, first, min(most, whole.count - first))
+        yield Tuples(arrays_of(rows), rows.num_rows)

@@ -1,0 +1,52 @@
+"""Firing a join operator: what its queries ask decides which rows are formed now, and which when somebody reads them.
+
+- groups that are computed key by key, with no row formed (:mod:`operators.joins.groups`);
+- rows that are formed now, to be tested or grouped (:mod:`operators.joins.conditions`,
+  :mod:`operators.joins.session_joins`);
+- rows that readers form, out of a block (:mod:`operators.joins.block`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from operators.bucket import Bucket
+from operators.joins.conditions import fire_tested
+from operators.joins.counts import count_alone, count_together
+from operators.joins.firing import JoinOperator, due_joins, join_windows
+from operators.joins.groups import fire_groups
+from operators.joins.late_rows import JoinedRows, joined_rows
+from operators.joins.session_joins import fire_session_joins
+from operators.joins.tuple_bucket import TupleBucket
+from operators.windowing.early_rows import together
+from operators.windowing.fired_rows import Fired
+from operators.windowing.firing import Predicates
+
+
+def fire_joins(
+    operator: JoinOperator,
+    buckets: Mapping[str, Sequence[Bucket]],
+    tuples: Mapping[str, Sequence[TupleBucket]],
+    predicates: Predicates,
+    after: int,
+    upto: int,
+    most_rows: int,
+    failures: dict[str, str],
+) -> tuple[Fired | None, JoinedRows | None]:
+    """Return what the windows give that end in ``(after, upto]``: rows that are formed, and what others are formed of.
+
+    ``buckets`` and ``tuples`` are by operator of the parts. Of a window ``most_rows`` are kept; ``failures`` gets
+    messages by query id.
+    """
+    if operator.is_sessions:
+        return fire_session_joins(operator, tuples, after, upto, most_rows, failures), None
+    due = due_joins(operator, buckets, tuples, after, upto)
+    if due is None:
+        return None, None
+    counted, others = count_together(due, predicates)
+    windows = list(join_windows(due, others, predicates, failures))
+    groups = fire_groups((w for w in windows if w.join.is_factorised and w.join.grouping), failures)
+    tested = fire_tested([w for w in windows if not w.join.is_factorised], tuples, most_rows, failures)
+    formed = [part for part in (groups, tested) if part is not None]
+    counted = counted.with_more(count_alone(due.keys, [window for window in windows if window.join.is_formed_late]))
+    return together(formed) if formed else None, joined_rows(counted, tuples, most_rows) if counted.windows else None

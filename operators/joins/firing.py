@@ -1,0 +1,305 @@
+"""Firing windows of joins: from what each input holds by key to the number of joined rows, or to their groups.
+
+The rows of a window are, for each combination of equal keys, all combinations of the tuples that have them. They are
+counted and aggregated in this factorised form, key by key, and no pair is formed: a window costs as many steps as it
+has keys, however many rows come out (what the thesis's late materialization, 5.3.2, does to rows, done to aggregates,
+too). What an input holds is added up slice by slice, once for all joins that read it, so two slices are never joined
+with each other and there is no history of joined pairs to keep (4.3.1.4, figures 4.5 and 5.11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from operators.arrays import Numbers
+from operators.bucket import Bucket
+from operators.components import COUNT_NAME
+from operators.joins.keys import InputKeys, number_keys
+from operators.joins.parts import Part, join_of, parts_of
+from operators.joins.relations import JoinResult, Relation, Rows, TooManyCombinations, picked
+from operators.joins.tuple_bucket import TupleBucket, between
+from operators.live_queries import LiveQuery
+from operators.queries import Join
+from operators.windowing.fired_rows import Due, Held
+from operators.windowing.firing import Predicates, held_windows
+from operators.windowing.slicing import due_windows, with_ends_in
+from operators.windows import SessionWindow, Window
+
+# a query's window: the query's id, the window's start and end (µs)
+Place = tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class JoinOperator:
+    """Live joins whose parts run in the same operators, and those parts, by slot."""
+
+    name: str
+    joins: Sequence[tuple[Part, ...]]
+
+    @cached_property
+    def streams(self) -> tuple[str, ...]:
+        """The streams of their inputs."""
+        return join_of(self.joins[0][0].live).streams
+
+    @property
+    def is_sessions(self) -> bool:
+        """Whether they are over sessions: all of them are, or none."""
+        return isinstance(join_of(self.joins[0][0].live).window, SessionWindow)
+
+    @cached_property
+    def is_outer(self) -> list[bool]:
+        """Of each input whether it is an outer one in any of them."""
+        return [any(part.input.outer_of for part in same) for same in zip(*self.joins, strict=True)]
+
+    @cached_property
+    def by_window(self) -> dict[Window, list[tuple[Part, ...]]]:
+        """They by their window; not for sessions."""
+        found: dict[Window, list[tuple[Part, ...]]] = {}
+        for parts in self.joins:
+            window = join_of(parts[0].live).window
+            assert isinstance(window, Window)
+            found.setdefault(window, []).append(parts)
+        return found
+
+    def reached(self, waterlines: Mapping[str, int | None]) -> int | None:
+        """Return the waterline of their windows: the least of their streams, None when one has none."""
+        found = [waterlines.get(stream) for stream in self.streams]
+        return None if None in found else min(each for each in found if each is not None)
+
+
+@dataclass(frozen=True)
+class DueJoins:
+    """The windows of an operator's queries that are due, and the keys in the buckets that they read.
+
+    ``windows`` tell what each input reads that may have tuples there, by its number; ``buckets`` are those of each
+    input.
+    """
+
+    operator: JoinOperator
+    windows: Mapping[Place, Mapping[int, Due]]
+    buckets: Sequence[Sequence[Bucket]]
+    keys: Sequence[InputKeys]
+
+    @cached_property
+    def by_id(self) -> dict[str, tuple[Part, ...]]:
+        """The parts of each query."""
+        return {parts[0].live.id: parts for parts in self.operator.joins}
+
+
+@dataclass(frozen=True)
+class PartHeld:
+    """What a part holds of a window: rows of ``keys.distinct``, and for each of them the numbers of its tuples.
+
+    ``newest`` is the greatest event time in its slices (µs), None for a part without tuples.
+    """
+
+    keys: InputKeys
+    rows: Rows
+    numbers: Mapping[str, Numbers]
+    newest: int | None = None
+
+
+@dataclass(frozen=True)
+class JoinedWindow:
+    """A window of a join that has rows: what its parts hold, by key, and what these give when they are joined."""
+
+    parts: tuple[Part, ...]
+    start: int
+    end: int
+    held: Sequence[PartHeld]
+    joined: JoinResult
+
+    @property
+    def join(self) -> Join:
+        """The query."""
+        return join_of(self.parts[0].live)
+
+    @cached_property
+    def combinations(self) -> list[Rows]:
+        """For each part the number of the key that takes part in each combination of keys, ``NO_ROW`` for none.
+
+        Raises TooManyCombinations.
+        """
+        return self.joined.combinations()
+
+    @cached_property
+    def multiplicities(self) -> list[Numbers]:
+        """How many tuples each part has in each combination; 1 where an outer one has none."""
+        pairs = zip(self.held, self.combinations, strict=True)
+        return [picked(held.numbers[COUNT_NAME], at, 1) for held, at in pairs]
+
+    def rows(self) -> Numbers:
+        """Return the number of joined rows of each combination."""
+        return product(self.multiplicities, len(self.combinations[0]))
+
+    @property
+    def newest(self) -> int:
+        """The greatest event time in the slices that it was made of (µs)."""
+        return max(held.newest for held in self.held if held.newest is not None)
+
+
+def join_operators(joins: Iterable[LiveQuery]) -> dict[str, JoinOperator]:
+    """Return the operators of live joins, by name."""
+    found: dict[str, list[tuple[Part, ...]]] = {}
+    for live in joins:
+        found.setdefault(live.operator, []).append(parts_of(live))
+    return {name: JoinOperator(name, members) for name, members in found.items()}
+
+
+def due_joins(
+    operator: JoinOperator,
+    buckets: Mapping[str, Sequence[Bucket]],
+    tuples: Mapping[str, Sequence[TupleBucket]],
+    after: int,
+    upto: int,
+) -> DueJoins | None:
+    """Return the windows that end in ``(after, upto]``, None for none.
+
+    ``buckets`` and ``tuples`` are by operator of the parts; of tuples only the keys are looked at.
+    """
+    places = dict(_due(operator, buckets, after, upto))
+    if not places:
+        return None
+    parts = operator.joins[0]
+    first, last = min(start for _, start, _ in places), max(end for _, _, end in places)
+    mine = [[due[part.number] for due in places.values() if part.number in due] for part in parts]
+    there = [_read_by(buckets.get(part.operator, ()), due) for part, due in zip(parts, mine, strict=True)]
+    keys = number_keys(
+        [part.attributes for part in parts],
+        operator.is_outer,
+        [
+            [*(b.keys for b in counted), *(b.keys for b in between(tuples.get(part.operator, ()), first, last))]
+            for part, counted in zip(parts, there, strict=True)
+        ],
+    )
+    return DueJoins(operator, places, there, keys)
+
+
+def join_windows(
+    due: DueJoins, places: Iterable[Place], predicates: Predicates, failures: dict[str, str]
+) -> Iterator[JoinedWindow]:
+    """Yield those of some windows that have joined rows.
+
+    A window with too many combinations of keys is left out, and ``failures`` gets a message for its query, by its id.
+    """
+    held: dict[Place, dict[int, list[PartHeld]]] = {}
+    listed = list(places)
+    for number, (keys, buckets) in enumerate(zip(due.keys, due.buckets, strict=True)):
+        mine = [due.windows[place][number] for place in listed if number in due.windows[place]]
+        for some in held_windows(buckets, mine, predicates, keys):
+            for each, found in _by_due(some, keys):
+                place = each.query.id.rpartition("#")[0], each.start, each.end
+                held.setdefault(place, {}).setdefault(number, []).append(found)
+    for (query, start, end), inputs in held.items():
+        parts = due.by_id[query]
+        together = [_together(inputs.get(part.number), due.keys[part.number]) for part in parts]
+        relations = [
+            Relation(
+                len(each.rows),
+                {attribute: code[each.rows] for attribute, code in each.keys.codes.items()},
+                part.input.outer_of,
+                part.input.anti,
+            )
+            for part, each in zip(parts, together, strict=True)
+        ]
+        try:
+            joined = JoinResult(relations, [each.numbers[COUNT_NAME] for each in together])
+        except TooManyCombinations as error:
+            failures[query] = beyond_combinations(error)
+            continue
+        if joined.taking_part[0].any():
+            yield JoinedWindow(parts, start, end, together, joined)
+
+
+def beyond_combinations(error: TooManyCombinations) -> str:
+    """Return what to tell of a window that is left out."""
+    return f"A window is left out: it has {error}. Join by more columns, or make the window shorter."
+
+
+def _due(
+    operator: JoinOperator, buckets: Mapping[str, Sequence[Bucket]], after: int, upto: int
+) -> Iterator[tuple[Place, dict[int, Due]]]:
+    """Yield the windows that are due, and by the number of each input that may have tuples in it what that reads.
+
+    The first input is never an outer one, so there are no rows without it.
+    """
+    first = buckets.get(operator.joins[0][0].operator, ())
+    if not first:
+        return
+    slices = np.unique(np.concatenate([bucket.slices for bucket in first]), axis=0)
+    for window in with_ends_in(list(operator.by_window), after, upto):
+        bounds = due_windows(slices, window, after, upto).tolist()
+        for parts in operator.by_window[window]:
+            begins = [part.query.after(part.query.query.streams[0]) + 1 for part in parts]
+            until = min(part.query.until(part.query.query.streams[0]) for part in parts)
+            for start, end in bounds:
+                if end > until or end <= begins[0]:
+                    continue
+                yield (
+                    (parts[0].live.id, start, end),
+                    {
+                        part.number: Due(part.query, start, end, max(start, begin))
+                        for part, begin in zip(parts, begins, strict=True)
+                        if end > begin
+                    },
+                )
+
+
+def _read_by(buckets: Sequence[Bucket], due: Sequence[Due]) -> list[Bucket]:
+    """Return the buckets that have a slice in some due window."""
+    if not due:
+        return []
+    first, last = min(each.reads_from for each in due), max(each.end for each in due)
+    return [b for b in buckets if ((b.slices[:, 0] >= first) & (b.slices[:, 1] <= last)).any()]
+
+
+def _by_due(held: Held, keys: InputKeys) -> Iterator[tuple[Due, PartHeld]]:
+    """Yield what each of several windows holds."""
+    counts = held.counts(held.runs)
+    names = [name for name in held.totals if name != COUNT_NAME]
+    totals = {name: held.over(name, held.runs) for name in names}
+    for number, due in enumerate(held.due):
+        present = np.flatnonzero(counts[number])
+        numbers = {COUNT_NAME: counts[number][present]}
+        for name, total in totals.items():
+            assert total is not None
+            numbers[name] = total[number][present]
+        ranks = {name: dictionary for name, dictionary in held.dictionaries.items() if name in numbers}
+        values = _values_of_ranks(numbers, ranks)
+        yield due, PartHeld(keys, present + held.first_key, {**numbers, **values}, held.newest)
+
+
+def _values_of_ranks(numbers: Mapping[str, Numbers], dictionaries: Mapping[str, pa.Array]) -> dict[str, Numbers]:
+    """Return what stands behind ranks; it is ordered as they are, and comparable beyond one dictionary."""
+    found: dict[str, Numbers] = {}
+    for name, dictionary in dictionaries.items():
+        ranks = numbers[name]
+        known = (ranks >= 0) & (ranks < len(dictionary))
+        values = np.full(len(ranks), None, dtype=object)
+        values[known] = np.array([*dictionary.to_pylist(), None], dtype=object)[ranks[known]]
+        found[name] = values
+    return found
+
+
+def _together(parts: Sequence[PartHeld] | None, keys: InputKeys) -> PartHeld:
+    """Bring together what one window holds for several ranges of keys."""
+    if not parts:
+        return PartHeld(keys, np.empty(0, dtype=np.int64), {COUNT_NAME: np.empty(0, dtype=np.int64)})
+    if len(parts) == 1:
+        return parts[0]
+    names = parts[0].numbers
+    numbers = {name: np.concatenate([part.numbers[name] for part in parts]) for name in names}
+    return PartHeld(parts[0].keys, np.concatenate([part.rows for part in parts]), numbers, parts[0].newest)
+
+
+def product(factors: Iterable[Numbers], length: int) -> Numbers:
+    """Return the products of numbers, of so many rows; 1 for no factors."""
+    found: Numbers = np.ones(length, dtype=np.int64)
+    for each in factors:
+        found = found * each
+    return found

@@ -1,0 +1,119 @@
+"""What queries ask of joined rows that are formed when windows fire: to be kept as they are, or to be grouped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from operators import components
+from operators.components import COUNT, COUNT_DISTINCT
+from operators.expressions import Expression
+from operators.joins.groups import distinct_counts, merged
+from operators.joins.parts import join_of
+from operators.keys import KeyCodes, encode_keys, key_columns, key_names
+from operators.live_queries import LiveQuery
+from operators.queries import WINDOW_END, WINDOW_START, Measure
+from operators.tuples import Tuples
+from operators.windowing.fired_rows import apply_having
+from operators.windowing.window_rows import SLOT
+from sources.columns import one_array
+
+MOST_FORMED = 10_000_000
+"""How many rows are formed and tested at most, of a window or of all sessions that end together, in one lane."""
+FORMED_AT_ONCE = 500_000
+
+_BOUNDS = (WINDOW_START, WINDOW_END)
+
+
+class EvaluationFailed(Exception):
+    """An expression could not be evaluated; the message says why."""
+
+
+def asked_of(live: LiveQuery, pieces: Iterable[Tuples], most: int, failures: dict[str, str]) -> pa.Table | None:
+    """Return the rows of a query, or their groups; None when there is none.
+
+    ``pieces`` are joined rows, columns ``alias.column`` and the bounds of their windows. Without GROUP BY ``most`` rows
+    are kept, and ``failures`` says where there were more. Raises EvaluationFailed.
+    """
+    kept = (_tested(live, piece) for piece in pieces)
+    if join_of(live).grouping is None:
+        return _rows(live, kept, most, failures)
+    groups = _groups(live, kept)
+    return None if groups is None else apply_having(groups, live, failures)
+
+
+def _tested(live: LiveQuery, piece: Tuples) -> Tuples:
+    """Return the rows that satisfy the conditions across inputs."""
+    where = join_of(live).where
+    return piece if where is None else piece.where(np.asarray(_value(piece, where).fill_null(False)))
+
+
+def _rows(live: LiveQuery, pieces: Iterable[Tuples], most: int, failures: dict[str, str]) -> pa.Table | None:
+    tables, left = [], most
+    for piece in pieces:
+        if piece.length > left:
+            failures[live.id] = (
+                f"A window has more rows in one lane than the first {most}, which are kept (setting join_row_limit)."
+                " Join by more columns, or aggregate."
+            )
+        slot = pa.array(np.full(piece.length, live.slot, dtype=np.int32))
+        tables.append(pa.table({SLOT: slot, **piece.columns}).slice(0, left))
+        left -= tables[-1].num_rows
+        if not left:
+            break
+    return pa.concat_tables(tables) if tables else None
+
+
+def _groups(live: LiveQuery, pieces: Iterable[Tuples]) -> pa.Table | None:
+    """Return the groups of rows, those of different windows apart; None when there is no row."""
+    grouping = join_of(live).grouping
+    assert grouping is not None
+    # what is asked of each row, evaluated piece by piece
+    asked = dict.fromkeys(
+        (*grouping.keys, *(measure.argument for measure in grouping.measures if measure.argument is not None))
+    )
+    values: dict[Expression, list[pa.Array]] = {expression: [] for expression in asked}
+    bounds: dict[str, list[pa.Array]] = {name: [] for name in _BOUNDS}
+    length = 0
+    for piece in pieces:
+        length += piece.length
+        for name, mine in bounds.items():
+            mine.append(piece.columns[name])
+        for expression, found in values.items():
+            found.append(_value(piece, expression))
+    if not length:
+        return None
+    whole = {expression: pa.concat_arrays(found) for expression, found in values.items()}
+    windows = [pa.concat_arrays(found) for found in bounds.values()]
+    coded = encode_keys([*windows, *(whole[key] for key in grouping.keys)], length, 1, "")
+    names = [*_BOUNDS, *key_names(len(grouping.keys))]
+    keys = {name: one_array(coded.keys.column(at)) for name, at in zip(names, key_columns(coded.keys), strict=True)}
+    measures = {
+        m.name: _measure(m, None if m.argument is None else whole[m.argument], coded) for m in grouping.measures
+    }
+    slot = pa.array(np.full(coded.count, live.slot, dtype=np.int32))
+    return pa.table({SLOT: slot, **keys, **measures})
+
+
+def _measure(measure: Measure, values: pa.Array | None, coded: KeyCodes) -> pa.Array:
+    """Return a measure of each group of rows."""
+    codes, count = coded.codes, coded.count
+    if values is None:
+        return pa.array(np.bincount(codes, minlength=count))
+    if measure.function == COUNT_DISTINCT:
+        return pa.array(distinct_counts(values, codes, count))
+    encoded = components.encode(measure, values)
+    there = np.ones(len(codes), dtype=np.int64) if encoded.valid is None else encoded.valid.astype(np.int64)
+    numbers = {components.count_name(measure): merged(COUNT, there, codes, count)}
+    for part in components.components_of(measure):
+        numbers[part.name] = merged(part, encoded.numbers[part.name], codes, count)
+    return components.decode(measure, numbers, encoded.dictionary)
+
+
+def _value(rows: Tuples, expression: Expression) -> pa.Array:
+    found = rows.value(expression)
+    if rows.failures:
+        raise EvaluationFailed("; ".join(rows.failures.values()))
+    return found

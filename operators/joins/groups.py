@@ -1,0 +1,164 @@
+"""GROUP BY over joins, from the factorised form: each combination of keys counts as often as it has joined rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from operators import components
+from operators.arrays import Numbers, Places
+from operators.components import COUNT, COUNT_DISTINCT, COUNT_NAME, Component
+from operators.entries import empty, merge_into
+from operators.expressions import Expression
+from operators.joins.firing import JoinedWindow, beyond_combinations, product
+from operators.joins.parts import input_of, join_of, measure_of_input
+from operators.joins.relations import NO_ROW, Rows, TooManyCombinations, picked
+from operators.keys import KeyCodes, encode_keys, key_columns
+from operators.queries import WINDOW_END, WINDOW_START, Measure
+from operators.windowing.fired_rows import Fired, apply_having
+from operators.windowing.window_rows import SLOT, WindowRows
+from sources.columns import one_array
+
+_LIMBS, _LIMB_BITS = 4, 32
+
+
+def fire_groups(windows: Iterable[JoinedWindow], failures: dict[str, str]) -> Fired | None:
+    """Return the rows of grouped joins, None for no rows; ``failures`` gets messages by query id."""
+    found = []
+    for window in windows:
+        live = window.parts[0].live
+        try:
+            found.append((window, apply_having(_groups(window), live, failures)))
+        except TooManyCombinations as error:
+            failures[live.id] = beyond_combinations(error)
+    return fired_windows(found)
+
+
+def fired_windows(rows: Iterable[tuple[JoinedWindow, pa.Table]]) -> Fired | None:
+    """Return what is fired, given the rows of each window as `window_table` makes them; None for no rows."""
+    found: dict[int, list[tuple[JoinedWindow, pa.Table]]] = {}
+    for window, table in rows:
+        if table.num_rows:
+            found.setdefault(window.parts[0].live.slot, []).append((window, table))
+    if not found:
+        return None
+    slots = sorted(found)
+    ordered = [sorted(found[slot], key=lambda each: (each[0].end, each[0].start)) for slot in slots]
+    tables = [table for mine in ordered for _, table in mine]
+    return Fired(
+        WindowRows.of_tables(tables),
+        slots,
+        [sum(table.num_rows for _, table in mine) for mine in ordered],
+        [max(window.newest for window, _ in mine) for mine in ordered],
+    )
+
+
+def window_table(window: JoinedWindow, columns: Mapping[str, pa.Array], rows: int) -> pa.Table:
+    """Return so many rows of a window: their columns, their slot and the window."""
+    of_all = {
+        SLOT: np.full(rows, window.parts[0].live.slot, dtype=np.int32),
+        WINDOW_START: np.full(rows, window.start).view("datetime64[us]"),
+        WINDOW_END: np.full(rows, window.end).view("datetime64[us]"),
+    }
+    return pa.table({**{name: pa.array(values) for name, values in of_all.items()}, **columns})
+
+
+def _groups(window: JoinedWindow) -> pa.Table:
+    """Return a row for each group of a window."""
+    grouping = join_of(window.parts[0].live).grouping
+    assert grouping is not None
+    columns = [_column(window, key) for key in grouping.keys]
+    coded = encode_keys(columns, len(window.combinations[0]), 1, "")
+    measures = {m.name: _measure(window, m, coded.codes, coded.count) for m in grouping.measures}
+    return window_table(window, {**key_arrays(coded), **measures}, coded.count)
+
+
+def key_arrays(coded: KeyCodes) -> dict[str, pa.Array]:
+    """Return the columns of distinct keys by their names."""
+    return {name: one_array(coded.keys.column(name)) for name in key_columns(coded.keys)}
+
+
+def _column(window: JoinedWindow, extra: Expression) -> pa.Array:
+    """Return the values of an extra key for each combination; NULL where an outer input has no tuple."""
+    number = input_of(join_of(window.parts[0].live), extra) or 0
+    part, held, at = window.parts[number], window.held[number], window.combinations[number]
+    kind = extra.type.arrow
+    if not len(held.rows):
+        return pa.nulls(len(at), kind)
+    column = one_array(held.keys.distinct.column(len(part.attributes) + part.extras.index(extra)))
+    rows = picked(held.rows, at, 0)
+    return column.take(pa.array(rows, mask=at == NO_ROW)).cast(kind)
+
+
+def _measure(window: JoinedWindow, measure: Measure, at: Places, count: int) -> pa.Array:
+    """Return a measure of each group; ``at`` is the group of each combination."""
+    of_input = measure_of_input(join_of(window.parts[0].live), measure)
+    if of_input is None:
+        return pa.array(_sums(window.rows(), at, count))
+    if measure.function == COUNT_DISTINCT:
+        assert measure.argument is not None
+        return pa.array(distinct_counts(_column(window, measure.argument), at, count))
+    number, mine = of_input
+    held, rows = window.held[number], window.combinations[number]
+
+    def numbers_of(component: Component) -> Numbers:
+        there = held.numbers.get(component.name)
+        if there is None:  # an input without tuples
+            return np.full(len(rows), component.neutral, component.dtype)
+        return picked(there, rows, component.neutral)
+
+    times = product((m for other, m in enumerate(window.multiplicities) if other != number), len(rows))
+    name, parts = components.count_name(mine), components.components_of(mine)
+    counted = picked(held.numbers.get(name, held.numbers[COUNT_NAME]), rows, 0)
+    numbers = {name: _sums(counted * times, at, count)}
+    dictionary = None
+    if components.is_ranked(mine):
+        encoded = components.encode(mine, _values(mine, held.numbers.get(parts[0].name), rows))
+        dictionary = encoded.dictionary
+        numbers[parts[0].name] = merged(parts[0], encoded.numbers[parts[0].name].astype(np.int64), at, count)
+    elif len(parts) == _LIMBS:
+        limbs = _decimal_sums([numbers_of(part) for part in parts], times, at, count)
+        numbers |= {part.name: limb for part, limb in zip(parts, limbs, strict=True)}
+    else:
+        for part in parts:
+            found = numbers_of(part)
+            numbers[part.name] = merged(part, found * times if part.merge == "sum" else found, at, count)
+    return components.decode(mine, numbers, dictionary)
+
+
+def distinct_counts(values: pa.Array, at: Places, count: int) -> Numbers:
+    """Return how many different values there are in each group; NULL is none."""
+    encoded = values.dictionary_encode()
+    there = np.asarray(encoded.indices.is_valid())
+    codes = np.asarray(encoded.indices.fill_null(0)).astype(np.int64)[there]
+    pairs = np.unique(at[there].astype(np.int64) * max(1, len(encoded.dictionary)) + codes)
+    return np.bincount(pairs // max(1, len(encoded.dictionary)), minlength=count)
+
+
+def _values(measure: Measure, values: Numbers | None, rows: Rows) -> pa.Array:
+    """Return the values of a minimum or maximum that are no numbers."""
+    assert measure.argument is not None
+    found = [None] * len(rows) if values is None else picked(values, rows, None).tolist()
+    return pa.array(found, measure.argument.type.arrow)
+
+
+def _sums(numbers: Numbers, at: Places, count: int) -> Numbers:
+    return merged(COUNT, numbers, at, count)
+
+
+def merged(component: Component, numbers: Numbers, at: Places, count: int) -> Numbers:
+    total = empty(component, count)
+    merge_into(component, total, at, numbers)
+    return total
+
+
+def _decimal_sums(limbs: list[Numbers], times: Numbers, at: Places, count: int) -> list[Numbers]:
+    """Return the limbs of sums of decimals, each so many times; as Python integers: exact, and rare enough."""
+    totals = [0] * count
+    for group, weight, *parts in zip(at.tolist(), times.tolist(), *(limb.tolist() for limb in limbs), strict=True):
+        totals[group] += weight * sum(part << (_LIMB_BITS * place) for place, part in enumerate(parts))
+    mask = 2**_LIMB_BITS - 1
+    lower = [[total >> (_LIMB_BITS * place) & mask for total in totals] for place in range(_LIMBS - 1)]
+    return [np.array(limb, dtype=np.int64) for limb in (*lower, [t >> (_LIMB_BITS * (_LIMBS - 1)) for t in totals])]

@@ -1,0 +1,94 @@
+"""Rows of joins that are formed late: how many each window has, and which tuples they will be formed of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from operators import kernels
+from operators.joins.block import COUNT, END, SLOT, START, BlockInput, JoinBlock, Piece
+from operators.joins.counts import CountedJoins
+from operators.joins.parts import columns_for_rows, join_of
+from operators.joins.relations import MANY
+from operators.joins.tuple_bucket import TupleBucket, between
+
+WORTH_REFERRING = 1 / 8
+"""A block refers to a file of whose tuples in its lane it has at least this share; else it holds what it has."""
+LEAST_REFERRED = 2000
+"""Fewer tuples of a file are held in any case: a link costs about as much as these."""
+
+
+@dataclass(frozen=True)
+class JoinedRows:
+    """A block, with what the batch record says of it.
+
+    ``slots`` ascend; for each of them there is the number of its rows and of its windows, and the greatest event time
+    (µs) of the slices that these are made of. ``beyond`` are messages for queries, by their id, that had more rows than
+    are kept.
+    """
+
+    block: JoinBlock
+    slots: list[int]
+    counts: list[int]
+    windows: list[int]
+    latest_us: list[int]
+    beyond: Mapping[str, str]
+
+
+def joined_rows(counted: CountedJoins, tuples: Mapping[str, Sequence[TupleBucket]], most_rows: int) -> JoinedRows:
+    """Return the rows of windows of one join operator, at most ``most_rows`` of each.
+
+    ``tuples`` are the tuple buckets of each part's operator.
+    """
+    listed, beyond = [], {}
+    counts, windows = Counter[int](), Counter[int]()
+    latest: dict[int, int] = {}
+    for window in counted.windows:
+        live, total = window.parts[0].live, window.rows
+        if total > most_rows:
+            beyond[live.id] = (
+                f"A window has {_many(total)} rows in one lane, of which the first {most_rows} are kept"
+                " (setting join_row_limit). Join by more columns, or aggregate."
+            )
+        rows = min(total, most_rows)
+        listed.append((live.slot, window.end, window.start, rows))
+        counts[live.slot] += rows
+        windows[live.slot] += 1
+        latest[live.slot] = max(latest.get(live.slot, window.newest), window.newest)
+    columns = zip(*sorted(listed), strict=True)
+    table = pa.table({n: pa.array(c, pa.int64()) for n, c in zip((SLOT, END, START, COUNT), columns, strict=True)})
+    block = JoinBlock(table, [_chosen(counted, number, tuples) for number in range(len(counted.keys))])
+    slots = sorted(counts)
+    rows_of, windows_of, latest_of = ([each[slot] for slot in slots] for each in (counts, windows, latest))
+    return JoinedRows(block, slots, rows_of, windows_of, latest_of, beyond)
+
+
+def _many(rows: int) -> str:
+    return str(rows) if rows < MANY else f"more than {MANY}"
+
+
+def _chosen(counted: CountedJoins, number: int, tuples: Mapping[str, Sequence[TupleBucket]]) -> BlockInput:
+    """Return the tuples of one input that take part in some window."""
+    windows, keys = counted.windows, counted.keys[number]
+    part, lives = windows[0].parts[number], {window.parts[0].live.id: window.parts[0].live for window in windows}
+    names = sorted({name for live in lives.values() for name in columns_for_rows(join_of(live), number)})
+    first, last = min(window.start for window in windows), max(window.end for window in windows)
+    is_wanted = np.ascontiguousarray(counted.wanted[number])
+    pieces, places = [], [np.empty(0, dtype=np.int32)]
+    for bucket in between(tuples.get(part.operator, ()), first, last):
+        rows, of_keys = (np.empty(len(bucket.key), dtype=np.int32) for _ in range(2))
+        place_of, index = keys.places[id(bucket.keys)], bucket.index
+        many = kernels.pick_tuples(
+            rows, of_keys, index.rows, bucket.key, place_of, is_wanted, bucket.file.times, first, last
+        )
+        if many:
+            refers = bucket.file.path != "" and many >= max(LEAST_REFERRED, WORTH_REFERRING * index.share)
+            pieces.append(Piece(bucket.file, rows[:many], refers))
+            places.append(of_keys[:many])
+    key_places = np.concatenate(places)
+    codes = {attribute: kernels.taken(code.astype(np.int32), key_places) for attribute, code in keys.codes.items()}
+    return BlockInput(pieces, codes, names)

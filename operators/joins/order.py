@@ -1,0 +1,94 @@
+"""The order in which relations are joined, whatever that of FROM (thesis 5.4.2).
+
+Where each relation is compared with one that comes before it, rows are counted without being formed, in a time that
+follows the sizes of the relations: any such order will do, and small ones first do best. Otherwise combinations are
+formed, and the order decides how many there are in between. It is the one that costs least of all left-deep orders, by
+estimates from the window's own rows, so nothing has to be carried over when it changes from one window to the next.
+Where very many orders come into question it is found in blocks (:mod:`operators.joins.idp`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import networkx as nx
+
+from operators.joins.cost import JoinCost, Joined, join_graph
+from operators.joins.idp import SharedBy, alone, idp
+
+MOST_EXHAUSTIVE = 7
+"""All orders of so many relations are looked at: two milliseconds at most."""
+DENSE = 2
+"""So many comparisons a relation make too many orders of more relations; where there are fewer, blocks are a trap."""
+BLOCK_SIZE = 5
+"""How many relations a block has otherwise, the compound relation among them."""
+
+
+def parents_of(attributes: Iterable[int], before: Mapping[int, Iterable[int]]) -> dict[int, int]:
+    """Return by which attributes a relation is compared with others before it, and with which of them.
+
+    ``before`` has their attributes by their number. Those that have an attribute are equal there, so one that has all
+    of them will do; if there is none, it is the first that has the attribute.
+    """
+    holders = {a: [other for other, theirs in before.items() if a in theirs] for a in attributes}
+    holders = {attribute: having for attribute, having in holders.items() if having}
+    whole = [other for other in before if all(other in having for having in holders.values())]
+    return {attribute: (whole or having)[0] for attribute, having in holders.items()}
+
+
+def join_order(relations: Sequence[Joined], shared_by: SharedBy[int] = alone) -> list[int]:
+    """Return the numbers of the relations in the order in which to join them.
+
+    Outer ones come last, in their order: what they are compared with comes before, inner ones do not depend on them.
+    ``shared_by`` matters where combinations are formed: what is counted only is not there to be shared.
+    """
+    inner = [number for number, each in enumerate(relations) if not each.outer_of]
+    small_first = sorted(inner, key=lambda number: relations[number].rows)
+    order = _tree_order({number: relations[number].attributes for number in small_first})
+    order = order or _cheapest_order({number: relations[number] for number in small_first}, shared_by)
+    return [*order, *(number for number in range(len(relations)) if relations[number].outer_of)]
+
+
+def compared(relations: Sequence[Joined], before: Iterable[int], number: int) -> list[tuple[int, int]]:
+    """Return by which attributes, and with which relations of those before it, one is compared."""
+    mine = relations[number]
+    if mine.outer_of:
+        return [(a, other) for a in mine.attributes for other in mine.outer_of if a in relations[other].attributes]
+    inner = {other: relations[other].attributes for other in before if not relations[other].outer_of}
+    return list(parents_of(mine.attributes, inner).items())
+
+
+def is_counted(relations: Sequence[Joined], order: Sequence[int]) -> bool:
+    """Whether each relation is compared with one before it, so that rows are counted and no combination is formed."""
+    found = (compared(relations, order[:place], number) for place, number in enumerate(order))
+    return all(len({other for _, other in pairs}) <= 1 for pairs in found)
+
+
+def _tree_order(attributes: Mapping[int, Iterable[int]]) -> list[int] | None:
+    """Return an order in which each relation is compared with one before it, as near to the given one as can be.
+
+    None where there is none such that begins with the first.
+    """
+    order: list[int] = []
+    left = list(attributes)
+    while left:
+        before = {number: attributes[number] for number in order}
+        fitting = (n for n in left if not before or len(set(parents_of(attributes[n], before).values())) == 1)
+        number = next(fitting, None)
+        if number is None:
+            return None
+        order.append(number)
+        left.remove(number)
+    return order
+
+
+def block_size(graph: nx.Graph) -> int:
+    """Return how many relations of a join graph to look at in all orders at once, at least 2."""
+    is_dense = graph.number_of_edges() >= DENSE * len(graph)
+    return BLOCK_SIZE if len(graph) > MOST_EXHAUSTIVE and is_dense else max(2, len(graph))
+
+
+def _cheapest_order(relations: Mapping[int, Joined], shared_by: SharedBy[int]) -> list[int]:
+    """Return the left-deep order of relations that costs least where combinations are formed."""
+    graph = join_graph({number: each.attributes for number, each in relations.items()})
+    return list(idp(graph, JoinCost(relations).step, block_size(graph), shared_by)[-1].order)

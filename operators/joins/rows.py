@@ -1,0 +1,178 @@
+"""Form the rows of a join out of join blocks, page by page.
+
+The tuples of an input that have the same codes are a group. A window's rows are ordered by the combination of groups
+that they come from, then by the tuple of the first input, of the second, and so on. Only the rows of a page are formed,
+however many the window has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from operators import kernels
+from operators.arrays import Places
+from operators.expressions import Column, typed_columns_of
+from operators.joins.block import COUNT, END, SLOT, START, BlockInput, JoinBlock
+from operators.joins.gathering import take
+from operators.joins.pairs import Pairs
+from operators.joins.relations import NO_ROW, JoinResult, Relation
+from operators.predicates.query_set import Bools
+from operators.queries import WINDOW_END, WINDOW_START, Join, JoinInput
+from operators.tuples import Tuples
+from sources.columns import one_array
+
+ActiveFrom = Mapping[str, int | None]
+
+
+@dataclass(frozen=True)
+class WindowRows:
+    """``count`` rows of a window of a query in a block; ``start`` and ``end`` in microseconds."""
+
+    block: int
+    start: int
+    end: int
+    count: int
+
+
+def windows_of_slot(blocks: Sequence[JoinBlock], slot: int) -> list[WindowRows]:
+    """Return the windows of the query in a slot that have rows in some blocks, in their order."""
+    found = []
+    for number, block in enumerate(blocks):
+        slots = np.asarray(one_array(block.windows.column(SLOT)))
+        first, after = np.searchsorted(slots, [slot, slot + 1]).tolist()
+        mine = block.windows.slice(first, after - first).select([START, END, COUNT]).to_pydict()
+        found += [WindowRows(number, *each) for each in zip(mine[START], mine[END], mine[COUNT], strict=True)]
+    return sorted(found, key=lambda window: (window.end, window.start, window.block))
+
+
+class JoinIndex(Protocol):
+    """The tuples of a block that a window of a query joins."""
+
+    @property
+    def total(self) -> int:
+        """How many joined rows there are."""
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes, about."""
+
+    def page(self, first: int, count: int) -> Sequence[Places]:
+        """Return of the joined rows ``[first, first + count)`` the row of each input, ``NO_ROW`` for none."""
+
+
+@dataclass(frozen=True)
+class _GroupIndex:
+    """The rows of each input, group by group; ``joined`` are the groups, the members of which are these rows."""
+
+    inputs: Sequence[Places]
+    joined: JoinResult
+
+    @property
+    def total(self) -> int:
+        return self.joined.total
+
+    @property
+    def nbytes(self) -> int:
+        # what orders and counts the groups has a few numbers for each of them
+        return 18 * sum(rows.nbytes for rows in self.inputs)
+
+    def page(self, first: int, count: int) -> list[Places]:
+        pages = zip(self.inputs, self.joined.page(first, count), strict=True)
+        return [kernels.taken(np.append(rows, np.int32(NO_ROW)), at) for rows, at in pages]
+
+
+def what_is_indexed(query: Join, start: int, active_from: ActiveFrom) -> Hashable:
+    """Return what decides about the index of a window that begins at ``start``: queries with equal ones share it."""
+    found = []
+    for each in query.inputs:
+        after = active_from.get(each.stream)
+        sees_after = start - 1 if after is None else max(start - 1, after)
+        # 0.0 and -0.0 are equal, but have different texts
+        found.append((each.where, str(each.where), each.outer_of, each.anti, sees_after))
+    return tuple(found)
+
+
+def index_window(query: Join, block: JoinBlock, start: int, end: int, active_from: ActiveFrom) -> JoinIndex:
+    """Return what rows of a window are formed from; ``active_from`` is that of the query's streams."""
+    inputs = [
+        _rows_in_window(each, tuples, start, end, active_from.get(each.stream))
+        for each, tuples in zip(query.inputs, block.inputs, strict=True)
+    ]
+    if len(inputs) == 2 and all(len(tuples.codes) == 1 for tuples in block.inputs):
+        codes = [code for tuples in block.inputs for code in tuples.codes.values()]
+        right = query.inputs[1]
+        return Pairs((inputs[0], inputs[1]), (codes[0], codes[1]), bool(right.outer_of), right.anti)
+    return _index_groups(query, block, inputs)
+
+
+def _rows_in_window(each: JoinInput, tuples: BlockInput, start: int, end: int, after: int | None) -> Places:
+    """Return the tuples of an input that lie in a window and satisfy what a query asks of them."""
+    wanted = np.empty(0, dtype=np.bool_)
+    if each.where is not None and tuples.length:
+        tested = Tuples({c.name: _column(tuples, c) for c in typed_columns_of(each.where)}, tuples.length)
+        wanted = np.asarray(tested.value(each.where).fill_null(False))
+    rows, first = np.empty(tuples.length, dtype=np.int32), start if after is None else max(start, after + 1)
+    return rows[: kernels.rows_between(rows, tuples.times, first, end, wanted)].copy()
+
+
+def _index_groups(query: Join, block: JoinBlock, inputs: Sequence[Places]) -> _GroupIndex:
+    """Return the joined groups of tuples with equal codes."""
+    sizes, relations = [], []
+    for each, tuples, mine in zip(query.inputs, block.inputs, inputs, strict=True):
+        codes = {attribute: kernels.taken(code, mine) for attribute, code in tuples.codes.items()}
+        differs = np.zeros(max(0, len(mine) - 1), dtype=np.bool_)
+        for code in codes.values():
+            differs |= code[1:] != code[:-1]
+        starts = np.flatnonzero(np.concatenate([np.ones(min(1, len(mine)), dtype=np.bool_), differs]))
+        sizes.append(np.diff(starts, append=len(mine)))
+        of_groups = {attribute: code[starts].astype(np.int64) for attribute, code in codes.items()}
+        relations.append(Relation(len(starts), of_groups, each.outer_of, each.anti))
+    return _GroupIndex(inputs, JoinResult(relations, sizes))
+
+
+def _column(tuples: BlockInput, column: Column) -> pa.Array:
+    """Return a column of an input: an outer one may have no tuples, or only some that no query sees that needs it."""
+    found = tuples.column(column.name)
+    return pa.nulls(tuples.length, column.type.arrow) if found is None else found
+
+
+def _taken(column: pa.Array, rows: Places, missing: Bools | None) -> pa.Array:
+    """Return some rows of a column, NULL for those that are ``missing``."""
+    return take(column, rows) if missing is None else column.take(pa.array(rows, mask=missing))
+
+
+def form_rows(query: Join, block: JoinBlock, index: JoinIndex, window: WindowRows, first: int, count: int) -> pa.Table:
+    """Return the joined rows ``[first, first + count)`` of a window: columns ``alias.column``, and its bounds."""
+    columns: dict[str, pa.Array] = {}
+    needed = {column.name: column for expression in query.over_rows for column in typed_columns_of(expression)}
+    for each, tuples, rows in zip(query.inputs, block.inputs, index.page(first, count), strict=True):
+        length, prefix = len(rows), f"{each.alias}."
+        missing = rows == NO_ROW if each.outer_of else None
+        for name in needed:
+            if name.startswith(prefix):
+                column = _column(tuples, Column(name.removeprefix(prefix), needed[name].type))
+                columns[name] = _taken(column, rows, missing)
+    for name, column in needed.items():
+        columns.setdefault(name, pa.nulls(length, column.type.arrow))
+    columns[WINDOW_START] = pa.array(np.full(length, window.start)).view(pa.timestamp("us"))
+    columns[WINDOW_END] = pa.array(np.full(length, window.end)).view(pa.timestamp("us"))
+    return pa.table(columns)
+
+
+def overlapping(windows: Sequence[WindowRows], start: int, count: int) -> Iterator[tuple[WindowRows, int, int]]:
+    """Yield the windows in which rows ``[start, start + count)`` of all lie, each with the first and their number."""
+    for window in windows:
+        if count <= 0:
+            return
+        if start < window.count:
+            taken = min(window.count - start, count)
+            yield window, start, taken
+            count -= taken
+            start = 0
+        else:
+            start -= window.count

@@ -1,0 +1,233 @@
+"""Joins over session windows: the sessions are of all inputs together, a sequence of them for each value of the keys.
+
+All inputs are compared by the same attributes. Tuples of all of them that have equal attributes, and satisfy what their
+input's predicate asks, follow each other in one sequence; where it pauses for the gap, a session ends (as sessions of
+two streams are joined elsewhere, too). Each query has sessions of its own, for its predicates and its gap decide about
+them, so nothing is counted before: lanes keep the tuples that some query wants, and rows are formed when a session
+is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators import kernels
+from operators.expressions import typed_columns_of
+from operators.joins import formed_rows
+from operators.joins.firing import JoinOperator, beyond_combinations
+from operators.joins.formed_rows import MOST_FORMED, EvaluationFailed, asked_of
+from operators.joins.keys import InputKeys, number_keys
+from operators.joins.parts import Part, columns_for_rows, join_of
+from operators.joins.relations import NO_ROW, JoinResult, Relation, Rows, TooManyCombinations
+from operators.joins.tuple_bucket import TupleBucket
+from operators.live_queries import LiveQuery
+from operators.queries import WINDOW_END, WINDOW_START
+from operators.tuples import Tuples
+from operators.windowing.fired_rows import Fired
+from operators.windowing.sessions import chain, gap_of
+from operators.windowing.window_rows import WindowRows
+from sources.columns import arrays_of
+
+Times = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Input:
+    """The tuples of one input; ``place`` is the number of their attributes' values, ``code`` the same, -1 for NULL."""
+
+    tuples: Tuples
+    times: Times
+    place: Rows
+    code: Rows
+
+
+@dataclass(frozen=True)
+class _Sessions:
+    """The sessions of one query that end now: their bounds, and of each input the tuples and the session of each."""
+
+    start: Times
+    end: Times
+    rows: Sequence[Rows]
+    session: Sequence[Rows]
+    newest: int
+
+
+def fire_session_joins(
+    operator: JoinOperator,
+    tuples: Mapping[str, Sequence[TupleBucket]],
+    after: int,
+    upto: int,
+    most_rows: int,
+    failures: dict[str, str],
+) -> Fired | None:
+    """Return the rows of all sessions that end in ``(after, upto]``, or their groups; None for no rows.
+
+    ``tuples`` are by operator of the parts. Of a query ``most_rows`` are kept; ``failures`` gets messages by query id.
+    """
+    parts = operator.joins[0]
+    keys = _number(operator, tuples, operator.is_outer)
+    inputs = [
+        _input(tuples.get(part.operator, ()), each, _columns_of(operator, part.number))
+        for part, each in zip(parts, keys, strict=True)
+    ]
+    found: dict[int, tuple[pa.Table, int]] = {}
+    for mine in operator.joins:
+        live = mine[0].live
+        try:
+            sessions = _sessions(mine, inputs, after, upto)
+            rows = None if sessions is None else asked_of(live, _pieces(mine, inputs, sessions), most_rows, failures)
+        except EvaluationFailed as problem:
+            failures[live.id] = str(problem)
+            continue
+        if sessions is not None and rows is not None and rows.num_rows:
+            found[live.slot] = rows, sessions.newest
+    if not found:
+        return None
+    slots = sorted(found)
+    tables = [found[slot][0] for slot in slots]
+    return Fired(
+        WindowRows.of_tables(tables),
+        slots,
+        [table.num_rows for table in tables],
+        [found[slot][1] for slot in slots],
+    )
+
+
+def open_tuples(
+    operator: JoinOperator, tuples: Mapping[str, Sequence[TupleBucket]], reached: int | None
+) -> dict[int, bool]:
+    """Return for each tuple bucket, by its id, whether some of it may still be part of a session that is not over.
+
+    With the longest gap, whatever the predicates, tuples form the longest sessions; all others are within one of them.
+    """
+    of_part = {part.operator: tuples.get(part.operator, ()) for part in operator.joins[0]}
+    buckets = [bucket for mine in of_part.values() for bucket in mine]
+    if reached is None or not buckets:
+        return {id(bucket): True for bucket in buckets}
+    place_of = {}
+    for part, keys in zip(operator.joins[0], _number(operator, tuples, None), strict=True):
+        for bucket in of_part[part.operator]:
+            place_of[id(bucket)] = kernels.taken(keys.places[id(bucket.keys)], bucket.key)
+    times = np.concatenate([bucket.times for bucket in buckets])
+    place = np.concatenate([place_of[id(bucket)] for bucket in buckets]).astype(np.int64)
+    gap = max(gap_of(parts[0].query) for parts in operator.joins)
+    number, count = chain(place, times, times, gap)
+    _, last = _bounds(number, count, times)
+    is_open = (last + gap > reached)[number]
+    ends = np.cumsum([len(bucket.key) for bucket in buckets])[:-1]
+    return {id(bucket): bool(mine.any()) for bucket, mine in zip(buckets, np.split(is_open, ends), strict=True)}
+
+
+def _number(
+    operator: JoinOperator, tuples: Mapping[str, Sequence[TupleBucket]], is_outer: Sequence[bool] | None
+) -> list[InputKeys]:
+    parts = operator.joins[0]
+    tables = [[bucket.keys for bucket in tuples.get(part.operator, ())] for part in parts]
+    return number_keys([part.attributes for part in parts], is_outer, tables)
+
+
+def _columns_of(operator: JoinOperator, number: int) -> set[str]:
+    """Return the columns of an input that some query needs."""
+    return {name for parts in operator.joins for name in columns_for_rows(join_of(parts[number].live), number)}
+
+
+def _input(buckets: Sequence[TupleBucket], keys: InputKeys, names: Iterable[str]) -> _Input:
+    """Bring the tuples of an input together that have partners as to their keys."""
+    ((_, code_of),) = keys.codes.items()
+    tables, times, places = [], [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    for bucket in buckets:
+        place = kernels.taken(keys.places[id(bucket.keys)], bucket.key)
+        known = np.flatnonzero(place >= 0)
+        tables.append(bucket.taken(known, names))
+        times.append(bucket.times[known])
+        places.append(place[known].astype(np.int64))
+    columns = pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
+    time, place = np.concatenate(times), np.concatenate(places)
+    arrays = arrays_of(columns)
+    return _Input(Tuples(arrays, len(time)), time, place, code_of[place])
+
+
+def _sessions(parts: Sequence[Part], inputs: Sequence[_Input], after: int, upto: int) -> _Sessions | None:
+    """Return the sessions of a query that end in ``(after, upto]``, None for none."""
+    seen = [_seen(part, each) for part, each in zip(parts, inputs, strict=True)]
+    place = np.concatenate([each.place[rows] for each, rows in zip(inputs, seen, strict=True)])
+    times = np.concatenate([each.times[rows] for each, rows in zip(inputs, seen, strict=True)])
+    gap = gap_of(parts[0].query)
+    number, count = chain(place, times, times, gap)
+    first, last = _bounds(number, count, times)
+    end = last + gap
+    due = (end > after) & (end <= min(upto, min(_until(part.query) for part in parts)))
+    if not due.any():
+        return None
+    rows, session = [], []
+    for mine, numbers in zip(seen, np.split(number, np.cumsum([len(mine) for mine in seen])[:-1]), strict=True):
+        ended = due[numbers]
+        rows.append(mine[ended])
+        session.append(numbers[ended])
+    return _Sessions(first, end, rows, session, int(last[due].max()))
+
+
+def _seen(part: Part, mine: _Input) -> Rows:
+    """Return the tuples of an input that a query sees."""
+    stream = part.query.query.streams[0]
+    mask = (mine.times > part.query.after(stream)) & (mine.times <= part.query.until(stream))
+    if part.input.where is not None and mine.tuples.length:
+        mask &= np.asarray(mine.tuples.value(part.input.where).fill_null(False))
+    return np.flatnonzero(mask)
+
+
+def _until(query: LiveQuery) -> int:
+    return query.until(query.query.streams[0])
+
+
+def _bounds(number: Rows, count: int, times: Times) -> tuple[Times, Times]:
+    """Return the first and the last time of each chain."""
+    first = np.full(count, np.iinfo(np.int64).max)
+    last = np.full(count, np.iinfo(np.int64).min)
+    np.minimum.at(first, number, times)
+    np.maximum.at(last, number, times)
+    return first, last
+
+
+def _pieces(parts: Sequence[Part], inputs: Sequence[_Input], sessions: _Sessions) -> Iterator[Tuples]:
+    """Yield the joined rows of sessions, some at a time; raises EvaluationFailed for too many."""
+    relations = [
+        Relation(len(rows), {0: np.where(each.code[rows] >= 0, session, -1)}, part.input.outer_of, part.input.anti)
+        for part, each, rows, session in zip(parts, inputs, sessions.rows, sessions.session, strict=True)
+    ]
+    try:
+        joined = JoinResult(relations, [np.ones(each.rows, dtype=np.int64) for each in relations])
+    except TooManyCombinations as error:
+        raise EvaluationFailed(beyond_combinations(error)) from None
+    if joined.total > MOST_FORMED:
+        raise EvaluationFailed(
+            f"Sessions are left out: more than {MOST_FORMED} of their rows in one lane would have to be formed at once."
+            " Join by more columns, or make the gap shorter."
+        )
+    for begin in range(0, joined.total, formed_rows.FORMED_AT_ONCE):
+        chosen = joined.page(begin, min(formed_rows.FORMED_AT_ONCE, joined.total - begin))
+        yield _piece(parts, inputs, sessions, chosen)
+
+
+def _piece(parts: Sequence[Part], inputs: Sequence[_Input], sessions: _Sessions, chosen: Sequence[Rows]) -> Tuples:
+    length = len(chosen[0])
+    columns: dict[str, pa.Array] = {}
+    for part, each, rows, at in zip(parts, inputs, sessions.rows, chosen, strict=True):
+        if not len(rows):
+            continue
+        missing = at == NO_ROW
+        taken = pa.array(rows[np.where(missing, 0, at)], mask=missing)
+        for name, values in each.tuples.columns.items():
+            columns[f"{part.input.alias}.{name}"] = values.take(taken)
+    for expression in join_of(parts[0].live).over_rows:
+        for column in typed_columns_of(expression):  # an outer input may have no tuples, nor their columns
+            columns.setdefault(column.name, pa.nulls(length, column.type.arrow))
+    session = sessions.session[0][chosen[0]]  # the first input is never an outer one
+    for name, bound in ((WINDOW_START, sessions.start), (WINDOW_END, sessions.end)):
+        columns[name] = pa.array(bound[session]).view(pa.timestamp("us"))
+    return Tuples(columns, length)

@@ -1,0 +1,235 @@
+"""Tuple buckets: which tuples of one input of joins a key group has, by reference (thesis 5.3.1.1, 5.3.2).
+
+A chunk of tuples is written once, and indexed by each operator that joins compare it by: a bucket has rows of the file,
+and their keys. How many joined rows there are is known without the tuples. Only those that some join wants are there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+
+from operators import kernels
+from operators.arrays import Places
+from operators.joins.gathering import take
+from operators.joins.narrowing import narrow, widen
+from operators.joins.tuple_files import TIME, TupleFile, TupleFiles
+from operators.keys import KeyCodes
+from operators.predicates.query_set import Bools
+from operators.tuples import Tuples
+from sources.columns import one_array
+
+_HEADER = b"tuples"
+WORTH_TAKING = 0.8
+"""Tuples that no join wants are left out where less than this share remains."""
+
+
+@dataclass(frozen=True)
+class TupleIndex:
+    """Rows of a file of tuples, ascending, that lie in one key group; ``key`` numbers the rows of ``keys``.
+
+    ``span`` is the stretch of event time that they lie in: from the least to just above the greatest (µs). ``share`` is
+    how many rows of the file have keys of the key group, wanted or not.
+    """
+
+    operator: str
+    rows: Places
+    key: Places
+    keys: pa.Table
+    span: tuple[int, int]
+    share: int
+
+    def serialize(self, path: str) -> bytes:
+        """Return the index of the file at ``path`` as Arrow IPC streams after each other: rows, distinct keys."""
+        first, distances = as_distances(self.rows)
+        places = pa.table({"row": pa.array(distances), "key": pa.array(self.key)})
+        return self._streams({"path": path, "first": first}, places)
+
+    def serialize_with(self, tuples: pa.Table) -> bytes:
+        """Return the index and its rows of ``tuples``: what is so small that a file would cost more."""
+        mine = pa.table({name: take(tuples.column(name), self.rows) for name in tuples.column_names})
+        return self._streams({}, pa.table({"key": pa.array(self.key)}), narrow(mine))
+
+    def _streams(self, told: dict[str, Any], places: pa.Table, *tuples: pa.Table) -> bytes:
+        header = {**told, "operator": self.operator, "span": self.span, "share": self.share}
+        places = places.replace_schema_metadata({_HEADER: orjson.dumps(header)})
+        sink = pa.BufferOutputStream()
+        for table in (narrow(places), self.keys, *tuples):
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+        return sink.getvalue().to_pybytes()
+
+
+@dataclass(frozen=True)
+class TupleBucket:
+    """An index, and the file that it is of."""
+
+    index: TupleIndex
+    file: TupleFile
+
+    @property
+    def operator(self) -> str:
+        """The name of the operator that made it."""
+        return self.index.operator
+
+    @property
+    def keys(self) -> pa.Table:
+        """The attributes that tuples are joined by, distinct."""
+        return self.index.keys
+
+    @property
+    def key(self) -> Places:
+        """Which of the ``keys`` each tuple has."""
+        return self.index.key
+
+    @property
+    def times(self) -> npt.NDArray[np.int64]:
+        """The event time of each tuple (µs)."""
+        found: npt.NDArray[np.int64] = kernels.taken(self.file.times, self.index.rows)
+        return found
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The stretch of event time that they lie in (µs)."""
+        return self.index.span
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the index in memory."""
+        return int(self.index.rows.nbytes + self.key.nbytes + self.keys.nbytes)
+
+    def taken(self, some: npt.NDArray[np.integer], names: Iterable[str]) -> pa.Table:
+        """Return columns of some of the tuples, those that the file has."""
+        rows = kernels.taken(self.index.rows, some)
+        columns = {name: self.file.column(name) for name in names}
+        taken = {name: take(column, rows) for name, column in columns.items() if column is not None}
+        return pa.table(taken) if taken else pa.table({"_": pa.nulls(len(rows))})
+
+    @classmethod
+    def deserialize(cls, data: bytes | pa.Buffer, files: TupleFiles) -> TupleBucket:
+        """Read what :meth:`TupleIndex.serialize` wrote."""
+        source = pa.BufferReader(data)
+        places, keys = (widen(pa.ipc.open_stream(source).read_all()) for _ in range(2))
+        header = orjson.loads(places.schema.metadata[_HEADER])
+        key = np.asarray(one_array(places.column("key")))
+        if "path" in header:
+            rows = from_distances(header["first"], np.asarray(one_array(places.column("row"))))
+            file = files.at(header["path"])
+        else:
+            rows = np.arange(len(key), dtype=np.int32)
+            file = TupleFile.in_memory(widen(pa.ipc.open_stream(source).read_all()))
+        return cls(TupleIndex(header["operator"], rows, key, keys, tuple(header["span"]), header["share"]), file)
+
+
+def as_distances(rows: Places) -> tuple[int, Places]:
+    """Return the first of ascending rows, 0 for none, and how far each is from the one before, 0 for the first."""
+    return int(rows[0]) if len(rows) else 0, np.diff(rows, prepend=rows[:1])
+
+
+def from_distances(first: int, distances: Places) -> Places:
+    """Return what :func:`as_distances` was given."""
+    return np.cumsum(distances, dtype=np.int32) + np.int32(first)
+
+
+def between(buckets: Iterable[TupleBucket], first: int, last: int) -> Iterator[TupleBucket]:
+    """Yield the buckets that may have tuples with event times in ``[first, last)`` (µs)."""
+    return (bucket for bucket in buckets if bucket.span[0] < last and bucket.span[1] > first)
+
+
+def is_tuple_bucket(data: bytes | pa.Buffer) -> bool:
+    """Return whether bytes are those of a tuple bucket."""
+    metadata = pa.ipc.open_stream(pa.BufferReader(data)).schema.metadata
+    return metadata is not None and _HEADER in metadata
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What joins of an operator want of a chunk: which tuples, shape (tuples,), their keys, and those ``columns``.
+
+    Its key groups lie in as many lanes, or, if there is one, in each of ``lanes``.
+    """
+
+    operator: str
+    tuples: Bools
+    keys: KeyCodes
+    columns: Sequence[str]
+    lanes: range
+
+
+@dataclass(frozen=True)
+class IndexedTuples:
+    """Tuples of a chunk that joins want, as a :class:`~operators.joins.tuple_files.TupleFile` has them.
+
+    Each of their indexes comes with the number of its lane.
+    """
+
+    table: pa.Table
+    indexes: Sequence[tuple[int, TupleIndex]]
+
+    @property
+    def lanes(self) -> list[int]:
+        """The lanes that have an index."""
+        return list(dict.fromkeys(lane for lane, _ in self.indexes))
+
+
+def index_tuples(tuples: Tuples, times: npt.NDArray[np.int64], wanted: Sequence[Wanted]) -> IndexedTuples | None:
+    """Return the tuples that some operator wants, and the indexes of them all; None if nobody wants any."""
+    by_any = wanted[0].tuples.copy()
+    for each in wanted[1:]:
+        by_any |= each.tuples
+    many = int(np.count_nonzero(by_any))
+    if not many:
+        return None
+    kept = np.flatnonzero(by_any).astype(np.int32) if many < WORTH_TAKING * len(by_any) else None
+    place = None if kept is None else np.cumsum(by_any, dtype=np.int32) - np.int32(1)
+    indexes = []
+    for each in wanted:
+        shares = _shares(each.keys, None if kept is None else by_any)
+        for group, rows in enumerate(_rows_of_groups(each)):
+            if len(rows):
+                first = np.int32(each.keys.group_starts[group])
+                key, when = kernels.taken(each.keys.codes, rows) - first, kernels.taken(times, rows)
+                index = TupleIndex(
+                    each.operator,
+                    rows if place is None else kernels.taken(place, rows),
+                    key,
+                    each.keys.of_group(group),
+                    (int(when.min()), int(when.max()) + 1),
+                    int(shares[group]),
+                )
+                indexes += [(group + lane, index) for lane in each.lanes]
+    names = sorted({name for each in wanted for name in each.columns})
+    columns = {TIME: pa.array(times), **{name: tuples.columns[name] for name in names}}
+    return IndexedTuples(
+        pa.table(columns if kept is None else {name: take(column, kept) for name, column in columns.items()}), indexes
+    )
+
+
+def _groups(keys: KeyCodes) -> Places:
+    """Return the key group of each tuple."""
+    starts = keys.group_starts
+    return kernels.taken(np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts)), keys.codes)
+
+
+def _shares(keys: KeyCodes, some: Bools | None) -> npt.NDArray[np.int64]:
+    """Return how many of all tuples, or of some, are in each key group."""
+    group = _groups(keys)
+    return np.bincount(group if some is None else group[some], minlength=len(keys.group_starts) - 1)
+
+
+def _rows_of_groups(wanted: Wanted) -> list[Places]:
+    """Return the wanted tuples of each key group."""
+    starts = wanted.keys.group_starts
+    if len(starts) == 2:
+        return [np.flatnonzero(wanted.tuples).astype(np.int32)]
+    group = np.where(wanted.tuples, _groups(wanted.keys), np.int32(-1))
+    order, bounds = np.empty(len(group), dtype=np.int32), np.zeros(len(starts), dtype=np.int64)
+    kernels.order_by_code(order, bounds, group)
+    return [order[first:after] for first, after in itertools.pairwise(bounds.tolist())]

@@ -1,0 +1,85 @@
+"""The innermost loops, compiled by numba, each one pass over flat arrays.
+
+Compiled code is cached on disk; :func:`warm_up` loads it before tuples come.
+"""
+
+from operators.kernels import accumulation, boundaries, pairs, query_sets, rows
+from operators.kernels.accumulation import (
+    add,
+    add_runs,
+    count,
+    count_and_add,
+    count_pairs,
+    greatest,
+    least,
+    occupied_per_group,
+    pick_group,
+    place,
+    place_mapped,
+    running_sums,
+)
+from operators.kernels.boundaries import (
+    append_cell,
+    count_boundaries,
+    count_close_boundaries,
+    count_double_boundaries,
+    count_few_boundaries,
+)
+from operators.kernels.pairs import form_pairs, match_groups
+from operators.kernels.query_sets import count_bits, intersect, list_by_bit, place_each, set_bits
+from operators.kernels.rows import (
+    append_digit,
+    expand,
+    keep_mapped,
+    number,
+    number_ascending,
+    order_by_code,
+    pick_tuples,
+    rows_between,
+    scatter,
+    taken,
+)
+
+__all__ = [
+    "add",
+    "add_runs",
+    "append_cell",
+    "append_digit",
+    "count",
+    "count_and_add",
+    "count_bits",
+    "count_boundaries",
+    "count_close_boundaries",
+    "count_double_boundaries",
+    "count_few_boundaries",
+    "count_pairs",
+    "expand",
+    "form_pairs",
+    "greatest",
+    "intersect",
+    "keep_mapped",
+    "least",
+    "list_by_bit",
+    "match_groups",
+    "number",
+    "number_ascending",
+    "occupied_per_group",
+    "order_by_code",
+    "pick_group",
+    "pick_tuples",
+    "place",
+    "place_each",
+    "place_mapped",
+    "rows_between",
+    "running_sums",
+    "scatter",
+    "set_bits",
+    "taken",
+    "warm_up",
+]
+
+
+def warm_up() -> None:
+    """Load or compile every kernel for the types that it is used with."""
+    for module in (accumulation, boundaries, pairs, query_sets, rows):
+        module.warm_up()

@@ -1,0 +1,190 @@
+"""Numbers put into dense arrays, and what is there picked out again.
+
+`at` is where each number goes, int32, -1 for nowhere. Minimum and maximum pass over NaN, which is their neutral value
+for doubles; sums of integers wrap around at 64 bits, as they do everywhere on the way to an exact total.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from operators.arrays import Numbers, Places
+
+
+@njit(cache=True, nogil=True)
+def place(at: Places, cell: Places, column: Places, columns: Any) -> None:
+    """Set `at` to the entry of each tuple in an array of shape (cells, columns), int32; cell -1 is nowhere."""
+    for i in range(at.size):
+        at[i] = cell[i] * columns + column[i] if cell[i] >= 0 else -1
+
+
+@njit(cache=True, nogil=True)
+def place_mapped(
+    at: Places, cell: Numbers, key: Numbers, cell_map: Places, key_map: Places, first: int, keys: int
+) -> None:
+    """Set `at` for an array of shape (cells, keys) after renumbering both; other keys than those from `first` go."""
+    for i in range(at.size):
+        c = cell_map[cell[i]]
+        k = key_map[key[i]] - first
+        at[i] = c * keys + k if c >= 0 and 0 <= k < keys else -1
+
+
+@njit(cache=True, nogil=True)
+def count(out: Numbers, at: Places) -> None:
+    """Count what goes to each entry."""
+    for i in range(at.size):
+        if at[i] >= 0:
+            out[at[i]] += 1
+
+
+@njit(cache=True, nogil=True)
+def add(out: Numbers, at: Places, values: Numbers) -> None:
+    """Add numbers up."""
+    for i in range(at.size):
+        if at[i] >= 0:
+            out[at[i]] += values[i]
+
+
+@njit(cache=True, nogil=True)
+def count_and_add(counts: Numbers, out: Numbers, at: Places, values: Numbers) -> None:
+    """Count and add up in one pass."""
+    for i in range(at.size):
+        if at[i] >= 0:
+            counts[at[i]] += 1
+            out[at[i]] += values[i]
+
+
+@njit(cache=True, nogil=True)
+def least(out: Numbers, at: Places, values: Numbers) -> None:
+    """Keep the least number."""
+    for i in range(at.size):
+        if at[i] >= 0 and not (out[at[i]] <= values[i]) and values[i] == values[i]:
+            out[at[i]] = values[i]
+
+
+@njit(cache=True, nogil=True)
+def greatest(out: Numbers, at: Places, values: Numbers) -> None:
+    """Keep the greatest number."""
+    for i in range(at.size):
+        if at[i] >= 0 and not (out[at[i]] >= values[i]) and values[i] == values[i]:
+            out[at[i]] = values[i]
+
+
+@njit(cache=True, nogil=True)
+def running_sums(sums: Numbers, cells: Numbers) -> None:
+    """Set row i of ``sums``, shape (cells + 1, keys), to the sum of the rows of ``cells`` before i."""
+    rows, keys = cells.shape
+    for k in range(keys):
+        sums[0, k] = 0
+    for i in range(rows):
+        for k in range(keys):
+            sums[i + 1, k] = sums[i, k] + cells[i, k]
+
+
+@njit(cache=True, nogil=True)
+def add_runs(result: Numbers, query: Numbers, low: Numbers, high: Numbers, cells: Numbers, sums: Numbers) -> None:
+    """Add to rows of ``result``, shape (queries, keys), those of ``cells`` in runs ``[low, high)``.
+
+    ``sums`` are the running sums of ``cells``: what lies in a run that is not short is the difference of two of them.
+    """
+    keys = result.shape[1]
+    for i in range(query.size):
+        row, first, last = query[i], low[i], high[i]
+        if last - first <= 2:
+            for cell in range(first, last):
+                for k in range(keys):
+                    result[row, k] += cells[cell, k]
+        else:
+            for k in range(keys):
+                result[row, k] += sums[last, k] - sums[first, k]
+
+
+@njit(cache=True, nogil=True)
+def occupied_per_group(counts: Numbers, group_starts: Numbers) -> Numbers:
+    """Return how many entries of ``counts``, shape (cells, slices, keys), are above zero in each group of keys.
+
+    Group g has the keys ``[group_starts[g], group_starts[g + 1])``.
+    """
+    cells, slices, _ = counts.shape
+    groups = group_starts.size - 1
+    found = np.zeros(groups, dtype=np.int64)
+    for c in range(cells):
+        for s in range(slices):
+            for g in range(groups):
+                for k in range(group_starts[g], group_starts[g + 1]):
+                    found[g] += counts[c, s, k] > 0
+    return found
+
+
+@njit(cache=True, nogil=True)
+def pick_group(
+    counts: Numbers, first: int, last: int, position: Places, cell: Places, key: Places, starts: Numbers
+) -> None:
+    """List the entries above zero of the keys ``[first, last)``, slice by slice: where, which cell, which key.
+
+    Keys are counted from ``first``; ``starts[s]`` becomes the number of the first entry of slice s.
+    """
+    cells, slices, keys = counts.shape
+    i = 0
+    for s in range(slices):
+        starts[s] = i
+        for c in range(cells):
+            base = (c * slices + s) * keys
+            for k in range(first, last):
+                if counts[c, s, k] > 0:
+                    position[i] = base + k
+                    cell[i] = c
+                    key[i] = k - first
+                    i += 1
+    starts[slices] = i
+
+
+@njit(cache=True, nogil=True)
+def count_pairs(
+    pairs: Numbers,
+    met: Numbers,
+    code: Numbers,
+    cell: Numbers,
+    number: Numbers,
+    starts: Numbers,
+    cells: Numbers,
+    numbers: Numbers,
+) -> None:
+    """Add up by both cells how many pairs there are of entries with the same code.
+
+    Those on the right with code c are ``[starts[c], starts[c + 1])`` of ``cells`` and ``numbers``; ``met[c]`` is set
+    where there are some on both sides.
+    """
+    for i in range(code.size):
+        row, many = cell[i], number[i]
+        for j in range(starts[code[i]], starts[code[i] + 1]):
+            pairs[row, cells[j]] += many * numbers[j]
+            met[code[i]] = True
+
+
+def warm_up() -> None:
+    """Load or compile these kernels for the types that they are used with."""
+    at, table = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32)
+    ints, longs, doubles = (np.zeros(1, dtype=kind) for kind in (np.int32, np.int64, np.float64))
+    place(at, at, at, np.int32(1))
+    short = table.astype(np.int16)
+    for cell in (at, short):
+        for key in (at, short):
+            place_mapped(at, cell, key, table, table, 0, 1)
+    counts = np.zeros(1, dtype=np.int64)
+    count(counts, at)
+    for out, values in ((longs, ints), (longs, longs), (doubles, doubles)):
+        add(out, at, values)
+        count_and_add(counts, out, at, values)
+        least(out, at, values)
+        greatest(out, at, values)
+    dense, starts = np.zeros((1, 1, 1), dtype=np.int64), np.zeros(2, dtype=np.int64)
+    occupied_per_group(dense, starts)
+    pick_group(dense, 0, 1, at, at, at, starts)
+    table_of_one = np.zeros((2, 1), dtype=np.int64)
+    running_sums(table_of_one, table_of_one[:1].copy())
+    add_runs(table_of_one.copy(), counts, counts, counts, table_of_one, table_of_one)
+    count_pairs(np.zeros((1, 1), dtype=np.int64), np.zeros(1, dtype=np.bool_), at, at, counts, starts, at, counts)

@@ -1,0 +1,191 @@
+"""Rows numbered, ordered and picked."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from operators.arrays import Numbers, Places
+
+
+@njit(cache=True, nogil=True)
+def number(codes: Places, first: Numbers, table: Places, values: Numbers, least_value: int) -> int:
+    """Number values in the order in which they first occur, list where in ``first``, and return how many there are.
+
+    ``table`` is as long as the values lie apart or longer, 0 everywhere, and so it is left.
+    """
+    found = 0
+    for i in range(values.size):
+        at = values[i] - least_value
+        if table[at] == 0:
+            first[found] = i
+            found += 1
+            table[at] = found
+        codes[i] = table[at] - 1
+    for n in range(found):
+        table[values[first[n]] - least_value] = 0
+    return found
+
+
+@njit(cache=True, nogil=True)
+def number_ascending(codes: Places, first: Numbers, table: Places, values: Numbers, least_value: int, span: int) -> int:
+    """Do what :func:`number` does, but number the values in their order; they lie within ``span``."""
+    for i in range(values.size):
+        if table[values[i] - least_value] == 0:
+            table[values[i] - least_value] = i + 1
+    found = 0
+    for at in range(span):
+        if table[at] > 0:
+            first[found] = table[at] - 1
+            found += 1
+            table[at] = found
+    for i in range(values.size):
+        codes[i] = table[values[i] - least_value] - 1
+    table[:span] = 0
+    return found
+
+
+@njit(cache=True, nogil=True)
+def append_digit(code: Numbers, values: Numbers, least_value: int, values_span: int) -> None:
+    """Append to each code the value of its row, of so many possible ones, as a digit."""
+    for i in range(values.size):
+        code[i] = code[i] * values_span + (values[i] - least_value)
+
+
+@njit(cache=True, nogil=True)
+def order_by_code(order: Numbers, starts: Numbers, codes: Numbers) -> None:
+    """List the rows of each code in ``order``; ``starts[c]``, 0 at first, becomes where those of code c begin.
+
+    Rows with code -1 are left out. ``starts`` has one end more than there are codes.
+    """
+    for i in range(codes.size):
+        if codes[i] >= 0:
+            starts[codes[i] + 1] += 1
+    for c in range(1, starts.size):
+        starts[c] += starts[c - 1]
+    free = starts.copy()
+    for i in range(codes.size):
+        if codes[i] >= 0:
+            order[free[codes[i]]] = i
+            free[codes[i]] += 1
+
+
+@njit(cache=True, nogil=True)
+def expand(out: Numbers, taken: Numbers, low: Numbers, stride: Numbers, size: Numbers, first: Numbers) -> None:
+    """List the digits that count through the numbers ``[low[i], low[i] + taken[i])`` of each row i.
+
+    A digit goes from ``first[i]`` on through ``size[i]`` values, each of which stays for ``stride[i]`` numbers; where
+    ``first[i]`` is -1 it is always that.
+    """
+    at = 0
+    for i in range(taken.size):
+        digit = (low[i] // stride[i]) % size[i]
+        left = stride[i] - low[i] % stride[i]
+        for _ in range(taken[i]):
+            out[at] = -1 if first[i] < 0 else first[i] + digit
+            at += 1
+            left -= 1
+            if left == 0:
+                left = stride[i]
+                digit += 1
+                if digit == size[i]:
+                    digit = 0
+
+
+@njit(cache=True, nogil=True)
+def keep_mapped(
+    kept: Places, cells: Places, keys: Places, cell: Numbers, key: Numbers, cell_map: Places, key_map: Places
+) -> int:
+    """List the entries whose cell and key are mapped to something, and to what; return how many there are."""
+    n = 0
+    for i in range(cell.size):
+        c, k = cell_map[cell[i]], key_map[key[i]]
+        if c >= 0 and k >= 0:
+            kept[n], cells[n], keys[n] = i, c, k
+            n += 1
+    return n
+
+
+@njit(cache=True, nogil=True)
+def pick_tuples(
+    picked: Places,
+    places: Places,
+    rows: Places,
+    key: Places,
+    place_of: Places,
+    wanted: Numbers,
+    times: Numbers,
+    first: int,
+    last: int,
+) -> int:
+    """List those of some rows with a wanted key and a time in ``[first, last)``, and the places of their keys.
+
+    Where the place of a key is -1 nobody wants it. ``times`` are of all rows. Return how many are listed.
+    """
+    n = 0
+    for i in range(key.size):
+        place = place_of[key[i]]
+        if place >= 0 and wanted[place] and first <= times[rows[i]] < last:
+            picked[n] = rows[i]
+            places[n] = place
+            n += 1
+    return n
+
+
+@njit(cache=True, nogil=True)
+def rows_between(found: Places, times: Numbers, first: int, last: int, wanted: Numbers) -> int:
+    """List the rows with a time in ``[first, last)`` that are wanted, all if nobody says which; return how many."""
+    n = 0
+    for i in range(times.size):
+        if first <= times[i] < last and (wanted.size == 0 or wanted[i]):
+            found[n] = i
+            n += 1
+    return n
+
+
+@njit(cache=True, nogil=True)
+def scatter(out: Numbers, at: Numbers, values: Numbers, rows: Places) -> None:
+    """Set ``out[at[i]]`` to ``values[rows[i]]``."""
+    for i in range(rows.size):
+        out[at[i]] = values[rows[i]]
+
+
+@njit(cache=True, nogil=True)
+def _take(out: Numbers, numbers: Numbers, at: Numbers) -> None:
+    for i in range(at.size):
+        out[i] = numbers[at[i]]
+
+
+def taken(numbers: Numbers, at: Numbers) -> Numbers:
+    """Return ``numbers[at]``, which numpy does several times slower for indices of 32 or 16 bits; -1 is the last."""
+    out = np.empty(len(at), dtype=numbers.dtype)
+    _take(out, numbers, at)
+    return out
+
+
+def warm_up() -> None:
+    """Load or compile these kernels for the types that they are used with."""
+    at, table = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32)
+    short = table.astype(np.int16)
+    ints, longs, doubles = (np.zeros(1, dtype=kind) for kind in (np.int32, np.int64, np.float64))
+    for cell in (at, short):
+        for key in (at, short):
+            keep_mapped(at.copy(), at.copy(), at.copy(), cell, key, table, table)
+    for values in (ints, longs):
+        number(at, longs, np.zeros(1, dtype=np.int32), values, 0)
+        number_ascending(at, longs, np.zeros(1, dtype=np.int32), values, 0, 1)
+        append_digit(longs, values, 0, 1)
+    for codes in (at, longs):
+        order_by_code(codes.copy(), np.zeros(2, dtype=np.int64), np.zeros_like(codes))
+    expand(longs.copy(), *np.ones((5, 1), dtype=np.int64))
+    key, times = at.copy(), longs.copy()
+    key.flags.writeable = times.flags.writeable = False  # they come from Arrow, which is another type to numba
+    pick_tuples(at.copy(), at.copy(), table, key, table, np.zeros(1, dtype=np.bool_), times, 0, 1)
+    rows_between(at.copy(), longs, 0, 1, np.zeros(1, dtype=np.bool_))
+    for values in (ints, longs, doubles, np.zeros(1, dtype=np.float32)):
+        for order in (at, np.zeros(1, dtype=np.int64)):
+            scatter(values.copy(), order, values, table)
+    taken(longs, np.zeros(1, dtype=np.int64))
+    for values in (ints, longs, doubles, np.zeros(1, dtype=np.complex128), np.zeros(1, dtype=np.bool_)):
+        taken(values, table)
+    taken(table, short)

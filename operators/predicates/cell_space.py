@@ -1,0 +1,257 @@
+"""Cell spaces: queries of one operator that test the same columns, and the cells that tell them apart.
+
+A tuple falls into one cell of each space and is added there once, however many queries select it; a query's answer is
+the sum over its cells. With one tested column this is cell aggregation; with several, tuples are grouped by equal
+query-set (thesis 4.3.1.4), in a space for each query group (5.4.1): its query-sets are short, and tuples that none of
+its queries selects are left out. Which groups take a tuple is found like a query-set, by one lookup per column. Set
+cells have the bits of their queries alone, so a query that changes its group finds its tuples in the buckets of both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from operators import kernels
+from operators.arrays import Places
+from operators.live_queries import LiveQuery
+from operators.predicates import query_set
+from operators.predicates.cells import LineCells, SetCells
+from operators.predicates.dimension import Cells, Dimension
+from operators.predicates.index import PredicateIndex
+from operators.predicates.query_set import Bools, Words, words_for
+
+NO_CELL = -1
+# tuples that no query of a space selects are left out beforehand where no more than this share remains
+_WORTH_TAKING = 0.8
+_SAMPLE = 1024
+_BITS = 64
+_ALL = (1 << _BITS) - 1
+# so many combinations of cells are looked at beforehand
+_MOST_JOINT = 1 << 16
+_MOST_CODES = np.iinfo(np.int32).max
+
+
+class LineSpace:
+    """Queries with predicates on one column at most."""
+
+    def __init__(self, queries: Sequence[LiveQuery], index: PredicateIndex, dimensions: tuple[str, ...]) -> None:
+        self.queries = tuple(queries)
+        self.dimensions = dimensions
+        self.cells = LineCells()
+        self._local: Cells | None = None
+        if not dimensions:
+            return
+        (name,) = dimensions
+        truths = [index.predicates[q.id].truths[name] for q in queries]
+        self.cells = LineCells(tuple(sorted({b for truth in truths for b in truth.boundaries})))
+        edges = np.zeros(self.cells.count + 1, dtype=np.int32)
+        for truth in truths:
+            for first, last in truth.runs_over(self.cells.boundaries):
+                edges[first] += 1
+                edges[last] -= 1
+        wanted = np.cumsum(edges)[:-1] > 0
+        local = LineCells(index.dimensions[name].boundaries).map_to(self.cells)
+        self._local = np.where(wanted[local], local, NO_CELL).astype(np.int32)
+
+    def assign(self, found: Mapping[str, Cells], length: int) -> tuple[Cells, LineCells]:
+        """Return each tuple's cell, shape (length,), ``NO_CELL`` for one that no query selects; and the cells."""
+        if self._local is None:
+            return np.zeros(length, dtype=np.int32), self.cells
+        return kernels.taken(self._local, found[self.dimensions[0]]), self.cells
+
+
+class SetSpace:
+    """Queries with predicates on the same columns, however many.
+
+    Within the space query-sets have a bit per query of the space; :meth:`to_slots` gives them a bit per slot.
+    """
+
+    def __init__(
+        self, queries: Sequence[LiveQuery], index: PredicateIndex, dimensions: tuple[str, ...], words: int
+    ) -> None:
+        self.queries = tuple(queries)
+        self.dimensions = dimensions
+        self._words = words
+        self._slots = np.array([q.slot for q in queries], dtype=np.int64)
+        axes = [query_set.distinct(_query_sets_over(index.dimensions[name], queries, index)) for name in dimensions]
+        self._axes = [query_sets for query_sets, _ in axes]
+        self._numbers = [numbers for _, numbers in axes]
+
+    def takes(self, number: int) -> Bools:
+        """Return which cells of a dimension, by its number, some query wants."""
+        return query_set.not_empty(self._axes[number])[self._numbers[number]]
+
+    def assign(self, found: Mapping[str, Cells], length: int, rows: Places | None = None) -> tuple[Cells, Words]:
+        """Return the cell of each tuple, or of each of some ``rows``, and the query-set of each cell."""
+        rows = np.arange(length, dtype=np.int32) if rows is None else rows
+        if math.prod(map(len, self._axes)) <= min(_MOST_JOINT, len(rows)):
+            codes = np.zeros(len(rows), dtype=np.int32)
+            for name, numbers, axis in zip(self.dimensions, self._numbers, self._axes, strict=True):
+                kernels.append_cell(codes, np.int32(len(axis)), numbers, found[name], rows)
+            numbers, query_sets = self._joint
+            return kernels.taken(numbers, codes), query_sets
+        cell, query_sets = np.zeros(len(rows), dtype=np.int32), self._everybody
+        for name, numbers, axis in zip(self.dimensions, self._numbers, self._axes, strict=True):
+            place = np.zeros(len(rows), dtype=np.int32)
+            kernels.append_cell(place, np.int32(1), numbers, found[name], rows)
+            present, cell = _distinct_pairs(cell, len(query_sets), place, len(axis))
+            query_sets, numbers = query_set.distinct(query_sets[present // len(axis)] & axis[present % len(axis)])
+            cell = kernels.taken(numbers, cell)
+        return cell, query_sets
+
+    @cached_property
+    def _everybody(self) -> Words:
+        return query_set.pack(np.ones((1, len(self.queries)), dtype=np.bool_), words_for(len(self.queries)))
+
+    @cached_property
+    def _joint(self) -> tuple[Cells, Words]:
+        """The number of the query-set of each combination of cells, the first dimension's first; and these sets."""
+        combined = self._everybody
+        for axis in self._axes:
+            combined = (combined[:, np.newaxis] & axis).reshape(-1, axis.shape[1])
+        query_sets, numbers = query_set.distinct(combined)
+        return numbers, query_sets
+
+    def wanted(self, cell: Cells, query_sets: Words) -> tuple[Cells, SetCells]:
+        """Return the same cells for a bucket: ``NO_CELL`` for a tuple that no query selects, slots for bits."""
+        some = query_set.not_empty(query_sets)
+        if not some.all():
+            cell = kernels.taken(np.where(some, np.arange(len(some), dtype=np.int32), np.int32(NO_CELL)), cell)
+        return cell, SetCells(self.to_slots(query_sets))
+
+    def to_slots(self, query_sets: Words) -> Words:
+        """Return query-sets of the space in the slots of the epoch."""
+        bits = np.zeros((len(query_sets), self._words * 64), dtype=np.bool_)
+        bits[:, self._slots] = query_set.unpack(query_sets, np.arange(len(self.queries)))
+        return query_set.pack(bits, self._words)
+
+
+CellSpace = LineSpace | SetSpace
+
+
+class Groups:
+    """Which tuples the query groups among some cell spaces take.
+
+    A tuple has a set of groups, as it has a set of queries: the groups that want its cell, in every dimension.
+    """
+
+    def __init__(self, spaces: Sequence[CellSpace]) -> None:
+        self._spaces = len(spaces)
+        by_dimensions: dict[tuple[str, ...], dict[int, SetSpace]] = {}
+        for number, space in enumerate(spaces):
+            if isinstance(space, SetSpace) and space.dimensions:
+                by_dimensions.setdefault(space.dimensions, {})[number] = space
+        self._words = [
+            (
+                mine,
+                [(name, _wanting(place, [alike[number] for number in mine])) for place, name in enumerate(dimensions)],
+            )
+            for dimensions, alike in by_dimensions.items()
+            for mine in (list(alike)[first : first + _BITS] for first in range(0, len(alike), _BITS))
+        ]
+
+    def rows(self, found: Mapping[str, Cells], length: int) -> list[Places | None]:
+        """Return for each space which tuples lie in a cell that it wants in every dimension; None if these are most."""
+        rows: list[Places | None] = [None] * self._spaces
+        sample = slice(0, length, max(1, length // _SAMPLE))
+        for numbers, axes in self._words:
+            few = _sets({name: found[name][sample] for name, _ in axes}, axes, np.uint64(_ALL))
+            share = np.diff(_starts(few)) / len(few)
+            listing = [share[bit] < _WORTH_TAKING for bit in range(len(numbers))]
+            if not any(listing):
+                continue
+            sets = _sets(found, axes, np.uint64(sum(1 << bit for bit, listed in enumerate(listing) if listed)))
+            starts = _starts(sets)
+            listed = np.empty(int(starts[-1]), dtype=np.int32)
+            kernels.list_by_bit(listed, starts.copy(), sets)
+            for bit, number in enumerate(numbers):
+                if listing[bit]:
+                    rows[number] = listed[starts[bit] : starts[bit + 1]]
+        return rows
+
+
+def assign_cells(space: CellSpace, found: Mapping[str, Cells], length: int) -> tuple[Cells, LineCells | SetCells]:
+    """Return each tuple's cell, ``NO_CELL`` for one that no query selects, and what the cells stand for."""
+    if isinstance(space, LineSpace):
+        return space.assign(found, length)
+    return space.wanted(*space.assign(found, length))
+
+
+def _query_sets_over(dimension: Dimension, queries: Sequence[LiveQuery], index: PredicateIndex) -> Words:
+    """Return the query-set of each cell of a dimension."""
+    bits = np.zeros((dimension.cell_count, len(queries)), dtype=np.bool_)
+    for number, query in enumerate(queries):
+        for first, last in index.predicates[query.id].truths[dimension.name].runs_over(dimension.boundaries):
+            bits[first:last, number] = True
+    return query_set.pack(bits, words_for(len(queries)))
+
+
+def _sets(
+    found: Mapping[str, Cells], axes: Sequence[tuple[str, npt.NDArray[np.uint64]]], among: np.uint64
+) -> npt.NDArray[np.uint64]:
+    """Return which of some groups take each tuple, as bits."""
+    sets = np.full(len(next(iter(found.values()))), among, dtype=np.uint64)
+    for name, axis in axes:
+        kernels.intersect(sets, axis, found[name])
+    return sets
+
+
+def _starts(sets: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    starts = np.zeros(_BITS + 1, dtype=np.int64)
+    kernels.count_bits(starts, sets)
+    return starts
+
+
+def _wanting(dimension: int, spaces: Sequence[SetSpace]) -> npt.NDArray[np.uint64]:
+    """Return which of some spaces want each cell of a dimension, known by its number among theirs, as bits."""
+    return query_set.pack(np.stack([space.takes(dimension) for space in spaces], axis=1), 1)[:, 0]
+
+
+def _distinct_pairs(cell: Cells, count: int, other: Cells, others: int) -> tuple[npt.NDArray[np.int64], Cells]:
+    """Return the pairs of cells that occur, ascending, as ``cell * others + other``, and each one's rank among them."""
+    length, span = len(cell), count * others
+    if span > _MOST_CODES or span > 4 * length + 1000:
+        present, rank = np.unique(cell.astype(np.int64) * others + other, return_inverse=True)
+        return present, rank.astype(np.int32)
+    codes, rank = np.empty(length, dtype=np.int32), np.empty(length, dtype=np.int32)
+    kernels.place(codes, cell, other, np.int32(others))
+    first = np.empty(min(length, span), dtype=np.int64)
+    pairs = kernels.number_ascending(rank, first, np.zeros(span, dtype=np.int32), codes, 0, span)
+    return codes[first[:pairs]].astype(np.int64), rank
+
+
+def cell_spaces(queries: Sequence[LiveQuery], index: PredicateIndex, words: int) -> list[CellSpace]:
+    """Split aggregations, all of them in the index, by the dimensions they test; where these are several, by group."""
+    spaces: list[CellSpace] = []
+    for dimensions, members in _by_dimensions(queries, index):
+        if len(dimensions) > 1:
+            spaces += [SetSpace(group, index, dimensions, words) for group in _by_group(members)]
+        else:
+            spaces.append(LineSpace(members, index, dimensions))
+    return spaces
+
+
+def set_spaces(queries: Sequence[LiveQuery], index: PredicateIndex, words: int) -> list[SetSpace]:
+    """Split selections, which need the query-set of each tuple, in the same way."""
+    return [SetSpace(members, index, dimensions, words) for dimensions, members in _by_dimensions(queries, index)]
+
+
+def _by_dimensions(
+    queries: Sequence[LiveQuery], index: PredicateIndex
+) -> list[tuple[tuple[str, ...], list[LiveQuery]]]:
+    split: dict[tuple[str, ...], list[LiveQuery]] = {}
+    for query in queries:
+        split.setdefault(index.predicates[query.id].dimensions, []).append(query)
+    return sorted(split.items(), key=lambda item: item[0])
+
+
+def _by_group(queries: Sequence[LiveQuery]) -> list[list[LiveQuery]]:
+    split: dict[int, list[LiveQuery]] = {}
+    for query in queries:
+        split.setdefault(query.group, []).append(query)
+    return [members for _, members in sorted(split.items())]

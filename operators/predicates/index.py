@@ -1,0 +1,79 @@
+"""The predicate index: from the values of a tuple to the queries that select it, in one lookup per column.
+
+For every column with predicates the index keeps the boundaries of all queries' truth sets. They cut the column's
+domain into *cells*, and a predicate is true or false on whole cells, so a tuple's query-set is the AND of one set
+per column. Work per tuple grows with log(boundaries), not with the number of queries. This goes beyond the thesis
+(4.3.1.2), whose shared selection evaluates every active query's predicate.
+
+Invariant: ``dimensions`` has exactly the boundaries that the queries at hand need. :meth:`PredicateIndex.update` moves
+it to other queries at a cost that follows the queries that change and the dimensions that they test.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from operators.expressions import Expression, columns_of
+from operators.predicates.analysis import Predicate, analyse
+from operators.predicates.dimension import Cells, Dimension
+from operators.predicates.truth_set import Bools
+from operators.tuples import Tuples
+
+
+class PredicateIndex:
+    """The WHERE clauses of some queries over one stream."""
+
+    def __init__(self) -> None:
+        self.dimensions: dict[str, Dimension] = {}
+        self.predicates: dict[str, Predicate] = {}
+        self._boundaries: dict[str, Counter[Any]] = {}
+        self._users: Counter[str] = Counter()
+
+    def update(self, wheres: Mapping[str, Expression | None]) -> None:
+        """Hold exactly these queries: WHERE clauses by query id. A query's clause never changes."""
+        changed: set[str] = set()
+        for query in self.predicates.keys() - wheres.keys():
+            self._count(self.predicates.pop(query), -1, changed)
+        kinds: dict[str, str] = {}
+        residuals: dict[str, Expression] = {}
+        for query in wheres.keys() - self.predicates.keys():
+            predicate = analyse(wheres[query])
+            self.predicates[query] = predicate
+            kinds.update(predicate.kinds)
+            residuals.update(predicate.residuals)
+            self._count(predicate, 1, changed)
+        for name in changed:
+            if not self._users[name]:
+                del self._users[name], self._boundaries[name]
+                self.dimensions.pop(name, None)
+                continue
+            known = self.dimensions.get(name)
+            residual = residuals.get(name) if known is None else known.residual
+            kind = kinds[name] if known is None else known.kind
+            self.dimensions[name] = Dimension(name, kind, tuple(sorted(self._boundaries[name])), residual)
+
+    def _count(self, predicate: Predicate, by: int, changed: set[str]) -> None:
+        for name, truth in predicate.truths.items():
+            self._users[name] += by
+            counts = self._boundaries.setdefault(name, Counter())
+            for boundary in truth.boundaries:
+                counts[boundary] += by
+                if not counts[boundary]:
+                    del counts[boundary]
+            changed.add(name)
+
+    def masks_of(self, query: str) -> dict[str, Bools]:
+        """Return, for each dimension that the query tests, at which cells it is true."""
+        truths = self.predicates[query].truths
+        return {name: truth.mask_over(self.dimensions[name].boundaries) for name, truth in truths.items()}
+
+    def columns_of(self, dimensions: Iterable[str]) -> set[str]:
+        """Return the columns of tuples that some dimensions read."""
+        found = [self.dimensions[name] for name in dimensions]
+        return {name for each in found for name in (columns_of(each.residual) if each.residual else (each.name,))}
+
+    def cells_of(self, tuples: Tuples) -> dict[str, Cells]:
+        """Return the cell of each tuple in every dimension."""
+        return {name: dimension.cells_of(tuples) for name, dimension in self.dimensions.items()}

@@ -1,0 +1,86 @@
+"""Query-sets in the data plane: rows of little-endian uint64 words, bit s of a row = the query in slot s.
+
+Thesis 4.2.1.1. Arrays have shape (rows, words); a row covers ``64 * words`` slots.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Words = npt.NDArray[np.uint64]
+Bools = npt.NDArray[np.bool_]
+
+COLUMN = "_query_set"
+
+
+def words_for(capacity: int) -> int:
+    """Return how many words hold ``capacity`` slots; at least one."""
+    return max(1, -(-capacity // 64))
+
+
+def pack(bits: Bools, words: int) -> Words:
+    """Pack booleans of shape (rows, slots) into query-sets of shape (rows, words)."""
+    rows, slots = bits.shape
+    padded = np.zeros((rows, words * 64), dtype=np.bool_)
+    padded[:, :slots] = bits
+    return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
+
+
+def unpack(query_sets: Words, slots: npt.NDArray[np.int64]) -> Bools:
+    """Return booleans of shape (rows, len(slots)): whether each row's query-set has each of the slots."""
+    words = query_sets.shape[1]
+    known = slots < words * 64
+    safe = np.where(known, slots, 0)
+    bits = (query_sets[:, safe // 64] >> (safe % 64).astype(np.uint64)) & np.uint64(1)
+    return bits.astype(np.bool_) & known
+
+
+def of_slots(slots: npt.NDArray[np.int64], words: int) -> Words:
+    """Return the query-set of all of some slots, as far as so many words have them; shape (words,)."""
+    bits = np.zeros((1, words * 64), dtype=np.bool_)
+    bits[0, slots[slots < words * 64]] = True
+    return pack(bits, words)[0]
+
+
+def singletons(count: int) -> Words:
+    """Return, for each of ``count`` slots, the query-set of that slot alone."""
+    return pack(np.eye(count, dtype=np.bool_), words_for(count))
+
+
+def not_empty(query_sets: Words | Bools) -> Bools:
+    """Return for each row whether it has any slot; shape (rows,)."""
+    return np.asarray(np.any(query_sets, axis=1), dtype=np.bool_)
+
+
+def distinct(query_sets: Words) -> tuple[Words, npt.NDArray[np.int32]]:
+    """Return each query-set that occurs once, and for each row the number of its own, shape (rows,)."""
+    encoded = to_arrow(query_sets).dictionary_encode()
+    return from_arrow(encoded.dictionary), np.asarray(encoded.indices)
+
+
+def count_per_slot(query_sets: Words) -> npt.NDArray[np.int64]:
+    """Return, for each slot, how many rows have it: shape (64 * words,)."""
+    rows, words = query_sets.shape
+    totals = np.zeros(words * 64, dtype=np.int64)
+    step = max(1, (1 << 24) // (words * 64))
+    for start in range(0, rows, step):
+        block = np.ascontiguousarray(query_sets[start : start + step]).view(np.uint8)
+        totals += np.unpackbits(block, axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
+    return totals
+
+
+def to_arrow(query_sets: Words) -> pa.FixedSizeBinaryArray:
+    """Return the query-sets as Arrow fixed-size binary, 8 bytes a word."""
+    rows, words = query_sets.shape
+    buffer = pa.py_buffer(np.ascontiguousarray(query_sets).tobytes())
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(8 * words), rows, [None, buffer])
+
+
+def from_arrow(array: pa.FixedSizeBinaryArray) -> Words:
+    """Read what :func:`to_arrow` made, without copying."""
+    width = array.type.byte_width
+    data = np.frombuffer(array.buffers()[1], dtype=np.uint8)
+    start = array.offset * width
+    return data[start : start + len(array) * width].view(np.uint64).reshape(len(array), width // 8)

@@ -1,0 +1,1 @@
+"""Slices, sessions, and the rows of windows when they are final, or before."""

@@ -1,0 +1,406 @@
+"""Rows of windows that are not final yet: EMIT STREAM and EMIT AFTER DELAY (One SQL to Rule Them All, section 6.5).
+
+A *group* is a window of a query with values of its keys. A lane remembers which row of each group of the open windows
+it told last. In each batch it compares that with what the groups hold now: the difference is what changed. A change is
+told at once, or a delay after the first change that was not told; until then it waits, with the newest values. A
+session that grows is another group, but takes over the delay: what it was and what it is are told together.
+
+Tuples are only ever added to a group, so one whose number of tuples stayed the same has not changed. Whether a group
+did change is a matter of the aggregates that its query's outputs are computed from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.aggregation import aggregation_of
+from operators.expressions import columns_of
+from operators.keys import encode_keys, key_names, unite_keys
+from operators.live_queries import LiveQuery
+from operators.queries import COUNT_ALL, OP, PTIME, VER, WINDOW_END, WINDOW_START
+from operators.windowing.fired_rows import Fired
+from operators.windowing.sessions import chain, has_sessions
+from operators.windowing.window_rows import SLOT, WindowRows
+from sources.columns import one_array
+
+INSERT, RETRACT = "insert", "retract"
+
+_EPOCH, _THERE, _SINCE, _NEWEST = "_epoch", "_there", "_since", "_newest"
+_NEVER = -(2**62)
+
+Bools = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+
+
+def is_early(live: LiveQuery) -> bool:
+    """Return whether rows of a query come before its windows are final."""
+    emit = aggregation_of(live).emit
+    return emit.delay_us is not None or not emit.after_watermark
+
+
+def is_changelog(live: LiveQuery) -> bool:
+    """Return whether the rows of a query are changes."""
+    return aggregation_of(live).emit.stream
+
+
+def with_changelog_columns(fired: Fired, now_us: int) -> Fired:
+    """Return final rows as changes: each is the one row of its group that ever comes."""
+
+    def columns(rows: int) -> dict[str, pa.Array]:
+        return _changelog_columns(np.zeros(rows, np.bool_), np.zeros(rows, np.int64), now_us)
+
+    return replace(fired, rows=fired.rows.with_columns(columns))
+
+
+def together(parts: Sequence[Fired]) -> Fired:
+    """Return the rows of different queries of one operator as one."""
+    if len(parts) == 1:
+        return parts[0]
+    of = {slot: (n, us) for part in parts for slot, n, us in zip(part.slots, part.counts, part.latest_us, strict=True)}
+    slots = sorted(of)
+    rows = WindowRows.concat([part.rows for part in parts])
+    return Fired(rows, slots, [of[s][0] for s in slots], [of[s][1] for s in slots])
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a lane remembers of the early rows of one operator.
+
+    ``shown`` has a row for each group of an open window that was ever told: ``_slot``, ``_epoch`` (of the query's
+    creation, for slots are used again), window, keys, the aggregates told last, ``_there`` (false once it was
+    retracted) and ``_ver``, how many rows of it were told. ``waiting`` has the groups with a change that was not told,
+    as they are now: instead of ``_ver`` it has ``_since``, the processing time (µs) of the first such change, and
+    ``_newest``, the greatest event time behind it. A window that is final stays here while it waits.
+    """
+
+    shown: pa.Table | None = None
+    waiting: pa.Table | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has to be remembered."""
+        return not any(table is not None and table.num_rows for table in (self.shown, self.waiting))
+
+    def serialize(self) -> bytes:
+        """Return both tables as Arrow IPC streams after each other."""
+        sink = pa.BufferOutputStream()
+        for table in (self.shown, self.waiting):
+            assert table is not None
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+        return sink.getvalue().to_pybytes()
+
+    @classmethod
+    def deserialize(cls, data: bytes | pa.Buffer) -> Told:
+        """Read what :meth:`serialize` wrote."""
+        source = pa.BufferReader(data)
+        return cls(*(pa.ipc.open_stream(source).read_all() for _ in range(2)))
+
+
+@dataclass(frozen=True)
+class Current:
+    """What groups hold now: all groups of the windows that end in ``(after, upto]``, but not of ``unknown`` slots.
+
+    ``fired`` has ``count(*)`` among the measures of every query, and no row of a group that HAVING excludes.
+    """
+
+    fired: Fired | None
+    after: int
+    upto: int
+    unknown: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Revision:
+    """What comes of a batch: rows, what to remember, whether that changed, and when a delay runs out next (µs)."""
+
+    rows: Fired | None
+    told: Told
+    is_new: bool
+    due_us: int | None
+
+
+class _Asked:
+    """What the query of each slot asks for; the last place is for slots that no early query has."""
+
+    def __init__(self, queries: Sequence[LiveQuery]) -> None:
+        count = max(query.slot for query in queries) + 2
+        self._last = count - 1
+        self.epoch = np.full(count, -1, dtype=np.int64)
+        self.until = np.full(count, _NEVER, dtype=np.int64)
+        self.delay = np.zeros(count, dtype=np.int64)
+        self.stream = np.zeros(count, dtype=np.bool_)
+        self.final = np.zeros(count, dtype=np.bool_)
+        self.leaves = np.zeros(count, dtype=np.bool_)
+        self.uses: dict[str, Bools] = {COUNT_ALL.name: np.zeros(count, dtype=np.bool_)}
+        for live in queries:
+            query, slot = aggregation_of(live), live.slot
+            self.epoch[slot] = live.epoch
+            self.until[slot] = live.until(query.stream)
+            self.delay[slot] = query.emit.delay_us or 0
+            self.stream[slot] = query.emit.stream
+            self.final[slot] = query.emit.after_watermark
+            self.leaves[slot] = live.active_to is not None
+            shown = {name for output in query.outputs for name in columns_of(output.expression)}
+            for measure in query.measures:
+                if measure.name in shown:
+                    self.uses.setdefault(measure.name, np.zeros(count, dtype=np.bool_))[slot] = True
+
+    def place(self, slots: Numbers) -> Numbers:
+        """Return where the arrays tell of each slot."""
+        return np.minimum(slots, self._last)
+
+    def alive(self, table: pa.Table) -> pa.Table:
+        """Return the rows of queries that are there, and of windows that can still become final."""
+        at = self.place(_numbers(table, SLOT))
+        keep = (self.epoch[at] == _numbers(table, _EPOCH)) & (_numbers(table, WINDOW_END) <= self.until[at])
+        return table if keep.all() else table.filter(pa.array(keep))
+
+
+def revise(
+    told: Told,
+    current: Current | None,
+    queries: Sequence[LiveQuery],
+    before: int | None,
+    after: int | None,
+    now_us: int,
+) -> Revision:
+    """Compare what groups hold now with what was told of them, and tell what is due.
+
+    ``queries`` are the early ones of one operator; ``before`` and ``after`` are the waterlines around the batch, and
+    ``now_us`` is its processing time. Groups that ``current`` does not cover are as they were.
+    """
+    fired = None if current is None else current.fired
+    if not queries or (told.is_empty and fired is None):
+        return Revision(None, Told(), not told.is_empty, None)
+    asked = _Asked(queries)
+    groups = _Groups(told, fired, asked, key_names(len(aggregation_of(queries[0]).keys)))
+    slot, start, end = (_numbers(groups.table, name) for name in (SLOT, WINDOW_START, WINDOW_END))
+    at = asked.place(slot)
+
+    there, row, changed = groups.now(_covered(current, slot, end))
+    differs = groups.is_waiting.copy()
+    differs[changed] = (there != groups.was_there)[changed]
+    compared = np.flatnonzero(changed & there & groups.was_there)
+    differs[compared] = groups.differ(asked, at[compared], groups.told_row[compared], row[compared])
+
+    reached = _NEVER if after is None else after
+    closed = end <= reached
+    since, last = np.where(groups.is_waiting, groups.since, now_us), end
+    if has_sessions(queries):
+        since, last = groups.over_sessions(np.minimum, since), groups.over_sessions(np.maximum, end)
+    # a query that was deleted is gone once its windows are final: what is final does not wait
+    due = differs & ((since + asked.delay[at] <= now_us) | ((last <= reached) & (asked.final | asked.leaves)[at]))
+    at_last = closed & (end > (_NEVER if before is None else before)) & (asked.final & ~asked.stream)[at]
+    retracted = due & groups.was_there & asked.stream[at]
+    inserted = there & (due | at_last)
+    newest = np.where(changed, _newest(fired, slot), groups.newest)
+    waits = differs & ~due
+    kept = ((groups.told_row >= 0) | due) & (~closed | waits)
+
+    rows = groups.rows(
+        [(retracted, groups.told_row, groups.ver), (inserted, row, groups.ver + retracted)],
+        (slot, start, end), newest, now_us,
+    )  # fmt: skip
+    epoch = asked.epoch[at]
+    after_all = Told(
+        groups.taken(
+            kept,
+            np.where(due, row, groups.told_row),
+            {_EPOCH: epoch, _THERE: np.where(due, there, groups.was_there), VER: groups.ver + retracted + inserted},
+        ),
+        groups.taken(waits, row, {_EPOCH: epoch, _THERE: there, _SINCE: since, _NEWEST: newest}),
+    )
+    is_new = bool(
+        groups.forgot
+        or due.any()
+        or np.count_nonzero(kept) != np.count_nonzero(groups.told_row >= 0)
+        or (waits != groups.is_waiting).any()
+        or (waits & changed).any()
+    )
+    due_us = int((since + asked.delay[at])[waits].min()) if waits.any() else None
+    return Revision(rows, after_all, is_new, due_us)
+
+
+def _covered(current: Current | None, slot: Numbers, end: Numbers) -> Bools:
+    """Return of which groups it is known what they hold now."""
+    if current is None:
+        return np.zeros(len(slot), dtype=np.bool_)
+    known: Bools = (end > current.after) & (end <= current.upto)
+    if current.unknown:
+        known &= ~np.isin(slot, list(current.unknown))
+    return known
+
+
+def _newest(fired: Fired | None, slot: Numbers) -> Numbers:
+    """Return the greatest event time behind the rows of each slot."""
+    if fired is None:
+        return np.full(len(slot), _NEVER, dtype=np.int64)
+    latest = np.array([_NEVER if us is None else us for us in fired.latest_us], dtype=np.int64)
+    at = np.minimum(np.searchsorted(fired.slots, slot), len(latest) - 1)
+    return np.where(np.array(fired.slots)[at] == slot, latest[at], _NEVER)
+
+
+@dataclass
+class _Groups:
+    """All groups that were told, wait, or are there now, and where their rows are.
+
+    ``table`` has slot, window and keys of each. ``_values`` has the aggregates of all rows: those told, those that
+    wait, those that are there now. Rows are numbers into it, -1 for none.
+    """
+
+    told: Told
+    fired: Fired | None
+    asked: _Asked
+    keys: list[str]
+    table: pa.Table = field(init=False)
+
+    def __post_init__(self) -> None:
+        parts = [self.told.shown, self.told.waiting, None if self.fired is None else self.fired.table]
+        some = next(part for part in reversed(parts) if part is not None)
+        tables = [some.slice(0, 0) if part is None else part for part in parts]
+        alive = [self.asked.alive(table) if table.num_rows and i < 2 else table for i, table in enumerate(tables)]
+        self.forgot = any(a.num_rows != b.num_rows for a, b in zip(alive, tables, strict=True))
+        names = [SLOT, WINDOW_START, WINDOW_END, *self.keys]
+        self.table, (told_at, waits_at, now_at) = unite_keys(
+            [pa.Table.from_arrays([table.column(name) for name in names], names=names) for table in alive]
+        )
+        self._values = pa.concat_tables(
+            [table.select([name for name in table.column_names if name in self.asked.uses]) for table in alive],
+            promote_options="default",
+        ).combine_chunks()
+        count = self.table.num_rows
+        first = np.cumsum([0, *(table.num_rows for table in alive)])
+        self.told_row, self._wait_row, self._now_row = (
+            _placed(count, codes, np.arange(low, low + len(codes)), -1)
+            for codes, low in zip((told_at, waits_at, now_at), first.tolist(), strict=False)
+        )
+        shown, waiting, _ = alive
+        self.is_waiting: Bools = self._wait_row >= 0
+        self.was_there: Bools = _placed(count, told_at, _extra(shown, _THERE), 0).astype(np.bool_)
+        self.ver = _placed(count, told_at, _extra(shown, VER), 0)
+        self.since = _placed(count, waits_at, _extra(waiting, _SINCE), 0)
+        self.newest = _placed(count, waits_at, _extra(waiting, _NEWEST), _NEVER)
+        self._wait_there: Bools = _placed(count, waits_at, _extra(waiting, _THERE), 0).astype(np.bool_)
+
+    def now(self, covered: Bools) -> tuple[Bools, Numbers, Bools]:
+        """Return whether each group is there now, its row, and whether that is news since the batch before."""
+        known_row = np.where(self.is_waiting, self._wait_row, self.told_row)
+        known_there = np.where(self.is_waiting, self._wait_there, self.was_there)
+        found = covered & (self._now_row >= 0)
+        there: Bools = np.where(covered, found, known_there)
+        counts = _numbers(self._values, COUNT_ALL.name)
+        same = np.zeros(len(found), dtype=np.bool_)
+        both = np.flatnonzero(found & known_there)
+        same[both] = counts[self._now_row[both]] == counts[known_row[both]]
+        changed: Bools = covered & ((there != known_there) | (found & ~same))
+        return there, np.where(found & ~same, self._now_row, known_row), changed
+
+    def over_sessions(self, function: np.ufunc, numbers: Numbers) -> Numbers:
+        """Reduce numbers over what was one session and what it is now, so that it changes as a whole.
+
+        A session only grows, so the windows that it had lie within the one that it has.
+        """
+        if not len(numbers):
+            return numbers
+        columns = [one_array(self.table.column(name)) for name in (SLOT, *self.keys)]
+        of = encode_keys(columns, len(numbers), 1, "").codes.astype(np.int64)
+        number, _ = chain(of, _numbers(self.table, WINDOW_START), _numbers(self.table, WINDOW_END), 0)
+        order = np.argsort(number, kind="stable")
+        found: Numbers = function.reduceat(numbers[order], np.searchsorted(number[order], np.arange(number.max() + 1)))
+        return found[number]
+
+    def differ(self, asked: _Asked, at: Numbers, one: Numbers, other: Numbers) -> Bools:
+        """Return whether two rows of a group differ in an aggregate that its query shows."""
+        found = np.zeros(len(at), dtype=np.bool_)
+        for name in self._values.column_names:
+            some = np.flatnonzero(asked.uses[name][at] & ~found)
+            if len(some):
+                column = one_array(self._values.column(name))
+                found[some] = _differ(column.take(pa.array(one[some])), column.take(pa.array(other[some])))
+        return found
+
+    def taken(self, some: Bools, row: Numbers, extra: Mapping[str, npt.NDArray[Any]]) -> pa.Table:
+        """Return some groups with the aggregates of their rows, and further numbers."""
+        at = np.flatnonzero(some)
+        table = self._joined(at, row[at])
+        for name, numbers in extra.items():
+            table = table.append_column(name, pa.array(numbers[at]))
+        return table
+
+    def rows(
+        self,
+        kinds: Sequence[tuple[Bools, Numbers, Numbers]],
+        order: tuple[Numbers, Numbers, Numbers],
+        newest: Numbers,
+        now_us: int,
+    ) -> Fired | None:
+        """Return the rows to tell: of retractions and of insertions, which groups, their rows and their versions."""
+        parts = [np.flatnonzero(some) for some, _, _ in kinds]
+        at = np.concatenate(parts)
+        if not len(at):
+            return None
+        row = np.concatenate([rows[part] for part, (_, rows, _) in zip(parts, kinds, strict=True)])
+        ver = np.concatenate([vers[part] for part, (_, _, vers) in zip(parts, kinds, strict=True)])
+        retracts = np.arange(len(at)) < len(parts[0])
+        slot, start, end = (numbers[at] for numbers in order)
+        sorted_ = np.lexsort((ver, at, start, end, slot))
+        at, row, slot = at[sorted_], row[sorted_], slot[sorted_]
+        table = self._joined(at, row)
+        for name, values in _changelog_columns(retracts[sorted_], ver[sorted_], now_us).items():
+            table = table.append_column(name, values)
+        slots, first, counts = np.unique(slot, return_index=True, return_counts=True)
+        latest = np.maximum.reduceat(newest[at], first).tolist()
+        return Fired(
+            WindowRows.of_table(table), slots.tolist(), counts.tolist(), [None if us == _NEVER else us for us in latest]
+        )
+
+    def _joined(self, at: Numbers, row: Numbers) -> pa.Table:
+        taken = self.table.take(pa.array(at))
+        values = self._values.take(pa.array(row))
+        columns = {name: taken.column(name) for name in taken.column_names}
+        return pa.table(columns | {name: values.column(name) for name in values.column_names})
+
+
+def _changelog_columns(retracts: Bools, ver: Numbers, now_us: int) -> dict[str, pa.Array]:
+    return {
+        OP: pc.if_else(pa.array(retracts), RETRACT, INSERT),
+        PTIME: pa.array(np.full(len(ver), now_us, dtype=np.int64)).view(pa.timestamp("us")),
+        VER: pa.array(ver),
+    }
+
+
+def _differ(one: pa.Array, other: pa.Array) -> Bools:
+    """Return where values differ; NULL equals NULL, and NaN equals NaN."""
+    apart = pc.fill_null(pc.not_equal(one, other), pc.not_equal(one.is_null(), other.is_null()))
+    if pa.types.is_floating(one.type):
+        nan = pc.and_(pc.is_nan(one), pc.is_nan(other))
+        apart = pc.and_not(apart, pc.fill_null(nan, False))
+    found: Bools = np.asarray(apart)
+    return found
+
+
+def _placed(count: int, at: npt.NDArray[Any], values: npt.NDArray[Any], otherwise: int) -> Numbers:
+    placed = np.full(count, otherwise, dtype=np.int64)
+    placed[at] = values
+    return placed
+
+
+def _numbers(table: pa.Table, name: str) -> Numbers:
+    """Return a column of whole numbers or times, without NULL."""
+    column = one_array(table.column(name))
+    if pa.types.is_timestamp(column.type):
+        column = column.view(pa.int64())
+    return np.asarray(column).astype(np.int64)
+
+
+def _extra(table: pa.Table, name: str) -> npt.NDArray[Any]:
+    """Return a column that a table without rows may not have."""
+    return np.asarray(one_array(table.column(name))) if table.num_rows else np.zeros(0, dtype=np.int64)

@@ -1,0 +1,290 @@
+"""From what due windows hold to the rows of their queries: the keys that have tuples, measures as values, HAVING."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators import components
+from operators.aggregation import aggregation_of
+from operators.arrays import Numbers
+from operators.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
+from operators.entries import empty
+from operators.expressions import Expression
+from operators.keys import key_columns, unite_keys
+from operators.live_queries import LiveQuery
+from operators.predicates.query_set import Bools
+from operators.predicates.range_reduction import CellRuns, RangeReduction
+from operators.queries import Aggregation, Join, Measure, Query
+from operators.tuples import Tuples
+from operators.windowing.window_rows import WindowRows
+from sources.columns import arrays_of, one_array
+
+Places = npt.NDArray[np.int64]
+
+# rows are copied together where the parts that they come in are shorter than this
+_LEAST_CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class Fired:
+    """Rows of due windows: keys and measures.
+
+    ``slots`` ascend; for each of them there is the number of its rows, and the greatest event time (µs) of the slices
+    that its windows are made of, where known.
+    """
+
+    rows: WindowRows
+    slots: list[int]
+    counts: list[int]
+    latest_us: Sequence[int | None]
+
+    @property
+    def windows(self) -> list[int]:
+        """In how many windows each slot has rows."""
+        return self.rows.windows(self.slots)
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """The rows with the columns ``_slot``, ``window_start``, ``window_end``, keys and measures."""
+        return self.rows.table()
+
+
+@dataclass(frozen=True)
+class Due:
+    """A query's window that is due; ``reads_from`` is the start of the first slice that it may read."""
+
+    query: LiveQuery
+    start: int
+    end: int
+    reads_from: int
+
+
+@dataclass(frozen=True)
+class Held:
+    """What windows of several queries hold that read the same slices, for some of the keys.
+
+    ``runs`` are the cells of each query. The components in ``totals``, shape (cells, keys), are of the keys from
+    ``first_key`` on; ``newest`` is the greatest event time in the slices.
+    """
+
+    due: Sequence[Due]
+    runs: CellRuns
+    totals: Mapping[str, RangeReduction]
+    keys: pa.Table
+    first_key: int
+    newest: int
+    dictionaries: Mapping[str, pa.Array]
+
+    def over(self, name: str, runs: CellRuns) -> Numbers | None:
+        """Return a component over some cells, shape (queries, keys); None when no bucket has it."""
+        reduction = self.totals.get(name)
+        return None if reduction is None else reduction.over(runs)
+
+    def counts(self, runs: CellRuns) -> Numbers:
+        """Return the number of tuples in some cells, shape (queries, keys)."""
+        return self.totals[COUNT_NAME].over(runs)
+
+
+class DistinctCounts:
+    """How many distinct values there are in each window of each query, by key."""
+
+    def __init__(self) -> None:
+        self._present: dict[tuple[str, int, int, str], list[tuple[pa.Table, Places]]] = {}
+        self._key_of: dict[tuple[int, int], Places] = {}
+
+    def add(self, argument: str, held: Held) -> None:
+        """Note which keys and values windows have."""
+        for due, counts in zip(held.due, held.counts(held.runs), strict=True):
+            present = np.flatnonzero(counts) + held.first_key
+            self._present.setdefault((due.query.id, due.start, due.end, argument), []).append((held.keys, present))
+
+    def of(self, argument: str, due: Due, keys: pa.Table) -> Places:
+        """Return the number of distinct values that are not NULL, for each of the keys."""
+        totals = np.zeros(keys.num_rows, dtype=np.int64)
+        for wide, present in self._present.get((due.query.id, due.start, due.end, argument), ()):
+            key_of = self._key_of.get((id(keys), id(wide)))
+            if key_of is None:
+                key_of = self._key_of[id(keys), id(wide)] = keys_of_wide(keys, wide)
+            found = key_of[present]
+            totals += np.bincount(found[found >= 0], minlength=keys.num_rows)
+        return totals
+
+
+def counts_distinct(query: LiveQuery, argument: str) -> bool:
+    """Return whether a query counts the distinct values of ``argument``, a text."""
+    return any(m.function == COUNT_DISTINCT and str(m.argument) == argument for m in aggregation_of(query).measures)
+
+
+def keys_of_wide(keys: pa.Table, wide: pa.Table) -> npt.NDArray[np.int64]:
+    """Return, for each key with a value as last column, the row of the key without it; -1 where the value is NULL."""
+    *names, value = key_columns(wide)
+    if names:
+        united, (mine, theirs) = unite_keys([keys, wide.select(names)])
+        row = np.full(united.num_rows, -1, dtype=np.int64)
+        row[mine] = np.arange(keys.num_rows)
+        found = row[theirs]
+    else:
+        found = np.zeros(wide.num_rows, dtype=np.int64)
+    found[np.asarray(one_array(wide.column(value)).is_null())] = -1
+    return found
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows of several windows with the same measures: ``lengths`` of them each, one window's after the other's."""
+
+    due: Sequence[Due]
+    lengths: Places
+    values: pa.Table
+    newest: int
+
+
+class FiredRows:
+    """Collects the rows of all queries of one operator; ``failures`` gets the messages of HAVING clauses that raise."""
+
+    def __init__(self, failures: dict[str, str]) -> None:
+        self._failures = failures
+        self._alike: dict[tuple[str, ...], list[_Part]] = {}
+
+    def add(self, held: Held, distinct: DistinctCounts) -> None:
+        """Take the rows of windows: one for each key that has tuples."""
+        counts = held.counts(held.runs)
+        measures = [aggregation_of(due.query).measures for due in held.due]
+        by_measures: dict[tuple[str, ...], list[int]] = {}
+        for number, mine in enumerate(measures):
+            by_measures.setdefault(tuple(measure.name for measure in mine), []).append(number)
+        for names, numbers in by_measures.items():
+            whole = len(numbers) == len(held.due)
+            part = _part(
+                held,
+                [held.due[number] for number in numbers],
+                held.runs if whole else held.runs.taken(numbers),
+                counts if whole else counts[numbers],
+                measures[numbers[0]],
+                distinct,
+            )
+            if part.lengths.any():
+                self._alike.setdefault(names, []).append(part)
+
+    def fired(self) -> Fired | None:
+        """Return everything that was taken."""
+        parts: list[WindowRows] = []
+        found: dict[int, tuple[int, int]] = {}
+        for alike in self._alike.values():
+            rows = _rows(alike, found, self._failures)
+            if len(rows):
+                parts.append(rows)
+        if not parts:
+            return None
+        slots = sorted(found)
+        counts, latest = [found[slot][0] for slot in slots], [found[slot][1] for slot in slots]
+        return Fired(WindowRows.concat(parts), slots, counts, latest)
+
+
+def _part(
+    held: Held,
+    due: Sequence[Due],
+    runs: CellRuns,
+    counts: Numbers,
+    measures: tuple[Measure, ...],
+    distinct: DistinctCounts,
+) -> _Part:
+    """Return the rows of some of the windows, whose queries have the same measures; ``counts`` has their tuples."""
+    at = np.flatnonzero(counts)
+    query, key = np.divmod(at, counts.shape[1])
+    numbers = {COUNT_NAME: counts.reshape(-1)[at]}
+    for measure in measures:
+        if measure.function == COUNT_DISTINCT:
+            found = np.array([distinct.of(str(measure.argument), each, held.keys) for each in due])
+            numbers[measure.name] = found[query, key + held.first_key]
+            continue
+        for name in names_of(measure):
+            if name not in numbers:
+                component = held.over(name, runs)
+                if component is not None:
+                    numbers[name] = component.reshape(-1)[at]
+                elif name.startswith("count("):  # left out where it is that of all tuples
+                    numbers[name] = numbers[COUNT_NAME]
+                else:
+                    numbers[name] = empty(component_named(name, np.dtype(np.int64)), len(at))
+    values = _values(measures, numbers, held, key + held.first_key)
+    return _Part(due, np.bincount(query, minlength=len(due)), values, held.newest)
+
+
+def _values(measures: Sequence[Measure], numbers: Mapping[str, Numbers], held: Held, picked: Places) -> pa.Table:
+    """Return keys and measures of rows, given the components of which they are made and where their keys are."""
+    names = key_columns(held.keys)
+    columns = dict(zip(names, held.keys.select(names).take(pa.array(picked)).columns, strict=True))
+    for measure in measures:
+        mine = {name: numbers[name] for name in names_of(measure)}
+        columns[measure.name] = components.decode(measure, mine, held.dictionaries.get(measure.name))
+    return pa.table(columns)
+
+
+def _rows(parts: Sequence[_Part], found: dict[int, tuple[int, int]], failures: dict[str, str]) -> WindowRows:
+    """Return rows in the order of the parts; ``found`` gets each slot's number and newest event time."""
+    due = [each for part in parts for each in part.due]
+    slots, ends, starts = (
+        np.array(column, dtype=np.int64) for column in zip(*((d.query.slot, d.end, d.start) for d in due), strict=True)
+    )
+    lengths = np.concatenate([part.lengths for part in parts])
+    newest = np.repeat([part.newest for part in parts], [len(part.due) for part in parts])
+    values = pa.concat_tables([part.values for part in parts])
+    if values.num_rows < _LEAST_CHUNK * len(parts):
+        values = values.combine_chunks()
+    kept = _having(WindowRows.one(values, slots, starts, ends, lengths), due, failures)
+    some = kept.count > 0
+    distinct, which = np.unique(slots[some], return_inverse=True)
+    counts, latest = np.zeros(len(distinct), dtype=np.int64), np.full(len(distinct), np.iinfo(np.int64).min)
+    np.add.at(counts, which, kept.count[some])
+    np.maximum.at(latest, which, newest[some])
+    found.update(zip(distinct.tolist(), zip(counts.tolist(), latest.tolist(), strict=True), strict=True))
+    return kept
+
+
+def _having(rows: WindowRows, due: Sequence[Due], failures: dict[str, str]) -> WindowRows:
+    """Return the rows that satisfy their query's HAVING; a run may be left without any."""
+    having = [number for number, each in enumerate(due) if having_of(each.query.query) is not None]
+    if not having:
+        return rows
+    table, count = rows.table(), rows.count.copy()
+    bounds = np.concatenate([[0], np.cumsum(rows.count)]).tolist()
+    keep = np.ones(table.num_rows, dtype=np.bool_)
+    for number in having:
+        low, high = bounds[number], bounds[number + 1]
+        keep[low:high] = _satisfies_having(table.slice(low, high - low), due[number].query, failures)
+        count[number] = keep[low:high].sum()
+    (values,) = rows.tables
+    kept = values.filter(pa.array(keep)) if values.num_columns else values  # one without columns has no rows, either
+    return replace(rows, tables=(kept,), count=count)
+
+
+def having_of(query: Query) -> Expression | None:
+    """Return the HAVING of a query, None for one without."""
+    if isinstance(query, Aggregation):
+        return query.having
+    return query.grouping.having if isinstance(query, Join) and query.grouping is not None else None
+
+
+def apply_having(rows: pa.Table, query: LiveQuery, failures: dict[str, str]) -> pa.Table:
+    """Return the rows of a query that satisfy its HAVING."""
+    if having_of(query.query) is None:
+        return rows
+    return rows.filter(pa.array(_satisfies_having(rows, query, failures)))
+
+
+def _satisfies_having(rows: pa.Table, query: LiveQuery, failures: dict[str, str]) -> Bools:
+    having = having_of(query.query)
+    assert having is not None
+    tuples = Tuples(arrays_of(rows), rows.num_rows)
+    satisfied: Bools = np.asarray(pc.fill_null(tuples.value(having), False))
+    if tuples.failures:
+        failures[query.id] = "; ".join(tuples.failures.values())
+    return satisfied

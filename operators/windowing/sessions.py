@@ -1,0 +1,375 @@
+"""Session windows, shared: what lies together for every query is kept together, and each query joins it by its own gap.
+
+Tuples of one cell and key that follow each other within the shortest gap of all queries belong to the same session of
+every query that selects the cell. They are kept as one *fragment*: its first and last event time, and the components
+of its tuples. A query's session is a chain of fragments of its cells, none of which begins its gap or more after the
+last tuple before it. Fragments are cut where queries begin to see tuples, so each query has whole fragments.
+
+The thesis has sessions as windows like any other (section 2.1.3, figure 2.3); it does not say how they are shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from numba import njit
+
+from operators import components
+from operators.aggregation import aggregation_of, measures_of
+from operators.arrays import Numbers
+from operators.bucket import Bucket
+from operators.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
+from operators.entries import SlicedTuples, accumulate, empty, merge_into
+from operators.keys import encode_keys, key_columns, key_names, unite_keys
+from operators.live_queries import LiveQuery
+from operators.merging import common_ranks, component_names, numbers_of
+from operators.predicates.cell_space import CellSpace, assign_cells
+from operators.predicates.cells import Cells, LineCells, SetCells, unite_sets
+from operators.queries import WINDOW_END, WINDOW_START, Measure
+from operators.windowing.fired_rows import Fired, apply_having, counts_distinct, keys_of_wide
+from operators.windowing.firing import Predicates, cells_of_queries, needed_names
+from operators.windowing.window_rows import SLOT, WindowRows
+from operators.windows import SessionWindow
+from sources.columns import one_array
+
+Times = npt.NDArray[np.int64]
+
+FIRST, LAST = "min(event time)", "max(event time)"
+
+
+def gap_of(live: LiveQuery) -> int:
+    """Return the gap of a query over sessions (µs)."""
+    window = aggregation_of(live).window
+    assert isinstance(window, SessionWindow)
+    return window.gap_us
+
+
+def has_sessions(queries: Sequence[LiveQuery]) -> bool:
+    """Return whether an operator is one of sessions; its queries are all of them or none."""
+    return isinstance(aggregation_of(queries[0]).window, SessionWindow)
+
+
+@njit(cache=True, nogil=True)
+def _chain(number: Times, order: Times, group: Times, stretch: Times, first: Times, last: Times, gap: int) -> int:
+    """Number the chains of intervals that are in ``order`` of group, stretch and begin; return how many there are."""
+    count, reach = 0, 0
+    for n in range(order.size):
+        i = order[n]
+        previous = order[n - 1] if n else i
+        new = n == 0 or group[i] != group[previous] or stretch[i] != stretch[previous] or first[i] - reach >= gap
+        if new:
+            count += 1
+            reach = last[i]
+        else:
+            reach = max(reach, last[i])
+        number[i] = count - 1
+    return count
+
+
+def chain(group: Times, first: Times, last: Times, gap: int, cuts: Sequence[int] = ()) -> tuple[Times, int]:
+    """Join intervals of the same group that are less than ``gap`` apart, and not parted by a cut.
+
+    Returns for each interval the number of its chain, and how many chains there are; they are in order of group and
+    begin.
+    """
+    stretch = np.searchsorted(np.array(cuts, dtype=np.int64), first, side="right")
+    order = np.lexsort((first, stretch, group))
+    number = np.empty(len(first), dtype=np.int64)
+    return number, int(_chain(number, order, group, stretch, first, last, gap))
+
+
+def fragments(
+    sliced: SlicedTuples,
+    times: Times,
+    space: CellSpace,
+    found: Mapping[str, npt.NDArray[np.int32]],
+    measures: Sequence[Measure],
+    operator: str,
+    epoch: int,
+    cuts: Sequence[int],
+) -> Iterator[tuple[int, Bucket]]:
+    """Bring the tuples of a chunk together as fragments; yield a bucket for each key group that has any."""
+    cell, cells = assign_cells(space, found, sliced.length)
+    chosen = np.flatnonzero(cell >= 0)
+    if not len(chosen):
+        return
+    keys = sliced.keys
+    address = cell[chosen].astype(np.int64) * keys.count + keys.codes[chosen]
+    mine = times[chosen]
+    gap = min(gap_of(query) for query in space.queries)
+    number, count = chain(address, mine, mine, gap, cuts)
+    at = np.full(len(cell), -1, dtype=np.int32)
+    at[chosen] = number
+    encoded = sliced.measures.of(measures)
+    totals = accumulate(at, count, encoded)
+    totals |= _ends(number, count, mine, mine)
+    where = np.zeros(count, dtype=np.int64)
+    where[number] = address
+    in_cell, in_key = np.divmod(where, keys.count)
+    dictionaries = {m.name: e.dictionary for m, e in encoded.items() if e.dictionary is not None}
+    group = np.searchsorted(keys.group_starts, in_key, side="right") - 1
+    for share in np.unique(group).tolist():
+        inside = np.flatnonzero(group == share)
+        numbers = {name: total[inside] for name, total in totals.items()}
+        key = (in_key[inside] - keys.group_starts[share]).astype(np.int32)
+        yield share, _bucket(
+            operator, space.dimensions, epoch, cells, in_cell[inside].astype(np.int32), key, keys.of_group(share),
+            numbers, dictionaries,
+        )  # fmt: skip
+
+
+def _ends(number: Times, count: int, first: Times, last: Times) -> dict[str, Numbers]:
+    """Return the first and the last event time of each chain."""
+    ends: dict[str, Numbers] = {}
+    for name, values in ((FIRST, first), (LAST, last)):
+        component = component_named(name, np.dtype(np.int64))
+        ends[name] = empty(component, count)
+        merge_into(component, ends[name], number.astype(np.int32), values)
+    return ends
+
+
+def _bucket(
+    operator: str,
+    dimensions: tuple[str, ...],
+    epoch: int,
+    cells: Cells,
+    cell: npt.NDArray[np.int32],
+    key: npt.NDArray[np.int32],
+    keys: pa.Table,
+    numbers: Mapping[str, Numbers],
+    dictionaries: Mapping[str, pa.Array],
+) -> Bucket:
+    """Return a bucket of fragments: one slice, from the first event time to the last."""
+    span = [int(numbers[FIRST].min()), int(numbers[LAST].max()) + 1] if len(cell) else [0, 1]
+    return Bucket(
+        operator=operator,
+        dimensions=dimensions,
+        epoch=epoch,
+        cells=cells,
+        slices=np.array([span], dtype=np.int64),
+        starts=np.array([0, len(cell)], dtype=np.int64),
+        latest=np.array([span[1] - 1], dtype=np.int64),
+        cell=cell,
+        key=key,
+        keys=keys,
+        components=numbers,
+        dictionaries=dictionaries,
+    )
+
+
+def alive_fragments(
+    buckets: Sequence[Bucket], queries: Sequence[LiveQuery], reached: int | None
+) -> list[npt.NDArray[np.bool_]]:
+    """Return which fragments may still be part of a session that has not ended; ``reached`` is the waterline.
+
+    With the longest gap, whatever the cells, fragments form the longest chains; every session is within one of them.
+    Where a value that is counted is one more key, sessions are those of the keys without it.
+    """
+    if not queries:
+        return [np.zeros(bucket.entries, dtype=np.bool_) for bucket in buckets]
+    if reached is None or not buckets:
+        return [np.ones(bucket.entries, dtype=np.bool_) for bucket in buckets]
+    gap = max(gap_of(query) for query in queries)
+    keys, key_maps = unite_keys([bucket.keys for bucket in buckets])
+    columns = [one_array(keys.column(name)) for name in key_names(len(aggregation_of(queries[0]).keys))]
+    narrow = encode_keys(columns, keys.num_rows, 1, "").codes.astype(np.int64)
+    key = np.concatenate([narrow[new[bucket.key]] for bucket, new in zip(buckets, key_maps, strict=True)])
+    first, last = (np.concatenate([bucket.component(name) for bucket in buckets]) for name in (FIRST, LAST))
+    number, count = chain(key, first, last, gap)
+    open_ = (_ends(number, count, first, last)[LAST] + gap > reached)[number]
+    return np.split(open_, np.cumsum([bucket.entries for bucket in buckets])[:-1])
+
+
+class _Joined:
+    """The fragments of several buckets of one space, in common cells and keys."""
+
+    def __init__(
+        self, buckets: Sequence[Bucket], maps: Sequence[npt.NDArray[np.int32]], names: Mapping[str, np.dtype[Any]]
+    ) -> None:
+        self.keys, key_maps = unite_keys([bucket.keys for bucket in buckets])
+        self.dictionaries, ranks = common_ranks(buckets, names)
+        self.cell = np.concatenate([new[bucket.cell] for bucket, new in zip(buckets, maps, strict=True)])
+        self.key = np.concatenate([new[bucket.key] for bucket, new in zip(buckets, key_maps, strict=True)])
+        self.first, self.last = (np.concatenate([bucket.component(n) for bucket in buckets]) for n in (FIRST, LAST))
+        self.numbers: dict[str, Numbers] = {}
+        for name, dtype in names.items():
+            component = component_named(name, dtype)
+            parts = []
+            for bucket, rank in zip(buckets, ranks, strict=True):
+                found = numbers_of(bucket, component, 0, bucket.entries, rank)
+                parts.append(empty(component, bucket.entries) if found is None else found)
+            self.numbers[name] = np.concatenate(parts)
+
+    def total(self, chosen: npt.NDArray[Any], number: Times, count: int) -> dict[str, Numbers]:
+        """Return the components of chains of the chosen fragments."""
+        totals: dict[str, Numbers] = {}
+        for name, numbers in self.numbers.items():
+            component = component_named(name, numbers.dtype)
+            totals[name] = empty(component, count)
+            merge_into(component, totals[name], number.astype(np.int32), numbers[chosen])
+        return totals
+
+
+def merge_fragments(
+    buckets: Sequence[Bucket],
+    alive: Sequence[npt.NDArray[np.bool_]],
+    cells: LineCells | None,
+    queries: Sequence[LiveQuery],
+    cuts: Sequence[int],
+) -> Bucket:
+    """Return one bucket for several of one operator and space; fragments that no gap parts become one."""
+    common: Cells
+    if cells is None:
+        common, maps = unite_sets([bucket.cells for bucket in buckets if isinstance(bucket.cells, SetCells)])
+    else:
+        common = cells
+        maps = [bucket.cells.map_to(cells) for bucket in buckets if isinstance(bucket.cells, LineCells)]
+    names = {n: t for n, t in component_names(buckets).items() if n not in (FIRST, LAST)}
+    joined = _Joined(buckets, maps, names)
+    chosen = np.flatnonzero(np.concatenate(list(alive)))
+    keys = joined.keys.num_rows
+    address = joined.cell[chosen].astype(np.int64) * keys + joined.key[chosen]
+    first, last = joined.first[chosen], joined.last[chosen]
+    number, count = chain(address, first, last, min(gap_of(query) for query in queries), cuts)
+    totals = joined.total(chosen, number, count) | _ends(number, count, first, last)
+    where = np.zeros(count, dtype=np.int64)
+    where[number] = address
+    cell, key = np.divmod(where, keys)
+    newest = buckets[-1]
+    return _bucket(
+        newest.operator, newest.dimensions, max(bucket.epoch for bucket in buckets), common, cell.astype(np.int32),
+        key.astype(np.int32), joined.keys, totals, joined.dictionaries,
+    )  # fmt: skip
+
+
+def fire_sessions(
+    buckets: Sequence[Bucket],
+    queries: Sequence[LiveQuery],
+    predicates: Predicates,
+    after: int,
+    upto: int,
+    failures: dict[str, str],
+    distinct: Mapping[str, Sequence[Bucket]] | None = None,
+) -> Fired | None:
+    """Return the rows of all sessions that end in ``(after, upto]``, or None when there are none; as `firing.fire`."""
+    by_dimensions: dict[tuple[str, ...], list[LiveQuery]] = {}
+    for query in queries:
+        by_dimensions.setdefault(predicates(query).dimensions, []).append(query)
+    tables: dict[int, tuple[pa.Table, int]] = {}
+    for dimensions, members in by_dimensions.items():
+        mine = [bucket for bucket in buckets if bucket.dimensions == dimensions]
+        if not mine:
+            continue
+        runs, cells, maps = cells_of_queries(mine, members, predicates)
+        joined = _Joined(mine, maps, needed_names(mine, measures_of(members)))
+        values = _values_of(distinct or {}, dimensions, members, predicates, joined.keys)
+        for query, mask in zip(members, runs.masks(cells), strict=True):
+            table = _sessions_of(joined, query, mask, after, upto, values)
+            if table is not None:
+                latest = int(pc.max(table.column(WINDOW_END)).value) - gap_of(query)
+                kept = apply_having(table, query, failures)
+                if kept.num_rows:
+                    tables[query.slot] = kept, latest
+    if not tables:
+        return None
+    slots = sorted(tables)
+    rows = [tables[slot][0] for slot in slots]
+    counts, latest_us = [table.num_rows for table in rows], [tables[slot][1] for slot in slots]
+    return Fired(WindowRows.of_tables(rows), slots, counts, latest_us)
+
+
+@dataclass(frozen=True)
+class _Values:
+    """Fragments that have a counted value as one more key; ``key_of`` is the key without it, -1 where it is NULL."""
+
+    joined: _Joined
+    key_of: Times
+    cells: Mapping[str, npt.NDArray[np.bool_]]
+
+    def counts(self, query: LiveQuery, key: Times, first: Times) -> Times:
+        """Return how many values there are in each session; ``key`` and ``first`` are in order of both."""
+        stream, wide = query.query.streams[0], self.joined
+        mine = self.cells[query.id][wide.cell] & (wide.cell >= 0) & (wide.first > query.after(stream))
+        chosen = np.flatnonzero(mine & (self.key_of[wide.key] >= 0))
+        sessions = len(key)
+        keys, firsts = np.concatenate([key, self.key_of[wide.key[chosen]]]), np.concatenate([first, wide.first[chosen]])
+        # each fragment lies within a session: the last one that began before it
+        order = np.lexsort((np.arange(len(keys)), firsts, keys))
+        session = np.empty(len(keys), dtype=np.int64)
+        session[order] = np.maximum.accumulate(np.where(order < sessions, order, -1))
+        pairs = np.unique(session[sessions:] * wide.keys.num_rows + wide.key[chosen])
+        return np.bincount(pairs // wide.keys.num_rows, minlength=sessions)
+
+
+def _values_of(
+    distinct: Mapping[str, Sequence[Bucket]],
+    dimensions: tuple[str, ...],
+    queries: Sequence[LiveQuery],
+    predicates: Predicates,
+    keys: pa.Table,
+) -> dict[str, _Values]:
+    """Return the values of each argument that some of the queries of a cell space count."""
+    found = {}
+    for argument, buckets in distinct.items():
+        mine = [bucket for bucket in buckets if bucket.dimensions == dimensions]
+        counting = [query for query in queries if counts_distinct(query, argument)]
+        if mine and counting:
+            runs, cells, maps = cells_of_queries(mine, counting, predicates)
+            joined = _Joined(mine, maps, needed_names(mine, ()))
+            masks = dict(zip((query.id for query in counting), runs.masks(cells), strict=True))
+            found[argument] = _Values(joined, keys_of_wide(keys, joined.keys), masks)
+    return found
+
+
+def _sessions_of(
+    joined: _Joined,
+    query: LiveQuery,
+    cells: npt.NDArray[np.bool_],
+    after: int,
+    upto: int,
+    values: Mapping[str, _Values],
+) -> pa.Table | None:
+    stream, gap = query.query.streams[0], gap_of(query)
+    upto = min(upto, query.until(stream))
+    mine = cells[joined.cell] & (joined.cell >= 0) & (joined.first > query.after(stream))
+    ending = joined.last + gap
+    if not (mine & (ending > after) & (ending <= upto)).any():
+        return None
+    chosen = np.flatnonzero(mine)
+    first, last = joined.first[chosen], joined.last[chosen]
+    number, count = chain(joined.key[chosen].astype(np.int64), first, last, gap)
+    ends = _ends(number, count, first, last)
+    end = ends[LAST] + gap
+    due = np.flatnonzero((end > after) & (end <= upto))
+    if not len(due):
+        return None
+    due = due[np.lexsort((ends[FIRST][due], end[due]))]
+    key = np.zeros(count, dtype=np.int64)
+    key[number] = joined.key[chosen]
+    totals = joined.total(chosen, number, count)
+    for measure in aggregation_of(query).measures:
+        if measure.function == COUNT_DISTINCT:
+            totals[measure.name] = values[str(measure.argument)].counts(query, key, ends[FIRST])
+    taken = joined.keys.take(pa.array(key[due]))
+    columns: dict[str, pa.Array] = {
+        SLOT: pa.array(np.full(len(due), query.slot, dtype=np.int32)),
+        WINDOW_START: pa.array(ends[FIRST][due]).view(pa.timestamp("us")),
+        WINDOW_END: pa.array(end[due]).view(pa.timestamp("us")),
+        **{name: one_array(taken.column(name)) for name in key_columns(taken)},
+    }
+    for measure in aggregation_of(query).measures:
+        columns[measure.name] = _values(measure, totals, due, joined.dictionaries)
+    return pa.table(columns)
+
+
+def _values(
+    measure: Measure, totals: Mapping[str, Numbers], due: npt.NDArray[Any], dictionaries: Mapping[str, pa.Array]
+) -> pa.Array:
+    numbers = {name: totals.get(name, totals[COUNT_NAME])[due] for name in names_of(measure)}
+    return components.decode(measure, numbers, dictionaries.get(measure.name))

@@ -1,0 +1,121 @@
+"""Neighbouring slices of a bucket added up ahead of time, so that windows with many slices read few numbers.
+
+Where windows share hardly an edge, slices are as many as tuples, and each window would add all of its slices up alone.
+A bucket therefore has *levels*: an item of one level is a stretch of neighbouring items of the level below, long enough
+that many of their entries fall together. A window is made of few long stretches and the slices left at its two ends,
+as in aggregate trees over slices (beyond the thesis, whose windows add up slices one by one: 4.3.1.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from operators import kernels
+from operators.arrays import Numbers
+from operators.components import COUNT_NAME, component_named
+from operators.entries import empty, merge_into
+
+# a stretch has so many times the entries that can be left of them
+_FEWER = 4
+# entries are addressed directly; a bucket of more cells and keys has no stretches
+_MOST_ADDRESSES = 1 << 20
+
+
+class Entries(Protocol):
+    """Entries ordered by item: those of item i, a slice or a stretch, are ``[starts[i], starts[i + 1])``."""
+
+    @property
+    def starts(self) -> npt.NDArray[np.int64]: ...
+
+    @property
+    def cell(self) -> Numbers: ...
+
+    @property
+    def key(self) -> Numbers: ...
+
+    @property
+    def components(self) -> Mapping[str, Numbers]: ...
+
+
+@dataclass(frozen=True)
+class Level:
+    """Stretches: number i has the items ``[bounds[i], bounds[i + 1])`` of the entries below, added up.
+
+    Cells and keys are numbered as below; there are ``cells`` and ``keys`` of them.
+    """
+
+    bounds: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+    cell: npt.NDArray[np.int32]
+    key: npt.NDArray[np.int32]
+    components: Mapping[str, Numbers]
+    cells: int
+    keys: int
+
+    @cached_property
+    def above(self) -> Level | None:
+        """The next level, None where it would not have fewer entries."""
+        return level_above(self, self.cells, self.keys)
+
+
+def level_above(below: Entries, cells: int, keys: int) -> Level | None:
+    """Return the stretches of some entries, None where they would not have several times fewer."""
+    size = cells * keys
+    if size > _MOST_ADDRESSES or len(below.cell) < 2 * _FEWER * size:
+        return None
+    bounds = _bounds(below.starts, _FEWER * size)
+    if len(bounds) < 3 or _FEWER * (len(bounds) - 1) > len(below.starts) - 1:
+        return None
+    at = np.empty(len(below.cell), dtype=np.int32)
+    identity = np.arange(max(cells, keys), dtype=np.int32)
+    kernels.place_mapped(at, below.cell, below.key, identity, identity, 0, keys)
+    found = []
+    totals: dict[str, list[Numbers]] = {name: [] for name in below.components}
+    for low, high in zip(below.starts[bounds[:-1]].tolist(), below.starts[bounds[1:]].tolist(), strict=True):
+        added = {
+            name: _added(name, numbers[low:high], at[low:high], size) for name, numbers in below.components.items()
+        }
+        places = np.flatnonzero(added[COUNT_NAME])
+        found.append(places)
+        for name, total in added.items():
+            totals[name].append(total[places])
+    cell, key = np.divmod(np.concatenate(found).astype(np.int32), np.int32(keys))
+    components = {name: np.concatenate(parts) for name, parts in totals.items()}
+    return Level(bounds, np.cumsum([0, *map(len, found)]), cell, key, components, cells, keys)
+
+
+def _bounds(starts: npt.NDArray[np.int64], least: int) -> npt.NDArray[np.int64]:
+    """Return where stretches of at least so many entries begin, and where the last one ends; what is left has none."""
+    bounds = [0]
+    while True:
+        after = int(np.searchsorted(starts, starts[bounds[-1]] + least))
+        if after >= len(starts):
+            return np.array(bounds, dtype=np.int64)
+        bounds.append(after)
+
+
+def _added(name: str, numbers: Numbers, at: npt.NDArray[np.int32], size: int) -> Numbers:
+    component = component_named(name, np.dtype(np.int64) if numbers.dtype.kind == "i" else numbers.dtype)
+    total = empty(component, size)
+    merge_into(component, total, at, numbers)
+    return total
+
+
+def stretches(entries: Entries, above: Level | None, first: int, after: int) -> Iterator[tuple[Entries, int, int]]:
+    """Yield what the items ``[first, after)`` consist of: entries of some level, from one number to another."""
+    if above is not None:
+        low = int(np.searchsorted(above.bounds, first))
+        high = int(np.searchsorted(above.bounds, after, side="right")) - 1
+        if low < high:
+            yield from stretches(entries, None, first, int(above.bounds[low]))
+            yield from stretches(above, above.above, low, high)
+            yield from stretches(entries, None, int(above.bounds[high]), after)
+            return
+    if first < after:
+        yield entries, int(entries.starts[first]), int(entries.starts[after])

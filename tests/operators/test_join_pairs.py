@@ -1,0 +1,49 @@
+"""Pairs of rows with equal codes, page by page, against all pairs compared one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.joins.pairs import Pairs
+from operators.joins.relations import MANY
+
+CODES = st.lists(st.integers(-1, 4), max_size=12).map(sorted)
+
+
+@given(CODES, CODES, st.data(), st.sampled_from(["inner", "outer", "anti"]))
+def test_pages_are_the_pairs_with_equal_codes(
+    left_codes: list[int], right_codes: list[int], data: st.DataObject, kind: str
+) -> None:
+    codes = np.array(left_codes, dtype=np.int32), np.array(right_codes, dtype=np.int32)
+    some = [sorted(data.draw(st.sets(st.sampled_from(range(len(code)))))) if len(code) else [] for code in codes]
+    left, right = (np.array(rows, dtype=np.int32) for rows in some)
+    expected = []
+    for i in some[0]:
+        partners = [j for j in some[1] if codes[0][i] == codes[1][j] >= 0]
+        if kind != "anti":
+            expected += [(i, j) for j in partners]
+        if kind != "inner" and not partners:
+            expected.append((i, -1))
+    pairs = Pairs((left, right), codes, outer=kind == "outer", anti=kind == "anti")
+    assert pairs.total == len(expected)
+    first, found = 0, []
+    while first < pairs.total:
+        count = data.draw(st.integers(1, 5))
+        rows = pairs.page(first, count)
+        assert len(rows[0]) == len(rows[1]) == min(count, pairs.total - first)
+        found += list(zip(rows[0].tolist(), rows[1].tolist(), strict=True))
+        first += count
+    assert found == expected
+    assert [len(rows) for rows in pairs.page(pairs.total, 3)] == [0, 0]
+
+
+@pytest.mark.parametrize("size", [1 << 18, 1 << 20])
+def test_no_more_than_many_are_counted(size: int) -> None:
+    rows, codes = np.arange(size, dtype=np.int32), np.zeros(size, dtype=np.int32)
+    pairs = Pairs((rows, rows), (codes, codes))
+    assert pairs.total == MANY
+    first = 5 * size + 7
+    assert [page.tolist() for page in pairs.page(first, 2)] == [[5, 5], [7, 8]]

@@ -1,0 +1,102 @@
+"""Indexes of tuples: each wanted tuple in the index of its key group, as it was when it is read again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators import kernels
+from operators.bucket_store import TUPLES, put_block
+from operators.joins import tuple_bucket
+from operators.joins.tuple_bucket import TupleBucket, Wanted, as_distances, from_distances, index_tuples
+from operators.joins.tuple_files import TIME, TupleFiles
+from operators.keys import encode_keys
+from operators.tuples import Tuples
+from sources.storage import Storage
+
+
+@given(st.sets(st.integers(0, 2**31 - 1), max_size=50))
+def test_rows_are_what_their_distances_say(rows: set[int]) -> None:
+    ascending = np.array(sorted(rows), dtype=np.int32)
+    first, distances = as_distances(ascending)
+    assert from_distances(first, distances).tolist() == ascending.tolist()
+
+
+@pytest.mark.parametrize("worth_taking", [0, 0.8, 2])
+@pytest.mark.parametrize("groups", [1, 2, 5])
+@pytest.mark.parametrize("is_small", [False, True])
+def test_every_wanted_tuple_is_in_the_index_of_its_lane(
+    is_small: bool, groups: int, worth_taking: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuple_bucket, "WORTH_TAKING", worth_taking)
+    rng = np.random.default_rng(groups)
+    length = 300
+    columns = {name: pa.array(rng.integers(0, 20, length)) for name in ("a", "b", "c")}
+    times = rng.integers(0, 10**9, length)
+    tuples = Tuples(columns, length)
+    wanted = []
+    for name in ("a", "b"):
+        keys = encode_keys([columns[name]], length, groups, "salt")
+        wanted.append(Wanted(f"by {name}", rng.random(length) < 0.4, keys, ["c"], range(1)))
+    everywhere = encode_keys([columns["c"]], length, 1, "salt")
+    wanted.append(Wanted("everywhere", rng.random(length) < 0.1, everywhere, [], range(groups)))
+    indexed = index_tuples(tuples, times, wanted)
+    assert indexed is not None
+    assert indexed.table.column_names == [TIME, "c"]
+    by_any = wanted[0].tuples | wanted[1].tuples | wanted[2].tuples
+    assert indexed.table.num_rows == (by_any.sum() if worth_taking else length)
+
+    storage = Storage(str(tmp_path))
+    path, files = put_block(storage, TUPLES, 1, indexed.table), TupleFiles(storage)
+    found: dict[str, list[tuple[int, int, int, int]]] = {}
+    shares: dict[str, dict[int, int]] = {}
+    for lane, index in indexed.indexes:
+        data = index.serialize_with(indexed.table) if is_small else index.serialize(path)
+        bucket = TupleBucket.deserialize(data, files)
+        assert bucket.file.path == ("" if is_small else path)
+        keys = bucket.keys["key0"].to_numpy()[bucket.key]
+        rows = bucket.taken(np.arange(len(bucket.key)), ["c", "no such"])
+        assert rows.column_names == ["c"]
+        assert bucket.span == (bucket.times.min(), bucket.times.max() + 1)
+        shares.setdefault(index.operator, {})[lane] = bucket.index.share
+        listed = zip([lane] * len(keys), keys.tolist(), bucket.times.tolist(), rows["c"].to_pylist(), strict=True)
+        found.setdefault(bucket.operator, []).extend(listed)
+    for name in ("by a", "by b"):
+        assert sum(shares[name].values()) == indexed.table.num_rows
+    assert set(shares["everywhere"].values()) == {indexed.table.num_rows}
+    for each, name in zip(wanted, ("a", "b", "c"), strict=True):
+        group_of_code = np.repeat(np.arange(len(each.keys.group_starts) - 1), np.diff(each.keys.group_starts))
+        group = kernels.taken(group_of_code, each.keys.codes)
+        values = zip(columns[name].to_pylist(), times.tolist(), columns["c"].to_pylist(), strict=True)
+        expected = [
+            (int(group[row]) + lane, *value)
+            for row, value in enumerate(values)
+            for lane in each.lanes
+            if each.tuples[row]
+        ]
+        assert sorted(found[each.operator]) == sorted(expected)
+
+
+def test_nothing_is_written_that_nobody_wants() -> None:
+    keys = encode_keys([pa.array([1, 2])], 2, 2, "salt")
+    nobody = Wanted("join", np.zeros(2, dtype=np.bool_), keys, ["a"], range(1))
+    assert index_tuples(Tuples({"a": pa.array([1, 2])}, 2), np.array([3, 4]), [nobody]) is None
+
+
+def test_a_file_is_mapped_once_for_all_that_hold_it(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    files = TupleFiles(storage)
+    path = put_block(storage, TUPLES, 1, pa.table({TIME: [7]}))
+    file = files.at(path)
+    assert file.times.tolist() == [7]
+    assert files.at(path) is file
+    storage.delete(path)
+    assert files.at(path).times.tolist() == [7], "it is open"
+    del file
+    with pytest.raises(FileNotFoundError):
+        _ = files.at(path).times
