@@ -16,8 +16,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -71,7 +72,7 @@ class ServiceProcess:
         command = [sys.executable, "-m", "api.cli.main", "serve", "--host", "127.0.0.1"]
         command += ["--port", str(self.port), "--data-dir", str(self.data_dir)]
         search = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
-        with self.log.open("ab") as log:
+        with self.log.open("ab") as log, _ends_deferred():
             self._process = subprocess.Popen(
                 command,
                 cwd=self._folder,  # no braid.toml of somebody else is read there
@@ -170,6 +171,26 @@ class ServiceProcess:
 
 # makes a service by the name of its folder and its environment
 MakeService = Callable[[str, Mapping[str, str]], ServiceProcess]
+
+
+@contextlib.contextmanager
+def _ends_deferred() -> Iterator[None]:
+    """Let signals that end this process wait: a process that is just being started would be left behind by them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    handled = {number: handler for number, handler in before.items() if callable(handler)}
+    for number in handled:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handled.items():
+            signal.signal(number, handler)
+    for number in came[:1]:
+        signal.raise_signal(number)
 
 
 def _session_processes(session: int) -> list[psutil.Process]:
