@@ -189,8 +189,8 @@ def _ends_deferred() -> Iterator[None]:
     finally:
         for number, handler in handled.items():
             signal.signal(number, handler)
-    for number in came[:1]:
-        signal.raise_signal(number)
+    if came:
+        signal.raise_signal(signal.Signals(came[0]))
 
 
 def _session_processes(session: int) -> list[psutil.Process]:

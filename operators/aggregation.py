@@ -14,8 +14,9 @@ from operators.arrays import Places
 from operators.bucket import Bucket
 from operators.components import COUNT_DISTINCT
 from operators.entries import SlicedTuples, argument_of, cell_by_cell, query_by_query, tuples_alone
+from operators.event_times import EARLIEST
 from operators.expressions import Expression
-from operators.live_queries import EARLIEST, LiveQuery
+from operators.live_queries import LiveQuery
 from operators.predicates import query_set
 from operators.predicates.cell_space import CellSpace, LineSpace
 from operators.predicates.cells import Cells, SetCells

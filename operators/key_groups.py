@@ -42,13 +42,18 @@ def _hash_values(array: pa.Array) -> Hashes:
 
 def key_groups(keys: Sequence[pa.Array], rows: int, count: int, salt: str) -> npt.NDArray[np.int64]:
     """Return the key group of each row, in ``[0, count)``; ``salt`` spreads operators without keys."""
+    return (hash_keys(keys, rows, salt) % np.uint64(count)).astype(np.int64)
+
+
+def hash_keys(keys: Sequence[pa.Array], rows: int, salt: str) -> Hashes:
+    """Return a hash of each row, by which it has its key group; the same for equal keys, whatever their type."""
     hashes = np.full(rows, pd.util.hash_array(np.array([salt], dtype=object))[0], dtype=np.uint64)
     for array in keys:
         valid = np.asarray(pc.is_valid(array))
         column = np.full(rows, _NULL_HASH, dtype=np.uint64)
         column[valid] = _hash_values(array.drop_null() if array.null_count else array)
         hashes = _mix(hashes ^ (_mix(column) + _NULL_HASH))
-    return (hashes % np.uint64(count)).astype(np.int64)
+    return hashes
 
 
 def _murmur3(value: int, seed: int = 42) -> int:

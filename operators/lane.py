@@ -22,6 +22,7 @@ import numpy.typing as npt
 from operators.aggregation import changelog_times, distinct_operator
 from operators.bucket import Bucket
 from operators.bucket_store import batch_of, get_payload, is_path_of_tuples, put_payload
+from operators.event_times import EARLIEST
 from operators.joins.fire import fire_joins
 from operators.joins.late_rows import JoinedRows
 from operators.joins.session_joins import open_tuples
@@ -29,7 +30,7 @@ from operators.joins.tuple_bucket import TupleBucket, is_tuple_bucket
 from operators.joins.tuple_files import TupleFiles
 from operators.lane_operators import LaneOperators
 from operators.lane_state import Head, LaneState, Payload, pack, unpack
-from operators.live_queries import EARLIEST, LiveQueries, LiveQuery
+from operators.live_queries import LiveQueries, LiveQuery
 from operators.merging import merge_buckets
 from operators.operator_queries import OperatorQueries
 from operators.predicates.cells import LineCells
@@ -225,7 +226,7 @@ class Lane:
                 continue
             tuples = self._tuples_of({part.operator for part in operator.joins[0]})
             start = EARLIEST if passed is None else passed
-            with self.work.timed(name):
+            with self.work.timed(operator.operator):
                 formed, late = fire_joins(
                     operator,
                     buckets,

@@ -33,7 +33,7 @@ class LaneOperators:
         self._epoch = id(live), live.epoch
         self._live = live  # so that nothing else gets its id
         self.aggregations = operators_of(live)
-        self.joins = join_operators(live.joins)
+        self.joins = join_operators(live)
         self._joins_of = {}
         parts: dict[str, list[LiveQuery]] = {}
         for joins in self.joins.values():

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.job.offsets import Offset
+from operators.joins.key_splits import unsplit
 
 REPORT_EVERY_US = 1_000_000
 SAMPLE_TUPLES = 64
@@ -43,7 +44,10 @@ class Chunk(NamedTuple):
 
 @dataclass
 class Work:
-    """What a process did since it told last: microseconds by operator, and the largest chunk of each."""
+    """What a process did since it told last: microseconds by operator, and the largest chunk of each.
+
+    What an operator does for windows of a key split counts as its own.
+    """
 
     busy_us: Counter[str] = field(default_factory=Counter)
     chunks: dict[str, Chunk] = field(default_factory=dict)
@@ -55,11 +59,12 @@ class Work:
         try:
             yield
         finally:
-            self.busy_us[operator] += int((time.perf_counter() - began) * 1e6)
+            self.busy_us[unsplit(operator)] += int((time.perf_counter() - began) * 1e6)
 
     def saw(self, operator: str, chunk: Chunk) -> None:
         """Take note of a chunk."""
-        self.chunks[operator] = max(chunk, self.chunks.get(operator, chunk))
+        name = unsplit(operator)
+        self.chunks[name] = max(chunk, self.chunks.get(name, chunk))
 
     def tell(self) -> dict[str, Any]:
         """Return it in JSON, and begin anew."""

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from operators import kernels
 from operators.aggregation import (
     aggregate,
     aggregation_of,
@@ -24,9 +25,11 @@ from operators.aggregation import (
 )
 from operators.bucket import Bucket
 from operators.entries import SlicedTuples
+from operators.event_times import EARLIEST, LATEST
 from operators.expressions import Expression, columns_of, conjuncts_of
 from operators.joins.lookup_join import LookupJoin
 from operators.joins.parts import Part, Placement, columns_for_rows, join_of, parts_over
+from operators.joins.shares import Share, shares_of
 from operators.joins.tuple_bucket import IndexedTuples, Wanted, index_tuples
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.lookups import Lookup, input_id
@@ -72,7 +75,8 @@ class _Operator:
     """An aggregation operator: its queries, and their cell spaces with the measures that they need.
 
     ``keys`` are those of its queries, and for COUNT(DISTINCT …) the expression one more; ``placement`` says which of
-    them decide about the lane. ``columns`` are what rows of joins are made of, None when it has no part in them.
+    them decide about the lane. ``columns`` are what rows of joins are made of, None when it has no part in them. Its
+    windows read tuples with event times in ``[span[0], span[1])`` (µs).
     """
 
     name: str
@@ -81,6 +85,18 @@ class _Operator:
     keys: tuple[Expression, ...]
     placement: Placement
     columns: tuple[str, ...] | None = None
+    span: tuple[int, int] = (EARLIEST, LATEST)
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether all tuples go where their keys do."""
+        return self.span == (EARLIEST, LATEST) and not self.placement.split
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """The columns that adding its tuples up takes."""
+        measures = (m.argument for _, mine in self.spaces for m in mine if m.argument is not None)
+        return frozenset(name for expression in (*self.keys, *measures) for name in columns_of(expression))
 
     @cached_property
     def cuts(self) -> list[int]:
@@ -118,7 +134,7 @@ class StreamOperators:
         self.name = name = input_id(stream.id, lookups)
         self._selections = live.selections(name)
         operators = live.aggregations(name)
-        parts = parts_over(live.joins, name)
+        parts = parts_over(live, name)
         queries = [
             *self._selections,
             *(query for members in operators.values() for query in members),
@@ -178,6 +194,7 @@ class StreamOperators:
             aggregation_of(queries[0]).keys,
             parts[0].placement,
             columns=tuple(sorted(columns)) if rows else None,
+            span=_span(parts),
         )
 
     def _spaces(
@@ -242,21 +259,44 @@ class StreamOperators:
         output: StreamOutput,
         wanted: list[Wanted],
     ) -> Chunk:
-        """Shared aggregation (4.3.1.5): slice, number the keys, add each tuple to one cell per space.
+        """Let an operator take the tuples that are for it; what joins want to make rows of is added to ``wanted``."""
+        if operator.takes_all:
+            share = Share.of_all(operator.placement, self._groups)
+            return self._add_up(operator, share, tuples, times, cells, output, wanted)
+        shares = shares_of(tuples, times, operator.span, operator.keys, operator.placement, self._groups)
+        seen = Chunk()
+        for share in shares:
+            if share.rows is None:
+                seen = max(seen, self._add_up(operator, share, tuples, times, cells, output, wanted))
+                continue
+            rows, mine = share.rows, list[Wanted]()
+            some = tuples.taken(rows, operator.read)
+            cells_of_some = {name: kernels.taken(cell, rows) for name, cell in cells.items()}
+            times_of_some = kernels.taken(times, rows)
+            seen = max(seen, self._add_up(operator, share, some, times_of_some, cells_of_some, output, mine))
+            wanted += [each.among_all(rows, tuples.length) for each in mine]
+        return seen
 
-        What joins want to make rows of is appended to ``wanted``.
-        """
+    def _add_up(
+        self,
+        operator: _Operator,
+        share: Share,
+        tuples: Tuples,
+        times: np.ndarray,
+        cells: dict[str, np.ndarray],
+        output: StreamOutput,
+        wanted: list[Wanted],
+    ) -> Chunk:
+        """Shared aggregation (4.3.1.5): slice, number the keys, add each tuple to one cell per space."""
         sessions = has_sessions(operator.queries)
         if sessions:  # fragments have no slices
             slices, slice_of = np.zeros((1, 2), dtype=np.int64), np.zeros(len(times), dtype=np.int64)
         else:
             slices, slice_of = cut_slices(times, operator.combs, operator.cuts)
         placement = operator.placement
-        groups = 1 if placement.is_everywhere else self._groups
         sliced = SlicedTuples.of(
-            tuples, times, slices, slice_of, operator.keys, groups, placement.salt, placement.hashed
+            tuples, times, slices, slice_of, operator.keys, share.groups, placement.salt, placement.hashed
         )
-        lanes = range(self._groups // groups)  # one bucket goes to one lane, or to all
         rows = [None] * len(operator.spaces) if sessions else operator.groups.rows(cells, tuples.length)
         for (space, measures), mine in zip(operator.spaces, rows, strict=True):
             if sessions and operator.columns is not None:
@@ -267,13 +307,20 @@ class StreamOperators:
                 )
                 continue
             buckets = aggregate(sliced, space, mine, cells, measures, operator.name, self._epoch)
-            output.buckets += [(group + lane, bucket) for group, bucket in buckets for lane in lanes]
+            output.buckets += [(group + lane, bucket) for group, bucket in buckets for lane in share.lanes]
         if operator.columns is not None:
             selected = np.zeros(tuples.length, dtype=np.bool_)
             for space, _ in operator.spaces:
                 selected |= assign_cells(space, cells, tuples.length)[0] >= 0
-            wanted.append(Wanted(operator.name, selected, sliced.keys, operator.columns, lanes))
+            wanted.append(Wanted(operator.name, selected, sliced.keys, operator.columns, share.lanes))
         return Chunk(tuples.length, len(slices), sliced.keys.count)
+
+
+def _span(parts: Sequence[Part]) -> tuple[int, int]:
+    """Return between which event times lie all tuples that windows of some parts read (µs)."""
+    first, last = min(part.starts[0] for part in parts), max(part.starts[1] for part in parts)
+    longest = max(sliding_window(part.query).size_us for part in parts) if last < LATEST else 0
+    return first if first == EARLIEST else first + 1, last + longest
 
 
 def _expressions_of(live: LiveQuery) -> Sequence[Expression]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from operators.arrays import Places
 from operators.evaluation import evaluate
 from operators.expressions import Expression
 
@@ -42,6 +43,13 @@ class Tuples:
                 found = pa.nulls(self.length, expression.type.arrow)
             self._values[text] = found
         return found
+
+    def taken(self, rows: Places, names: Iterable[str]) -> Tuples:
+        """Return some of the tuples, with the columns ``names``; failures are told as of them all."""
+        places = pa.array(rows)
+        taken = Tuples({name: self.columns[name].take(places) for name in names}, len(rows))
+        taken.failures = self.failures
+        return taken
 
     def where(self, mask: npt.NDArray[np.bool_]) -> Tuples:
         """Return the tuples at which ``mask`` is true; values already computed are kept."""

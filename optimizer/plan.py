@@ -12,6 +12,7 @@ from typing import Any
 from operators.aggregation import distinct_operator
 from operators.components import COUNT_DISTINCT
 from operators.expressions import columns_of, conjuncts_of
+from operators.joins.key_splits import NOT_SPLIT, KeySplit
 from operators.joins.parts import operators_of
 from operators.live_queries import UNGROUPED
 from operators.queries import Aggregation, Join, Query, Selection, lookups_of
@@ -30,7 +31,8 @@ class Operator:
     """A shared operator: all its queries read the same ``streams`` and partition them by the same attributes.
 
     ``tables`` are the static tables that the streams are joined with before; ``inputs`` tell the streams after that
-    apart. ``queries`` has the ids of the queries in the order in which they came, each with its query group; ``used``
+    apart. ``queries`` has the ids of the queries in the order in which they came, each with its query group; ``split``
+    says which keys are split among lanes, for windows that begin once it is in effect. ``used``
     counts how many of them have each window, ``sources`` how many have each operator of source tasks (those of a join's
     inputs others may share). ``join`` is some join that ran in it: all of its have the same inputs and keys.
     """
@@ -45,6 +47,7 @@ class Operator:
     used: Counter[Window | SessionWindow] = field(default_factory=Counter)
     sources: Counter[str] = field(default_factory=Counter)
     join: Join | None = None
+    split: KeySplit = NOT_SPLIT
 
     @cached_property
     def sub_joins(self) -> frozenset[SubJoin]:
@@ -91,8 +94,16 @@ class Operator:
             "partitioned_by": list(self.partitioning),
             "queries": len(self.queries),
             "groups": {str(group): count for group, count in sorted(self.groups.items())},
+            **self._split_json(streams),
             "windows": [window_json(w) for w in self.windows],
         }
+
+    def _split_json(self, streams: Mapping[str, str]) -> dict[str, Any]:
+        """Return how many keys are split, and of which input the tuples are spread; nothing where none is."""
+        if not self.split.hashes or self.join is None:
+            return {}
+        stream = self.join.inputs[self.split.spread].stream
+        return {"split": {"keys": len(self.split.hashes), "spread": streams.get(stream, stream)}}
 
 
 class Plan:
@@ -120,8 +131,9 @@ class Plan:
         streams_created: Mapping[str, str] | None = None,
         streams_dropped: Iterable[str] = (),
         groups: Mapping[str, int] | None = None,
+        splits: Mapping[str, KeySplit] | None = None,
     ) -> None:
-        """Let queries leave, come and move to ``groups``, and streams come and go.
+        """Let queries leave, come and move to ``groups``, streams come and go, and keys of operators be split.
 
         BraidError for a query that is not in the plan.
         """
@@ -130,7 +142,7 @@ class Plan:
             operator = self.operators.get(operator_of(query))
             if operator is None or query_id not in operator.queries:
                 raise BraidError(f"Only a query in the plan can leave it; got {query_id!r}.", query_id=query_id)
-        self.version = self.version_after(bool(created or removed or groups), streams_created, dropped)
+        self.version = self.version_after(bool(created or removed or groups or splits), streams_created, dropped)
         self.streams = self._streams_after(streams_created, dropped)
         for query_id, query in removed:
             operator = self.operators[operator_of(query)]
@@ -145,6 +157,8 @@ class Plan:
             if query_id not in self._operator_of:
                 raise BraidError(f"Only a query in the plan can change its group; got {query_id!r}.", query_id=query_id)
             self._operator_of[query_id].queries[query_id] = group
+        for name, split in (splits or {}).items():
+            self.operators[name].split = split
 
     def group_of(self, query_id: str) -> int | None:
         """Return the query group of a query, None for one that is not in the plan."""
@@ -160,6 +174,11 @@ class Plan:
             for query_id, group in operator.queries.items()
             if group != UNGROUPED
         }
+
+    @property
+    def splits(self) -> dict[str, KeySplit]:
+        """Which keys of operators are split, by the operator's name."""
+        return {name: operator.split for name, operator in self.operators.items() if operator.split.number}
 
     def _streams_after(self, created: Mapping[str, str] | None, dropped: Iterable[str]) -> dict[str, str]:
         gone = set(dropped)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from operators.joins.key_splits import KeySplit
 from operators.queries import Query
 from optimizer.statistics import Spent, Statistics
 
@@ -24,9 +25,11 @@ class Member:
 
 @dataclass
 class PlanChange:
-    """New groups of queries of an operator, by their ids, and why; ``estimated`` are cores before and after.
+    """New groups of queries of an operator, by their ids, or a new split of its keys, and why.
 
-    ``before`` and ``after`` are what the operator took for tuples before, and after it was in effect.
+    ``estimated`` are the cores that it keeps busy before and after, for a split in the busiest lane. ``before`` and
+    ``after`` are what the operator took for tuples before, and after it was in effect; ``busiest_lane`` is the share of
+    that lane in the time of all lanes, before and after.
     """
 
     at_us: int
@@ -37,28 +40,54 @@ class PlanChange:
     estimated: tuple[float, float] | None = None
     before: Spent | None = None
     after: Spent | None = None
+    split: KeySplit | None = None
+    busiest_lane: tuple[float, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return what people see of it."""
-        estimated = (None, None) if self.estimated is None else tuple(float(f"{cores:.3g}") for cores in self.estimated)
-        return {
+        found = {
             "operator": self.operator,
             "kind": self.kind,
             "why": self.why,
             "queries": len(self.groups),
-            "estimated_cores": dict(zip(("before", "after"), estimated, strict=True)),
-            "measured_us_per_tuple": {"before": us_a_tuple(self.before), "after": us_a_tuple(self.after)},
+            "estimated_cores": _before_and_after(self.estimated),
         }
+        if self.split is None:
+            measured = {"before": us_a_tuple(self.before), "after": us_a_tuple(self.after)}
+            return {**found, "measured_us_per_tuple": measured}
+        return {**found, "keys": len(self.split.hashes), "measured_busiest_lane": _before_and_after(self.busiest_lane)}
 
 
-class Policy(Protocol):
-    """What decides about groups: :mod:`optimizer.regrouping`, or :mod:`optimizer.arbitrary_groups` in tests."""
+class GroupPolicy(Protocol):
+    """What decides about groups: :mod:`optimizer.regrouping`, or :mod:`optimizer.arbitrary_plans` in tests."""
 
     log: deque[PlanChange]
 
     def propose(
         self, now_us: int, operators: Mapping[str, Sequence[Member]], statistics: Statistics, /
     ) -> list[PlanChange]: ...
+
+
+class SplitPolicy(Protocol):
+    """What decides about split keys: :mod:`optimizer.key_splitting`, or :mod:`optimizer.arbitrary_plans` in tests."""
+
+    log: deque[PlanChange]
+
+    def propose(
+        self,
+        now_us: int,
+        operators: Mapping[str, Sequence[Member]],
+        splits: Mapping[str, KeySplit],
+        numbers: Iterator[int],
+        lanes: int,
+        statistics: Statistics,
+        /,
+    ) -> list[PlanChange]: ...
+
+
+def _before_and_after(numbers: tuple[float, float] | None) -> dict[str, float | None]:
+    before, after = (None, None) if numbers is None else (float(f"{number:.3g}") for number in numbers)
+    return {"before": before, "after": after}
 
 
 def us_a_tuple(spent: Spent | None) -> float | None:

@@ -133,6 +133,7 @@ class Statistics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tuples = _Rates()
+        self._lane_seconds: dict[int, float] = {}
         self._sources, self._lanes = _Rates(), _Rates()
         self._chunks: dict[str, Chunk] = {}
         self._totals, self._tuples_since = _Totals(), dict[str, float]()
@@ -150,6 +151,8 @@ class Statistics:
                 for stream, tuples in counted.items():
                     self._tuples_since[stream] = self._tuples_since.get(stream, 0.0) + tuples
             self._last_us = now_us
+            for lane, busy in enumerate(record.get("operator_busy_us", ())):
+                self._lane_seconds[lane] = self._lane_seconds.get(lane, 0.0) + busy / _US
             if report is None:
                 return
             if self._last_report_us is not None:
@@ -188,6 +191,11 @@ class Statistics:
         """Return how many cores all operators keep busy."""
         with self._lock:
             return self._sources.of(self._sources.known) + self._lanes.of(self._lanes.known)
+
+    def lane_seconds(self) -> dict[int, float]:
+        """Return how many seconds each lane has spent on batches since the first record."""
+        with self._lock:
+            return dict(self._lane_seconds)
 
     def distinct_keys(self, operators: Iterable[str]) -> int | None:
         """Return the most distinct keys of a chunk that some operator had last, None where that is not known."""

@@ -86,7 +86,7 @@ def publish(storage: Storage, rows: Sequence[tuple[str, str]]) -> None:
     log = RecordLog(storage, BATCHES)
     if log.has(record["seq"]):
         return
-    lanes = [body for kind, body in decoded if kind == STATE]
+    lanes = sorted((body for kind, body in decoded if kind == STATE), key=lambda body: body["lane"])
     if len({lane["progress"] for lane in lanes}) > 1:
         raise NotReady(f"All lanes must have seen the same batch {record['seq']}, and did not; it runs again.")
     write_activation(storage, record["previous_epoch"], record["epoch"], record["clocks_at_start"])

@@ -72,6 +72,37 @@ class Regrouped:
 
 
 @dataclass(frozen=True)
+class Split:
+    """Keys of an operator of joins, of so many streams, that are split among lanes from a changelog on (thesis 5.6.2).
+
+    They are those with one of the ``hashes``; ``number`` 0, without any, ends the split before. Input ``spread`` is the
+    one whose tuples are spread.
+    """
+
+    operator: str
+    streams: tuple[str, ...]
+    number: int
+    hashes: tuple[int, ...]
+    spread: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form."""
+        return {
+            "operator": self.operator,
+            "streams": list(self.streams),
+            "number": self.number,
+            "hashes": list(self.hashes),
+            "spread": self.spread,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Split:
+        """Read what :meth:`to_json` wrote."""
+        streams, hashes = tuple(value["streams"]), tuple(value["hashes"])
+        return cls(value["operator"], streams, value["number"], hashes, value["spread"])
+
+
+@dataclass(frozen=True)
 class Changelog:
     """What changes at ``epoch``.
 
@@ -90,6 +121,7 @@ class Changelog:
     deleted: tuple[Deleted, ...] = ()
     freed: tuple[Freed, ...] = ()
     regrouped: tuple[Regrouped, ...] = ()
+    split: tuple[Split, ...] = ()
     streams_created: tuple[StreamDefinition, ...] = ()
     streams_dropped: tuple[str, ...] = ()
     requests: int = 0
@@ -123,6 +155,7 @@ class Changelog:
             "deleted": [d.to_json() for d in self.deleted],
             "freed": [f.to_json() for f in self.freed],
             "regrouped": [r.to_json() for r in self.regrouped],
+            "split": [s.to_json() for s in self.split],
             "streams_created": [s.to_json() for s in self.streams_created],
             "streams_dropped": list(self.streams_dropped),
             "changelog_set": self.changelog_set.to01(),
@@ -148,6 +181,7 @@ class Changelog:
             deleted=tuple(Deleted(**d) for d in value["deleted"]),
             freed=tuple(Freed(**f) for f in value["freed"]),
             regrouped=tuple(Regrouped(**r) for r in value.get("regrouped", ())),  # older changelogs have none
+            split=tuple(map(Split.from_json, value.get("split", ()))),
             streams_created=tuple(StreamDefinition.from_json(s) for s in value["streams_created"]),
             streams_dropped=tuple(value["streams_dropped"]),
             requests=value["requests"],

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from bitarray import frozenbitarray
 
-from session.changelog import Changelog, Created, Deleted, Freed, Regrouped, resized
+from operators.joins.key_splits import KeySplit
+from session.changelog import Changelog, Created, Deleted, Freed, Regrouped, Split, resized
 from session.query_record import QueryRecord
 from session.query_table import number_of
 from session.session_state import SessionState
@@ -18,12 +19,14 @@ def cut_changelog(
     timed_out: Iterable[str] = (),
     free_since_us: int | None = None,
     groups: Mapping[str, int] | None = None,
+    splits: Mapping[str, KeySplit] | None = None,
 ) -> Changelog | None:
     """Return the next changelog, None when it would say nothing; changes nothing.
 
     It takes all that waits, frees the queries that drained for too long (``timed_out``), drops slots at the end
     that have been free since ``free_since_us`` (thesis 4.3.2.4; None: drops none), and gives queries the ``groups`` in
-    which they are to be; those that have left the plan by then stay as they are.
+    which they are to be, and operators the ``splits`` of their keys; what has left the plan by then stays as it is, and
+    so does an operator whose keys may not be split now.
     """
     waiting = state.waiting
     created = [state.queries[query_id] for query_id in sorted(waiting.create, key=number_of)]
@@ -45,7 +48,12 @@ def cut_changelog(
     regrouped = tuple(
         Regrouped(query_id, _slot(state.queries[query_id]), group) for query_id, group in sorted(moved.items())
     )
-    if not waiting.anything and not freed and not regrouped and capacity == state.slots.capacity:
+    split = tuple(
+        Split(name, state.plan.operators[name].streams, each.number, tuple(sorted(each.hashes)), each.spread)
+        for name, each in sorted((splits or {}).items())
+        if state.may_split(name) and not state.plan.operators[name].queries.keys() <= gone
+    )
+    if not (waiting.anything or freed or regrouped or split) and capacity == state.slots.capacity:
         return None
     bits = resized(state.slots.held(), capacity)
     for slot in (*slots, *(_slot(record) for record in freed)):
@@ -54,16 +62,19 @@ def cut_changelog(
     return Changelog(
         epoch=state.epoch + 1,
         created_us=now_us,
-        why=_why(state, len(late), capacity, len(regrouped)),
+        why=_why(state, len(late), capacity, len(regrouped), split),
         changelog_set=frozenbitarray(bits),
         capacity=capacity,
-        plan_version=state.plan.version_after(bool(created or freed or regrouped), names, waiting.streams_dropped),
+        plan_version=state.plan.version_after(
+            bool(created or freed or regrouped or split), names, waiting.streams_dropped
+        ),
         created=tuple(
             Created(record.id, slot, record.operator, record.query) for record, slot in zip(created, slots, strict=True)
         ),
         deleted=tuple(Deleted(record.id, _slot(record), record.drain) for record in deleted),
         freed=tuple(Freed(record.id, _slot(record)) for record in freed),
         regrouped=regrouped,
+        split=split,
         streams_created=tuple(waiting.definitions),
         streams_dropped=tuple(waiting.streams_dropped),
         requests=state.requests,
@@ -76,7 +87,7 @@ def _slot(record: QueryRecord) -> int:
     return record.slot
 
 
-def _why(state: SessionState, timed_out: int, capacity: int, regrouped: int) -> str:
+def _why(state: SessionState, timed_out: int, capacity: int, regrouped: int, split: Sequence[Split]) -> str:
     waiting, freed = state.waiting, len(state.waiting.free)
     parts = []
     if waiting.requests:
@@ -89,6 +100,7 @@ def _why(state: SessionState, timed_out: int, capacity: int, regrouped: int) -> 
         parts.append(f"{timed_out} drain{'s' * (timed_out > 1)} timed out")
     if regrouped:
         parts.append(f"{regrouped} quer{'y' if regrouped == 1 else 'ies'} regrouped")
+    parts += [f"{len(each.hashes)} keys of {each.operator} split" for each in split]
     if capacity < state.slots.capacity:
         parts.append(f"compacted to {capacity} slots")
     return ", ".join(parts)

@@ -66,6 +66,9 @@ def _shown(record: dict[str, Any]) -> bytes:
             "deleted": record["deleted"],
             "freed": record["freed"],
             "regrouped": record.get("regrouped", []),
+            "split": [
+                {"operator": split["operator"], "keys": len(split["hashes"])} for split in record.get("split", ())
+            ],
             "streams_created": [stream["name"] for stream in record["streams_created"]],
             "streams_dropped": record["streams_dropped"],
             "changelog_set": record["changelog_set"],

@@ -21,17 +21,21 @@ class Inactive:
     """Ids of the queries that it creates, deletes or frees."""
     groups: dict[str, int] = field(default_factory=dict)
     """The new query groups of those that it moves."""
+    splits: list[dict[str, Any]] = field(default_factory=list)
+    """The keys that it splits, as the changelog says."""
 
     def to_json(self) -> list[Any]:
         """Return a JSON form for the snapshot; queries know when they are created, deleted and freed."""
-        return [self.capacity, [s.to_json() for s in self.streams_created], list(self.streams_dropped), self.groups]
+        streams = [s.to_json() for s in self.streams_created], list(self.streams_dropped)
+        return [self.capacity, *streams, self.groups, self.splits]
 
     @classmethod
     def from_json(cls, value: Sequence[Any]) -> Inactive:
         """Read what :meth:`to_json` wrote."""
-        capacity, created, dropped, *groups = value  # older snapshots have no groups
+        capacity, created, dropped, *changes = value
+        groups, splits, *_ = [*changes, {}, []] if len(changes) != 1 else [*changes, []]  # older snapshots have fewer
         definitions = tuple(StreamDefinition.from_json(s) for s in created)
-        return cls(capacity, definitions, tuple(dropped), groups=dict(groups[0]) if groups else {})
+        return cls(capacity, definitions, tuple(dropped), groups=dict(groups), splits=list(splits))
 
 
 class ClocksOf:

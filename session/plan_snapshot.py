@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from operators.job.plan_log import ACTIVATIONS, CHANGELOGS
+from operators.joins.key_splits import KeySplits
 from operators.live_queries import LiveQueries, LiveQuery
 from session.session_state import SessionState
 from sources.record_log import RecordLog
@@ -55,6 +56,7 @@ class Placed:
     capacity: int
     queries: list[tuple[Any, ...]]
     streams: dict[str, StreamDefinition]
+    splits: dict[str, KeySplits]
 
 
 def take(state: SessionState) -> Placed:
@@ -64,6 +66,7 @@ def take(state: SessionState) -> Placed:
         state.active_capacity,
         [(q.id, q.slot, q.epoch, q.operator, q.query, q.active_from, q.active_to, q.group) for q in state.placed()],
         dict(state.active_streams),
+        dict(state.active_splits),
     )
 
 
@@ -71,6 +74,7 @@ def write(storage: Storage, placed: Placed) -> None:
     """Write a snapshot in the data plane's form, query by query: thousands of them at once would be work for the GC."""
     live = LiveQueries()
     live.epoch, live.capacity, live.streams = placed.epoch, placed.capacity, placed.streams
+    live.splits = placed.splits
     queries = [orjson.Fragment(orjson.dumps(LiveQuery(*fields).to_json())) for fields in placed.queries]
     storage.put(f"{FOLDER}/{live.epoch:012d}.json", orjson.dumps(live.to_json() | {"queries": queries}))
 

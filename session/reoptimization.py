@@ -2,34 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
-from optimizer.arbitrary_groups import ArbitraryGroups
-from optimizer.plan_changes import Member, PlanChange, Policy
+from operators.job.plan_log import read_lanes
+from operators.joins.key_splits import KeySplit
+from optimizer.arbitrary_plans import ArbitraryGroups, ArbitrarySplits
+from optimizer.key_splitting import KeySplitting
+from optimizer.plan_changes import CHANGES_KEPT, GroupPolicy, Member, PlanChange, SplitPolicy
 from optimizer.regrouping import Regrouping
 from optimizer.statistics import Statistics
 from session.session_state import SessionState
 from session.settings import ARBITRARY, AUTO, Settings
 from session.times import rfc3339
+from sources.storage import Storage
+
+
+@dataclass(frozen=True)
+class Running:
+    """The queries of each operator of the plan; which keys are split of those operators of which others may be now.
+
+    The next new split gets ``next_split``, which none had before.
+    """
+
+    members: Mapping[str, Sequence[Member]]
+    splits: Mapping[str, KeySplit]
+    next_split: int
+
+    @classmethod
+    def of(cls, state: SessionState) -> Running:
+        """Note what runs; under the session's lock."""
+        operators = state.plan.operators
+        members = {
+            name: [Member(query_id, state.queries[query_id].query, group) for query_id, group in each.queries.items()]
+            for name, each in operators.items()
+        }
+        splits = {
+            name: each.split for name, each in operators.items() if each.join is not None and state.may_split(name)
+        }
+        known = (split.number for mine in state.active_splits.values() for split in mine)
+        planned = (split.number for split in state.plan.splits.values())
+        return cls(members, splits, 1 + max((state.epoch, *known, *planned)))
 
 
 class Reoptimization:
-    """Asks the optimizer for new groups every ``reoptimize_seconds``."""
+    """Asks the optimizer for new groups and key splits every ``reoptimize_seconds``."""
 
-    def __init__(self, settings: Settings, statistics: Statistics) -> None:
+    def __init__(self, storage: Storage, settings: Settings, statistics: Statistics) -> None:
+        self._storage = storage
         self._statistics = statistics
         self._every_us = round(settings.reoptimize_seconds * 1e6)
         self._due_us: int | None = None
-        self._policy: Policy | None = None
+        self._groups: GroupPolicy | None = None
         if settings.query_groups == AUTO:
-            self._policy = Regrouping(settings.reoptimize_share)
+            self._groups = Regrouping(settings.reoptimize_share)
         elif settings.query_groups == ARBITRARY:
-            self._policy = ArbitraryGroups(seed=0)
+            self._groups = ArbitraryGroups(seed=0)
+        self._splits: SplitPolicy | None = None
+        if settings.key_splits == AUTO:
+            self._splits = KeySplitting()
+        elif settings.key_splits == ARBITRARY:
+            self._splits = ArbitrarySplits(seed=0)
 
     def is_due(self, now_us: int) -> bool:
         """Whether it is time; if so, it is again after the period."""
-        if self._policy is None:
+        if self._groups is None and self._splits is None:
             return False
         if self._due_us is None:
             self._due_us = now_us + self._every_us
@@ -38,20 +77,18 @@ class Reoptimization:
         self._due_us = now_us + self._every_us
         return True
 
-    @staticmethod
-    def members(state: SessionState) -> dict[str, list[Member]]:
-        """Return the queries of each operator of the plan; under the session's lock."""
-        return {
-            name: [Member(query_id, state.queries[query_id].query, group) for query_id, group in each.queries.items()]
-            for name, each in state.plan.operators.items()
-        }
-
-    def propose(self, now_us: int, operators: dict[str, list[Member]]) -> list[PlanChange]:
+    def propose(self, now_us: int, running: Running) -> list[PlanChange]:
         """Return what should change now."""
-        assert self._policy is not None
-        return self._policy.propose(now_us, operators, self._statistics)
+        found: list[PlanChange] = []
+        if self._groups is not None:
+            found += self._groups.propose(now_us, running.members, self._statistics)
+        if self._splits is not None:
+            numbers, lanes = count(running.next_split), read_lanes(self._storage) or 1
+            found += self._splits.propose(now_us, running.members, running.splits, numbers, lanes, self._statistics)
+        return found
 
     def changes(self) -> list[dict[str, Any]]:
         """Return the newest changes, oldest first, as GET /plan shows them."""
-        log: Sequence[PlanChange] = () if self._policy is None else list(self._policy.log)
-        return [{"at": rfc3339(change.at_us), **change.to_json()} for change in log]
+        log = [change for policy in (self._groups, self._splits) if policy is not None for change in list(policy.log)]
+        newest = sorted(log, key=lambda change: change.at_us)[-CHANGES_KEPT:]
+        return [{"at": rfc3339(change.at_us), **change.to_json()} for change in newest]

@@ -24,7 +24,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from operators.job.plan_log import PlannedBatch
+from operators.joins.key_splits import KeySplit, KeySplits, begin
 from operators.queries import lookups_of
+from operators.windows import Window
 from optimizer.plan import Plan
 from session.catalog import Catalog, StreamState, TableState
 from session.changelog import Changelog
@@ -75,6 +77,7 @@ class SessionState:
         # as the data plane has it, at `active_epoch`; and for each epoch after it what will change
         self.active_capacity = 0
         self.active_streams: dict[str, StreamDefinition] = {}
+        self.active_splits: dict[str, KeySplits] = {}
         self.inactive: dict[int, Inactive] = {}
         # the newest query of each full name that has been here since it came
         self.names: dict[str, str] = {}
@@ -235,6 +238,7 @@ class SessionState:
             touched.add(created.id)
         groups = {regrouped.id: regrouped.group for regrouped in changelog.regrouped}
         inactive.groups.update(groups)
+        inactive.splits += [split.to_json() for split in changelog.split]
         self.slots.truncate(changelog.capacity)
         self.plan.change(
             [(c.id, c.query) for c in changelog.created],
@@ -242,6 +246,7 @@ class SessionState:
             {s.id: s.name for s in changelog.streams_created},
             changelog.streams_dropped,
             groups,
+            {s.operator: KeySplit(s.number, frozenset(s.hashes), s.spread) for s in changelog.split},
         )
         if self.plan.version != changelog.plan_version:
             raise CorruptData(
@@ -331,11 +336,32 @@ class SessionState:
                     self._end_deployment(record, committed_us, seq)
             for query_id, group in inactive.groups.items():
                 self.queries[query_id].group = group
+            self._split(changed, inactive.splits, clocks)
             self.active_capacity = inactive.capacity
             self.active_streams |= {stream.id: stream for stream in inactive.streams_created}
             for stream_id in inactive.streams_dropped:
                 self.active_streams.pop(stream_id, None)
         return changes
+
+    def _split(self, epoch: int, splits: Iterable[Mapping[str, Any]], clocks: Times) -> None:
+        """Begin splits of keys; those of operators that have no query from before an epoch are forgotten."""
+        for split in splits:
+            mine = self.active_splits.get(split["operator"], ())
+            self.active_splits[split["operator"]] = begin(mine, split, map(clocks.get, split["streams"]))
+        if self.active_splits:
+            running = {record.operator for record in self.placed() if record.epoch is not None and record.epoch < epoch}
+            self.active_splits = {name: found for name, found in self.active_splits.items() if name in running}
+
+    def may_split(self, operator: str) -> bool:
+        """Whether other keys of an operator of joins may be split: all windows from before its last split are over."""
+        if any(split["operator"] == operator for inactive in self.inactive.values() for split in inactive.splits):
+            return False
+        splits, planned = self.active_splits.get(operator), self.plan.operators.get(operator)
+        if splits is None or planned is None:
+            return planned is not None
+        longest = max(window.size_us for window in planned.windows if isinstance(window, Window))
+        waterlines = [self._waterline(stream) for stream in planned.streams]
+        return all(each is not None and each >= splits[-1].since + longest for each in waterlines)
 
     def holders(self) -> list[SlotChange]:
         """Return the slots that the data plane has at ``active_epoch``, each with its holder."""
@@ -444,8 +470,8 @@ class SessionState:
 
     # snapshots
 
-    def index(self, groups: Mapping[str, int] | None = None) -> None:
-        """Rebuild what is derived from streams, queries and names; ``groups`` are the query groups of the plan."""
+    def index(self, groups: Mapping[str, int] | None = None, splits: Mapping[str, KeySplit] | None = None) -> None:
+        """Rebuild what is derived from streams, queries and names; ``groups`` and ``splits`` are those of the plan."""
         records = list(self.queries.values())
         for record in sorted(records, key=lambda q: (q.finished_us or 0, number_of(q.id))):
             if record.is_finished:
@@ -465,5 +491,5 @@ class SessionState:
         running = [q for q in records if q.epoch is not None and q.freed_epoch is None]
         running.sort(key=lambda q: (q.epoch or 0, number_of(q.id)))
         version = self.plan.version
-        self.plan.change([(q.id, q.query) for q in running], groups=groups)
+        self.plan.change([(q.id, q.query) for q in running], groups=groups, splits=splits)
         self.plan.version = version

@@ -24,7 +24,7 @@ DEFAULT_CONFIG = "braid.toml"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 AUTO, ON, OFF = ACCESS = ("auto", "on", "off")
 ARBITRARY = "arbitrary"
-QUERY_GROUPS = (AUTO, OFF, ARBITRARY)
+DECIDED = (AUTO, OFF, ARBITRARY)
 _MAY_BE_ZERO = (
     "port",
     "admission_cores",
@@ -58,7 +58,8 @@ class Settings:
     The service runs ``deliverers`` processes that deliver to sinks; with 0 all of them are run by ``braid route``.
     ``spark_conf`` is added to Spark's configuration: a table in the file, a JSON object in the environment.
     ``query_groups`` says whether the optimizer arranges queries in groups: ``auto`` where that pays, ``off`` never,
-    ``arbitrary`` by lot, for tests. It looks every ``reoptimize_seconds``, and at all queries anew once the part
+    ``arbitrary`` by lot, for tests; ``key_splits`` in the same way whether it splits frequent keys of joins among
+    lanes. It looks every ``reoptimize_seconds``, and at all queries anew once the part
     ``reoptimize_share`` of them has come or gone since it last did.
     ``lanes`` is how many tasks work on state at once, fixed by the first start on a data folder; 0 takes as many as
     ``master`` has cores, or executors in ``spark_conf``. ``latency_target_seconds`` is the event-time latency that
@@ -104,6 +105,7 @@ class Settings:
     batch_target_seconds: float = 1.0
     join_row_limit: int = 1_000_000
     query_groups: str = AUTO
+    key_splits: str = AUTO
     reoptimize_seconds: float = 5.0
     reoptimize_share: float = 0.5
     table_folder: str = ""
@@ -158,10 +160,11 @@ class Settings:
         self.confinement  # noqa: B018 - checks it
         if self.access not in ACCESS:
             raise NotAllowed(f"The setting access must be one of {', '.join(ACCESS)}; got {self.access!r}.")
-        if self.query_groups not in QUERY_GROUPS:
-            raise NotAllowed(
-                f"The setting query_groups must be one of {', '.join(QUERY_GROUPS)}; got {self.query_groups!r}."
-            )
+        for name in ("query_groups", "key_splits"):
+            if getattr(self, name) not in DECIDED:
+                raise NotAllowed(
+                    f"The setting {name} must be one of {', '.join(DECIDED)}; got {getattr(self, name)!r}."
+                )
         if self.log_level not in LOG_LEVELS:
             raise NotAllowed(f"The setting log_level must be one of {', '.join(LOG_LEVELS)}; got {self.log_level!r}.")
 

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from operators.job.plan_log import PlannedBatch, read_planned, read_unavailable
+from operators.joins.key_splits import KeySplit
 from operators.queries import lookups_of
 from session import plan_snapshot
 from session.archive import Archive
@@ -35,7 +36,7 @@ from session.idempotency import Idempotency
 from session.journal import open_journal
 from session.maintenance import Maintenance
 from session.recovery import BATCHES, CHANGELOGS, replay_logs
-from session.reoptimization import Reoptimization
+from session.reoptimization import Reoptimization, Running
 from session.request_log import FOLDER, RequestLog
 from session.requests import QueriesDeleted, Request, new_queries
 from session.scaling import Scaling
@@ -71,7 +72,7 @@ class SharedSession(Changes):
         self._snapshots = Snapshots(storage, self._archive)
         self._snapshot_lock = threading.Lock()
         self._maintenance = Maintenance()
-        self._reoptimization = Reoptimization(settings, self._statistics)
+        self._reoptimization = Reoptimization(storage, settings, self._statistics)
         self.scaling = Scaling(storage, settings)
         self._listeners: list[BatchListener] = []
         self._slot_listeners: list[SlotListener] = []
@@ -239,13 +240,16 @@ class SharedSession(Changes):
     def reoptimize(self) -> None:
         """Let the optimizer look at the queries, and do what it says with a changelog."""
         with self._lock:
-            operators = self._reoptimization.members(self._state)
+            running = Running.of(self._state)
         groups: dict[str, int] = {}
-        for change in self._reoptimization.propose(self._now_us(), operators):
+        splits: dict[str, KeySplit] = {}
+        for change in self._reoptimization.propose(self._now_us(), running):
             groups.update(change.groups)
+            if change.split is not None:
+                splits[change.operator] = change.split
             log.info("plan changed", extra={"fields": change.to_json()})
-        if groups:
-            self._write_changelog(groups)
+        if groups or splits:
+            self._write_changelog(groups, splits)
 
     def _delete_expired(self, ids: list[str]) -> None:
         try:
@@ -256,8 +260,10 @@ class SharedSession(Changes):
                 self._deadlines.watch(record for record in found if record is not None)
             raise
 
-    def _write_changelog(self, groups: Mapping[str, int] | None = None) -> None:
-        """Cut a changelog of all that waits and write it, with new ``groups`` of queries.
+    def _write_changelog(
+        self, groups: Mapping[str, int] | None = None, splits: Mapping[str, KeySplit] | None = None
+    ) -> None:
+        """Cut a changelog of all that waits and write it, with new ``groups`` of queries and ``splits`` of keys.
 
         One that could not be written is written first.
         """
@@ -271,6 +277,7 @@ class SharedSession(Changes):
                     self._deadlines.timed_out_drains(self._state, now_us),
                     self._deadlines.free_since_us(now_us),
                     groups,
+                    splits,
                 )
                 if changelog is None:
                     return

@@ -19,6 +19,7 @@ from typing import Any
 
 import orjson
 
+from operators.joins.key_splits import KeySplit
 from optimizer.plan import Plan
 from session.archive import Archive, Segment
 from session.catalog import StreamState, TableState
@@ -134,10 +135,16 @@ class Snapshots:
             "tables": [table.definition.to_json() for table in state.catalog.tables()],
             "slots": state.slots.to_json(),
             "waiting": state.waiting.to_json(),
-            "plan": {"version": state.plan.version, "streams": dict(state.plan.streams), "groups": state.plan.groups},
+            "plan": {
+                "version": state.plan.version,
+                "streams": dict(state.plan.streams),
+                "groups": state.plan.groups,
+                "splits": {name: split.to_json() for name, split in state.plan.splits.items()},
+            },
             "active": {
                 "capacity": state.active_capacity,
                 "streams": [stream.to_json() for stream in state.active_streams.values()],
+                "splits": {name: [s.to_json() for s in splits] for name, splits in state.active_splits.items()},
             },
             "inactive": [[epoch, inactive.to_json()] for epoch, inactive in state.inactive.items()],
             "names": {name: query_id for name, query_id in state.names.items() if query_id not in gone},
@@ -190,6 +197,8 @@ def _state_of(value: Mapping[str, Any], heads: Mapping[int, Mapping[str, bytes]]
     state.active_capacity = value["active"]["capacity"]
     streams = [StreamDefinition.from_json(stream) for stream in value["active"]["streams"]]
     state.active_streams = {stream.id: stream for stream in streams}
+    active = value["active"].get("splits", {})  # older snapshots have none
+    state.active_splits = {name: tuple(map(KeySplit.from_json, splits)) for name, splits in active.items()}
     state.inactive = {epoch: Inactive.from_json(inactive) for epoch, inactive in value["inactive"]}
     state.names = dict(value["names"])
     segments = {query_id: segment for segment, found in heads.items() for query_id in found}
@@ -206,7 +215,8 @@ def _state_of(value: Mapping[str, Any], heads: Mapping[int, Mapping[str, bytes]]
         state.queries.add(record)
     placed = (q for q in state.queries.values() if q.slot is not None and q.freed_epoch is None)
     state.slots = SlotTable.from_json(value["slots"], {q.slot: q.id for q in placed if q.slot is not None})
-    state.index(value["plan"].get("groups", {}))  # older snapshots have none
+    splits = {name: KeySplit.from_json(split) for name, split in value["plan"].get("splits", {}).items()}
+    state.index(value["plan"].get("groups", {}), splits)  # older snapshots have none
     return state
 
 

@@ -20,10 +20,10 @@ from operators.arrays import Numbers
 from operators.bucket import Bucket
 from operators.components import COUNT_NAME
 from operators.joins.keys import InputKeys, number_keys
-from operators.joins.parts import Part, join_of, parts_of
+from operators.joins.parts import Part, join_of, parts_of, splits_of
 from operators.joins.relations import JoinResult, Relation, Rows, TooManyCombinations, picked
 from operators.joins.tuple_bucket import TupleBucket, between
-from operators.live_queries import LiveQuery
+from operators.live_queries import LiveQueries
 from operators.queries import Join
 from operators.windowing.fired_rows import Due, Held
 from operators.windowing.firing import Predicates, held_windows
@@ -36,9 +36,13 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class JoinOperator:
-    """Live joins whose parts run in the same operators, and those parts, by slot."""
+    """Live joins whose parts run in the same operators, and those parts, by slot.
+
+    ``operator`` is the name under which the plan has them; those with other key splits of it have other names.
+    """
 
     name: str
+    operator: str
     joins: Sequence[tuple[Part, ...]]
 
     @cached_property
@@ -143,12 +147,14 @@ class JoinedWindow:
         return max(held.newest for held in self.held if held.newest is not None)
 
 
-def join_operators(joins: Iterable[LiveQuery]) -> dict[str, JoinOperator]:
+def join_operators(live: LiveQueries) -> dict[str, JoinOperator]:
     """Return the operators of live joins, by name."""
-    found: dict[str, list[tuple[Part, ...]]] = {}
-    for live in joins:
-        found.setdefault(live.operator, []).append(parts_of(live))
-    return {name: JoinOperator(name, members) for name, members in found.items()}
+    found: dict[tuple[str, str], list[tuple[Part, ...]]] = {}
+    for query in live.joins:
+        for split, starts in splits_of(query, live.splits.get(query.operator, ())):
+            name = split.name_of(query.operator)
+            found.setdefault((name, query.operator), []).append(parts_of(query, split, starts))
+    return {name: JoinOperator(name, operator, members) for (name, operator), members in found.items()}
 
 
 def due_joins(
@@ -237,8 +243,9 @@ def _due(
         for parts in operator.by_window[window]:
             begins = [part.query.after(part.query.query.streams[0]) + 1 for part in parts]
             until = min(part.query.until(part.query.query.streams[0]) for part in parts)
+            first_start, last_start = parts[0].starts
             for start, end in bounds:
-                if end > until or end <= begins[0]:
+                if end > until or end <= begins[0] or not first_start < start <= last_start:
                     continue
                 yield (
                     (parts[0].live.id, start, end),

@@ -6,20 +6,25 @@ their operators with those of all joins that compare the stream by the same attr
 What belongs together meets in one lane: keys are spread over lanes by attributes that decide about every combination
 (see :func:`spread_by`). Inputs that lack these go to all lanes, since a join is distributive over union (thesis 5.6.2).
 Where there are no such attributes, or GROUP BY brings any keys together again, all of the join goes to one lane.
+
+Where rows are formed in lanes, what a few keys have may be split among these (:mod:`operators.joins.key_splits`): the
+parts for windows of another split have operators of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from operators.components import COUNT_DISTINCT
+from operators.event_times import EARLIEST, LATEST
 from operators.expressions import Call, Column, Expression, columns_of
-from operators.live_queries import LiveQuery
+from operators.joins.key_splits import NOT_SPLIT, KeySplit, KeySplits
+from operators.live_queries import LiveQueries, LiveQuery
 from operators.queries import Aggregation, Join, JoinInput, Measure
 from operators.windows import SessionWindow
 
-_SALT = "join"
+SALT = "join"
+"""What keys of joins are hashed with, whose lanes they decide."""
 
 
 def join_of(live: LiveQuery) -> Join:
@@ -30,10 +35,15 @@ def join_of(live: LiveQuery) -> Join:
 
 @dataclass(frozen=True)
 class Placement:
-    """Which lane a key of an input goes to: that of ``salt`` and its columns ``hashed``, or all where that is None."""
+    """Which lane a key of an input goes to: that of ``salt`` and its columns ``hashed``, or all where that is None.
+
+    Keys with one of the hashes ``split`` go elsewhere: each tuple to one lane where it ``is_spread``, else to all.
+    """
 
     salt: str
     hashed: tuple[int, ...] | None
+    split: frozenset[int] = frozenset()
+    is_spread: bool = False
 
     @property
     def is_everywhere(self) -> bool:
@@ -47,6 +57,7 @@ class Part:
 
     ``query`` is the live aggregation that stands for it, in ``operator``; its first keys are the ``attributes`` that it
     is joined by, then come the ``extras`` that groups need of this input, given as expressions over joined rows.
+    It has windows that begin after ``starts[0]`` and not after ``starts[1]`` (µs).
     """
 
     live: LiveQuery
@@ -55,6 +66,7 @@ class Part:
     attributes: tuple[int, ...]
     extras: tuple[Expression, ...]
     placement: Placement
+    starts: tuple[int, int] = (EARLIEST, LATEST)
 
     @property
     def input(self) -> JoinInput:
@@ -67,8 +79,32 @@ class Part:
         return self.query.operator
 
 
-def parts_of(live: LiveQuery) -> tuple[Part, ...]:
-    """Return the parts of a live join, one for each input."""
+def splits_of(live: LiveQuery, splits: KeySplits) -> list[tuple[KeySplit, tuple[int, int]]]:
+    """Return which splits of its operator a live join has, each with the bounds of its windows' starts (µs)."""
+    mine: list[tuple[KeySplit, int]] = []
+    for split in splits or (NOT_SPLIT,):
+        current = split if can_split(join_of(live), split.spread) else NOT_SPLIT
+        if not mine or current.number != mine[-1][0].number:
+            mine.append((current, split.since if mine else EARLIEST))
+    ends = [*(begin for _, begin in mine[1:]), LATEST]
+    return [(split, (begin, end)) for (split, begin), end in zip(mine, ends, strict=True)]
+
+
+def can_split(join: Join, spread: int) -> bool:
+    """Return whether the tuples of an input may be spread over lanes, those of others going to all of them.
+
+    Outer inputs go to all, else nobody knew which tuples have no partner; and groups are not to span lanes. Rows that
+    are counted, not formed, gain nothing.
+    """
+    if join.is_factorised or join.grouping is not None or isinstance(join.window, SessionWindow):
+        return False
+    return spread < len(join.inputs) and not join.inputs[spread].outer_of and bool(placements_of(join)[spread].hashed)
+
+
+def parts_of(
+    live: LiveQuery, split: KeySplit = NOT_SPLIT, starts: tuple[int, int] = (EARLIEST, LATEST)
+) -> tuple[Part, ...]:
+    """Return the parts of a live join for the windows of a split, one for each input."""
     join = join_of(live)
     found = []
     for number, (name, placement) in enumerate(zip(operators_of(join), placements_of(join), strict=True)):
@@ -76,7 +112,7 @@ def parts_of(live: LiveQuery) -> tuple[Part, ...]:
         query = replace(
             live,
             id=f"{live.id}#{number}",
-            operator=name,
+            operator=split.name_of(name),
             query=Aggregation(
                 each.stream,
                 join.window,
@@ -87,7 +123,8 @@ def parts_of(live: LiveQuery) -> tuple[Part, ...]:
                 lookups=each.lookups,
             ),
         )
-        found.append(Part(live, number, query, attributes_of(join)[number], _extras(join, number), placement))
+        placement = replace(placement, split=split.hashes, is_spread=number == split.spread)
+        found.append(Part(live, number, query, attributes_of(join)[number], _extras(join, number), placement, starts))
     return tuple(found)
 
 
@@ -107,7 +144,7 @@ def operators_of(join: Join) -> tuple[str, ...]:
             name += " sessions"
         if placement.is_everywhere:
             name += " everywhere"
-        elif placement.salt != _SALT:
+        elif placement.salt != SALT:
             name += f" in one lane, {placement.salt}"
         elif placement.hashed != tuple(range(len(keys))):
             name += f" spread by {','.join(keys[column] for column in placement.hashed or ())}"
@@ -125,9 +162,9 @@ def placements_of(join: Join) -> list[Placement]:
     """Return for each input which lanes its keys go to."""
     spread = spread_by(join)
     if not spread:
-        return [Placement(f"{_SALT} {'+'.join(sorted(join.streams))}", ())] * len(join.inputs)
+        return [Placement(f"{SALT} {'+'.join(sorted(join.streams))}", ())] * len(join.inputs)
     return [
-        Placement(_SALT, tuple(map(mine.index, spread)) if set(spread) <= set(mine) else None)
+        Placement(SALT, tuple(map(mine.index, spread)) if set(spread) <= set(mine) else None)
         for mine in attributes_of(join)
     ]
 
@@ -194,14 +231,15 @@ def columns_for_rows(join: Join, number: int) -> set[str]:
     return {name[len(prefix) :] for name in names} | set(tested)
 
 
-def parts_over(joins: Iterable[LiveQuery], wanted: str) -> dict[str, list[Part]]:
+def parts_over(live: LiveQueries, wanted: str) -> dict[str, list[Part]]:
     """Return the parts of live joins at one input, by their operator."""
     found: dict[str, list[Part]] = {}
-    for live in joins:
-        if any(each.input == wanted for each in join_of(live).inputs):
-            for part in parts_of(live):
-                if part.input.input == wanted:
-                    found.setdefault(part.operator, []).append(part)
+    for query in live.joins:
+        if any(each.input == wanted for each in join_of(query).inputs):
+            for split, starts in splits_of(query, live.splits.get(query.operator, ())):
+                for part in parts_of(query, split, starts):
+                    if part.input.input == wanted:
+                        found.setdefault(part.operator, []).append(part)
     return found
 
 

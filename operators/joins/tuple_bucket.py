@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -153,7 +153,8 @@ def is_tuple_bucket(data: bytes | pa.Buffer) -> bool:
 class Wanted:
     """What joins of an operator want of a chunk: which tuples, shape (tuples,), their keys, and those ``columns``.
 
-    Its key groups lie in as many lanes, or, if there is one, in each of ``lanes``.
+    What key group g has goes to lane g + l for each l of ``lanes``. It is asked of the tuples ``among`` only, of all if
+    None.
     """
 
     operator: str
@@ -161,6 +162,14 @@ class Wanted:
     keys: KeyCodes
     columns: Sequence[str]
     lanes: range
+    among: Bools | None = None
+
+    def among_all(self, rows: Places, length: int) -> Wanted:
+        """Return the same of a chunk of so many tuples, given what is wanted of its ``rows``."""
+        tuples, among = (np.zeros(length, dtype=np.bool_) for _ in range(2))
+        codes = np.zeros(length, dtype=np.int32)
+        tuples[rows], among[rows], codes[rows] = self.tuples, True, self.keys.codes
+        return replace(self, tuples=tuples, keys=replace(self.keys, codes=codes), among=among)
 
 
 @dataclass(frozen=True)
@@ -191,7 +200,10 @@ def index_tuples(tuples: Tuples, times: npt.NDArray[np.int64], wanted: Sequence[
     place = None if kept is None else np.cumsum(by_any, dtype=np.int32) - np.int32(1)
     indexes = []
     for each in wanted:
-        shares = _shares(each.keys, None if kept is None else by_any)
+        there = by_any if kept is not None else None
+        if each.among is not None:
+            there = each.among if there is None else there & each.among
+        shares = _shares(each.keys, there)
         for group, rows in enumerate(_rows_of_groups(each)):
             if len(rows):
                 first = np.int32(each.keys.group_starts[group])

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from operators.aggregation import aggregation_of, sliding_window
 from operators.bucket import Bucket
 from operators.bucket_store import get_payload, put_payload
-from operators.live_queries import EARLIEST, LATEST, LiveQuery
+from operators.event_times import EARLIEST, LATEST
+from operators.live_queries import LiveQuery
 from operators.queries import COUNT_ALL
 from operators.windowing.early_rows import Current, Revision, Told, revise
 from operators.windowing.fired_rows import Fired

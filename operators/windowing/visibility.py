@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators.live_queries import EARLIEST, LATEST, LiveQuery
+from operators.event_times import EARLIEST, LATEST
+from operators.live_queries import LiveQuery
 from operators.predicates.query_set import Words, pack
 
 

@@ -51,6 +51,7 @@ def changelog(
     deleted: Sequence[tuple[str, int]] = (),
     freed: Sequence[tuple[str, int]] = (),
     regrouped: Sequence[tuple[str, int, int]] = (),
+    split: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return the record of a changelog; queries are (id, slot, query), regrouped ones (id, slot, group)."""
     return {
@@ -62,6 +63,7 @@ def changelog(
         "deleted": [{"id": name, "slot": slot, "drain": True} for name, slot in deleted],
         "freed": [{"id": name, "slot": slot} for name, slot in freed],
         "regrouped": [{"id": name, "slot": slot, "group": group} for name, slot, group in regrouped],
+        "split": list(split),
         "streams_created": [],
         "streams_dropped": [],
         "capacity": 64,

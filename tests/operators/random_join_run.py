@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from typing import Any
 
+import pyarrow as pa
+
+from operators.joins.parts import SALT
+from operators.key_groups import hash_keys
 from operators.queries import Aggregation, Join
+from operators.windows import Window
+from optimizer.optimizer import operator_of
 from tests.kit.random_joins import SECOND, STREAMS, RandomJoin, comparable, expected, plan, random_tuples
 from tests.operators.join_pipeline import JoinPipeline, changelog
 from tests.operators.pipeline import Row
@@ -39,6 +46,11 @@ def run_random_joins(pipeline: JoinPipeline, rng: random.Random, queries: Mappin
             epoch += 1
             moved = [(name, slots[name], rng.randrange(3)) for name in running if rng.random() < 0.7]
             changelogs.append(changelog(epoch, [], regrouped=moved))
+        joins = {operator_of(plans[name]): plans[name] for name in running}
+        for join in joins.values():  # and whatever keys are split
+            if isinstance(join, Join) and rng.random() < 0.5 and _may_split(pipeline, join):
+                epoch += 1
+                changelogs.append(changelog(epoch, [], split=[_random_split(rng, epoch, join)]))
         batch = {}
         for stream in STREAMS:
             batch[stream.id], reached_time = random_tuples(rng, time)
@@ -57,6 +69,31 @@ def run_random_joins(pipeline: JoinPipeline, rng: random.Random, queries: Mappin
         ]
         assert sorted(map(comparable, got)) == sorted(map(comparable, wanted)), (name, queries[name].sql)
     assert not pipeline.failures
+
+
+def _may_split(pipeline: JoinPipeline, join: Join) -> bool:
+    """Whether windows from before the last split of a join's operator are over; nothing was planned for this batch."""
+    members = [live.query for live in pipeline.live.joins if live.operator == operator_of(join)]
+    splits, waterlines = pipeline.live.splits.get(operator_of(join)), [pipeline.waterlines.get(s) for s in join.streams]
+    if not splits:
+        return True
+    longest = max((each.window.size_us for each in members if isinstance(each.window, Window)), default=0)
+    return all(waterline is not None and waterline >= splits[-1].since + longest for waterline in waterlines)
+
+
+def _random_split(rng: random.Random, number: int, join: Join) -> dict[str, Any]:
+    """Split some keys of one or two attributes, or none, which ends a split."""
+    keys = [[value] for value in range(4)] + [[one, two] for one in range(4) for two in range(3)]
+    hashes = [int(hash_keys([pa.array([value]) for value in key], 1, SALT)[0]) for key in keys]
+    if rng.random() < 0.3:
+        return {"operator": operator_of(join), "streams": join.streams, "number": 0, "hashes": [], "spread": 0}
+    return {
+        "operator": operator_of(join),
+        "streams": list(join.streams),
+        "number": number,
+        "hashes": [each for each in hashes if rng.random() < 0.5],
+        "spread": rng.randrange(len(join.inputs)),
+    }
 
 
 def _planned(query: RandomJoin) -> Join | Aggregation:

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from operators.aggregation import by_window
 from operators.bucket import Bucket
 from operators.evaluation import evaluate
+from operators.event_times import EARLIEST
 from operators.expressions import Call, Column, Expression, Literal
 from operators.functions import call
-from operators.live_queries import EARLIEST, LiveQueries
+from operators.live_queries import LiveQueries
 from operators.queries import COUNT_ALL, Aggregation, Measure
 from operators.stream_operators import StreamOperators
 from operators.windowing import firing

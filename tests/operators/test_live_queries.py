@@ -12,7 +12,8 @@ from bitarray.util import ones
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.live_queries import EARLIEST, LATEST, LiveQueries
+from operators.event_times import EARLIEST, LATEST
+from operators.live_queries import LiveQueries
 from operators.predicates.query_set import unpack
 from operators.queries import Selection
 from tests.operators.pipeline import STREAM, aggregation, changelog

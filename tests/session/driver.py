@@ -30,6 +30,10 @@ AGGREGATION = (
     " WHERE price > {} GROUP BY gem_pack"
 )
 TABLE = "CREATE TABLE packs (gem_pack BIGINT, name VARCHAR) WITH (connector = 'file', path = '{}', format = 'csv')"
+TESTED_JOIN = (
+    "SELECT l.price FROM {0} [RANGE 3 SECONDS] AS l JOIN {0} [RANGE 3 SECONDS] AS r"
+    " ON l.user_id = r.user_id WHERE l.price < r.price + {1}"
+)
 LOOKUP = "SELECT user_id, name FROM {} AS p JOIN packs AS k ON p.gem_pack = k.gem_pack"
 SECOND = 1_000_000
 BEGINNING = 1_700_000_000 * SECOND
@@ -213,6 +217,8 @@ def observed(state: SessionState, archive: Archive) -> dict[str, Any]:
         "version": state.plan.version,
         "graph": state.plan.to_json(),
         "groups": state.plan.groups,
+        "splits": {name: split.to_json() for name, split in state.plan.splits.items()},
+        "active_splits": {name: [s.to_json() for s in found] for name, found in state.active_splits.items()},
         "names": dict(state.names),
         "finished": sorted(state.finished),
         "draining": sorted(state.draining.ids),

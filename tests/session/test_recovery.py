@@ -27,7 +27,17 @@ from session.requests import QueriesAccepted
 from session.session_state import SessionState
 from sources.errors import Conflict, CorruptData, NotAllowed, NotReady, UnknownObject
 from sources.storage import Storage
-from tests.session.driver import AGGREGATION, BEGINNING, LOOKUP, SECOND, SELECTION, STREAM, TABLE, Driver
+from tests.session.driver import (
+    AGGREGATION,
+    BEGINNING,
+    LOOKUP,
+    SECOND,
+    SELECTION,
+    STREAM,
+    TABLE,
+    TESTED_JOIN,
+    Driver,
+)
 
 NAMES = ("purchases", "ads")
 WANTED = {"pause": {"PAUSED"}, "resume": {"PENDING", "RUNNING"}}
@@ -82,7 +92,7 @@ def take(driver: Driver, step: Step, at: int) -> None:
     placed = [q for q in driver.state.placed() if not q.is_finished]
     match kind:
         case "create" if name in driver.state.catalog:
-            sql = [SELECTION if (number + i) % 2 else AGGREGATION for i in range(kind_number + 1)]
+            sql = [(SELECTION, AGGREGATION, TESTED_JOIN)[(number + i) % 3] for i in range(kind_number + 1)]
             fields = {"ttl_seconds": 5 + number} if number % 5 == 0 else {}
             driver.create(*(text.format(name, number) for text in sql), **fields)
         case "delete" | "delete now" if alive:
@@ -223,7 +233,7 @@ def check_no_gaps(driver: Driver) -> None:
 @given(STEPS)
 def test_a_restart_at_any_point_equals_no_restart(steps: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        changing = {"query_groups": "arbitrary", "reoptimize_seconds": 1.0}
+        changing = {"query_groups": "arbitrary", "key_splits": "arbitrary", "reoptimize_seconds": 1.0}
         driver = Driver(Path(folder), drain_timeout=20, slot_compaction_seconds=10, **changing)
         try:
             driver.stream()
@@ -424,17 +434,17 @@ def test_a_table_whose_file_does_not_fit_is_not_there(driver: Driver) -> None:
 
 def test_plan_snapshots_equal_what_the_changelogs_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_snapshot, "EVERY_EPOCHS", 4)
-    driver = Driver(tmp_path / "data", query_groups="arbitrary")
+    driver = Driver(tmp_path / "data", query_groups="arbitrary", key_splits="arbitrary")
     driver.stream()
     live = LiveQueries()
     for number in range(12):
-        sql = AGGREGATION if number % 2 else SELECTION
+        sql = (SELECTION, AGGREGATION, TESTED_JOIN)[number % 3]
         driver.create(sql.format("purchases", number))
-        if number % 3 == 2:
+        if number % 4 == 2:
             driver.session.delete_query(f"q-{number}")
         driver.flush()
         driver.session.reoptimize()
-        record = driver.batch({"s-1": number})
+        record = driver.batch({"s-1": 10 * number})
         for epoch in range(live.epoch + 1, record["epoch"] + 1):
             live.apply(driver.changelogs()[epoch - 1], record["clocks_at_start"])
         written = driver.storage.names("plans")
@@ -448,6 +458,8 @@ def test_plan_snapshots_equal_what_the_changelogs_give(tmp_path: Path, monkeypat
             }
     assert len(driver.storage.names("plans")) >= 2
     assert any(record["regrouped"] for record in driver.changelogs())
+    assert sum(bool(record["split"]) for record in driver.changelogs()) > 2
+    assert driver.state.active_splits == live.splits
     assert driver.state.plan.groups == {q.id: q.group for q in driver.state.placed() if q.group}
     assert driver.recovered() == driver.observed()
     driver.end()

@@ -1,0 +1,64 @@
+"""Key splits: a key so frequent that one lane has too much to do with it is shared by all (scaling up, thesis 5.6.2).
+
+A join is distributive over union: of such a key the tuples of one input are spread over the lanes, each to one of them,
+and those of all other inputs go to every lane. Each lane forms the rows of its share, and each row is formed once.
+
+What is in effect when a window begins decides about all of it. A changelog brings the next split, which begins at the
+greatest event time that any stream of the join has then, so that no tuple of its windows has come yet. Until the last
+window from before is over, tuples go by both, the split before and the next one: double partitioning (5.6.3, figure
+5.14). Then nothing of the one before is left, and the split may change again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from operators.event_times import EARLIEST
+
+_MARK = " split "
+
+
+@dataclass(frozen=True)
+class KeySplit:
+    """Keys with one of the ``hashes`` are split: the tuples of input ``spread`` are spread over the lanes.
+
+    It is in effect for windows that begin after ``since`` (µs). ``number`` tells it from all others, 0 is none.
+    """
+
+    number: int
+    hashes: frozenset[int] = field(default_factory=frozenset)
+    spread: int = 0
+    since: int = EARLIEST
+
+    def name_of(self, operator: str) -> str:
+        """Return the name of what an operator is for windows of this split."""
+        return f"{operator}{_MARK}{self.number}" if self.number else operator
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form for plan snapshots."""
+        return {"number": self.number, "hashes": sorted(self.hashes), "spread": self.spread, "since": self.since}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> KeySplit:
+        """Read what :meth:`to_json` wrote."""
+        return cls(value["number"], frozenset(value["hashes"]), value["spread"], value["since"])
+
+
+NOT_SPLIT = KeySplit(0)
+
+KeySplits = Sequence[KeySplit]
+"""The splits of an operator, by when they begin: that in effect before, whenever it began, and the newest."""
+
+
+def unsplit(operator: str) -> str:
+    """Return the name that an operator has without splits."""
+    return operator.partition(_MARK)[0]
+
+
+def begin(splits: KeySplits, split: Mapping[str, Any], clocks: Iterable[int | None]) -> KeySplits:
+    """Return the splits of an operator after a changelog with one more, given the clocks of its streams (µs)."""
+    since = max((clock for clock in clocks if clock is not None), default=EARLIEST)
+    last = splits[-1] if splits else NOT_SPLIT
+    return last, KeySplit(split["number"], frozenset(split["hashes"]), split["spread"], since)

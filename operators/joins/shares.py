@@ -1,0 +1,73 @@
+"""Shares of a chunk of tuples at an input of joins: which go to which lanes, where keys are split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.arrays import Places
+from operators.expressions import Expression
+from operators.joins.parts import Placement
+from operators.key_groups import hash_keys
+from operators.keys import encode_keys
+from operators.predicates.query_set import Bools
+from operators.tuples import Tuples
+from sources.columns import one_array
+
+
+@dataclass(frozen=True)
+class Share:
+    """Some tuples of a chunk, ascending, or all; they have so many key ``groups``.
+
+    What group g has goes to lane g + l for each l of ``lanes``.
+    """
+
+    rows: Places | None
+    groups: int
+    lanes: range
+
+    @classmethod
+    def of_all(cls, placement: Placement, lanes: int) -> Share:
+        """Return the share that has all tuples."""
+        return cls(None, 1, range(lanes)) if placement.is_everywhere else cls(None, lanes, range(1))
+
+
+def shares_of(
+    tuples: Tuples,
+    times: npt.NDArray[np.int64],
+    span: tuple[int, int],
+    keys: Sequence[Expression],
+    placement: Placement,
+    lanes: int,
+) -> list[Share]:
+    """Return the shares of those tuples whose event times lie in ``[span[0], span[1])`` (µs)."""
+    whole = Share.of_all(placement, lanes)
+    inside = (times >= span[0]) & (times < span[1])
+    rows = None if inside.all() else np.flatnonzero(inside).astype(np.int32)
+    if rows is not None and not len(rows):
+        return []
+    is_split = _is_split(tuples, keys, placement)
+    if is_split is None:
+        return [Share(rows, whole.groups, whole.lanes)]
+    split = np.flatnonzero(inside & is_split).astype(np.int32)
+    others = np.flatnonzero(inside & ~is_split).astype(np.int32)
+    found = [Share(others, whole.groups, whole.lanes)]
+    if placement.is_spread:
+        found += [Share(split[lane::lanes], 1, range(lane, lane + 1)) for lane in range(lanes)]
+    else:
+        found.append(Share(split, 1, range(lanes)))
+    return [share for share in found if share.rows is not None and len(share.rows)]
+
+
+def _is_split(tuples: Tuples, keys: Sequence[Expression], placement: Placement) -> Bools | None:
+    """Return which tuples have a key that is split, None if none has."""
+    if not placement.split or placement.hashed is None:
+        return None
+    columns = [tuples.value(keys[number]) for number in placement.hashed]
+    coded = encode_keys(columns, tuples.length, 1, placement.salt)
+    hashes = hash_keys([one_array(column) for column in coded.keys.columns], coded.count, placement.salt)
+    is_hot = np.isin(hashes, np.array(sorted(placement.split), dtype=np.uint64))
+    return is_hot[coded.codes] if is_hot.any() else None

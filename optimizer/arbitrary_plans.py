@@ -1,0 +1,64 @@
+"""Arbitrary valid plans, for tests: whatever the groups, rows must be the same."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+
+from operators.joins.key_splits import NOT_SPLIT, KeySplit
+from operators.live_queries import UNGROUPED
+from operators.queries import Join
+from optimizer.key_splitting import rows_by_key
+from optimizer.plan_changes import CHANGES_KEPT, Member, PlanChange
+from optimizer.statistics import Statistics
+
+MOST_GROUPS = 3
+
+
+class ArbitrarySplits:
+    """Splits keys of the samples by lot whenever it may, hashes that no key has where there are no samples, or none."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self.log: deque[PlanChange] = deque(maxlen=CHANGES_KEPT)
+
+    def propose(
+        self,
+        now_us: int,
+        operators: Mapping[str, Sequence[Member]],
+        splits: Mapping[str, KeySplit],
+        numbers: Iterator[int],
+        _: int,
+        statistics: Statistics,
+    ) -> list[PlanChange]:
+        """Return a split of each operator's keys."""
+        found = []
+        for name in splits:
+            joins = [member.query for member in operators[name] if isinstance(member.query, Join)]
+            rows = rows_by_key(joins[0], statistics, least_sample=1, least_seen=1)
+            known = range(4) if rows is None else rows.hashes.tolist()
+            hashes = frozenset(key for key in known if self._random.random() < 0.5)
+            spread = self._random.randrange(len(joins[0].inputs))
+            split = KeySplit(next(numbers), hashes, spread) if hashes else NOT_SPLIT
+            found.append(PlanChange(now_us, name, "arbitrary", "drawn by lot, as tests want it", {}, split=split))
+        self.log.extend(found)
+        return found
+
+
+class ArbitraryGroups:
+    """Moves half of the queries to groups by lot whenever it is asked."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self.log: deque[PlanChange] = deque(maxlen=CHANGES_KEPT)
+
+    def propose(self, now_us: int, operators: Mapping[str, Sequence[Member]], _: Statistics) -> list[PlanChange]:
+        """Return a change of each operator's groups."""
+        found = []
+        for name, members in operators.items():
+            moved = [member for member in members if self._random.random() < 0.5]
+            groups = {member.id: self._random.randint(UNGROUPED, MOST_GROUPS) for member in moved}
+            found.append(PlanChange(now_us, name, "arbitrary", "drawn by lot, as tests want it", groups))
+        self.log.extend(found)
+        return found
