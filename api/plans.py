@@ -39,7 +39,19 @@ _CHANGES = [
         "queries": 300,
         "estimated_cores": {"before": 0.12, "after": 0.0672},
         "measured_us_per_tuple": {"before": 0.241, "after": 0.15},
-    }
+    },
+    {
+        "at": "2026-01-01T00:00:05.000000Z",
+        "operator": "join:input:s-1:user_id input:s-2:user_id on p.user_id = a.user_id",
+        "kind": "split",
+        "why": "1 key of a and what is joined with it have 96% of the rows: split among 2 lanes, the busiest should"
+        " have 50% of them instead of 98%",
+        "queries": 0,
+        "estimated_cores": {"before": 0.91, "after": 0.465},
+        "measured_us_per_tuple": {"before": None, "after": None},
+        "keys": 1,
+        "measured_busiest_lane": {"before": 0.97, "after": 0.53},
+    },
 ]
 _DOT_EXAMPLE = {"example": 'digraph plan { "stream:s-1" -> "select:s-1"; }'}
 _CHANGELOG = {
@@ -50,6 +62,7 @@ _CHANGELOG = {
     "deleted": [],
     "freed": [],
     "regrouped": [{"id": "q-1", "slot": 0, "group": 4}],
+    "split": [],
     "changelog_set": "10",
     "capacity": 2,
     "plan_version": 3,
@@ -65,7 +78,8 @@ def _graphs(description: str, example: Json, *refusals: int) -> dict[int | str, 
 @router.get(
     "/plan",
     responses=_graphs(
-        "Everything that runs, as a graph; to who sees all queries also the newest changes of query groups,"
+        "Everything that runs, as a graph; to who sees all queries also the newest changes of query groups and"
+        " split keys,"
         " and how many executors there are and should be.",
         {**_GRAPH, "changes": _CHANGES, "executors": _EXECUTORS},
         400,

@@ -133,6 +133,23 @@ def _join(workload: Workload, chosen: random.Random) -> Draw:
     )
 
 
+def _ordered_join(workload: Workload, _: random.Random) -> Draw:
+    """Two streams joined on the key where fields of one and the other, in turns, ascend; all queries are alike.
+
+    Of the combinations with a key, 1 in (`comparisons` + 1)! is left, and each has to be looked at.
+    """
+    names = tuple(stream.name for stream in _first(workload, 2))
+    turns = [ColumnRef(names[n % 2], FIELDS[n // 2]) for n in range(workload.options["comparisons"] + 1)]
+    size_ms = workload.options["window_ms"]
+    query = QuerySpec(
+        streams=names,
+        window=WindowSpec(size_ms, size_ms),
+        joins=(*_key_joins(names), *(JoinStep(one, other, "<") for one, other in itertools.pairwise(turns))),
+        columns=tuple(ColumnRef(name, KEY) for name in names),
+    )
+    return lambda: query
+
+
 def _complex(workload: Workload, chosen: random.Random) -> Draw:
     """Section 4.4.7: selections, then 1 to `joins_max` windowed joins on the key, then a windowed sum by key.
 
@@ -193,6 +210,7 @@ _TEMPLATES: dict[str, Callable[[Workload, random.Random], Draw]] = {
     "aggregation": _aggregation,
     "shared-data": _shared_data,
     "join": _join,
+    "ordered-join": _ordered_join,
     "complex": _complex,
     "n-way": _n_way,
 }

@@ -43,10 +43,15 @@ class Comparison:
 
 @dataclass(frozen=True)
 class JoinStep:
-    """An equality of columns of two streams; several steps may join the same pair."""
+    """A comparison of columns of two streams, mostly an equality; several steps may join the same pair."""
 
     left: ColumnRef
     right: ColumnRef
+    operator: str = "="
+
+    def __post_init__(self) -> None:
+        if self.operator not in OPERATORS:
+            raise ValueError(f"an operator must be one of {OPERATORS}, got {self.operator!r}")
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,10 @@ class QuerySpec:
     def __post_init__(self) -> None:
         if not self.streams or len(set(self.streams)) != len(self.streams):
             raise ValueError(f"a query needs streams, each once, got {self.streams!r}")
-        if len(self.streams) > 1 and len({s for step in self.joins for s in _pair(step)}) != len(self.streams):
-            raise ValueError(f"every stream of {self.streams!r} must be joined, got {self.joins!r}")
+        if len(self.streams) > 1 and len(
+            {s for step in self.joins if step.operator == "=" for s in _pair(step)}
+        ) != len(self.streams):
+            raise ValueError(f"every stream of {self.streams!r} must be joined by an equality, got {self.joins!r}")
         if (self.measure is None) == (not self.columns):
             raise ValueError("a query has either a measure or columns to select")
         named = [c.stream for c in self.comparisons] + [c.stream for c in (*self.keys, *self.columns)]

@@ -10,7 +10,16 @@ from typing import Any
 
 FOLDER = Path(__file__).parent / "workloads"
 SHAPES = ("sustainable", "churn", "fluctuating")
-TEMPLATES = ("rovio-aggregation", "rovio-join", "aggregation", "shared-data", "join", "complex", "n-way")
+TEMPLATES = (
+    "rovio-aggregation",
+    "rovio-join",
+    "aggregation",
+    "shared-data",
+    "join",
+    "ordered-join",
+    "complex",
+    "n-way",
+)
 
 
 @dataclass(frozen=True)

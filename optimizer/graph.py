@@ -17,6 +17,8 @@ def to_dot(graph: Mapping[str, Any]) -> str:
             label.append(f"{node['queries']} quer{'y' if node['queries'] == 1 else 'ies'}")
         if len(node.get("groups", ())) > 1:
             label.append(f"{len(node['groups'])} query groups")
+        if "split" in node:
+            label.append(f"{node['split']['keys']} key{'s' * (node['split']['keys'] > 1)} in all lanes")
         shape = _SHAPES.get(node["kind"], "box")
         text = "\\n".join(_escaped(part) for part in label)
         lines.append(f'  "{_escaped(node["id"])}" [shape={shape}, label="{text}"];')

@@ -127,7 +127,7 @@ class KeySplitting:
 
     def __init__(self) -> None:
         self._trials: dict[str, _Trial] = {}
-        self._lanes: deque[dict[int, float]] = deque(maxlen=1 + LOOKS_MEASURED)
+        self._lanes: deque[dict[int, float]] = deque([{}], maxlen=1 + LOOKS_MEASURED)
         self._vain: dict[str, frozenset[int]] = {}
         self.log: deque[PlanChange] = deque(maxlen=CHANGES_KEPT)
         """The newest changes."""

@@ -51,10 +51,10 @@ class PlanChange:
             "why": self.why,
             "queries": len(self.groups),
             "estimated_cores": _before_and_after(self.estimated),
+            "measured_us_per_tuple": {"before": us_a_tuple(self.before), "after": us_a_tuple(self.after)},
         }
         if self.split is None:
-            measured = {"before": us_a_tuple(self.before), "after": us_a_tuple(self.after)}
-            return {**found, "measured_us_per_tuple": measured}
+            return found
         return {**found, "keys": len(self.split.hashes), "measured_busiest_lane": _before_and_after(self.busiest_lane)}
 
 

@@ -16,7 +16,7 @@ def query_sql(spec: QuerySpec, probe: bool) -> str:
 
     window = f"[RANGE {_duration(spec.window.size_ms)} SLIDE {_duration(spec.window.slide_ms)}]"
     sources = ", ".join(f"{stream} {window}" for stream in spec.streams)
-    conditions = [common.equality(step, name) for step in spec.joins]
+    conditions = [common.join_condition(step, name) for step in spec.joins]
     conditions += [common.condition(comparison, name) for comparison in spec.comparisons]
     keys = f" GROUP BY {', '.join(map(name, spec.keys))}" if spec.keys else ""
     return f"SELECT {common.select_list(spec, probe, name)} FROM {sources}{common.where(conditions)}{keys}"

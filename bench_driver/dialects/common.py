@@ -45,9 +45,9 @@ def condition(comparison: Comparison, name: Name) -> str:
     return f"{name(ColumnRef(comparison.stream, comparison.column))} {comparison.operator} {comparison.constant!r}"
 
 
-def equality(step: JoinStep, name: Name) -> str:
+def join_condition(step: JoinStep, name: Name) -> str:
     """Return a join predicate."""
-    return f"{name(step.left)} = {name(step.right)}"
+    return f"{name(step.left)} {step.operator} {name(step.right)}"
 
 
 def steps_to(spec: QuerySpec, number: int) -> list[JoinStep]:

@@ -91,7 +91,7 @@ def _joined(spec: QuerySpec) -> str:
     text = inputs[0]
     for i, (before, stream) in enumerate(zip(spec.streams, spec.streams[1:], strict=False), start=1):
         on = [f"`{before}`.{bound} = `{stream}`.{bound}" for bound in ("window_start", "window_end")]
-        on += [common.equality(step, _name) for step in common.steps_to(spec, i)]
+        on += [common.join_condition(step, _name) for step in common.steps_to(spec, i)]
         text += f" JOIN {inputs[i]} ON {' AND '.join(on)}"
     return text
 

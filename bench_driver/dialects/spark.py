@@ -66,7 +66,7 @@ def _sources(spec: QuerySpec, filtered: bool) -> str:
     text = _input(spec, spec.streams[0], filtered)
     for i, stream in enumerate(spec.streams[1:], start=1):
         on = [f"`{spec.streams[0]}`.`{WINDOW}` = `{stream}`.`{WINDOW}`"]
-        on += [common.equality(step, _name) for step in common.steps_to(spec, i)]
+        on += [common.join_condition(step, _name) for step in common.steps_to(spec, i)]
         text += f" JOIN {_input(spec, stream, filtered)} ON {' AND '.join(on)}"
     return text
 

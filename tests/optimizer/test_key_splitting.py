@@ -1,0 +1,189 @@
+"""Keys are split among lanes where a few have most of the rows that lanes form, and only as long as that pays."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+
+from operators.joins.key_splits import NOT_SPLIT, KeySplit
+from operators.joins.parts import SALT
+from operators.key_groups import hash_keys
+from operators.queries import Query
+from operators.report import draw_sample
+from optimizer.key_splitting import LOOKS_ON_TRIAL, KeySplitting
+from optimizer.optimizer import operator_of
+from optimizer.plan_changes import Member, PlanChange
+from optimizer.statistics import Statistics
+from session.sql.select import plan_select
+from tests.kit.random_joins import CATALOG
+
+SECOND = 1_000_000
+PERIOD = 5
+LANES = 2
+TESTED = "SELECT x.v FROM a [RANGE 1 SECOND] AS x, b [RANGE 1 SECOND] AS y WHERE x.k = y.k AND x.v < y.v"
+Keys = npt.NDArray[np.int64]
+
+
+def hash_of(key: int) -> int:
+    return int(hash_keys([pa.array([key])], 1, SALT)[0])
+
+
+def key_of_lane(lane: int, but: int = -1) -> int:
+    """Return the least key of a lane that is another one."""
+    return next(key for key in range(1000) if key != but and hash_of(key) % LANES == lane)
+
+
+class World:
+    """A join whose keys are those of `draw` in both streams, and what the optimizer makes of it."""
+
+    def __init__(self, sql: str = TESTED, cores: float = 0.8) -> None:
+        self.query: Query = plan_select(sql, CATALOG)
+        self.name = operator_of(self.query)
+        self.cores = cores
+        self.lane_shares = (0.9, 0.1)
+        self.rates = {"s-a": 1000, "s-b": 3000}
+        self.split = NOT_SPLIT
+        self.keys: Keys = np.zeros(64, dtype=np.int64)
+        self.statistics = Statistics()
+        self.policy = KeySplitting()
+        self._numbers = count(1)
+        self._second = 0
+
+    def pass_seconds(self, seconds: int = PERIOD) -> None:
+        """Let tuples come, and the job tell of them."""
+        rng = np.random.default_rng(self._second)
+        for _ in range(seconds):
+            self._second += 1
+            samples = {}
+            for stream in self.rates:
+                batches = [{"k": pa.array(rng.choice(self.keys, 64))} for _ in range(8)]
+                drawn = [pa.RecordBatch.from_pydict(batch) for batch in batches]
+                samples[stream] = [draw_sample(each, ["k"], self._second) for each in drawn]
+            lanes = {"busy_us": {self.name: round(self.cores * SECOND)}, "chunks": {}}
+            record: dict[str, Any] = {
+                "committed_us": self._second * SECOND,
+                "streams": {stream: {"tuples": rate} for stream, rate in self.rates.items()},
+                "operator_busy_us": [round(share * self.cores * SECOND) for share in self.lane_shares],
+                "report": {"sources": {"busy_us": {}, "chunks": {}}, "lanes": lanes, "samples": samples},
+            }
+            self.statistics.observe(record)
+
+    def look(self, may_split: bool = True, lanes: int = LANES) -> PlanChange | None:
+        """Let some time pass and the optimizer look, and do what it says."""
+        self.pass_seconds()
+        splits: dict[str, KeySplit] = {self.name: self.split} if may_split else {}
+        members = {self.name: [Member("q-1", self.query, 0)]}
+        now_us = self._second * SECOND
+        changes = self.policy.propose(now_us, members, splits, self._numbers, lanes, self.statistics)
+        for change in changes:
+            assert change.split is not None
+            self.split = change.split
+        return changes[0] if changes else None
+
+
+def skewed(*hot: int, each: float = 0.3) -> Keys:
+    """Return keys to draw from: some that are frequent, and a thousand others."""
+    others = round(1000 * (1 - each * len(hot)))
+    return np.concatenate([np.arange(1000, 1000 + others), *(np.full(round(1000 * each), key) for key in hot)])
+
+
+def test_a_frequent_key_is_split_and_the_larger_input_spread() -> None:
+    world = World()
+    world.keys = skewed(7)
+    change = world.look()
+    assert change is not None
+    assert (change.kind, world.split.hashes, world.split.spread) == ("split", {hash_of(7)}, 1)
+    told = change.to_json()
+    assert told["keys"] == 1
+    assert told["estimated_cores"] == pytest.approx({"before": 0.8, "after": 0.4}, abs=0.01)
+    assert "1 key of y and what is joined with it have 99% of the rows: split among 2 lanes" in told["why"]
+    assert "the busiest should have 50% of them instead of 100%" in told["why"]
+
+
+def test_what_is_measured_of_a_split_is_told() -> None:
+    world = World()
+    world.keys = skewed(7)
+    change = world.look()
+    assert change is not None
+    assert world.look(may_split=False) is None  # windows from before are not over
+    world.lane_shares = (0.55, 0.45)
+    assert [world.look() for _ in range(LOOKS_ON_TRIAL)] == [None] * LOOKS_ON_TRIAL
+    assert change.to_json()["measured_busiest_lane"] == {"before": 0.9, "after": 0.55}
+    assert world.look() is None  # all is well
+
+
+def test_a_split_that_saves_nothing_is_ended_and_not_made_again() -> None:
+    world = World()
+    world.keys = skewed(7)
+    assert world.look() is not None
+    changes = [world.look() for _ in range(LOOKS_ON_TRIAL)]
+    assert changes[:-1] == [None] * (LOOKS_ON_TRIAL - 1)
+    undone = changes[-1]
+    assert undone is not None
+    assert (undone.kind, world.split) == ("undone", NOT_SPLIT)
+    assert "the busiest lane had 90% of the work, before 90%" in undone.why
+    assert world.look() is None
+    world.keys = skewed(8)  # this is something else
+    for _ in range(3):  # until the newest samples are of these keys
+        world.pass_seconds()
+    change = world.look()
+    assert change is not None
+    assert world.split.hashes == {hash_of(8)}
+
+
+def test_a_split_is_ended_when_its_keys_are_frequent_no_more() -> None:
+    world = World()
+    world.keys = skewed(7)
+    assert world.look() is not None
+    world.lane_shares = (0.5, 0.5)
+    for _ in range(LOOKS_ON_TRIAL):
+        assert world.look() is None
+    world.keys = np.arange(64)
+    for _ in range(3):
+        world.pass_seconds()
+    change = world.look()
+    assert change is not None
+    assert (change.kind, world.split) == ("unsplit", NOT_SPLIT)
+
+
+def test_frequent_keys_of_different_lanes_are_left_where_they_are() -> None:
+    world = World()
+    one = key_of_lane(0)
+    world.keys = skewed(one, key_of_lane(1))
+    assert world.look() is None
+    world = World()
+    world.keys = skewed(one, key_of_lane(0, but=one))
+    assert world.look() is not None
+    assert world.split.hashes == {hash_of(one), hash_of(key_of_lane(0, but=one))}
+
+
+@pytest.mark.parametrize(
+    ("sql", "cores", "lanes", "keys"),
+    [
+        (TESTED, 0.05, LANES, skewed(7)),  # there is little to save
+        (TESTED, 0.8, 1, skewed(7)),
+        (TESTED, 0.8, LANES, np.arange(500)),
+        (TESTED.partition(" AND ")[0], 0.8, LANES, skewed(7)),  # rows are counted, not formed
+        (TESTED.replace("x.v FROM", "x.k, COUNT(*) AS n FROM") + " GROUP BY x.k", 0.8, LANES, skewed(7)),
+    ],
+    ids=["idle", "one lane", "no frequent key", "counted", "grouped"],
+)
+def test_nothing_is_split_in_vain(sql: str, cores: float, lanes: int, keys: Keys) -> None:
+    world = World(sql, cores)
+    world.keys = keys
+    assert [world.look(lanes=lanes) for _ in range(4)] == [None] * 4
+
+
+def test_outer_inputs_are_not_spread() -> None:
+    world = World(
+        "SELECT x.v FROM a [RANGE 1 SECOND] AS x LEFT JOIN b [RANGE 1 SECOND] AS y ON x.k = y.k"
+        " WHERE COALESCE(y.v, 0) + x.v > 0"
+    )
+    world.keys = skewed(7)
+    assert world.look() is not None
+    assert world.split.spread == 0
