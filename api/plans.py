@@ -30,6 +30,7 @@ _EXECUTORS = {
         {"at": "2026-01-01T00:00:00.000000Z", "wanted": 2, "why": "For 5 s tuples took longer than 5 s, …"},
     ],
 }
+_LANES = [{"lane": 0, "cores": 0.41}, {"lane": 1, "cores": 0.38}]
 _CHANGES = [
     {
         "at": "2026-01-01T00:00:00.000000Z",
@@ -79,9 +80,8 @@ def _graphs(description: str, example: Json, *refusals: int) -> dict[int | str, 
     "/plan",
     responses=_graphs(
         "Everything that runs, as a graph; to who sees all queries also the newest changes of query groups and"
-        " split keys,"
-        " and how many executors there are and should be.",
-        {**_GRAPH, "changes": _CHANGES, "executors": _EXECUTORS},
+        " split keys, how many executors there are and should be, and how many cores each lane keeps busy.",
+        {**_GRAPH, "changes": _CHANGES, "executors": _EXECUTORS, "lanes": _LANES},
         400,
     ),
 )

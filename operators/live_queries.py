@@ -123,8 +123,10 @@ class LiveQueries:
         for split in changelog.get("split", ()):  # as above
             name, streams = split["operator"], split["streams"]
             self.splits[name] = begin(self.splits.get(name, ()), split, map(clocks.get, streams))
+            if not self.splits[name]:
+                del self.splits[name]
         self._remove(freed["id"] for freed in changelog["freed"])
-        if self.splits:
+        if self.splits and changelog["freed"]:
             running = {live.operator for live in self.by_slot.values() if live.epoch < epoch}
             self.splits = {name: splits for name, splits in self.splits.items() if name in running}
         self.capacity = changelog["capacity"]

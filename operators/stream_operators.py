@@ -263,7 +263,8 @@ class StreamOperators:
         if operator.takes_all:
             share = Share.of_all(operator.placement, self._groups)
             return self._add_up(operator, share, tuples, times, cells, output, wanted)
-        shares = shares_of(tuples, times, operator.span, operator.keys, operator.placement, self._groups)
+        columns, placement = operator.columns or (), operator.placement
+        shares = shares_of(tuples, times, operator.span, operator.keys, columns, placement, self._groups)
         seen = Chunk()
         for share in shares:
             if share.rows is None:

@@ -1,4 +1,4 @@
-"""Arbitrary valid plans, for tests: whatever the groups, rows must be the same."""
+"""Arbitrary valid plans, for tests: whatever the groups and the splits of keys, rows must be the same."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from operators.joins.key_splits import NOT_SPLIT, KeySplit
 from operators.live_queries import UNGROUPED
-from operators.queries import Join
-from optimizer.key_splitting import rows_by_key
+from optimizer.key_splitting import forming, rows_by_key
 from optimizer.plan_changes import CHANGES_KEPT, Member, PlanChange
 from optimizer.statistics import Statistics
 
@@ -35,15 +34,20 @@ class ArbitrarySplits:
         """Return a split of each operator's keys."""
         found = []
         for name in splits:
-            joins = [member.query for member in operators[name] if isinstance(member.query, Join)]
+            joins = forming([member.query for member in operators[name]])
+            if not joins or self._random.random() < 0.3:
+                continue
             rows = rows_by_key(joins[0], statistics, least_sample=1, least_seen=1)
             known = range(4) if rows is None else rows.hashes.tolist()
             hashes = frozenset(key for key in known if self._random.random() < 0.5)
             spread = self._random.randrange(len(joins[0].inputs))
             split = KeySplit(next(numbers), hashes, spread) if hashes else NOT_SPLIT
             found.append(PlanChange(now_us, name, "arbitrary", "drawn by lot, as tests want it", {}, split=split))
-        self.log.extend(found)
         return found
+
+    def took(self, change: PlanChange) -> None:
+        """Take note that a change was made."""
+        self.log.append(change)
 
 
 class ArbitraryGroups:

@@ -2,8 +2,9 @@
 
 A lane that has a frequent key forms all of its rows, as many as the product of its tuples in each input, while others
 wait. How the rows that an operator forms are spread over keys is estimated from sampled tuples, and so is how much less
-the busiest lane would have to do if the most frequent keys were split. Where that is much, they are. What it saves is
-measured then, by the share of the busiest lane in the time of all; a split that saves nothing is ended.
+the busiest lane would have to do if the most frequent keys were split. Where that is much, and one lane does take more
+of the time than others, they are. What it saves is measured then, by the share of the busiest lane in the time that all
+take for the operator; a split that saves nothing is ended.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from operators.joins.key_splits import NOT_SPLIT, KeySplit
 from operators.joins.parts import SALT, can_split, placements_of
 from operators.key_groups import hash_keys
 from operators.predicates.query_set import Bools
-from operators.queries import Join, Query
+from operators.queries import Join, JoinInput, Query
 from optimizer.plan_changes import CHANGES_KEPT, Member, PlanChange
 from optimizer.statistics import Statistics
 
@@ -34,12 +35,14 @@ LEAST_CORES = 0.1
 """How many cores an operator's lanes must keep busy."""
 LEAST_GAIN = 0.2
 """Which part of the busiest lane's work a split must be expected to save."""
+BALANCED = 0.1
+"""Which part more than others a lane may have to do."""
 LEAST_SAVED = 0.03
 """Which part of its share of the time it must have saved to be kept."""
-LOOKS_MEASURED = 4
-"""The share of the busiest lane is that in the time between so many looks."""
-LOOKS_ON_TRIAL = 6
-"""So many looks after a split the lanes' shares are measured again."""
+LEAST_WORK = 1.0
+"""How many seconds lanes must have worked on an operator for the share of the busiest to be measured."""
+VAIN_FOR_US = 600_000_000
+"""For how long keys are not split again whose split saved nothing."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class Rows:
         """Return the keys with most rows, as many as it takes for no lane to have much more to do than others."""
         found: frozenset[int] = frozenset()
         for key in self.hashes[:MOST_KEYS].tolist():
-            if self.busiest(found, lanes) <= (1 + LEAST_GAIN / 2) / lanes:
+            if self.busiest(found, lanes) <= (1 + BALANCED) / lanes:
                 break
             found |= {key}
         return found
@@ -86,49 +89,56 @@ def rows_by_key(
 
     Predicates are left out: those of many queries together let most tuples through.
     """
-    counted: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]] = []
-    rates: list[float] = []
-    for each, placement in zip(join.inputs, placements_of(join), strict=True):
-        attributes = [key for key in each.keys if key is not None]
-        keys = [attributes[number] for number in placement.hashed or ()]
-        sample = statistics.sample(each.input, {name for key in keys for name in columns_of(key)}) if keys else None
-        if sample is None or sample.length < least_sample:
-            if keys:
-                return None
-            counted.append((np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)))
-            rates.append(0.0)
-            continue
-        values = [sample.value(key) for key in keys]
-        is_known = reduce(np.logical_and, (np.asarray(pc.is_valid(value)) for value in values))
-        counted.append(np.unique(hash_keys(values, sample.length, SALT)[is_known], return_counts=True))
-        rates.append(statistics.tuples_per_second(each.stream) / sample.length)
-    having = [number for number, rate in enumerate(rates) if rate]
-    if not having:
+    placements = placements_of(join)
+    having = [number for number, placement in enumerate(placements) if placement.hashed]
+    counted = [_count_keys(join.inputs[number], placements[number].hashed or (), statistics) for number in having]
+    known = [each for each in counted if each is not None and each.sampled >= least_sample]
+    if not known or len(known) < len(having):
         return None
-    common = reduce(np.intersect1d, (counted[number][0] for number in having))
-    seen = np.zeros((len(rates), len(common)))
-    pairs = np.ones(len(common))
-    for place, number in enumerate(having):
-        hashes, many = counted[number]
-        seen[number] = many[np.searchsorted(hashes, common)]
+    common = reduce(np.intersect1d, (each.hashes for each in known))
+    seen, rates = np.zeros((len(join.inputs), len(common))), np.zeros((len(join.inputs), 1))
+    rows = np.ones(len(common))
+    for place, (number, each) in enumerate(zip(having, known, strict=True)):
+        seen[number], rates[number] = each.counts[np.searchsorted(each.hashes, common)], each.rate
         # an input that occurs twice has one sample: a tuple is not to be paired with itself
         again = sum(join.inputs[earlier].input == join.inputs[number].input for earlier in having[:place])
-        pairs *= np.maximum(seen[number] - again, 0.0)
-    if not pairs.sum():
+        rows *= np.maximum(seen[number] - again, 0.0)
+    if not rows.sum():
         return None
-    shares = pairs / pairs.sum()
+    shares = rows / rows.sum()
     frequent = (seen[having] >= least_seen).all(axis=0)
     order = np.flatnonzero(frequent)[np.argsort(-shares[frequent])]
-    return Rows(common[order], shares[order], float(shares[~frequent].sum()), seen[:, order] * np.array(rates)[:, None])
+    return Rows(common[order], shares[order], float(shares[~frequent].sum()), (seen * rates)[:, order])
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """How often keys occur among the ``sampled`` tuples of an input; each stands for ``rate`` tuples a second."""
+
+    hashes: npt.NDArray[np.uint64]
+    counts: npt.NDArray[np.int64]
+    sampled: int
+    rate: float
+
+
+def _count_keys(of: JoinInput, hashed: Sequence[int], statistics: Statistics) -> _Counted | None:
+    """Return how often keys occur that are not NULL; None without a sample."""
+    attributes = [key for key in of.keys if key is not None]
+    keys = [attributes[number] for number in hashed]
+    sample = statistics.sample(of.input, {name for key in keys for name in columns_of(key)})
+    if sample is None:
+        return None
+    values = [sample.value(key) for key in keys]
+    is_known = reduce(np.logical_and, (np.asarray(pc.is_valid(value)) for value in values))
+    hashes, counts = np.unique(hash_keys(values, sample.length, SALT)[is_known], return_counts=True)
+    return _Counted(hashes, counts, sample.length, statistics.tuples_per_second(of.stream) / sample.length)
 
 
 class KeySplitting:
     """Proposes splits of keys; it is asked again and again, with all operators as they are now."""
 
     def __init__(self) -> None:
-        self._trials: dict[str, _Trial] = {}
-        self._lanes: deque[dict[int, float]] = deque([{}], maxlen=1 + LOOKS_MEASURED)
-        self._vain: dict[str, frozenset[int]] = {}
+        self._known: dict[str, _Operator] = {}
         self.log: deque[PlanChange] = deque(maxlen=CHANGES_KEPT)
         """The newest changes."""
 
@@ -145,101 +155,146 @@ class KeySplitting:
 
         A new split gets the next of ``numbers``. There are so many lanes.
         """
-        self._trials = {name: trial for name, trial in self._trials.items() if name in operators}
-        self._vain = {name: split for name, split in self._vain.items() if name in operators}
-        self._lanes.append(statistics.lane_seconds())
+        self._known = {name: known for name, known in self._known.items() if name in operators}
         found = []
-        for name, members in operators.items() if lanes > 1 else ():
-            joins = _forming([member.query for member in members])
-            spreads = _may_be_spread(joins)
-            if name not in splits or not spreads:
+        for name, split in splits.items() if lanes > 1 else ():
+            if statistics.lane_cores([name]) < LEAST_CORES and not split.hashes:
                 continue
-            trial = self._trials.get(name)
-            if trial is None:
-                change = self._look(now_us, name, joins, spreads, splits[name], numbers, lanes, statistics)
-            else:
-                change = self._judge(now_us, name, trial, splits[name])
+            known = self._known.setdefault(name, _Operator(name))
+            known.measure(statistics.seconds_by_lane(name))
+            change = known.judge(now_us, split)
+            if change is None and known.trial is None:
+                change = known.look(now_us, operators[name], split, numbers, lanes, statistics)
             if change is not None:
                 found.append(change)
-        self.log.extend(found)
         return found
 
-    def _look(
+    def took(self, change: PlanChange) -> None:
+        """Take note that a change was made."""
+        self._known[change.operator].took(change)
+        self.log.append(change)
+
+
+class NoSplits:
+    """Proposes to end all splits of keys."""
+
+    def __init__(self) -> None:
+        self.log: deque[PlanChange] = deque(maxlen=CHANGES_KEPT)
+
+    def propose(
         self,
         now_us: int,
-        name: str,
-        joins: Sequence[Join],
-        spreads: Sequence[int],
+        _operators: Mapping[str, Sequence[Member]],
+        splits: Mapping[str, KeySplit],
+        _numbers: Iterator[int],
+        _lanes: int,
+        _statistics: Statistics,
+    ) -> list[PlanChange]:
+        """Return what should change now."""
+        ended = [name for name, split in splits.items() if split.hashes]
+        return [PlanChange(now_us, name, "unsplit", "no keys are to be split", {}, split=NOT_SPLIT) for name in ended]
+
+    def took(self, change: PlanChange) -> None:
+        """Take note that a change was made."""
+        self.log.append(change)
+
+
+class _Operator:
+    """What is known of an operator from look to look.
+
+    ``busiest`` is the share of the busiest lane in the last :data:`LEAST_WORK` or more that lanes spent on it, None
+    before it was so much; ``trial`` is the split that is on trial; ``vain`` are keys whose split saved nothing, and
+    when that was seen (µs).
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._measured_from: Sequence[float] | None = ()
+        self._busiest_before: float | None = None
+        self._vain: tuple[frozenset[int], int] = frozenset(), 0
+        self.busiest: float | None = None
+        self.trial: PlanChange | None = None
+
+    def measure(self, seconds: Sequence[float]) -> None:
+        """Take note of what each lane has spent on it so far."""
+        if self._measured_from is None:
+            self._measured_from = list(seconds)
+        before = [*self._measured_from, *[0.0] * (len(seconds) - len(self._measured_from))]
+        spent = [now - then for now, then in zip(seconds, before, strict=True)]
+        if sum(spent) >= LEAST_WORK:
+            self.busiest, self._measured_from = max(spent) / sum(spent), list(seconds)
+
+    def took(self, change: PlanChange) -> None:
+        """Put a new split on trial, and measure anew once windows from before it are over: at the next look."""
+        assert change.split is not None
+        self._busiest_before, self.busiest, self._measured_from = self.busiest, None, None
+        self.trial = change if change.split.hashes else None
+
+    def judge(self, now_us: int, split: KeySplit) -> PlanChange | None:
+        """Return what ends a split that saves nothing, once lanes have worked enough on its windows."""
+        trial, before, after = self.trial, self._busiest_before, self.busiest
+        if trial is None or before is None or after is None:
+            return None
+        self.trial, trial.busiest_lane = None, (before, after)
+        if after <= (1 - LEAST_SAVED) * before:
+            return None
+        self._vain = split.hashes, now_us
+        why = (
+            f"With split keys the busiest lane had {after:.0%} of the work, before {before:.0%}: they are split no more"
+        )
+        return PlanChange(now_us, self._name, "undone", why, {}, split=NOT_SPLIT)
+
+    def look(
+        self,
+        now_us: int,
+        members: Sequence[Member],
         split: KeySplit,
         numbers: Iterator[int],
         lanes: int,
         statistics: Statistics,
     ) -> PlanChange | None:
-        cores, rows = statistics.lane_cores([name]), rows_by_key(joins[0], statistics)
-        if rows is None or (cores < LEAST_CORES and not split.hashes):
+        """Return a new split where that promises to pay, or the end of one that is not needed any more."""
+        joins = forming([member.query for member in members])
+        spreads = inputs_to_spread(joins)
+        rows = rows_by_key(joins[0], statistics) if spreads else None
+        if rows is None:
             return None
-        before, unsplit = rows.busiest(split.hashes, lanes), rows.busiest(frozenset(), lanes)
-        if split.hashes and unsplit <= (1 + LEAST_GAIN / 2) * before:
+        cores, hottest = statistics.lane_cores([self._name]), rows.hottest(lanes)
+        unsplit, before, after = (rows.busiest(keys, lanes) for keys in (frozenset[int](), split.hashes, hottest))
+        if after <= (1 - LEAST_GAIN) * before and self._is_uneven(lanes) and not self._is_vain(hottest, now_us):
+            spread = max(spreads, key=lambda number: rows.tuples_of(hottest, number))
+            share = 1 - rows.others - float(rows.shares[len(hottest) :].sum())
+            why = (
+                f"{len(hottest)} key{'s' * (len(hottest) > 1)} of {joins[0].inputs[spread].alias} and what is joined"
+                f" with it have {share:.0%} of the rows: split among {lanes} lanes, the busiest should have {after:.0%}"
+                f" of them instead of {before:.0%}"
+            )
+            found = KeySplit(next(numbers), hottest, spread)
+            return PlanChange(now_us, self._name, "split", why, {}, (before * cores, after * cores), split=found)
+        if split.hashes and unsplit <= (1 + BALANCED) * before:
             why = "no key has so many rows any more that it must be split"
-            return PlanChange(now_us, name, "unsplit", why, {}, (before * cores, unsplit * cores), split=NOT_SPLIT)
-        hottest = rows.hottest(lanes)
-        after = rows.busiest(hottest, lanes)
-        if after > (1 - LEAST_GAIN) * before or hottest == self._vain.get(name):
-            return None
-        spread = max(spreads, key=lambda number: rows.tuples_of(hottest, number))
-        share = 1 - rows.others - float(rows.shares[len(hottest) :].sum())
-        many = f"{len(hottest)} key{'s' * (len(hottest) > 1)}"
-        why = (
-            f"{many} of {joins[0].inputs[spread].alias} and what is joined with it have {share:.0%} of the rows:"
-            f" split among {lanes} lanes, the busiest should have {after:.0%} of them instead of {before:.0%}"
-        )
-        found = KeySplit(next(numbers), hottest, spread)
-        change = PlanChange(now_us, name, "split", why, {}, (before * cores, after * cores), split=found)
-        self._trials[name] = _Trial(change, found.number, self._busiest_lane())
-        return change
+            return PlanChange(
+                now_us, self._name, "unsplit", why, {}, (before * cores, unsplit * cores), split=NOT_SPLIT
+            )
+        return None
 
-    def _busiest_lane(self) -> float | None:
-        """Return the share of the busiest lane in the time that all lanes took lately, None if they took none."""
-        first, last = self._lanes[0], self._lanes[-1]
-        busy = [seconds - first.get(lane, 0.0) for lane, seconds in last.items()]
-        return max(busy) / sum(busy) if sum(busy) > 0 else None
+    def _is_uneven(self, lanes: int) -> bool:
+        """Whether one lane was seen to take so much more of the time than others that a split may pay."""
+        return self.busiest is not None and (1 - LEAST_GAIN) * self.busiest >= 1 / lanes
 
-    def _judge(self, now_us: int, name: str, trial: _Trial, split: KeySplit) -> PlanChange | None:
-        """Return what ends a split that saves nothing; it is measured once its windows have fired for a while."""
-        trial.looks += split.number == trial.number
-        if trial.looks < LOOKS_ON_TRIAL:
-            return None
-        del self._trials[name]
-        before, after = trial.before, self._busiest_lane()
-        if before is None or after is None:
-            return None
-        trial.change.busiest_lane = before, after
-        if after <= (1 - LEAST_SAVED) * before:
-            return None
-        self._vain[name] = split.hashes
-        why = (
-            f"With split keys the busiest lane had {after:.0%} of the work, before {before:.0%}: they are split no more"
-        )
-        return PlanChange(now_us, name, "undone", why, {}, split=NOT_SPLIT)
+    def _is_vain(self, hottest: frozenset[int], now_us: int) -> bool:
+        """Whether splitting most of these keys saved nothing not long ago."""
+        keys, at_us = self._vain
+        return now_us - at_us < VAIN_FOR_US and 2 * len(hottest & keys) > len(hottest)
 
 
-@dataclass
-class _Trial:
-    """A split that is on trial, the share of the busiest lane before it, and how many looks there were since."""
-
-    change: PlanChange
-    number: int
-    before: float | None
-    looks: int = 0
-
-
-def _forming(queries: Iterable[Query]) -> list[Join]:
+def forming(queries: Iterable[Query]) -> list[Join]:
     """Return the joins of which lanes form rows that may be split."""
     joins = [query for query in queries if isinstance(query, Join)]
     return [join for join in joins if any(can_split(join, number) for number in range(len(join.inputs)))]
 
 
-def _may_be_spread(joins: Sequence[Join]) -> list[int]:
+def inputs_to_spread(joins: Sequence[Join]) -> list[int]:
     """Return the inputs of joins of one operator that may be spread in all of them."""
     numbers = range(len(joins[0].inputs)) if joins else range(0)
     return [number for number in numbers if all(can_split(join, number) for join in joins)]

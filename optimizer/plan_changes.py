@@ -84,6 +84,8 @@ class SplitPolicy(Protocol):
         /,
     ) -> list[PlanChange]: ...
 
+    def took(self, change: PlanChange, /) -> None: ...
+
 
 def _before_and_after(numbers: tuple[float, float] | None) -> dict[str, float | None]:
     before, after = (None, None) if numbers is None else (float(f"{number:.3g}") for number in numbers)

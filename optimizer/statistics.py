@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,7 +133,8 @@ class Statistics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tuples = _Rates()
-        self._lane_seconds: dict[int, float] = {}
+        self._by_lane: dict[str, list[float]] = {}
+        self._lane_cores: list[Rate] = []
         self._sources, self._lanes = _Rates(), _Rates()
         self._chunks: dict[str, Chunk] = {}
         self._totals, self._tuples_since = _Totals(), dict[str, float]()
@@ -145,14 +146,16 @@ class Statistics:
         """Take note of the next batch record."""
         now_us, report = record["committed_us"], record.get("report")
         with self._lock:
+            busy = [each / _US for each in record.get("operator_busy_us", ())]
             if self._last_us is not None:
+                self._lane_cores += [Rate() for _ in busy[len(self._lane_cores) :]]
+                for rate, spent in zip(self._lane_cores, busy, strict=False):  # older records tell of none
+                    rate.add(spent, max(0, now_us - self._last_us) / _US)
                 counted = {stream: float(each["tuples"]) for stream, each in record["streams"].items()}
                 self._tuples.add(counted, max(0, now_us - self._last_us) / _US)
                 for stream, tuples in counted.items():
                     self._tuples_since[stream] = self._tuples_since.get(stream, 0.0) + tuples
             self._last_us = now_us
-            for lane, busy in enumerate(record.get("operator_busy_us", ())):
-                self._lane_seconds[lane] = self._lane_seconds.get(lane, 0.0) + busy / _US
             if report is None:
                 return
             if self._last_report_us is not None:
@@ -163,6 +166,7 @@ class Statistics:
                 self._totals.add(sources, lanes, self._tuples_since, seconds)
                 self._tuples_since = {}
             self._last_report_us = now_us
+            self._add_by_lane(report.get("each_lane", ()))  # older records have none
             self._chunks = {name: chunk for name, chunk in self._chunks.items() if name in self._sources.known}
             told = report["sources"].get("chunks", {})  # older records have none
             self._chunks |= {name: Chunk(*chunk) for name, chunk in told.items()}
@@ -171,6 +175,14 @@ class Statistics:
                 kept.extend(map(read_sample, texts))
                 while sum(batch.num_rows for batch in kept) - kept[0].num_rows >= SAMPLE_KEPT:
                     kept.popleft()
+
+    def _add_by_lane(self, told: Sequence[Mapping[str, int]]) -> None:
+        known = {name: seconds for name, seconds in self._by_lane.items() if name in self._lanes.known}
+        for name in {name for busy in told for name in busy}:
+            before = known.get(name, [])
+            before += [0.0] * (len(told) - len(before))
+            known[name] = [seconds + busy.get(name, 0) / _US for seconds, busy in zip(before, told, strict=True)]
+        self._by_lane = known
 
     def tuples_per_second(self, stream: str) -> float:
         """Return how many tuples of a stream come."""
@@ -192,10 +204,15 @@ class Statistics:
         with self._lock:
             return self._sources.of(self._sources.known) + self._lanes.of(self._lanes.known)
 
-    def lane_seconds(self) -> dict[int, float]:
-        """Return how many seconds each lane has spent on batches since the first record."""
+    def seconds_by_lane(self, operator: str) -> list[float]:
+        """Return how many seconds each lane has spent on an operator since it was told of first, by its number."""
         with self._lock:
-            return dict(self._lane_seconds)
+            return list(self._by_lane.get(operator, ()))
+
+    def cores_of_lanes(self) -> list[float]:
+        """Return how many seconds a second each lane works, by its number."""
+        with self._lock:
+            return [rate.value for rate in self._lane_cores]
 
     def distinct_keys(self, operators: Iterable[str]) -> int | None:
         """Return the most distinct keys of a chunk that some operator had last, None where that is not known."""

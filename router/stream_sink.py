@@ -101,6 +101,7 @@ def publish(storage: Storage, rows: Sequence[tuple[str, str]]) -> None:
     record["operator_busy_us"] = [lane["busy_us"] for lane in lanes]
     if record.get("report") is not None:
         record["report"]["lanes"] = united(lane["report"] for lane in lanes if lane["report"] is not None)
+        record["report"]["each_lane"] = [lane["report"]["busy_us"] if lane["report"] else {} for lane in lanes]
     record["committed_us"] = time.time_ns() // 1000
     record["duration_us"] = record["committed_us"] - record["started_us"]
     log.append(record["seq"], record)

@@ -100,7 +100,7 @@ def _why(state: SessionState, timed_out: int, capacity: int, regrouped: int, spl
         parts.append(f"{timed_out} drain{'s' * (timed_out > 1)} timed out")
     if regrouped:
         parts.append(f"{regrouped} quer{'y' if regrouped == 1 else 'ies'} regrouped")
-    parts += [f"{len(each.hashes)} keys of {each.operator} split" for each in split]
+    parts += [f"keys of {each.operator} split" if each.hashes else f"no key of {each.operator} split" for each in split]
     if capacity < state.slots.capacity:
         parts.append(f"compacted to {capacity} slots")
     return ", ".join(parts)

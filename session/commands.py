@@ -90,7 +90,7 @@ class Commands(Reads):
         """Return the time in microseconds."""
 
     @abstractmethod
-    def _write_changelog(self) -> None:
+    def _write_changelog(self) -> object:
         """Tell the data plane of all that waits."""
 
     # streams

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from operators.job.plan_log import read_lanes
 from operators.joins.key_splits import KeySplit
 from optimizer.arbitrary_plans import ArbitraryGroups, ArbitrarySplits
-from optimizer.key_splitting import KeySplitting
+from optimizer.key_splitting import KeySplitting, NoSplits
 from optimizer.plan_changes import CHANGES_KEPT, GroupPolicy, Member, PlanChange, SplitPolicy
 from optimizer.regrouping import Regrouping
 from optimizer.statistics import Statistics
@@ -22,13 +22,15 @@ from sources.storage import Storage
 
 @dataclass(frozen=True)
 class Running:
-    """The queries of each operator of the plan; which keys are split of those operators of which others may be now.
+    """The queries of each operator of the plan, and the key splits of those operators that may get another one now.
 
-    The next new split gets ``next_split``, which none had before.
+    Of ``unsettled`` ones the split before is still there, and not needed any more. The next new split gets
+    ``next_split``, which none has.
     """
 
     members: Mapping[str, Sequence[Member]]
     splits: Mapping[str, KeySplit]
+    unsettled: Collection[str]
     next_split: int
 
     @classmethod
@@ -42,9 +44,10 @@ class Running:
         splits = {
             name: each.split for name, each in operators.items() if each.join is not None and state.may_split(name)
         }
+        unsettled = [name for name in splits if len(state.active_splits.get(name, ())) > 1]
         known = (split.number for mine in state.active_splits.values() for split in mine)
         planned = (split.number for split in state.plan.splits.values())
-        return cls(members, splits, 1 + max((state.epoch, *known, *planned)))
+        return cls(members, splits, unsettled, 1 + max((state.epoch, *known, *planned)))
 
 
 class Reoptimization:
@@ -60,7 +63,7 @@ class Reoptimization:
             self._groups = Regrouping(settings.reoptimize_share)
         elif settings.query_groups == ARBITRARY:
             self._groups = ArbitraryGroups(seed=0)
-        self._splits: SplitPolicy | None = None
+        self._splits: SplitPolicy = NoSplits()
         if settings.key_splits == AUTO:
             self._splits = KeySplitting()
         elif settings.key_splits == ARBITRARY:
@@ -68,8 +71,6 @@ class Reoptimization:
 
     def is_due(self, now_us: int) -> bool:
         """Whether it is time; if so, it is again after the period."""
-        if self._groups is None and self._splits is None:
-            return False
         if self._due_us is None:
             self._due_us = now_us + self._every_us
         if now_us < self._due_us:
@@ -82,13 +83,16 @@ class Reoptimization:
         found: list[PlanChange] = []
         if self._groups is not None:
             found += self._groups.propose(now_us, running.members, self._statistics)
-        if self._splits is not None:
-            numbers, lanes = count(running.next_split), read_lanes(self._storage) or 1
-            found += self._splits.propose(now_us, running.members, running.splits, numbers, lanes, self._statistics)
+        numbers, lanes = count(running.next_split), read_lanes(self._storage) or 1
+        found += self._splits.propose(now_us, running.members, running.splits, numbers, lanes, self._statistics)
         return found
+
+    def took(self, change: PlanChange) -> None:
+        """Take note that a split of keys was made."""
+        self._splits.took(change)
 
     def changes(self) -> list[dict[str, Any]]:
         """Return the newest changes, oldest first, as GET /plan shows them."""
-        log = [change for policy in (self._groups, self._splits) if policy is not None for change in list(policy.log)]
+        log = [*(() if self._groups is None else self._groups.log), *self._splits.log]
         newest = sorted(log, key=lambda change: change.at_us)[-CHANGES_KEPT:]
         return [{"at": rfc3339(change.at_us), **change.to_json()} for change in newest]

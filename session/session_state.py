@@ -336,19 +336,22 @@ class SessionState:
                     self._end_deployment(record, committed_us, seq)
             for query_id, group in inactive.groups.items():
                 self.queries[query_id].group = group
-            self._split(changed, inactive.splits, clocks)
+            is_freed = any(record.freed_epoch == changed for record in touched)
+            self._split(changed, inactive.splits, clocks, is_freed)
             self.active_capacity = inactive.capacity
             self.active_streams |= {stream.id: stream for stream in inactive.streams_created}
             for stream_id in inactive.streams_dropped:
                 self.active_streams.pop(stream_id, None)
         return changes
 
-    def _split(self, epoch: int, splits: Iterable[Mapping[str, Any]], clocks: Times) -> None:
-        """Begin splits of keys; those of operators that have no query from before an epoch are forgotten."""
+    def _split(self, epoch: int, splits: Iterable[Mapping[str, Any]], clocks: Times, is_freed: bool) -> None:
+        """Begin splits of keys; where a query ``is_freed``, forget those of operators that have none from before."""
         for split in splits:
             mine = self.active_splits.get(split["operator"], ())
             self.active_splits[split["operator"]] = begin(mine, split, map(clocks.get, split["streams"]))
-        if self.active_splits:
+            if not self.active_splits[split["operator"]]:
+                del self.active_splits[split["operator"]]
+        if self.active_splits and is_freed:
             running = {record.operator for record in self.placed() if record.epoch is not None and record.epoch < epoch}
             self.active_splits = {name: found for name, found in self.active_splits.items() if name in running}
 
@@ -359,7 +362,7 @@ class SessionState:
         splits, planned = self.active_splits.get(operator), self.plan.operators.get(operator)
         if splits is None or planned is None:
             return planned is not None
-        longest = max(window.size_us for window in planned.windows if isinstance(window, Window))
+        longest = max((window.size_us for window in planned.windows if isinstance(window, Window)), default=0)
         waterlines = [self._waterline(stream) for stream in planned.streams]
         return all(each is not None and each >= splits[-1].since + longest for each in waterlines)
 

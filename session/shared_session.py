@@ -162,8 +162,9 @@ class SharedSession(Changes):
         self._deployment_listeners.append(callback)
 
     def plan(self) -> dict[str, Any]:
-        """Return the plan of everything as a graph; beside it, what changed of late and why, and the executors."""
-        beside = {"changes": self._reoptimization.changes(), "executors": self.scaling.describe()}
+        """Return the plan of everything as a graph; beside it, what changed of late and why, executors, and lanes."""
+        lanes = [{"lane": lane, "cores": float(f"{c:.3g}")} for lane, c in enumerate(self._statistics.cores_of_lanes())]
+        beside = {"changes": self._reoptimization.changes(), "executors": self.scaling.describe(), "lanes": lanes}
         return {**super().plan(), **beside}
 
     # requests and batches
@@ -242,14 +243,20 @@ class SharedSession(Changes):
         with self._lock:
             running = Running.of(self._state)
         groups: dict[str, int] = {}
-        splits: dict[str, KeySplit] = {}
-        for change in self._reoptimization.propose(self._now_us(), running):
+        splits = {name: running.splits[name] for name in running.unsettled}
+        changes = self._reoptimization.propose(self._now_us(), running)
+        for change in changes:
             groups.update(change.groups)
             if change.split is not None:
                 splits[change.operator] = change.split
+        changelog = self._write_changelog(groups, splits) if groups or splits else None
+        made = set() if changelog is None else {split.operator for split in changelog.split}
+        for change in changes:
+            if change.split is not None and change.operator not in made:  # windows came that are not over
+                continue
+            if change.split is not None:
+                self._reoptimization.took(change)
             log.info("plan changed", extra={"fields": change.to_json()})
-        if groups or splits:
-            self._write_changelog(groups, splits)
 
     def _delete_expired(self, ids: list[str]) -> None:
         try:
@@ -262,10 +269,10 @@ class SharedSession(Changes):
 
     def _write_changelog(
         self, groups: Mapping[str, int] | None = None, splits: Mapping[str, KeySplit] | None = None
-    ) -> None:
+    ) -> Changelog | None:
         """Cut a changelog of all that waits and write it, with new ``groups`` of queries and ``splits`` of keys.
 
-        One that could not be written is written first.
+        One that could not be written is written first. Returns it, None when it would say nothing.
         """
         with self._changelog_lock:
             self._write_unwritten()
@@ -280,10 +287,11 @@ class SharedSession(Changes):
                     splits,
                 )
                 if changelog is None:
-                    return
+                    return None
                 self._state.apply_changelog(changelog)
                 self._unwritten = changelog
             self._write_unwritten()
+        return changelog
 
     def _write_unwritten(self) -> None:
         if self._unwritten is not None:

@@ -6,11 +6,12 @@ and those of all other inputs go to every lane. Each lane forms the rows of its 
 What is in effect when a window begins decides about all of it. A changelog brings the next split, which begins at the
 greatest event time that any stream of the join has then, so that no tuple of its windows has come yet. Until the last
 window from before is over, tuples go by both, the split before and the next one: double partitioning (5.6.3, figure
-5.14). Then nothing of the one before is left, and the split may change again.
+5.14). Then a changelog that says the same split again ends this, and the split may change.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 from operators.event_times import EARLIEST
 
 _MARK = " split "
+_MARKED = re.compile(f"{_MARK}[0-9]+$")
 
 
 @dataclass(frozen=True)
@@ -49,16 +51,21 @@ class KeySplit:
 NOT_SPLIT = KeySplit(0)
 
 KeySplits = Sequence[KeySplit]
-"""The splits of an operator, by when they begin: that in effect before, whenever it began, and the newest."""
+"""The splits of an operator: the newest last; before it the one of windows that began earlier, until they are over."""
 
 
 def unsplit(operator: str) -> str:
     """Return the name that an operator has without splits."""
-    return operator.partition(_MARK)[0]
+    return _MARKED.sub("", operator)
 
 
 def begin(splits: KeySplits, split: Mapping[str, Any], clocks: Iterable[int | None]) -> KeySplits:
-    """Return the splits of an operator after a changelog with one more, given the clocks of its streams (µs)."""
+    """Return the splits of an operator after a changelog with one more, given the clocks of its streams (µs).
+
+    If it is the newest again, all windows from before are over, and it is the only one; none if nothing is split.
+    """
     since = max((clock for clock in clocks if clock is not None), default=EARLIEST)
     last = splits[-1] if splits else NOT_SPLIT
+    if split["number"] == last.number:
+        return (last,) if last.number else ()
     return last, KeySplit(split["number"], frozenset(split["hashes"]), split["spread"], since)

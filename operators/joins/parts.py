@@ -81,8 +81,10 @@ class Part:
 
 def splits_of(live: LiveQuery, splits: KeySplits) -> list[tuple[KeySplit, tuple[int, int]]]:
     """Return which splits of its operator a live join has, each with the bounds of its windows' starts (µs)."""
+    if not splits:
+        return [(NOT_SPLIT, (EARLIEST, LATEST))]
     mine: list[tuple[KeySplit, int]] = []
-    for split in splits or (NOT_SPLIT,):
+    for split in splits:
         current = split if can_split(join_of(live), split.spread) else NOT_SPLIT
         if not mine or current.number != mine[-1][0].number:
             mine.append((current, split.since if mine else EARLIEST))
@@ -123,7 +125,7 @@ def parts_of(
                 lookups=each.lookups,
             ),
         )
-        placement = replace(placement, split=split.hashes, is_spread=number == split.spread)
+        placement = replace(placement, split=split.hashes, is_spread=bool(split.hashes) and number == split.spread)
         found.append(Part(live, number, query, attributes_of(join)[number], _extras(join, number), placement, starts))
     return tuple(found)
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from operators.arrays import Places
 from operators.expressions import Expression
 from operators.joins.parts import Placement
-from operators.key_groups import hash_keys
+from operators.key_groups import hash_keys, key_groups
 from operators.keys import encode_keys
 from operators.predicates.query_set import Bools
 from operators.tuples import Tuples
@@ -40,10 +41,15 @@ def shares_of(
     times: npt.NDArray[np.int64],
     span: tuple[int, int],
     keys: Sequence[Expression],
+    columns: Sequence[str],
     placement: Placement,
     lanes: int,
 ) -> list[Share]:
-    """Return the shares of those tuples whose event times lie in ``[span[0], span[1])`` (µs)."""
+    """Return the shares of those tuples whose event times lie in ``[span[0], span[1])`` (µs).
+
+    Which lane a tuple is spread to depends on itself alone, on its event time and ``columns``: so another attempt that
+    gets the same tuples in other chunks does the same with each.
+    """
     whole = Share.of_all(placement, lanes)
     inside = (times >= span[0]) & (times < span[1])
     rows = None if inside.all() else np.flatnonzero(inside).astype(np.int32)
@@ -56,7 +62,9 @@ def shares_of(
     others = np.flatnonzero(inside & ~is_split).astype(np.int32)
     found = [Share(others, whole.groups, whole.lanes)]
     if placement.is_spread:
-        found += [Share(split[lane::lanes], 1, range(lane, lane + 1)) for lane in range(lanes)]
+        values = [pa.array(times[split]), *(tuples.columns[name].take(pa.array(split)) for name in columns)]
+        turn = key_groups(values, len(split), lanes, placement.salt)
+        found += [Share(split[turn == lane], 1, range(lane, lane + 1)) for lane in range(lanes)]
     else:
         found.append(Share(split, 1, range(lanes)))
     return [share for share in found if share.rows is not None and len(share.rows)]

@@ -195,13 +195,14 @@ class TenantSession:
     def plan(self) -> dict[str, Any]:
         """Return the plan as a graph: of other tenants neither queries nor the operators that only they have.
 
-        How many executors are wanted, and what changed in plans, tells what all tenants do; a tenant is not shown it.
+        How many executors are wanted, how busy lanes are, and what changed in plans, tells what all tenants do: a
+        tenant is not shown it.
         """
         self.principal.need(READ)
         graph = self._session.plan()
         if self._sees_all:
             return graph
-        del graph["executors"], graph["changes"]
+        del graph["executors"], graph["changes"], graph["lanes"]
         nodes = []
         for node in graph["nodes"]:
             if "query_ids" in node:

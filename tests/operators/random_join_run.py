@@ -50,7 +50,7 @@ def run_random_joins(pipeline: JoinPipeline, rng: random.Random, queries: Mappin
         for join in joins.values():  # and whatever keys are split
             if isinstance(join, Join) and rng.random() < 0.5 and _may_split(pipeline, join):
                 epoch += 1
-                changelogs.append(changelog(epoch, [], split=[_random_split(rng, epoch, join)]))
+                changelogs.append(changelog(epoch, [], split=[_random_split(rng, epoch, join, pipeline)]))
         batch = {}
         for stream in STREAMS:
             batch[stream.id], reached_time = random_tuples(rng, time)
@@ -81,8 +81,11 @@ def _may_split(pipeline: JoinPipeline, join: Join) -> bool:
     return all(waterline is not None and waterline >= splits[-1].since + longest for waterline in waterlines)
 
 
-def _random_split(rng: random.Random, number: int, join: Join) -> dict[str, Any]:
-    """Split some keys of one or two attributes, or none, which ends a split."""
+def _random_split(rng: random.Random, number: int, join: Join, pipeline: JoinPipeline) -> dict[str, Any]:
+    """Split some keys of one or two attributes, or none, which ends a split, or those that are split already."""
+    splits = pipeline.live.splits.get(operator_of(join))
+    if splits and rng.random() < 0.4:
+        return {"operator": operator_of(join), "streams": list(join.streams), **splits[-1].to_json()}
     keys = [[value] for value in range(4)] + [[one, two] for one in range(4) for two in range(3)]
     hashes = [int(hash_keys([pa.array([value]) for value in key], 1, SALT)[0]) for key in keys]
     if rng.random() < 0.3:

@@ -15,7 +15,7 @@ from operators.joins.parts import SALT
 from operators.key_groups import hash_keys
 from operators.queries import Query
 from operators.report import draw_sample
-from optimizer.key_splitting import LOOKS_ON_TRIAL, KeySplitting
+from optimizer.key_splitting import KeySplitting, NoSplits
 from optimizer.optimizer import operator_of
 from optimizer.plan_changes import Member, PlanChange
 from optimizer.statistics import Statistics
@@ -39,13 +39,14 @@ def key_of_lane(lane: int, but: int = -1) -> int:
 
 
 class World:
-    """A join whose keys are those of `draw` in both streams, and what the optimizer makes of it."""
+    """A join whose keys are those of `keys` in both streams, and what the optimizer makes of it."""
 
     def __init__(self, sql: str = TESTED, cores: float = 0.8) -> None:
         self.query: Query = plan_select(sql, CATALOG)
         self.name = operator_of(self.query)
         self.cores = cores
         self.lane_shares = (0.9, 0.1)
+        self.fires_every = 1
         self.rates = {"s-a": 1000, "s-b": 3000}
         self.split = NOT_SPLIT
         self.keys: Keys = np.zeros(64, dtype=np.int64)
@@ -55,7 +56,7 @@ class World:
         self._second = 0
 
     def pass_seconds(self, seconds: int = PERIOD) -> None:
-        """Let tuples come, and the job tell of them."""
+        """Let tuples come, windows fire, and the job tell of them."""
         rng = np.random.default_rng(self._second)
         for _ in range(seconds):
             self._second += 1
@@ -64,26 +65,34 @@ class World:
                 batches = [{"k": pa.array(rng.choice(self.keys, 64))} for _ in range(8)]
                 drawn = [pa.RecordBatch.from_pydict(batch) for batch in batches]
                 samples[stream] = [draw_sample(each, ["k"], self._second) for each in drawn]
-            lanes = {"busy_us": {self.name: round(self.cores * SECOND)}, "chunks": {}}
+            fires = self._second % self.fires_every == 0
+            busy_us = round(self.cores * SECOND * self.fires_every) if fires else 0
+            each_lane = [{self.name: round(share * busy_us)} for share in self.lane_shares]
+            lanes = {"busy_us": {self.name: busy_us}, "chunks": {}}
+            sources: dict[str, Any] = {"busy_us": {}, "chunks": {}}
             record: dict[str, Any] = {
                 "committed_us": self._second * SECOND,
                 "streams": {stream: {"tuples": rate} for stream, rate in self.rates.items()},
-                "operator_busy_us": [round(share * self.cores * SECOND) for share in self.lane_shares],
-                "report": {"sources": {"busy_us": {}, "chunks": {}}, "lanes": lanes, "samples": samples},
+                "report": {"sources": sources, "lanes": lanes, "each_lane": each_lane, "samples": samples},
             }
             self.statistics.observe(record)
 
-    def look(self, may_split: bool = True, lanes: int = LANES) -> PlanChange | None:
+    def look(self, may_split: bool = True, lanes: int = LANES, is_taken: bool = True) -> PlanChange | None:
         """Let some time pass and the optimizer look, and do what it says."""
         self.pass_seconds()
         splits: dict[str, KeySplit] = {self.name: self.split} if may_split else {}
         members = {self.name: [Member("q-1", self.query, 0)]}
         now_us = self._second * SECOND
         changes = self.policy.propose(now_us, members, splits, self._numbers, lanes, self.statistics)
-        for change in changes:
+        for change in changes if is_taken else ():
             assert change.split is not None
             self.split = change.split
+            self.policy.took(change)
         return changes[0] if changes else None
+
+    def look_until_change(self, most: int = 20) -> PlanChange:
+        """Look until something changes."""
+        return next(change for change in (self.look() for _ in range(most)) if change is not None)
 
 
 def skewed(*hot: int, each: float = 0.3) -> Keys:
@@ -112,28 +121,70 @@ def test_what_is_measured_of_a_split_is_told() -> None:
     assert change is not None
     assert world.look(may_split=False) is None  # windows from before are not over
     world.lane_shares = (0.55, 0.45)
-    assert [world.look() for _ in range(LOOKS_ON_TRIAL)] == [None] * LOOKS_ON_TRIAL
+    assert [world.look() for _ in range(4)] == [None] * 4
     assert change.to_json()["measured_busiest_lane"] == {"before": 0.9, "after": 0.55}
-    assert world.look() is None  # all is well
+    assert list(world.policy.log) == [change]
 
 
-def test_a_split_that_saves_nothing_is_ended_and_not_made_again() -> None:
+def test_a_split_that_saves_nothing_is_ended_and_not_made_again_for_a_while() -> None:
     world = World()
     world.keys = skewed(7)
     assert world.look() is not None
-    changes = [world.look() for _ in range(LOOKS_ON_TRIAL)]
-    assert changes[:-1] == [None] * (LOOKS_ON_TRIAL - 1)
-    undone = changes[-1]
-    assert undone is not None
+    undone = world.look_until_change()
     assert (undone.kind, world.split) == ("undone", NOT_SPLIT)
     assert "the busiest lane had 90% of the work, before 90%" in undone.why
-    assert world.look() is None
+    assert [world.look() for _ in range(4)] == [None] * 4
     world.keys = skewed(8)  # this is something else
     for _ in range(3):  # until the newest samples are of these keys
         world.pass_seconds()
-    change = world.look()
-    assert change is not None
+    assert world.look() is not None
     assert world.split.hashes == {hash_of(8)}
+
+
+def test_windows_that_fire_seldom_are_waited_for() -> None:
+    world = World()
+    world.keys, world.fires_every = skewed(7), 60
+    change = world.look_until_change()
+    assert change.kind == "split"
+    world.lane_shares = (0.5, 0.5)
+    assert [world.look() for _ in range(60)] == [None] * 60
+    assert change.busiest_lane == pytest.approx((0.9, 0.5))
+
+
+def test_lanes_that_are_alike_busy_have_nothing_split() -> None:
+    world = World()
+    world.keys, world.lane_shares = skewed(7), (0.5, 0.5)  # queries' predicates leave the key out
+    assert [world.look() for _ in range(4)] == [None] * 4
+
+
+def test_other_keys_are_split_when_they_become_frequent() -> None:
+    world = World()
+    world.keys = skewed(7)
+    assert world.look() is not None
+    world.lane_shares = (0.5, 0.5)
+    assert [world.look() for _ in range(4)] == [None] * 4
+    world.keys, world.lane_shares = skewed(8), (0.9, 0.1)
+    change = world.look_until_change()
+    assert (change.kind, world.split.hashes) == ("split", {hash_of(8)})
+    world.lane_shares = (0.5, 0.5)
+    assert [world.look() for _ in range(4)] == [None] * 4
+
+
+def test_a_split_that_was_not_made_is_proposed_again() -> None:
+    world = World()
+    world.keys = skewed(7)
+    assert world.look(is_taken=False) is not None
+    assert world.look() is not None
+    assert len(world.policy.log) == 1
+
+
+def test_with_splits_off_those_that_are_there_are_ended() -> None:
+    world, split = World(), KeySplit(3, frozenset([1]))
+    policy = NoSplits()
+    members = {world.name: [Member("q-1", world.query, 0)]}
+    (change,) = policy.propose(0, members, {world.name: split}, count(1), LANES, world.statistics)
+    assert (change.kind, change.split) == ("unsplit", NOT_SPLIT)
+    assert policy.propose(0, members, {world.name: NOT_SPLIT}, count(1), LANES, world.statistics) == []
 
 
 def test_a_split_is_ended_when_its_keys_are_frequent_no_more() -> None:
@@ -141,8 +192,7 @@ def test_a_split_is_ended_when_its_keys_are_frequent_no_more() -> None:
     world.keys = skewed(7)
     assert world.look() is not None
     world.lane_shares = (0.5, 0.5)
-    for _ in range(LOOKS_ON_TRIAL):
-        assert world.look() is None
+    assert [world.look() for _ in range(4)] == [None] * 4
     world.keys = np.arange(64)
     for _ in range(3):
         world.pass_seconds()

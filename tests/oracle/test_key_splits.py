@@ -14,7 +14,7 @@ from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.service
 
-TIMES = 80
+TIMES = 90
 SIZE = timedelta(milliseconds=500)
 WINDOWS = 6
 
@@ -29,7 +29,7 @@ def test_a_key_is_split_and_rows_stay_the_same(fresh_service: FreshService) -> N
     with Api(fresh_service(BRAID_REOPTIMIZE_SECONDS="1", BRAID_LANES="2").url) as api:
         api.create_stream(
             "CREATE STREAM purchases (user_id BIGINT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
-            " WITH (connector = 'generator', rate = '2500', keys = '1')"
+            " WITH (connector = 'generator', rate = '6000', keys = '1')"
         )
         window = f"[RANGE {SIZE // timedelta(milliseconds=1)} MILLISECONDS]"
         join = (

@@ -1,0 +1,104 @@
+"""Which tuples of a chunk go to which lanes where keys are split."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from operators.event_times import EARLIEST, LATEST
+from operators.expressions import Column
+from operators.joins.key_splits import NOT_SPLIT, KeySplit, begin, unsplit
+from operators.joins.parts import SALT, Placement
+from operators.joins.shares import shares_of
+from operators.key_groups import hash_keys, key_groups
+from operators.tuples import Tuples
+from sources.schema import BIGINT
+
+LANES = 3
+EVER = (EARLIEST, LATEST)
+HOT = 5
+SPLIT = frozenset(hash_keys([pa.array([HOT])], 1, SALT).tolist())
+
+
+def lanes_of(
+    times: list[int], keys: list[int | None], placement: Placement, span: tuple[int, int] = EVER
+) -> dict[int, list[int]]:
+    """Return the lanes of each tuple that goes anywhere, by its time."""
+    tuples = Tuples({"k": pa.array(keys, pa.int64()), "v": pa.array(np.array(times) % 7)}, len(keys))
+    found: dict[int, list[int]] = {}
+    key = [Column("k", BIGINT)]
+    for share in shares_of(tuples, np.array(times), span, key, ("k", "v"), placement, LANES):
+        rows = np.arange(len(keys)) if share.rows is None else share.rows
+        column = tuples.columns["k"].take(pa.array(rows))
+        group = key_groups([column], len(rows), share.groups, placement.salt)
+        for row, own in zip(rows.tolist(), group.tolist(), strict=True):
+            found.setdefault(times[row], []).extend(own + lane for lane in share.lanes)
+    return found
+
+
+def chunks_of(count: int, sizes: tuple[int, ...]) -> Iterator[slice]:
+    start = 0
+    for size in itertools.cycle(sizes):
+        if start >= count:
+            return
+        yield slice(start, min(start + size, count))
+        start += size
+
+
+TIMES = list(range(1000))
+KEYS = [None if n % 11 == 0 else HOT if n % 3 else n % 20 for n in TIMES]
+SPREAD = Placement(SALT, (0,), SPLIT, is_spread=True)
+BROADCAST = Placement(SALT, (0,), SPLIT)
+AS_EVER = Placement(SALT, (0,))
+
+
+def test_tuples_with_a_split_key_go_to_one_lane_each_or_to_all() -> None:
+    spread, broadcast, before = (lanes_of(TIMES, KEYS, placement) for placement in (SPREAD, BROADCAST, AS_EVER))
+    hot = [time for time, key in zip(TIMES, KEYS, strict=True) if key == HOT]
+    assert all(len(spread[time]) == 1 for time in TIMES)
+    counts = np.bincount([spread[time][0] for time in hot])
+    assert counts.min() > 0.8 * len(hot) / LANES
+    assert all(sorted(broadcast[time]) == list(range(LANES)) for time in hot)
+    others = set(TIMES) - set(hot)
+    assert all(spread[time] == broadcast[time] == before[time] for time in others)
+
+
+@pytest.mark.parametrize("sizes", [(1,), (7, 13), (400, 3)])
+def test_where_a_tuple_goes_does_not_depend_on_its_chunk(sizes: tuple[int, ...]) -> None:
+    whole = lanes_of(TIMES, KEYS, SPREAD)
+    pieces: dict[int, list[int]] = {}
+    for each in chunks_of(len(TIMES), sizes):
+        pieces |= lanes_of(TIMES[each], KEYS[each], SPREAD)
+    assert pieces == whole
+
+
+@pytest.mark.parametrize("placement", [SPREAD, BROADCAST, AS_EVER, Placement(SALT, None)])
+def test_tuples_that_no_window_reads_go_nowhere(placement: Placement) -> None:
+    found = lanes_of(TIMES, KEYS, placement, (100, 300))
+    assert sorted(found) == list(range(100, 300))
+    whole = lanes_of(TIMES, KEYS, placement)
+    assert {time: sorted(lanes) for time, lanes in found.items()} == {
+        time: sorted(whole[time]) for time in range(100, 300)
+    }
+    assert lanes_of(TIMES, KEYS, placement, (2000, 3000)) == {}
+
+
+def test_splits_follow_each_other_and_settle() -> None:
+    told = {"number": 1, "hashes": [3, 4], "spread": 1}
+    first = begin((), told, [None, 70, 50])
+    assert first == (NOT_SPLIT, KeySplit(1, frozenset([3, 4]), 1, 70))
+    settled = begin(first, told, [90, 90])
+    assert settled == (first[1],)
+    ended = begin(settled, {"number": 0, "hashes": [], "spread": 0}, [100, 120])
+    assert ended == (first[1], KeySplit(0, since=120))
+    assert begin(ended, {"number": 0, "hashes": [], "spread": 0}, [200]) == ()
+    assert begin((), told, [None, None])[1].since == EARLIEST
+
+
+def test_only_the_mark_of_a_split_is_taken_off_a_name() -> None:
+    name = "input:s-1:('a split 1' || s)"
+    assert unsplit(KeySplit(12).name_of(name)) == unsplit(name) == name

@@ -1,0 +1,86 @@
+"""When the session splits keys of a join, and that it says so once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from operators.joins.key_splits import KeySplit
+from tests.session.driver import TESTED_JOIN, Driver
+
+ONE, OTHER = KeySplit(7, frozenset([1, 2**64 - 1])), KeySplit(8, frozenset([3]), 1)
+NONE = KeySplit(0)
+
+
+def split(driver: Driver, wanted: KeySplit) -> bool:
+    """Ask for a split of the only operator; return whether it is made."""
+    (name,) = driver.state.plan.operators
+    changelog = driver.session._write_changelog(None, {name: wanted})
+    return changelog is not None and [each.number for each in changelog.split] == [wanted.number]
+
+
+def test_keys_are_split_anew_once_windows_from_before_are_over(tmp_path: Path) -> None:
+    driver = Driver(tmp_path / "data", key_splits="off", reoptimize_seconds=10_000)
+    driver.stream()
+    driver.run(TESTED_JOIN.format("purchases", 1))
+    (name,) = driver.state.plan.operators
+    driver.batch({"s-1": 100})
+    assert split(driver, ONE)
+    assert driver.state.plan.to_json()["nodes"][1]["split"] == {"keys": 2, "spread": "purchases"}
+    assert not split(driver, OTHER), "a batch must have it first"
+    driver.batch({"s-1": 101})
+    assert [each.number for each in driver.state.active_splits[name]] == [0, 7]
+    assert not split(driver, OTHER), "windows of three seconds that began at 100 or before are open"
+    driver.batch({"s-1": 104})
+    driver.run(TESTED_JOIN.replace("3 SECONDS", "60 SECONDS").format("purchases", 2))
+    assert not split(driver, OTHER), "those of the new query are, too"
+    driver.batch({"s-1": 170})
+    driver.batch({"s-1": 171})
+    assert driver.recovered() == driver.observed()
+    assert split(driver, ONE)
+    driver.batch({"s-1": 172})
+    assert [each.number for each in driver.state.active_splits[name]] == [7]
+    assert split(driver, NONE)
+    driver.batch({"s-1": 173})
+    assert "split" not in driver.state.plan.to_json()["nodes"][1]
+    assert [each.number for each in driver.state.active_splits[name]] == [7, 0]
+    driver.batch({"s-1": 300})
+    driver.batch({"s-1": 301})
+    assert split(driver, NONE)
+    driver.batch()
+    assert driver.state.active_splits == {}
+    assert driver.recovered() == driver.observed()
+    driver.end()
+
+
+def test_a_split_goes_with_its_last_query(tmp_path: Path) -> None:
+    driver = Driver(tmp_path / "data", key_splits="off", reoptimize_seconds=10_000)
+    driver.stream()
+    (query,) = driver.run(TESTED_JOIN.format("purchases", 1))
+    driver.batch({"s-1": 100})
+    assert split(driver, ONE)
+    driver.batch({"s-1": 101})
+    driver.session.delete_query(query, drain=False)
+    driver.create(TESTED_JOIN.format("purchases", 1))  # the same operator, by the same changelog
+    driver.flush()
+    driver.batch({"s-1": 102})
+    assert len(driver.state.plan.operators) == 1
+    assert (driver.state.plan.splits, driver.state.active_splits) == ({}, {})
+    assert driver.recovered() == driver.observed()
+    driver.end()
+
+
+def test_with_splits_off_those_that_are_there_end(tmp_path: Path) -> None:
+    driver = Driver(tmp_path / "data", key_splits="off", reoptimize_seconds=10_000)
+    driver.stream()
+    driver.run(TESTED_JOIN.format("purchases", 1))
+    driver.batch({"s-1": 100})
+    assert split(driver, ONE)
+    for second in (101, 110, 111):
+        driver.batch({"s-1": second})
+    for second in (112, 120, 121):
+        driver.session.reoptimize()
+        driver.batch({"s-1": second})
+    assert (driver.state.plan.splits, driver.state.active_splits) == ({}, {})
+    kinds = [change["kind"] for change in driver.session.plan()["changes"]]
+    assert kinds == ["unsplit"]
+    driver.end()
