@@ -15,7 +15,7 @@ import numpy as np
 
 from operators.event_times import EARLIEST, LATEST
 from operators.expressions import Expression
-from operators.joins.key_splits import KeySplit, KeySplits, begin
+from operators.joins.key_splits import OperatorSplits
 from operators.lookups import Lookup
 from operators.predicates.query_set import Words, pack, words_for
 from operators.queries import Aggregation, Join, Query, Selection, query_from_json
@@ -90,8 +90,7 @@ class LiveQueries:
         self.capacity = 0
         self.by_slot: dict[int, LiveQuery] = {}
         self.streams: dict[str, StreamDefinition] = {}
-        self.splits: dict[str, KeySplits] = {}
-        """The key splits of operators of joins, as long as these have queries."""
+        self.splits = OperatorSplits()
 
     def apply(self, changelog: Mapping[str, Any], clocks: Clocks) -> None:
         """Move to the changelog's epoch; ``clocks`` are those at the start of the batch that activates it.
@@ -120,15 +119,10 @@ class LiveQueries:
             found = self.by_slot.get(regrouped["slot"])
             if found is not None and found.id == regrouped["id"]:
                 self.by_slot[found.slot] = replace(found, group=regrouped["group"])
-        for split in changelog.get("split", ()):  # as above
-            name, streams = split["operator"], split["streams"]
-            self.splits[name] = begin(self.splits.get(name, ()), split, map(clocks.get, streams))
-            if not self.splits[name]:
-                del self.splits[name]
+        self.splits.apply(changelog.get("split", ()), clocks)  # as above
         self._remove(freed["id"] for freed in changelog["freed"])
         if self.splits and changelog["freed"]:
-            running = {live.operator for live in self.by_slot.values() if live.epoch < epoch}
-            self.splits = {name: splits for name, splits in self.splits.items() if name in running}
+            self.splits.keep({live.operator for live in self.by_slot.values() if live.epoch < epoch})
         self.capacity = changelog["capacity"]
         self.epoch = epoch
 
@@ -190,7 +184,7 @@ class LiveQueries:
             "capacity": self.capacity,
             "queries": [live.to_json() for live in self.by_slot.values()],
             "streams": [definition.to_json() for definition in self.streams.values()],
-            "splits": {name: [split.to_json() for split in splits] for name, splits in self.splits.items()},
+            "splits": self.splits.to_json(),
         }
 
     @classmethod
@@ -200,7 +194,6 @@ class LiveQueries:
         live.epoch, live.capacity = value["epoch"], value["capacity"]
         queries = [LiveQuery.from_json(q) for q in value["queries"]]
         live.by_slot = {q.slot: q for q in queries}
-        splits = value.get("splits", {})  # older snapshots have none
-        live.splits = {name: tuple(map(KeySplit.from_json, mine)) for name, mine in splits.items()}
+        live.splits = OperatorSplits.from_json(value.get("splits", {}))  # older snapshots have none
         live.streams = {s["id"]: StreamDefinition.from_json(s) for s in value["streams"]}
         return live

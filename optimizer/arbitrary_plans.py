@@ -4,50 +4,38 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from operators.joins.key_splits import NOT_SPLIT, KeySplit
 from operators.live_queries import UNGROUPED
 from optimizer.key_splitting import forming, rows_by_key
-from optimizer.plan_changes import CHANGES_KEPT, Member, PlanChange
+from optimizer.plan_changes import CHANGES_KEPT, Member, PlanChange, Situation, SplitPolicy
 from optimizer.statistics import Statistics
 
 MOST_GROUPS = 3
 
 
-class ArbitrarySplits:
+class ArbitrarySplits(SplitPolicy):
     """Splits keys of the samples by lot whenever it may, hashes that no key has where there are no samples, or none."""
 
     def __init__(self, seed: int) -> None:
+        super().__init__()
         self._random = random.Random(seed)
-        self.log: deque[PlanChange] = deque(maxlen=CHANGES_KEPT)
 
-    def propose(
-        self,
-        now_us: int,
-        operators: Mapping[str, Sequence[Member]],
-        splits: Mapping[str, KeySplit],
-        numbers: Iterator[int],
-        _: int,
-        statistics: Statistics,
-    ) -> list[PlanChange]:
-        """Return a split of each operator's keys."""
+    def propose(self, now: Situation) -> list[PlanChange]:
+        """Return a split of the keys of most operators."""
         found = []
-        for name in splits:
-            joins = forming([member.query for member in operators[name]])
+        for name in now.splits:
+            joins = forming([member.query for member in now.operators[name]])
             if not joins or self._random.random() < 0.3:
                 continue
-            rows = rows_by_key(joins[0], statistics, least_sample=1, least_seen=1)
+            rows = rows_by_key(joins[0], now.statistics, least_sample=1, least_seen=1)
             known = range(4) if rows is None else rows.hashes.tolist()
             hashes = frozenset(key for key in known if self._random.random() < 0.5)
             spread = self._random.randrange(len(joins[0].inputs))
-            split = KeySplit(next(numbers), hashes, spread) if hashes else NOT_SPLIT
-            found.append(PlanChange(now_us, name, "arbitrary", "drawn by lot, as tests want it", {}, split=split))
+            split = KeySplit(next(now.numbers), hashes, spread) if hashes else NOT_SPLIT
+            found.append(PlanChange(now.now_us, name, "arbitrary", "drawn by lot, as tests want it", {}, split=split))
         return found
-
-    def took(self, change: PlanChange) -> None:
-        """Take note that a change was made."""
-        self.log.append(change)
 
 
 class ArbitraryGroups:

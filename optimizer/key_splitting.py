@@ -9,8 +9,7 @@ take for the operator; a split that saves nothing is ended.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import reduce
 
@@ -24,7 +23,7 @@ from operators.joins.parts import SALT, can_split, placements_of
 from operators.key_groups import hash_keys
 from operators.predicates.query_set import Bools
 from operators.queries import Join, JoinInput, Query
-from optimizer.plan_changes import CHANGES_KEPT, Member, PlanChange
+from optimizer.plan_changes import PlanChange, Situation, SplitPolicy
 from optimizer.statistics import Statistics
 
 LEAST_SAMPLE = 256
@@ -134,69 +133,43 @@ def _count_keys(of: JoinInput, hashed: Sequence[int], statistics: Statistics) ->
     return _Counted(hashes, counts, sample.length, statistics.tuples_per_second(of.stream) / sample.length)
 
 
-class KeySplitting:
-    """Proposes splits of keys; it is asked again and again, with all operators as they are now."""
+class KeySplitting(SplitPolicy):
+    """Splits the keys of which samples say that it pays, on trial."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._known: dict[str, _Operator] = {}
-        self.log: deque[PlanChange] = deque(maxlen=CHANGES_KEPT)
-        """The newest changes."""
 
-    def propose(
-        self,
-        now_us: int,
-        operators: Mapping[str, Sequence[Member]],
-        splits: Mapping[str, KeySplit],
-        numbers: Iterator[int],
-        lanes: int,
-        statistics: Statistics,
-    ) -> list[PlanChange]:
-        """Return what should change now: of operators whose keys may be split, given the ``splits`` that they have.
-
-        A new split gets the next of ``numbers``. There are so many lanes.
-        """
-        self._known = {name: known for name, known in self._known.items() if name in operators}
+    def propose(self, now: Situation) -> list[PlanChange]:
+        """Return new splits, and ends of those that save nothing or are not needed any more."""
+        self._known = {name: known for name, known in self._known.items() if name in now.operators}
         found = []
-        for name, split in splits.items() if lanes > 1 else ():
-            if statistics.lane_cores([name]) < LEAST_CORES and not split.hashes:
+        for name, split in now.splits.items() if now.lanes > 1 else ():
+            if now.statistics.lane_cores([name]) < LEAST_CORES and not split.hashes:
                 continue
             known = self._known.setdefault(name, _Operator(name))
-            known.measure(statistics.seconds_by_lane(name))
-            change = known.judge(now_us, split)
+            known.measure(now.statistics.seconds_by_lane(name))
+            change = known.judge(now.now_us, split)
             if change is None and known.trial is None:
-                change = known.look(now_us, operators[name], split, numbers, lanes, statistics)
+                change = known.look(now)
             if change is not None:
                 found.append(change)
         return found
 
     def took(self, change: PlanChange) -> None:
-        """Take note that a change was made."""
+        """Take note that a change was made, and put a new split on trial."""
+        super().took(change)
         self._known[change.operator].took(change)
-        self.log.append(change)
 
 
-class NoSplits:
-    """Proposes to end all splits of keys."""
+class NoSplits(SplitPolicy):
+    """Ends all splits of keys."""
 
-    def __init__(self) -> None:
-        self.log: deque[PlanChange] = deque(maxlen=CHANGES_KEPT)
-
-    def propose(
-        self,
-        now_us: int,
-        _operators: Mapping[str, Sequence[Member]],
-        splits: Mapping[str, KeySplit],
-        _numbers: Iterator[int],
-        _lanes: int,
-        _statistics: Statistics,
-    ) -> list[PlanChange]:
-        """Return what should change now."""
-        ended = [name for name, split in splits.items() if split.hashes]
-        return [PlanChange(now_us, name, "unsplit", "no keys are to be split", {}, split=NOT_SPLIT) for name in ended]
-
-    def took(self, change: PlanChange) -> None:
-        """Take note that a change was made."""
-        self.log.append(change)
+    def propose(self, now: Situation) -> list[PlanChange]:
+        """Return the ends of those that are there."""
+        ended = [name for name, split in now.splits.items() if split.hashes]
+        why = "no keys are to be split"
+        return [PlanChange(now.now_us, name, "unsplit", why, {}, split=NOT_SPLIT) for name in ended]
 
 
 class _Operator:
@@ -244,24 +217,17 @@ class _Operator:
         )
         return PlanChange(now_us, self._name, "undone", why, {}, split=NOT_SPLIT)
 
-    def look(
-        self,
-        now_us: int,
-        members: Sequence[Member],
-        split: KeySplit,
-        numbers: Iterator[int],
-        lanes: int,
-        statistics: Statistics,
-    ) -> PlanChange | None:
+    def look(self, now: Situation) -> PlanChange | None:
         """Return a new split where that promises to pay, or the end of one that is not needed any more."""
-        joins = forming([member.query for member in members])
+        split, lanes = now.splits[self._name], now.lanes
+        joins = forming([member.query for member in now.operators[self._name]])
         spreads = inputs_to_spread(joins)
-        rows = rows_by_key(joins[0], statistics) if spreads else None
+        rows = rows_by_key(joins[0], now.statistics) if spreads else None
         if rows is None:
             return None
-        cores, hottest = statistics.lane_cores([self._name]), rows.hottest(lanes)
+        cores, hottest = now.statistics.lane_cores([self._name]), rows.hottest(lanes)
         unsplit, before, after = (rows.busiest(keys, lanes) for keys in (frozenset[int](), split.hashes, hottest))
-        if after <= (1 - LEAST_GAIN) * before and self._is_uneven(lanes) and not self._is_vain(hottest, now_us):
+        if after <= (1 - LEAST_GAIN) * before and self._is_uneven(lanes) and not self._is_vain(hottest, now.now_us):
             spread = max(spreads, key=lambda number: rows.tuples_of(hottest, number))
             share = 1 - rows.others - float(rows.shares[len(hottest) :].sum())
             why = (
@@ -269,14 +235,17 @@ class _Operator:
                 f" with it have {share:.0%} of the rows: split among {lanes} lanes, the busiest should have {after:.0%}"
                 f" of them instead of {before:.0%}"
             )
-            found = KeySplit(next(numbers), hottest, spread)
-            return PlanChange(now_us, self._name, "split", why, {}, (before * cores, after * cores), split=found)
+            return self._change(now, "split", why, KeySplit(next(now.numbers), hottest, spread), before, after, cores)
         if split.hashes and unsplit <= (1 + BALANCED) * before:
             why = "no key has so many rows any more that it must be split"
-            return PlanChange(
-                now_us, self._name, "unsplit", why, {}, (before * cores, unsplit * cores), split=NOT_SPLIT
-            )
+            return self._change(now, "unsplit", why, NOT_SPLIT, before, unsplit, cores)
         return None
+
+    def _change(
+        self, now: Situation, kind: str, why: str, split: KeySplit, before: float, after: float, cores: float
+    ) -> PlanChange:
+        """Return a change, given the share of the busiest lane before and after it, and the cores of all."""
+        return PlanChange(now.now_us, self._name, kind, why, {}, (before * cores, after * cores), split=split)
 
     def _is_uneven(self, lanes: int) -> bool:
         """Whether one lane was seen to take so much more of the time than others that a split may pay."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -68,23 +69,35 @@ class GroupPolicy(Protocol):
     ) -> list[PlanChange]: ...
 
 
-class SplitPolicy(Protocol):
+@dataclass(frozen=True)
+class Situation:
+    """What split policies are shown: the queries of each operator, and the ``splits`` of those that may get another.
+
+    A new split gets the next of ``numbers``. There are so many ``lanes``; it is ``now_us``, processing time.
+    """
+
+    now_us: int
+    operators: Mapping[str, Sequence[Member]]
+    splits: Mapping[str, KeySplit]
+    numbers: Iterator[int]
+    lanes: int
+    statistics: Statistics
+
+
+class SplitPolicy(ABC):
     """What decides about split keys: :mod:`optimizer.key_splitting`, or :mod:`optimizer.arbitrary_plans` in tests."""
 
-    log: deque[PlanChange]
+    def __init__(self) -> None:
+        self.log: deque[PlanChange] = deque(maxlen=CHANGES_KEPT)
+        """The newest changes."""
 
-    def propose(
-        self,
-        now_us: int,
-        operators: Mapping[str, Sequence[Member]],
-        splits: Mapping[str, KeySplit],
-        numbers: Iterator[int],
-        lanes: int,
-        statistics: Statistics,
-        /,
-    ) -> list[PlanChange]: ...
+    @abstractmethod
+    def propose(self, now: Situation) -> list[PlanChange]:
+        """Return what should change; asked again and again."""
 
-    def took(self, change: PlanChange, /) -> None: ...
+    def took(self, change: PlanChange) -> None:
+        """Take note that a change was made."""
+        self.log.append(change)
 
 
 def _before_and_after(numbers: tuple[float, float] | None) -> dict[str, float | None]:

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from operators.job.plan_log import ACTIVATIONS, CHANGELOGS
-from operators.joins.key_splits import KeySplits
+from operators.joins.key_splits import OperatorSplits
 from operators.live_queries import LiveQueries, LiveQuery
 from session.session_state import SessionState
 from sources.record_log import RecordLog
@@ -56,7 +56,7 @@ class Placed:
     capacity: int
     queries: list[tuple[Any, ...]]
     streams: dict[str, StreamDefinition]
-    splits: dict[str, KeySplits]
+    splits: OperatorSplits
 
 
 def take(state: SessionState) -> Placed:
@@ -66,7 +66,7 @@ def take(state: SessionState) -> Placed:
         state.active_capacity,
         [(q.id, q.slot, q.epoch, q.operator, q.query, q.active_from, q.active_to, q.group) for q in state.placed()],
         dict(state.active_streams),
-        dict(state.active_splits),
+        OperatorSplits(state.active_splits),
     )
 
 

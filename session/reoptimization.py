@@ -11,7 +11,7 @@ from operators.job.plan_log import read_lanes
 from operators.joins.key_splits import KeySplit
 from optimizer.arbitrary_plans import ArbitraryGroups, ArbitrarySplits
 from optimizer.key_splitting import KeySplitting, NoSplits
-from optimizer.plan_changes import CHANGES_KEPT, GroupPolicy, Member, PlanChange, SplitPolicy
+from optimizer.plan_changes import CHANGES_KEPT, GroupPolicy, Member, PlanChange, Situation, SplitPolicy
 from optimizer.regrouping import Regrouping
 from optimizer.statistics import Statistics
 from session.session_state import SessionState
@@ -83,9 +83,9 @@ class Reoptimization:
         found: list[PlanChange] = []
         if self._groups is not None:
             found += self._groups.propose(now_us, running.members, self._statistics)
-        numbers, lanes = count(running.next_split), read_lanes(self._storage) or 1
-        found += self._splits.propose(now_us, running.members, running.splits, numbers, lanes, self._statistics)
-        return found
+        lanes, numbers = read_lanes(self._storage) or 1, count(running.next_split)
+        now = Situation(now_us, running.members, running.splits, numbers, lanes, self._statistics)
+        return found + self._splits.propose(now)
 
     def took(self, change: PlanChange) -> None:
         """Take note that a split of keys was made."""

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from operators.job.plan_log import PlannedBatch
-from operators.joins.key_splits import KeySplit, KeySplits, begin
+from operators.joins.key_splits import KeySplit, OperatorSplits
 from operators.queries import lookups_of
 from operators.windows import Window
 from optimizer.plan import Plan
@@ -77,7 +77,7 @@ class SessionState:
         # as the data plane has it, at `active_epoch`; and for each epoch after it what will change
         self.active_capacity = 0
         self.active_streams: dict[str, StreamDefinition] = {}
-        self.active_splits: dict[str, KeySplits] = {}
+        self.active_splits = OperatorSplits()
         self.inactive: dict[int, Inactive] = {}
         # the newest query of each full name that has been here since it came
         self.names: dict[str, str] = {}
@@ -336,24 +336,16 @@ class SessionState:
                     self._end_deployment(record, committed_us, seq)
             for query_id, group in inactive.groups.items():
                 self.queries[query_id].group = group
-            is_freed = any(record.freed_epoch == changed for record in touched)
-            self._split(changed, inactive.splits, clocks, is_freed)
+            self.active_splits.apply(inactive.splits, clocks)
+            if self.active_splits and any(record.freed_epoch == changed for record in touched):
+                self.active_splits.keep(
+                    {q.operator for q in self.placed() if q.epoch is not None and q.epoch < changed}
+                )
             self.active_capacity = inactive.capacity
             self.active_streams |= {stream.id: stream for stream in inactive.streams_created}
             for stream_id in inactive.streams_dropped:
                 self.active_streams.pop(stream_id, None)
         return changes
-
-    def _split(self, epoch: int, splits: Iterable[Mapping[str, Any]], clocks: Times, is_freed: bool) -> None:
-        """Begin splits of keys; where a query ``is_freed``, forget those of operators that have none from before."""
-        for split in splits:
-            mine = self.active_splits.get(split["operator"], ())
-            self.active_splits[split["operator"]] = begin(mine, split, map(clocks.get, split["streams"]))
-            if not self.active_splits[split["operator"]]:
-                del self.active_splits[split["operator"]]
-        if self.active_splits and is_freed:
-            running = {record.operator for record in self.placed() if record.epoch is not None and record.epoch < epoch}
-            self.active_splits = {name: found for name, found in self.active_splits.items() if name in running}
 
     def may_split(self, operator: str) -> bool:
         """Whether other keys of an operator of joins may be split: all windows from before its last split are over."""

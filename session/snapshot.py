@@ -19,7 +19,7 @@ from typing import Any
 
 import orjson
 
-from operators.joins.key_splits import KeySplit
+from operators.joins.key_splits import KeySplit, OperatorSplits
 from optimizer.plan import Plan
 from session.archive import Archive, Segment
 from session.catalog import StreamState, TableState
@@ -144,7 +144,7 @@ class Snapshots:
             "active": {
                 "capacity": state.active_capacity,
                 "streams": [stream.to_json() for stream in state.active_streams.values()],
-                "splits": {name: [s.to_json() for s in splits] for name, splits in state.active_splits.items()},
+                "splits": state.active_splits.to_json(),
             },
             "inactive": [[epoch, inactive.to_json()] for epoch, inactive in state.inactive.items()],
             "names": {name: query_id for name, query_id in state.names.items() if query_id not in gone},
@@ -197,8 +197,7 @@ def _state_of(value: Mapping[str, Any], heads: Mapping[int, Mapping[str, bytes]]
     state.active_capacity = value["active"]["capacity"]
     streams = [StreamDefinition.from_json(stream) for stream in value["active"]["streams"]]
     state.active_streams = {stream.id: stream for stream in streams}
-    active = value["active"].get("splits", {})  # older snapshots have none
-    state.active_splits = {name: tuple(map(KeySplit.from_json, splits)) for name, splits in active.items()}
+    state.active_splits = OperatorSplits.from_json(value["active"].get("splits", {}))  # older snapshots have none
     state.inactive = {epoch: Inactive.from_json(inactive) for epoch, inactive in value["inactive"]}
     state.names = dict(value["names"])
     segments = {query_id: segment for segment, found in heads.items() for query_id in found}

@@ -12,7 +12,7 @@ window from before is over, tuples go by both, the split before and the next one
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,6 +57,35 @@ KeySplits = Sequence[KeySplit]
 def unsplit(operator: str) -> str:
     """Return the name that an operator has without splits."""
     return _MARKED.sub("", operator)
+
+
+class OperatorSplits(dict[str, KeySplits]):
+    """The key splits of operators of joins by their names, as long as these have queries.
+
+    The data plane and the session hold one each, and apply the same changelogs with the same clocks to it.
+    """
+
+    def apply(self, changes: Iterable[Mapping[str, Any]], clocks: Mapping[str, int | None]) -> None:
+        """Begin the splits of a changelog, given the clocks of all streams (µs)."""
+        for change in changes:
+            name = change["operator"]
+            self[name] = begin(self.pop(name, ()), change, map(clocks.get, change["streams"]))
+            if not self[name]:
+                del self[name]
+
+    def keep(self, running: Collection[str]) -> None:
+        """Forget those of all but some operators."""
+        for name in self.keys() - set(running):
+            del self[name]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form for snapshots."""
+        return {name: [split.to_json() for split in splits] for name, splits in self.items()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> OperatorSplits:
+        """Read what :meth:`to_json` wrote."""
+        return cls({name: tuple(map(KeySplit.from_json, splits)) for name, splits in value.items()})
 
 
 def begin(splits: KeySplits, split: Mapping[str, Any], clocks: Iterable[int | None]) -> KeySplits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -17,7 +18,7 @@ from operators.queries import Query
 from operators.report import draw_sample
 from optimizer.key_splitting import KeySplitting, NoSplits
 from optimizer.optimizer import operator_of
-from optimizer.plan_changes import Member, PlanChange
+from optimizer.plan_changes import Member, PlanChange, Situation
 from optimizer.statistics import Statistics
 from session.sql.select import plan_select
 from tests.kit.random_joins import CATALOG
@@ -83,7 +84,8 @@ class World:
         splits: dict[str, KeySplit] = {self.name: self.split} if may_split else {}
         members = {self.name: [Member("q-1", self.query, 0)]}
         now_us = self._second * SECOND
-        changes = self.policy.propose(now_us, members, splits, self._numbers, lanes, self.statistics)
+        now = Situation(now_us, members, splits, self._numbers, lanes, self.statistics)
+        changes = self.policy.propose(now)
         for change in changes if is_taken else ():
             assert change.split is not None
             self.split = change.split
@@ -182,9 +184,10 @@ def test_with_splits_off_those_that_are_there_are_ended() -> None:
     world, split = World(), KeySplit(3, frozenset([1]))
     policy = NoSplits()
     members = {world.name: [Member("q-1", world.query, 0)]}
-    (change,) = policy.propose(0, members, {world.name: split}, count(1), LANES, world.statistics)
+    now = Situation(0, members, {world.name: split}, count(1), LANES, world.statistics)
+    (change,) = policy.propose(now)
     assert (change.kind, change.split) == ("unsplit", NOT_SPLIT)
-    assert policy.propose(0, members, {world.name: NOT_SPLIT}, count(1), LANES, world.statistics) == []
+    assert policy.propose(replace(now, splits={world.name: NOT_SPLIT})) == []
 
 
 def test_a_split_is_ended_when_its_keys_are_frequent_no_more() -> None:

@@ -218,7 +218,7 @@ def observed(state: SessionState, archive: Archive) -> dict[str, Any]:
         "graph": state.plan.to_json(),
         "groups": state.plan.groups,
         "splits": {name: split.to_json() for name, split in state.plan.splits.items()},
-        "active_splits": {name: [s.to_json() for s in found] for name, found in state.active_splits.items()},
+        "active_splits": state.active_splits.to_json(),
         "names": dict(state.names),
         "finished": sorted(state.finished),
         "draining": sorted(state.draining.ids),
