@@ -124,6 +124,14 @@ class BraidClient(Transport):
         """List the static tables."""
         return items(self._json("GET", "/tables"), "tables", self.url)
 
+    def table(self, name: str) -> Object:
+        """Read one static table: columns, file, when it was refreshed."""
+        return self._object("GET", f"/tables/{segment(name)}")
+
+    def refresh_table(self, name: str, wait: float | None = None, key: str | None = None) -> Object:
+        """Read a static table's file anew for all queries; with `wait` (seconds) answer once they have its rows."""
+        return self._object("POST", f"/tables/{segment(name)}/refresh", query={"wait": wait}, key=key, wait=wait)
+
     def drop_table(self, name: str) -> None:
         """Drop a static table."""
         self._send("DELETE", f"/tables/{segment(name)}")

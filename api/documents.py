@@ -54,6 +54,8 @@ TABLE: Json = {
     "source": {"connector": "file", "format": "csv", "options": {"path": "packs.csv"}},
     "queries": 0,
     "created_at": "2026-01-01T00:00:00.000000Z",
+    "refreshing": False,
+    "refreshed_at": None,
 }
 QUERY: Json = {
     "id": "q-1",

@@ -7,7 +7,11 @@ sets it and puts a new one in its place.
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from contextlib import suppress
+
+POLL_SECONDS = 1.0
 
 
 class News:
@@ -39,6 +43,12 @@ class News:
         if self._event is not None:
             self._event.set()
         self._event = asyncio.Event()
+
+    async def until(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Return when ``condition`` holds, after ``seconds``, or when the service is stopping; it is asked often."""
+        end = time.monotonic() + seconds
+        while not (condition() or self.stopping) and (remaining := end - time.monotonic()) > 0:
+            await self.wait(min(remaining, POLL_SECONDS))
 
     async def wait(self, seconds: float) -> None:
         """Return when something is published, or after ``seconds``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -26,7 +25,6 @@ from sources.errors import BraidError, Gone, MalformedRequest, TooLarge
 
 router = APIRouter(tags=["queries"])
 FIELDS = ("sql", "name", "sink", "ttl_seconds", "labels")
-POLL_SECONDS = 1.0
 # what is planned on the event loop: it takes less time than to hand it to a thread
 QUICK_BYTES = 2000
 
@@ -97,15 +95,14 @@ def created(made: list[dict[str, Any]], many: bool) -> Outcome:
 
 async def wait_running(service: Service, ids: list[str], seconds: float) -> None:
     """Return when none of the queries is PENDING, or after ``seconds``; holds no thread."""
-    until = time.monotonic() + seconds
     left = list(ids)
-    while True:
+
+    def all_run() -> bool:
         while left and not service.session.is_pending(left[-1]):
             left.pop()
-        remaining = until - time.monotonic()
-        if not left or remaining <= 0 or service.news.stopping:
-            return
-        await service.news.wait(min(remaining, POLL_SECONDS))
+        return not left
+
+    await service.news.until(all_run, seconds)
 
 
 @router.post(

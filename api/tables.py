@@ -9,8 +9,9 @@ from fastapi import APIRouter, Request, Response
 
 from api import documents
 from api.access import CallerDep
-from api.bodies import answer_once, outcome, read_body, statement_of
+from api.bodies import answer_once, outcome, read_body, response_of, statement_of
 from api.documents import answers, refused, sql_body
+from api.parameters import Wait
 from api.service import ServiceDep
 from session.requests import Outcome
 
@@ -44,6 +45,33 @@ def list_tables(caller: CallerDep) -> dict[str, Any]:
 def get_table(name: str, caller: CallerDep) -> dict[str, Any]:
     """Look at one static table: columns, file, and how many queries use it."""
     return caller.table(name)
+
+
+@router.post(
+    "/tables/{name}/refresh",
+    status_code=202,
+    responses=answers(
+        202, "The table; `refreshing` until a batch has its new rows.", documents.TABLE, 400, 404, 409, 422, 503
+    ),
+    openapi_extra={"parameters": [documents.KEY_HEADER]},
+)
+async def refresh_table(
+    name: str, request: Request, service: ServiceDep, caller: CallerDep, wait: Wait = 0.0
+) -> Response:
+    """Read the table's file anew, for all queries that use it.
+
+    Tuples that are taken in from the next batch on are joined with the new rows, whichever query it is; what was joined
+    before stays. With `wait`, answer once that batch is over.
+    """
+
+    def refresh() -> Outcome:
+        return outcome(202, caller.refresh_table(name))
+
+    response = await answer_once(service, caller, request, b"", refresh)
+    if wait > 0 and response.status_code == 202:
+        await service.news.until(lambda: not caller.table(name)["refreshing"], wait)
+        return response_of(outcome(202, caller.table(name)))
+    return response
 
 
 @router.delete("/tables/{name}", status_code=204, responses=refused(404, 409, 503))

@@ -16,7 +16,7 @@ import numpy as np
 from operators.event_times import EARLIEST, LATEST
 from operators.expressions import Expression
 from operators.joins.key_splits import OperatorSplits
-from operators.lookups import Lookup
+from operators.lookups import Lookup, Refreshed
 from operators.predicates.query_set import Words, pack, words_for
 from operators.queries import Aggregation, Join, Query, Selection, query_from_json
 from sources.schema import StreamDefinition
@@ -91,6 +91,7 @@ class LiveQueries:
         self.by_slot: dict[int, LiveQuery] = {}
         self.streams: dict[str, StreamDefinition] = {}
         self.splits = OperatorSplits()
+        self.refreshed = Refreshed()
 
     def apply(self, changelog: Mapping[str, Any], clocks: Clocks) -> None:
         """Move to the changelog's epoch; ``clocks`` are those at the start of the batch that activates it.
@@ -123,6 +124,7 @@ class LiveQueries:
         self._remove(freed["id"] for freed in changelog["freed"])
         if self.splits and changelog["freed"]:
             self.splits.keep({live.operator for live in self.by_slot.values() if live.epoch < epoch})
+        self.refreshed.apply(changelog.get("refreshed", ()))  # as above
         self.capacity = changelog["capacity"]
         self.epoch = epoch
 
@@ -185,6 +187,7 @@ class LiveQueries:
             "queries": [live.to_json() for live in self.by_slot.values()],
             "streams": [definition.to_json() for definition in self.streams.values()],
             "splits": self.splits.to_json(),
+            "refreshed": self.refreshed,
         }
 
     @classmethod
@@ -195,5 +198,6 @@ class LiveQueries:
         queries = [LiveQuery.from_json(q) for q in value["queries"]]
         live.by_slot = {q.slot: q for q in queries}
         live.splits = OperatorSplits.from_json(value.get("splits", {}))  # older snapshots have none
+        live.refreshed = Refreshed.from_json(value.get("refreshed", {}))
         live.streams = {s["id"]: StreamDefinition.from_json(s) for s in value["streams"]}
         return live

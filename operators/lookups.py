@@ -6,8 +6,8 @@ joins give. All queries over the same input share it, like a stream.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from operators import expressions
@@ -18,10 +18,11 @@ from operators.expressions import Expression
 class Lookup:
     """A join of each tuple with the rows of a static table that have equal keys.
 
-    ``table`` is the table's id, ``version`` tells its rows. Column ``c`` of the table is called ``name.c`` afterwards.
-    Of each pair in ``keys`` the first is over the tuple's columns, those of lookups before it included, the second over
-    the columns of the table. ``on``, over both, says more about which rows are joined. With ``left`` a tuple without
-    such a row stays, its columns of the table NULL.
+    ``table`` is the table's id. ``version`` names the file of its rows as they were when the first query with this
+    lookup was deployed, and how often the table was refreshed before; :class:`Refreshed` tells what they are since.
+    Column ``c`` of the table is called ``name.c`` afterwards. Of each pair in ``keys`` the first is over the tuple's
+    columns, those of lookups before it included, the second over the columns of the table. ``on``, over both, says more
+    about which rows are joined. With ``left`` a tuple without such a row stays, its columns of the table NULL.
     """
 
     table: str
@@ -53,6 +54,40 @@ class Lookup:
         keys = tuple((expressions.from_json(mine), expressions.from_json(theirs)) for mine, theirs in value["keys"])
         on = None if value["on"] is None else expressions.from_json(value["on"])
         return cls(**{**value, "keys": keys, "on": on})
+
+
+def version_name(file: str, refreshes: int) -> str:
+    """Return the version of a lookup that begins with the rows in a file, after so many refreshes of its table."""
+    return f"{file}-{refreshes}" if refreshes else file
+
+
+def refreshes_before(version: str) -> int:
+    """Return how often a table was refreshed before the first query with a version of it came."""
+    return int(version.partition("-")[2] or 0)
+
+
+class Refreshed(dict[str, tuple[int, str]]):
+    """The tables that were refreshed, by their ids: how often, and the file of the rows that they have since.
+
+    A refresh changes what lookups of before find, and nothing else: inputs and operators keep their names, and what
+    they hold.
+    """
+
+    def now(self, lookup: Lookup) -> Lookup:
+        """Return a lookup with the file that its rows are in now as its ``version``."""
+        number, file = self.get(lookup.table, (0, ""))
+        is_older = refreshes_before(lookup.version) < number
+        return replace(lookup, version=file if is_older else lookup.version.partition("-")[0])
+
+    def apply(self, refreshed: Iterable[Mapping[str, Any]]) -> None:
+        """Take over what a changelog says of tables."""
+        for each in refreshed:
+            self[each["table"]] = each["number"], each["file"]
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Refreshed:
+        """Read what JSON made of this."""
+        return cls({table: (number, file) for table, (number, file) in value.items()})
 
 
 def input_id(stream: str, lookups: Sequence[Lookup]) -> str:

@@ -153,7 +153,8 @@ class StreamOperators:
             {name for q in self._selections for output in q.query.outputs for name in columns_of(output.expression)}
         )
         self._expressions = {q.id: [str(expression) for expression in _expressions_of(q)] for q in queries}
-        self.lookup_join = LookupJoin(lookups, self._columns_read(queries))
+        now = tuple(live.refreshed.now(lookup) for lookup in lookups)
+        self.lookup_join = LookupJoin(now, self._columns_read(queries))
         """What its tuples are joined with before they come here."""
 
     def _columns_read(self, queries: Sequence[LiveQuery]) -> frozenset[str]:

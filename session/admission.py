@@ -18,6 +18,7 @@ from session.query_record import QueryRecord
 from session.query_requests import PlannedQuery
 from session.session_state import SessionState
 from sources.errors import Conflict, Overloaded, UnknownObject
+from sources.static_table import TableVersion
 
 
 def _anything(_: list[PlannedQuery]) -> None:
@@ -171,6 +172,18 @@ class Reservations:
         table = state.catalog.table(name)
         return self._hold_drop("table", name, table.definition.id, table.users, state)
 
+    def hold_refresh(self, state: SessionState, version: TableVersion) -> None:
+        """Keep a table and a version of it, which its queries are to get; UnknownObject where it was dropped."""
+        table = version.definition
+        if table.id in self._dropping or state.catalog.table_by_id(table.id) is None:
+            raise UnknownObject(f"A table must exist to be refreshed; {table.name!r} was just dropped.")
+        self._used.update((table.id, version.id))
+
+    def release_refresh(self, version: TableVersion) -> None:
+        """Let them go: the table is refreshed, or could not be."""
+        self._used.subtract((version.definition.id, version.id))
+        self._used = +self._used
+
     def _hold_drop(self, what: str, name: str, object_id: str, users: int, state: SessionState) -> str:
         stream = name if what == "stream" else None
         if object_id in self._dropping:
@@ -178,7 +191,7 @@ class Reservations:
         users += self._used[object_id]
         if users:
             using = (q.id for q in state.queries.values() if not q.is_finished and _uses(q, object_id))
-            some = ", ".join(islice(using, 20)) or "just being accepted"
+            some = ", ".join(islice(using, 20)) or "one is just being accepted, or the table refreshed"
             raise Conflict(
                 f"A {what} must not be used to be dropped; {users} queries use {name!r}:"
                 f" {some}. Delete them and wait until they are RETIRED.",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from operators.lookups import Refreshed, refreshes_before, version_name
 from session.times import rfc3339
 from sources.errors import UnknownObject
 from sources.schema import StreamDefinition
@@ -110,10 +111,31 @@ class StreamState:
 
 @dataclass
 class TableState:
-    """A static table; ``users`` is how many queries keep it from being dropped."""
+    """A static table.
+
+    ``users`` is how many queries keep it from being dropped. ``refreshes`` is how often it was to be refreshed, the
+    last time with the rows in ``file``; ``refreshed``, how often a batch has begun with that, the last time at
+    ``refreshed_us``. ``newest`` is the version of it that lookups of the newest query have.
+    """
 
     definition: TableDefinition
     users: int = 0
+    refreshes: int = 0
+    file: str = ""
+    refreshed: int = 0
+    refreshed_us: int | None = None
+    newest: str | None = None
+
+    def version_of(self, file: str) -> str:
+        """Return the version for lookups that are to have the rows in a file: that of others that have them, if any."""
+        newest = self.newest
+        if newest is not None and self.file == file and refreshes_before(newest) < self.refreshes:
+            return newest
+        return version_name(file, self.refreshes)
+
+    def refresh(self, file: str) -> None:
+        """Let all lookups have the rows in a file."""
+        self.refreshes, self.file = self.refreshes + 1, file
 
     def describe(self) -> dict[str, Any]:
         """Return the body of GET /tables/{name}."""
@@ -125,8 +147,27 @@ class TableState:
             "source": {"connector": CONNECTOR, "format": definition.format, "options": dict(definition.options)},
             "queries": self.users,
             "created_at": rfc3339(definition.created_us),
+            "refreshing": self.refreshed < self.refreshes,
+            "refreshed_at": rfc3339(self.refreshed_us),
             "sql": definition.sql,
         }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form for the snapshot; ``users`` is counted again."""
+        return {
+            "definition": self.definition.to_json(),
+            "refreshes": self.refreshes,
+            "file": self.file,
+            "refreshed": self.refreshed,
+            "refreshed_us": self.refreshed_us,
+            "newest": self.newest,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> TableState:
+        """Read what :meth:`to_json` wrote; older snapshots have definitions alone."""
+        state = value if "definition" in value else {"definition": value}
+        return cls(**{**state, "definition": TableDefinition.from_json(state["definition"])})
 
 
 class Catalog(Mapping[str, StreamDefinition]):
@@ -184,6 +225,10 @@ class Catalog(Mapping[str, StreamDefinition]):
         """Say of each stream, by its id, why it has nothing to read just now; of the others that all is well."""
         for stream_id, state in self._by_id.items():
             state.unavailable = problems.get(stream_id)
+
+    def refreshed(self) -> Refreshed:
+        """Return the tables that were to be refreshed, as they are to be."""
+        return Refreshed({t.definition.id: (t.refreshes, t.file) for t in self._tables.values() if t.refreshes})
 
     def add_table(self, state: TableState) -> None:
         """Add a static table."""

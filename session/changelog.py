@@ -103,6 +103,19 @@ class Split:
 
 
 @dataclass(frozen=True)
+class RefreshedTable:
+    """A static table that has the rows in ``file`` from a changelog on, after its refresh ``number``."""
+
+    table: str
+    number: int
+    file: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON form."""
+        return {"table": self.table, "number": self.number, "file": self.file}
+
+
+@dataclass(frozen=True)
 class Changelog:
     """What changes at ``epoch``.
 
@@ -122,6 +135,7 @@ class Changelog:
     freed: tuple[Freed, ...] = ()
     regrouped: tuple[Regrouped, ...] = ()
     split: tuple[Split, ...] = ()
+    refreshed: tuple[RefreshedTable, ...] = ()
     streams_created: tuple[StreamDefinition, ...] = ()
     streams_dropped: tuple[str, ...] = ()
     requests: int = 0
@@ -156,6 +170,7 @@ class Changelog:
             "freed": [f.to_json() for f in self.freed],
             "regrouped": [r.to_json() for r in self.regrouped],
             "split": [s.to_json() for s in self.split],
+            "refreshed": [r.to_json() for r in self.refreshed],
             "streams_created": [s.to_json() for s in self.streams_created],
             "streams_dropped": list(self.streams_dropped),
             "changelog_set": self.changelog_set.to01(),
@@ -182,6 +197,7 @@ class Changelog:
             freed=tuple(Freed(**f) for f in value["freed"]),
             regrouped=tuple(Regrouped(**r) for r in value.get("regrouped", ())),  # older changelogs have none
             split=tuple(map(Split.from_json, value.get("split", ()))),
+            refreshed=tuple(RefreshedTable(**r) for r in value.get("refreshed", ())),
             streams_created=tuple(StreamDefinition.from_json(s) for s in value["streams_created"]),
             streams_dropped=tuple(value["streams_dropped"]),
             requests=value["requests"],

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from bitarray import frozenbitarray
 
 from operators.joins.key_splits import KeySplit
-from session.changelog import Changelog, Created, Deleted, Freed, Regrouped, Split, resized
+from session.catalog import TableState
+from session.changelog import Changelog, Created, Deleted, Freed, RefreshedTable, Regrouped, Split, resized
 from session.query_record import QueryRecord
 from session.query_table import number_of
 from session.session_state import SessionState
@@ -75,11 +76,18 @@ def cut_changelog(
         freed=tuple(Freed(record.id, _slot(record)) for record in freed),
         regrouped=regrouped,
         split=split,
+        refreshed=tuple(
+            RefreshedTable(table.definition.id, table.refreshes, table.file) for table in _tables_refreshed(state)
+        ),
         streams_created=tuple(waiting.definitions),
         streams_dropped=tuple(waiting.streams_dropped),
         requests=state.requests,
         batches=state.applied_seq,
     )
+
+
+def _tables_refreshed(state: SessionState) -> list[TableState]:
+    return [t for t in state.catalog.tables() if t.definition.id in state.waiting.tables_refreshed]
 
 
 def _slot(record: QueryRecord) -> int:
@@ -89,11 +97,13 @@ def _slot(record: QueryRecord) -> int:
 
 def _why(state: SessionState, timed_out: int, capacity: int, regrouped: int, split: Sequence[Split]) -> str:
     waiting, freed = state.waiting, len(state.waiting.free)
+    tables = _tables_refreshed(state)
     parts = []
     if waiting.requests:
         parts.append(f"{waiting.requests} request{'s' * (waiting.requests > 1)}")
     parts += [f"stream {definition.name} created" for definition in waiting.definitions]
     parts += [f"stream {stream} dropped" for stream in waiting.streams_dropped]
+    parts += [f"table {table.definition.name} refreshed" for table in tables]
     if freed:
         parts.append(f"{freed} slot{'s' * (freed > 1)} freed")
     if timed_out:

@@ -6,13 +6,15 @@ that, with what is to be answered then: for callers that do not want to hold a t
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from operators.queries import Query
+from operators.lookups import Lookup
+from operators.queries import Join, Query
 from session.admission import NOBODY, Owner, Reservations
 from session.archive import Archive
 from session.deliveries import SinkDeliveries
@@ -32,6 +34,7 @@ from session.requests import (
     StreamDropped,
     TableCreated,
     TableDropped,
+    TableRefreshed,
     new_queries,
 )
 from session.settings import Settings
@@ -41,6 +44,7 @@ from session.statements import read_create_stream, read_create_table, to_definit
 from session.tables import NamedTables, Tables
 from sources.errors import MalformedRequest, NotReady
 from sources.record_log import RecordLog
+from sources.static_table import TableVersion
 
 Wake = Callable[[], None]
 
@@ -184,6 +188,43 @@ class Commands(Reads):
             with self._lock:
                 self._reservations.release_drop(table_id)
         self._tables.forget(table_id)
+
+    def refresh_table(self, name: str) -> dict[str, Any]:
+        """Read the file of a static table anew, and return the table's description.
+
+        All queries that use it get these rows, for the tuples that are taken in by the batch that begins with the next
+        changelog, and later. NotAllowed for a file that does not fit the table, or rows that do not do for a query.
+        """
+        running = current()
+        if running is not None and running.has_effect:
+            return self.table(name)
+        with self._lock:
+            definition = self._state.catalog.table(name).definition
+        version = self._tables.read(definition)
+        with self._lock:
+            self._reservations.hold_refresh(self._state, version)
+            inputs = self._inputs_with(version)
+        try:
+            self._tables.keep([version])
+            self._tables.check_matches(inputs)
+            self._submit(TableRefreshed(definition.id, version.id, key_of_request())).wait()
+        finally:
+            with self._lock:
+                self._reservations.release_refresh(version)
+        self._write_changelog()
+        return self.table(name)
+
+    def _inputs_with(self, version: TableVersion) -> dict[tuple[Lookup, ...], str]:
+        """Return the lookups of inputs that use a table as they are to be with a version of it, and a query of each."""
+        table = version.definition.id
+        asked = self._state.catalog.refreshed()
+        asked[table] = sys.maxsize, version.id
+        found: dict[tuple[Lookup, ...], str] = {}
+        for record in (record for record in self._state.queries.values() if not record.is_finished):
+            for each in record.query.inputs if isinstance(record.query, Join) else (record.query,):
+                if any(lookup.table == table for lookup in each.lookups):
+                    found[tuple(map(asked.now, each.lookups))] = record.id
+        return found
 
     # queries that come
 

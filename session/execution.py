@@ -15,6 +15,7 @@ from session.sql.statements import (
     DropStream,
     DropTable,
     Explain,
+    RefreshTable,
     Select,
     ShowQueries,
     ShowStreams,
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 def execute_statement(session: Changes | TenantSession, sql: str) -> dict[str, Any]:
     """Carry out ``sql`` and return what the REST call of the same purpose answers.
 
-    CREATE STREAM and CREATE TABLE give the stream and the table; CREATE QUERY, SELECT and DROP QUERY give the query;
-    SHOW gives ``{"streams" | "tables" | "queries": […]}``; EXPLAIN gives how the query would run, with ``nodes`` and
-    ``edges``; DROP STREAM and DROP TABLE give ``{"dropped": name}``, with a null name when IF EXISTS found nothing.
+    CREATE STREAM, CREATE TABLE and REFRESH TABLE give the stream and the table; CREATE QUERY, SELECT and DROP QUERY
+    give the query; SHOW gives ``{"streams" | "tables" | "queries": […]}``; EXPLAIN gives how the query would run, with
+    ``nodes`` and ``edges``; DROP STREAM and DROP TABLE give ``{"dropped": name}``, whose name is null when IF EXISTS
+    found nothing.
     """
     statement = parse_statement(sql)
     match statement:
@@ -58,6 +60,8 @@ def execute_statement(session: Changes | TenantSession, sql: str) -> dict[str, A
                 session.drop_table(name)
                 return {"dropped": name}
             return {"dropped": None}
+        case RefreshTable(name):
+            return session.refresh_table(name)
         case ShowStreams():
             return {"streams": session.streams()}
         case ShowTables():

@@ -23,19 +23,22 @@ class Inactive:
     """The new query groups of those that it moves."""
     splits: list[dict[str, Any]] = field(default_factory=list)
     """The keys that it splits, as the changelog says."""
+    refreshed: list[dict[str, Any]] = field(default_factory=list)
+    """The tables that have other rows with it, as the changelog says."""
 
     def to_json(self) -> list[Any]:
         """Return a JSON form for the snapshot; queries know when they are created, deleted and freed."""
         streams = [s.to_json() for s in self.streams_created], list(self.streams_dropped)
-        return [self.capacity, *streams, self.groups, self.splits]
+        return [self.capacity, *streams, self.groups, self.splits, self.refreshed]
 
     @classmethod
     def from_json(cls, value: Sequence[Any]) -> Inactive:
         """Read what :meth:`to_json` wrote."""
         capacity, created, dropped, *changes = value
-        groups, splits, *_ = [*changes, {}, []] if len(changes) != 1 else [*changes, []]  # older snapshots have fewer
+        more: list[Any] = [*changes, *({}, [], [])[len(changes) :]]  # older snapshots have fewer
+        groups, splits, refreshed = more
         definitions = tuple(StreamDefinition.from_json(s) for s in created)
-        return cls(capacity, definitions, tuple(dropped), groups=dict(groups), splits=list(splits))
+        return cls(capacity, definitions, tuple(dropped), set(), dict(groups), list(splits), list(refreshed))
 
 
 class ClocksOf:

@@ -10,6 +10,7 @@ import orjson
 from operators.job.plan_log import ACTIVATIONS, CHANGELOGS
 from operators.joins.key_splits import OperatorSplits
 from operators.live_queries import LiveQueries, LiveQuery
+from operators.lookups import Refreshed
 from session.session_state import SessionState
 from sources.record_log import RecordLog
 from sources.schema import StreamDefinition
@@ -57,6 +58,7 @@ class Placed:
     queries: list[tuple[Any, ...]]
     streams: dict[str, StreamDefinition]
     splits: OperatorSplits
+    refreshed: Refreshed
 
 
 def take(state: SessionState) -> Placed:
@@ -67,6 +69,7 @@ def take(state: SessionState) -> Placed:
         [(q.id, q.slot, q.epoch, q.operator, q.query, q.active_from, q.active_to, q.group) for q in state.placed()],
         dict(state.active_streams),
         OperatorSplits(state.active_splits),
+        Refreshed(state.active_refreshed),
     )
 
 
@@ -74,7 +77,7 @@ def write(storage: Storage, placed: Placed) -> None:
     """Write a snapshot in the data plane's form, query by query: thousands of them at once would be work for the GC."""
     live = LiveQueries()
     live.epoch, live.capacity, live.streams = placed.epoch, placed.capacity, placed.streams
-    live.splits = placed.splits
+    live.splits, live.refreshed = placed.splits, placed.refreshed
     queries = [orjson.Fragment(orjson.dumps(LiveQuery(*fields).to_json())) for fields in placed.queries]
     storage.put(f"{FOLDER}/{live.epoch:012d}.json", orjson.dumps(live.to_json() | {"queries": queries}))
 

@@ -106,6 +106,15 @@ class TableDropped:
 
 
 @dataclass(frozen=True)
+class TableRefreshed:
+    """A static table whose queries get the rows ``version`` of it."""
+
+    id: str
+    version: str
+    key: Key | None = None
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What a POST with an Idempotency-Key was answered."""
 
@@ -162,6 +171,7 @@ Request = (
     | StreamDropped
     | TableCreated
     | TableDropped
+    | TableRefreshed
     | OutcomeRecorded
 )
 
@@ -190,6 +200,8 @@ def request_to_json(request: Request) -> dict[str, Any]:
             value = {"definition": request.definition.to_json()}
         case QueryPaused() | QueryResumed() | StreamDropped() | TableDropped():
             value = {"id": request.id}
+        case TableRefreshed():
+            value = {"id": request.id, "version": request.version}
         case OutcomeRecorded():
             value = {"at_us": request.at_us, "outcome": outcome_to_json(request.outcome)}
     return {"type": type(request).__name__, **value, "key": key}
@@ -217,6 +229,8 @@ def request_from_json(value: dict[str, Any]) -> Request:
             return TableCreated(TableDefinition.from_json(value["definition"]), key)
         case "TableDropped":
             return TableDropped(value["id"], key)
+        case "TableRefreshed":
+            return TableRefreshed(value["id"], value["version"], key)
         case "OutcomeRecorded" if key is not None:
             return OutcomeRecorded(key, value["at_us"], outcome_from_json(value["outcome"]))
         case other:

@@ -25,6 +25,7 @@ from typing import Any
 
 from operators.job.plan_log import PlannedBatch
 from operators.joins.key_splits import KeySplit, OperatorSplits
+from operators.lookups import Refreshed
 from operators.queries import lookups_of
 from operators.windows import Window
 from optimizer.plan import Plan
@@ -46,6 +47,7 @@ from session.requests import (
     StreamDropped,
     TableCreated,
     TableDropped,
+    TableRefreshed,
 )
 from session.slots import SlotTable
 from session.waiting import Waiting
@@ -78,6 +80,7 @@ class SessionState:
         self.active_capacity = 0
         self.active_streams: dict[str, StreamDefinition] = {}
         self.active_splits = OperatorSplits()
+        self.active_refreshed = Refreshed()
         self.inactive: dict[int, Inactive] = {}
         # the newest query of each full name that has been here since it came
         self.names: dict[str, str] = {}
@@ -134,12 +137,20 @@ class SessionState:
                     self.next_table = max(self.next_table, number_of(table.id) + 1)
                 case TableDropped(table_id):
                     self.catalog.remove_table(table_id)
+                    self.waiting.table_dropped(table_id)
+                case TableRefreshed(table_id, version):
+                    if (refreshed := self.catalog.table_by_id(table_id)) is not None:
+                        refreshed.refresh(version)
+                        self.waiting.table_refreshed(table_id, at_us)
                 case OutcomeRecorded():
                     pass  # kept by session.idempotency
         self.requests = number
 
     def _accept(self, record: QueryRecord, at_us: int) -> None:
         self.queries.add(record)
+        for lookup in lookups_of(record.query):
+            if (table := self.catalog.table_by_id(lookup.table)) is not None:
+                table.newest = lookup.version
         self.next_query = max(self.next_query, number_of(record.id) + 1)
         self.queries_created += 1
         if record.full_name is not None:
@@ -239,6 +250,7 @@ class SessionState:
         groups = {regrouped.id: regrouped.group for regrouped in changelog.regrouped}
         inactive.groups.update(groups)
         inactive.splits += [split.to_json() for split in changelog.split]
+        inactive.refreshed += [table.to_json() for table in changelog.refreshed]
         self.slots.truncate(changelog.capacity)
         self.plan.change(
             [(c.id, c.query) for c in changelog.created],
@@ -341,11 +353,24 @@ class SessionState:
                 self.active_splits.keep(
                     {q.operator for q in self.placed() if q.epoch is not None and q.epoch < changed}
                 )
+            self.active_refreshed.apply(inactive.refreshed)
+            for refreshed in inactive.refreshed:
+                if (table := self.catalog.table_by_id(refreshed["table"])) is not None:
+                    table.refreshed, table.refreshed_us = refreshed["number"], planned_us
             self.active_capacity = inactive.capacity
             self.active_streams |= {stream.id: stream for stream in inactive.streams_created}
             for stream_id in inactive.streams_dropped:
                 self.active_streams.pop(stream_id, None)
         return changes
+
+    def table_files(self) -> set[str]:
+        """Return the files of all rows of static tables that a batch to come may read, of finished queries, too."""
+        files = {refreshed["file"] for inactive in self.inactive.values() for refreshed in inactive.refreshed}
+        asked = self.catalog.refreshed()
+        for record in self.queries.values():
+            for lookup in lookups_of(record.query):
+                files |= {self.active_refreshed.now(lookup).version, asked.now(lookup).version}
+        return files
 
     def may_split(self, operator: str) -> bool:
         """Whether other keys of an operator of joins may be split: all windows from before its last split are over."""

@@ -24,7 +24,6 @@ from typing import Any
 
 from operators.job.plan_log import PlannedBatch, read_planned, read_unavailable
 from operators.joins.key_splits import KeySplit
-from operators.queries import lookups_of
 from session import plan_snapshot
 from session.archive import Archive
 from session.changelog import Changelog
@@ -321,10 +320,9 @@ class SharedSession(Changes):
                 self._requests.trim(taken.requests)
 
     def _table_versions(self) -> set[str]:
-        """Return the versions of static tables that some query here has, among other ids."""
+        """Return the versions of static tables that some query here needs, among other ids."""
         with self._lock:
-            queries = self._state.queries.values()
-            return self._reservations.used | {lookup.version for q in queries for lookup in lookups_of(q.query)}
+            return self._reservations.used | self._state.table_files()
 
     def _plan_snapshot_if_due(self) -> None:
         with self._lock:

@@ -20,6 +20,7 @@ from typing import Any
 import orjson
 
 from operators.joins.key_splits import KeySplit, OperatorSplits
+from operators.lookups import Refreshed
 from optimizer.plan import Plan
 from session.archive import Archive, Segment
 from session.catalog import StreamState, TableState
@@ -30,7 +31,6 @@ from session.slots import SlotTable
 from session.waiting import Waiting
 from sources.errors import CorruptData
 from sources.schema import StreamDefinition
-from sources.static_table import TableDefinition
 from sources.storage import Storage
 
 PATH = "session.json"
@@ -132,7 +132,7 @@ class Snapshots:
             "version": VERSION,
             **{name: getattr(state, name) for name in _NUMBERS},
             "streams": [stream.to_json() for stream in state.catalog.states()],
-            "tables": [table.definition.to_json() for table in state.catalog.tables()],
+            "tables": [table.to_json() for table in state.catalog.tables()],
             "slots": state.slots.to_json(),
             "waiting": state.waiting.to_json(),
             "plan": {
@@ -145,6 +145,7 @@ class Snapshots:
                 "capacity": state.active_capacity,
                 "streams": [stream.to_json() for stream in state.active_streams.values()],
                 "splits": state.active_splits.to_json(),
+                "refreshed": state.active_refreshed,
             },
             "inactive": [[epoch, inactive.to_json()] for epoch, inactive in state.inactive.items()],
             "names": {name: query_id for name, query_id in state.names.items() if query_id not in gone},
@@ -191,13 +192,14 @@ def _state_of(value: Mapping[str, Any], heads: Mapping[int, Mapping[str, bytes]]
     for stream in value["streams"]:
         state.catalog.add(StreamState.from_json(stream))
     for table in value.get("tables", ()):
-        state.catalog.add_table(TableState(TableDefinition.from_json(table)))
+        state.catalog.add_table(TableState.from_json(table))
     state.waiting = Waiting.from_json(value["waiting"])
     state.plan = Plan(value["plan"]["version"], value["plan"]["streams"])
     state.active_capacity = value["active"]["capacity"]
     streams = [StreamDefinition.from_json(stream) for stream in value["active"]["streams"]]
     state.active_streams = {stream.id: stream for stream in streams}
     state.active_splits = OperatorSplits.from_json(value["active"].get("splits", {}))  # older snapshots have none
+    state.active_refreshed = Refreshed.from_json(value["active"].get("refreshed", {}))
     state.inactive = {epoch: Inactive.from_json(inactive) for epoch, inactive in value["inactive"]}
     state.names = dict(value["names"])
     segments = {query_id: segment for segment, found in heads.items() for query_id in found}

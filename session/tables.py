@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from operators.joins.lookup_join import FOLDER, version_path
+from operators.joins.lookup_join import FOLDER, MOST_MATCHES, IndexedTables, LookupFailed, version_path
+from operators.lookups import Lookup
 from session.catalog import Catalog
-from sources.errors import NotReady
+from sources.errors import NotAllowed, NotReady
 from sources.static_table import TableDefinition, TableReader, TableVersion
 from sources.storage import Storage
 
@@ -43,6 +45,25 @@ class Tables:
                             f" {error}. Nothing changed; make room or repair the disk, then send it again."
                         ) from error
 
+    def check_matches(self, inputs: Mapping[tuple[Lookup, ...], str]) -> None:
+        """Raise NotAllowed when a tuple of a query, given by its lookups, could have too many rows of kept tables."""
+        indexed = IndexedTables(self._storage)
+        for lookups, query_id in inputs.items():
+            try:
+                most = math.prod(max(1, indexed.index(lookup).most_matches) for lookup in lookups)
+            except LookupFailed as problem:
+                raise NotAllowed(
+                    f"The rows of a table must do for all queries that use it; for {query_id} {problem}.",
+                    query_id=query_id,
+                ) from None
+            if most > MOST_MATCHES:
+                names = " and ".join(lookup.name for lookup in lookups)
+                raise NotAllowed(
+                    f"A tuple may be joined with at most {MOST_MATCHES} rows of tables; with these rows of {names} a"
+                    f" tuple of {query_id} could have {most}. Delete that query, or mend the file.",
+                    query_id=query_id,
+                )
+
     def sweep(self, needed: Callable[[], set[str]]) -> None:
         """Remove the versions that are not ``needed``; that is asked while none is written."""
         with self._lock:
@@ -75,3 +96,8 @@ class NamedTables:
         if known is None:
             known = self.read[table.definition.id] = self._tables.read(table.definition)
         return known
+
+    def version_of(self, table: TableVersion) -> str:
+        """Return what lookups call the rows of a table that was found."""
+        state = self._catalog.table_by_id(table.definition.id)
+        return table.id if state is None else state.version_of(table.id)

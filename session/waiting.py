@@ -8,7 +8,7 @@ from sources.schema import StreamDefinition
 
 
 class Waiting:
-    """Queries to create, delete and free, and streams to announce and drop, each with the time (µs) it came.
+    """Queries to create, delete and free, streams to announce and drop, and tables to refresh; when each came (µs).
 
     Requests come in the order of their times; slots to free come from requests and batches, in any order.
     """
@@ -19,6 +19,7 @@ class Waiting:
         self.free: dict[str, int] = {}
         self.streams_created: dict[str, tuple[StreamDefinition, int]] = {}
         self.streams_dropped: dict[str, int] = {}
+        self.tables_refreshed: dict[str, int] = {}
         self._first_free_us: int | None = None
 
     @property
@@ -34,7 +35,7 @@ class Waiting:
     @property
     def anything(self) -> bool:
         """Whether the next changelog would say something."""
-        return bool(self.requests or self.free or self.urgent)
+        return bool(self.requests or self.free or self.urgent or self.tables_refreshed)
 
     @property
     def since_us(self) -> int | None:
@@ -43,7 +44,7 @@ class Waiting:
         if self._first_free_us is not None:
             firsts.append(self._first_free_us)
         firsts += [at_us for _, at_us in self.streams_created.values()]
-        firsts += self.streams_dropped.values()
+        firsts += [*self.streams_dropped.values(), *self.tables_refreshed.values()]
         return min(firsts, default=None)
 
     @property
@@ -81,6 +82,14 @@ class Waiting:
         if self.streams_created.pop(stream_id, None) is None:
             self.streams_dropped[stream_id] = at_us
 
+    def table_refreshed(self, table_id: str, at_us: int) -> None:
+        """Let a static table wait to be refreshed."""
+        self.tables_refreshed.setdefault(table_id, at_us)
+
+    def table_dropped(self, table_id: str) -> None:
+        """Forget that a static table is to be refreshed."""
+        self.tables_refreshed.pop(table_id, None)
+
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the snapshot."""
         return {
@@ -89,6 +98,7 @@ class Waiting:
             "free": list(self.free.items()),
             "streams_created": [[d.to_json(), at_us] for d, at_us in self.streams_created.values()],
             "streams_dropped": list(self.streams_dropped.items()),
+            "tables_refreshed": list(self.tables_refreshed.items()),
         }
 
     @classmethod
@@ -102,4 +112,5 @@ class Waiting:
         read = [(StreamDefinition.from_json(d), at_us) for d, at_us in value["streams_created"]]
         waiting.streams_created = {d.id: (d, at_us) for d, at_us in read}
         waiting.streams_dropped = dict(value["streams_dropped"])
+        waiting.tables_refreshed = dict(value.get("tables_refreshed", ()))  # older snapshots have none
         return waiting

@@ -15,7 +15,7 @@ from api.cli.query import query, results
 from api.cli.route import route
 from api.cli.serve import serve
 from api.cli.sql import sql
-from api.cli.streams import push, streams, tables
+from api.cli.streams import push, refresh, streams, tables
 
 
 @click.group(
@@ -39,7 +39,7 @@ def cli(url: str) -> None:
 
 
 QUERIES = (query, queries, results, replace, pause, resume, drop, explain)
-WORK = (serve, route, *QUERIES, streams, tables, push, sql)
+WORK = (serve, route, *QUERIES, streams, tables, refresh, push, sql)
 for command in (*WORK, tenants, keys, demo, bench):
     cli.add_command(command)
 

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from api.cli.command import KEY, NAME, Command, json_option, with_client
+from api.cli.command import KEY, NAME, Command, json_option, wait_option, with_client
 from api.cli.output import print_fields, print_json, print_list
 from api.cli.table import cell_text
 from api.client import MEDIA_TYPES, BraidClient, BraidError
@@ -46,6 +46,28 @@ def tables(braid: BraidClient, as_json: bool) -> None:
     """List the static tables that queries can join with."""
     found = braid.tables()
     print_list(found if as_json else _readable(found), as_json, "no table is declared yet")
+
+
+@click.command(
+    short_help="Read the file of a static table anew.",
+    cls=Command,
+    examples=("braid refresh packs", "braid refresh packs --wait 60"),
+)
+@click.argument("table", type=NAME)
+@wait_option("How long to wait until queries have the rows.")
+@json_option
+@with_client
+def refresh(braid: BraidClient, table: str, wait: float, as_json: bool) -> None:
+    """Give the rows that the file of the static TABLE has now to all queries that use it.
+
+    Tuples that come from then on are joined with them; what was joined before stays.
+    """
+    found = braid.refresh_table(table, wait)
+    if as_json:
+        print_json([found])
+    else:
+        done = "waits for the next batch" if found["refreshing"] else "is refreshed"
+        click.echo(f"table {found['name']} {done}; {found['queries']} queries use it")
 
 
 @click.command(

@@ -92,6 +92,11 @@ class TenantSession:
         self.principal.need(ADMIN)
         self._session.drop_table(name)
 
+    def refresh_table(self, name: str) -> dict[str, Any]:
+        """Read the file of a static table anew, for all queries that use it."""
+        self.principal.need(ADMIN)
+        return self._session.refresh_table(name)
+
     # queries that come and go
 
     def create_queries(self, requests: Iterable[QueryRequest]) -> list[dict[str, Any]]:

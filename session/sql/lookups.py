@@ -40,12 +40,18 @@ class KnownTables(Protocol):
     def find(self, name: str) -> TableVersion | None:
         """Return a table as it is now; None when there is none of that name, which case does not count in."""
 
+    def version_of(self, table: TableVersion) -> str:
+        """Return what lookups call the rows of a table that was found; see `Lookup.version`."""
+
 
 class _NoTables:
     names: Sequence[str] = ()
 
     def find(self, name: str) -> TableVersion | None:  # noqa: ARG002 - there is none
         return None
+
+    def version_of(self, table: TableVersion) -> str:
+        return table.id
 
 
 NO_TABLES: KnownTables = _NoTables()
@@ -68,7 +74,7 @@ def with_lookups(
             )
     if not any(each.is_table for each in inputs):
         return select, [Scope(select.sql, each.source, each.stream) for each in inputs]
-    return _Lookups(select, inputs).taken_out()
+    return _Lookups(select, inputs, tables).taken_out()
 
 
 def _find(
@@ -148,8 +154,9 @@ class _Condition:
 class _Lookups:
     """The tables of one SELECT, on their way to its streams."""
 
-    def __init__(self, select: Select, inputs: list[_Input]) -> None:
+    def __init__(self, select: Select, inputs: list[_Input], known: KnownTables) -> None:
         self._select = select
+        self._known = known
         self._inputs = inputs
         self._merged: dict[int, set[str]] = {each.number: set() for each in inputs}
         self._names = self._scope()
@@ -281,7 +288,7 @@ class _Lookups:
             keys.append((mine, theirs))
         lookup = Lookup(
             definition.id,
-            table.version.id,
+            self._known.version_of(table.version),
             name,
             tuple(dict.fromkeys(keys)),
             all_of(self._renamed(condition.expression) for condition in others),

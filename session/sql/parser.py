@@ -15,6 +15,7 @@ from session.sql.statements import (
     DropStream,
     DropTable,
     Explain,
+    RefreshTable,
     ShowQueries,
     ShowStreams,
     ShowTables,
@@ -23,7 +24,8 @@ from session.sql.statements import (
 from sources.errors import BraidError, SqlNotAllowed
 
 _STATEMENTS = (
-    "CREATE STREAM | TABLE | QUERY, DROP STREAM | TABLE | QUERY, SHOW STREAMS | TABLES | QUERIES, EXPLAIN, SELECT"
+    "CREATE STREAM | TABLE | QUERY, DROP STREAM | TABLE | QUERY, REFRESH TABLE, SHOW STREAMS | TABLES | QUERIES,"
+    " EXPLAIN, SELECT"
 )
 _REFUSED = {
     "INSERT": "INSERT is not supported; push tuples with POST /streams/{name}/events.",
@@ -83,6 +85,10 @@ def _parse(cursor: BraidParser) -> Statement:
         case "DROP":
             cursor.advance()
             return _parse_drop(cursor)
+        case "REFRESH":
+            cursor.advance()
+            cursor.expect("TABLE", "and the name of a static table")
+            return RefreshTable(cursor.name("the name of the table to refresh"))
         case "SHOW":
             cursor.advance()
             if cursor.word not in _SHOWS:

@@ -56,6 +56,13 @@ class DropTable:
 
 
 @dataclass(frozen=True)
+class RefreshTable:
+    """``REFRESH TABLE name``."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class DropQuery:
     """``DROP QUERY [IF EXISTS] name``, by name or id."""
 
@@ -170,6 +177,7 @@ Statement = (
     | CreateTable
     | DropStream
     | DropTable
+    | RefreshTable
     | DropQuery
     | ShowStreams
     | ShowTables

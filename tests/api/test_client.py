@@ -127,6 +127,8 @@ def test_streams_tables_and_statements(service: Playback, braid: BraidClient) ->
     assert service.last().json == {"sql": "SHOW STREAMS"}
     assert braid.streams() == [STREAM]
     assert braid.stream("purchases") == STREAM
+    assert braid.refresh_table("packs", wait=1)["refreshing"] is False
+    assert (service.last().method, service.last().path) == ("POST", "/tables/packs/refresh")
     assert [table["name"] for table in braid.tables()] == ["packs"]
     assert braid.changelogs(after=6)[0]["epoch"] == 7
     assert braid.dead_letters("purchases", limit=1)["rows"][0]["reason"] == "late"

@@ -267,6 +267,7 @@ def test_openapi_describes_every_call(rest: Rest) -> None:
         ("GET", "/tables"),
         ("GET", "/tables/{name}"),
         ("DELETE", "/tables/{name}"),
+        ("POST", "/tables/{name}/refresh"),
         ("POST", "/queries"),
         ("POST", "/queries/validate"),
         ("POST", "/queries/retire"),
@@ -299,7 +300,7 @@ def test_openapi_describes_every_call(rest: Rest) -> None:
             assert call["description"], (method, path)
             assert "ValidationError" not in str(call["responses"])
             if method in ("post", "put") and path != "/keys":  # whose answer is told once
-                assert ("requestBody" in call) == (not path.endswith(("/pause", "/resume"))), path
+                assert ("requestBody" in call) == (not path.endswith(("/pause", "/resume", "/refresh"))), path
                 assert "Idempotency-Key" in [p["name"] for p in call["parameters"]]
     assert rest.client.get("/docs").status_code == 200
 

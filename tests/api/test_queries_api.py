@@ -229,8 +229,17 @@ def test_tables_come_and_go(rest: Rest, tmp_path: Path) -> None:
     assert rest.get("/tables") == {"tables": [created]}
     assert rest.get("/tables/PACKS") == created
     assert rest.post("/tables", {"sql": sql}, 409)["detail"].startswith("The name of a table must be new")
+    key = {"Idempotency-Key": "once"}
+    refreshed = rest.read(rest.client.post("/tables/packs/refresh", headers=key), 202)
+    assert refreshed == {**created, "refreshing": True}
+    path.write_text("pack,name\none,small\n")
+    assert rest.read(rest.client.post("/tables/packs/refresh", headers=key), 202) == refreshed
+    assert "must be an INT, got 'one'" in rest.post("/tables/packs/refresh", None, 422)["detail"]
+    path.unlink()
+    assert "must exist" in rest.post("/sql", {"sql": "REFRESH TABLE packs"}, 422)["detail"]
     assert rest.client.delete("/tables/packs").status_code == 204
     assert rest.client.delete("/tables/packs").status_code == 404
+    assert rest.post("/tables/packs/refresh", None, 404)["status"] == 404
     assert rest.client.get("/tables/packs").status_code == 404
 
 

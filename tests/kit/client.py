@@ -81,6 +81,11 @@ class Api:
         """Declare a stream."""
         return self.call("POST", "/streams", 201, json={"sql": sql}, headers=idempotency_key())
 
+    def refresh_table(self, name: str) -> Json:
+        """Give the rows that a static table's file has now to all queries, and wait until they have them."""
+        path, waits = f"/tables/{name}/refresh", {"wait": 60}
+        return self.call("POST", path, 202, params=waits, headers=idempotency_key())
+
     def create_table(self, sql: str) -> Json:
         """Declare a static table."""
         return self.call("POST", "/tables", 201, json={"sql": sql}, headers=idempotency_key())

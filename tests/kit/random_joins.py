@@ -105,6 +105,10 @@ class RandomTables:
         """Return a table by its name."""
         return self.versions.get(name)
 
+    def version_of(self, table: TableVersion) -> str:
+        """Return what lookups call its rows."""
+        return table.id
+
 
 TABLES = RandomTables()
 

@@ -7,7 +7,7 @@ import io
 import random
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ class Streams:
 
     def __init__(self, api: Api, folder: Path) -> None:
         """Create them, and the static tables, whose files go to ``folder``."""
-        self.api = api
+        self.api, self._folder = api, folder
         self.suffix = f"_{uuid.uuid4().hex[:12]}"
         self.pushed: dict[str, list[Row]] = {stream.id: [] for stream in STREAMS}
         for stream in STREAMS:
@@ -57,6 +57,12 @@ class Streams:
     def name(self, name: str) -> str:
         """Return what a stream is called in the service."""
         return f"{name}{self.suffix}"
+
+    def refresh(self, tables: Mapping[str, pa.Table]) -> None:
+        """Give the static tables other rows, for tuples that are pushed from now on."""
+        for name, rows in tables.items():
+            pq.write_table(rows, self._folder / f"{name}.parquet")
+            assert not self.api.refresh_table(self.name(name))["refreshing"]
 
     def push(self, name: str, rows: list[Row]) -> None:
         """Push tuples."""

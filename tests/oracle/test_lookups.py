@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import duckdb
+import pyarrow as pa
 import pytest
 
 from operators.queries import Selection
@@ -22,6 +22,7 @@ from tests.kit.random_joins import (
     comparable,
     condition,
     random_tuples,
+    rows_of_duckdb,
     table_of,
 )
 from tests.kit.waiting import wait_until
@@ -66,6 +67,7 @@ def random_selection(rng: random.Random) -> str:
 
 @pytest.mark.parametrize("seed", range(31, 31 + examples(1)))
 def test_selections_give_the_rows_that_duckdb_gives(api: Api, seed: int, tmp_path: Path) -> None:
+    """Tables are refreshed twice, the second time with the rows of before; half of the queries come in between."""
     rng = random.Random(seed)
     streams = Streams(api, tmp_path)
     texts: list[str] = []
@@ -73,28 +75,31 @@ def test_selections_give_the_rows_that_duckdb_gives(api: Api, seed: int, tmp_pat
         text = random_selection(rng)
         assert isinstance(plan_select(text.replace("@", ""), CATALOG, tables=TABLES), Selection)
         texts.append(text)
-    created = api.create_queries([{"sql": text.replace("@", streams.suffix)} for text in texts])
-    for answer in created:
-        api.wait_state(answer["id"], "RUNNING")
-    for begin in (100, 200):
-        for name in "ab":
-            streams.push(name, [row for _ in range(4) for row in random_tuples(rng, begin * SECOND)[0]])
+    others = {name: rows.take(rng.sample(range(len(rows)), len(rows) // 2)) for name, rows in TABLES.rows.items()}
+    created: list[str] = []
+    eras: list[dict[str, pa.Table]] = []
+    for begin, tables, new in ((100, TABLES.rows, texts[:20]), (200, others, texts[20:]), (300, TABLES.rows, [])):
+        if eras:
+            streams.refresh(tables)
+        if new:
+            answers = api.create_queries([{"sql": text.replace("@", streams.suffix)} for text in new])
+            created += [api.wait_state(answer["id"], "RUNNING")["id"] for answer in answers]
+        pushed = {name: [row for _ in range(4) for row in random_tuples(rng, begin * SECOND)[0]] for name in "ab"}
+        for name, tuples in pushed.items():
+            streams.push(name, tuples)
         streams.settle()
-    with duckdb.connect() as connection:
-        for name, rows in TABLES.rows.items():
-            connection.register(name, rows)
-        for name in "ab":
-            connection.register(name, table_of(streams.pushed[f"s-{name}"]))
-        for text, answer in zip(texts, created, strict=True):
-            wanted = sorted(map(comparable, connection.execute(text.replace("@", "")).fetchall()))
-            got: list[tuple[Any, ...]] = []
+        eras.append({**tables, **{name: table_of(tuples) for name, tuples in pushed.items()}})
+    for n, (text, query) in enumerate(zip(texts, created, strict=True)):
+        seen = eras[n // 20 :]
+        wanted = sorted(comparable(row) for era in seen for row in rows_of_duckdb(text.replace("@", ""), era))
+        got: list[tuple[Any, ...]] = []
 
-            def all_come(query: str = answer["id"], got: list[Any] = got, wanted: list[Any] = wanted) -> bool:
-                got[:] = rows_of(api, query)
-                return len(got) >= len(wanted)
+        def all_come(query: str = query, got: list[Any] = got, wanted: list[Any] = wanted) -> bool:
+            got[:] = rows_of(api, query)
+            return len(got) >= len(wanted)
 
-            wait_until(all_come, 60, f"the rows of {text} come")
-            assert sorted(map(comparable, got)) == wanted, text
+        wait_until(all_come, 60, f"the rows of {text} come")
+        assert sorted(map(comparable, got)) == wanted, text
 
 
 def test_carts_are_enriched_with_the_catalogue(api: Api, tmp_path: Path) -> None:
@@ -131,20 +136,30 @@ def test_carts_are_enriched_with_the_catalogue(api: Api, tmp_path: Path) -> None
     path.write_text(CATALOG_CSV.replace("39.95", "35.00"))
     (later,) = api.create_queries([{"sql": f"SELECT c.cust_id, p.price {source}"}])
     api.wait_state(later["id"], "RUNNING")
-    push(("77", "10:07:00", "P002"), ("77", "12:00:00", "P404"))
+    push(("77", "10:07:00", "P002"))
+    wait_until(lambda: bool(api.stream(f"cart_{name}")["tuples"] == 4), 60, "the cart is taken in")
+    path.write_text(CATALOG_CSV.replace("39.95", "30.00") + "P404,Teapot,12.00,Kitchen\n")
+    assert api.refresh_table(f"product_{name}")["refreshed_at"] is not None
+    push(("78", "10:08:00", "P002"), ("78", "10:09:00", "P404"), ("78", "12:00:00", "P405"))
 
     def read(query: str, columns: int) -> list[tuple[Any, ...]]:
         return [row[:columns] for row in rows_of(api, query)]
 
-    wait_until(lambda: len(read(by_category, 9)) == 2, 60, "the window's groups come")
-    # tables are read when a query is deployed: the first one goes on with what it has
+    wait_until(lambda: len(read(by_category, 9)) == 3, 60, "the window's groups come")
+    # tables are read when a query is deployed: the first one goes on with what it has, until the table is refreshed
     assert [(row[0], *row[2:]) for row in read(enriched, 5)] == [
         ("1234", "Red T-Shirt", 9.99, "Apparel"),
         ("1234", "Blue Jeans", 39.95, "Apparel"),
         ("77", "Blue Jeans", 39.95, "Apparel"),
+        ("78", "Blue Jeans", 30.0, "Apparel"),
+        ("78", "Teapot", 12.0, "Kitchen"),
     ]
-    assert read(later["id"], 2) == [("77", 35.0)]
+    assert read(later["id"], 2) == [("77", 35.0), ("78", 30.0), ("78", 12.0)]
     groups = {row[2]: row[3:] for row in read(by_category, 9)}
-    assert groups == {"Apparel": (pytest.approx(9.99 + 2 * 39.95), 3), None: (None, 1)}
+    assert groups == {  # the window has tuples from before the refresh and after it
+        "Apparel": (pytest.approx(9.99 + 2 * 39.95 + 30), 4),
+        "Kitchen": (12.0, 1),
+        None: (None, 1),
+    }
     plan = api.request("GET", f"/queries/{enriched}/plan").json()
     assert f"product_{name}" in str(plan)

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
 
 from operators.job.plan_log import PlannedBatch, write_planned
+from operators.joins.lookup_join import version_path
 from session.archive import Archive
 from session.idempotency import Idempotency
 from session.query_record import STATES
@@ -62,6 +64,8 @@ class Driver:
         self.settings = Settings(data_dir=str(folder), **settings)
         self.clock = FakeClock()
         self.newest: dict[str, int] = {}
+        self.table_rows: dict[str, int] = {}
+        """How many rows of their table queries are to have, of those that a test keeps count of."""
         self._open()
 
     def _open(self) -> None:
@@ -100,6 +104,11 @@ class Driver:
         path = self.folder.with_name(f"{self.folder.name}-packs.csv")
         path.write_text("\n".join(["gem_pack,name", *(f"{row},pack {row}" for row in range(rows))]))
         return path
+
+    def rows_in(self, version: str) -> int:
+        """Return how many rows a file of a table's rows has."""
+        with self.storage.open(version_path(version)) as source:
+            return int(pa.ipc.open_file(source).read_all().num_rows)
 
     def create(self, *sql: str, **fields: Any) -> list[str]:
         """Accept queries in one request and return their ids."""
@@ -219,6 +228,8 @@ def observed(state: SessionState, archive: Archive) -> dict[str, Any]:
         "groups": state.plan.groups,
         "splits": {name: split.to_json() for name, split in state.plan.splits.items()},
         "active_splits": state.active_splits.to_json(),
+        "table_states": [table.to_json() for table in state.catalog.tables()],
+        "active_refreshed": state.active_refreshed,
         "names": dict(state.names),
         "finished": sorted(state.finished),
         "draining": sorted(state.draining.ids),

@@ -70,6 +70,8 @@ STEPS = st.lists(
                 "table",
                 "look up",
                 "look up",
+                "refresh",
+                "refresh",
                 "drop table",
                 "snapshot",
                 "crash",
@@ -135,7 +137,14 @@ def take(driver: Driver, step: Step, at: int) -> None:
                 driver.session.create_table(TABLE.format(path))
         case "look up" if driver.state.catalog.find_table("packs") is not None and name in driver.state.catalog:
             driver.write_table(number)
-            driver.create(LOOKUP.format(name))
+            driver.table_rows[driver.create(LOOKUP.format(name))[0]] = number
+        case "refresh":
+            driver.write_table(number)
+            known = driver.state.catalog.find_table("packs") is not None
+            with contextlib.nullcontext() if known else pytest.raises(UnknownObject):
+                driver.session.refresh_table("packs")
+                looking = (q for q in alive if lookups_of(q.query))
+                driver.table_rows |= dict.fromkeys((q.id for q in looking), number)
         case "drop table":
             with contextlib.suppress(Conflict, UnknownObject):
                 driver.session.drop_table("packs")
@@ -170,8 +179,7 @@ def check_invariants(driver: Driver) -> None:
             q for q in state.queries.values() if any(k.table == table.definition.id for k in lookups_of(q.query))
         ]
         assert table.users == sum(not q.is_finished for q in looking)
-    for lookup in (lookup for query in state.queries.values() for lookup in lookups_of(query.query)):
-        assert driver.storage.exists(version_path(lookup.version)), "the rows of a query's table are kept"
+    check_tables(driver)
     assert [h and h.id for h in state._holders if h is not None] == [
         q.id
         for q in sorted((q for q in state.queries.values() if q.slot is not None), key=lambda q: q.slot or 0)
@@ -187,6 +195,25 @@ def check_invariants(driver: Driver) -> None:
     for number in range(1, state.next_query):
         with contextlib.suppress(UnknownObject):  # an id that was given to a request that was refused
             driver.session.query(f"q-{number}")
+
+
+def check_tables(driver: Driver) -> None:
+    """Check that the rows of tables are kept, and which queries are to have."""
+    state = driver.state
+    if state.waiting.tables_refreshed:
+        assert all(table.describe()["refreshing"] for table in state.catalog.tables())
+    for query in state.queries.values():
+        for lookup in lookups_of(query.query):
+            active = state.active_refreshed.now(lookup)
+            table = state.catalog.table_by_id(lookup.table)
+            planned = active if table is None else state.catalog.refreshed().now(lookup)
+            for version in (active.version, planned.version):
+                assert driver.storage.exists(version_path(version)), "the rows of a query's table are kept"
+            if not query.is_finished:
+                assert driver.rows_in(planned.version) == driver.table_rows[query.id]
+                is_placed = query.epoch is not None and query.epoch <= state.active_epoch and not state._is_freed(query)
+                if is_placed and not state.waiting.tables_refreshed and not state.inactive:
+                    assert active == planned
 
 
 def check_deployments(state: SessionState, query: QueryRecord) -> None:
@@ -243,6 +270,9 @@ def test_a_restart_at_any_point_equals_no_restart(steps: list[Step]) -> None:
                 check_no_gaps(driver)
                 assert driver.recovered() == driver.observed(), f"after step {at}, {step}"
             check_changelogs(driver)
+            driver.flush()
+            driver.batch()
+            assert not any(table.describe()["refreshing"] for table in driver.state.catalog.tables())
         finally:
             driver.end()
 

@@ -259,6 +259,12 @@ def build_app(service: Playback) -> FastAPI:
     def list_tables() -> Response:
         return answer([{"name": "packs", "columns": [{"name": "gem_pack", "type": "INT"}], "rows": 3}])
 
+    @app.post("/tables/{name}/refresh")
+    def refresh(name: str, wait: float = 0) -> Response:
+        if name == "busy":
+            return problem(422, "Not allowed", "The file of table 'busy' must be readable.")
+        return answer({"name": name, "queries": 2, "refreshing": wait < 1}, 202)
+
     @app.post("/streams")
     @app.post("/tables")
     @app.post("/sql")

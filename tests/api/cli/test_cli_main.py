@@ -27,6 +27,7 @@ COMMANDS = [
     "explain",
     "streams",
     "tables",
+    "refresh",
     "push",
     "sql",
     "tenants",

@@ -42,6 +42,15 @@ def test_tables_are_listed(braid: Braid) -> None:
     assert braid("tables").stdout.splitlines()[1].split() == ["packs", "3", "gem_pack", "INT"]
 
 
+def test_a_table_is_refreshed(braid: Braid) -> None:
+    assert braid("refresh", "packs").stdout == "table packs is refreshed; 2 queries use it\n"
+    assert braid("refresh", "packs", "--wait", "0").stdout == "table packs waits for the next batch; 2 queries use it\n"
+    assert json.loads(braid("refresh", "packs", "--json").stdout)["refreshing"] is False
+    refused = braid("refresh", "busy")
+    assert refused.exit_code == 1
+    assert "must be readable" in refused.stderr
+
+
 def test_push_counts_what_was_accepted_and_names_bad_lines(service: Playback, braid: Braid, tmp_path: Path) -> None:
     file = tmp_path / "events.ndjson"
     file.write_text('{"a": 1}\nbad\n{"a": 2}')

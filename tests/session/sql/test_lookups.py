@@ -48,6 +48,10 @@ class Tables:
     def find(self, name: str) -> TableVersion | None:
         return self.versions.get(name.lower())
 
+    def version_of(self, table: TableVersion) -> str:
+        """Return what lookups call its rows."""
+        return table.id
+
 
 def planned(sql: str) -> Query:
     query = plan_select(sql, CATALOG, tables=Tables())
