@@ -198,7 +198,8 @@ class JoinInput:
     ``keys`` are over its columns, too, one for each attribute that the join compares, the same in all inputs; None for
     one that this input is not compared by. ``outer_of`` are the inputs that the ON of a LEFT JOIN compares this one
     with: where they have no partner in it, its columns are NULL. It is empty for an inner join. Of an ``anti`` one, an
-    outer input, only the rows are left where they have no partner in it. All of it is after the stream's ``lookups``.
+    outer input, only the rows are left where they have no partner in it. ``on``, over joined rows, is what else the ON
+    of a LEFT JOIN asks of a partner. All of it is after the stream's ``lookups``.
     """
 
     stream: str
@@ -208,6 +209,7 @@ class JoinInput:
     outer_of: tuple[int, ...] = ()
     anti: bool = False
     lookups: tuple[Lookup, ...] = ()
+    on: Expression | None = None
 
     @cached_property
     def input(self) -> str:
@@ -223,6 +225,7 @@ class JoinInput:
             "keys": [_where_json(key) for key in self.keys],
             "outer_of": list(self.outer_of),
             **({"anti": True} if self.anti else {}),
+            **({} if self.on is None else {"on": _where_json(self.on)}),
             **_lookups_json(self.lookups),
         }
 
@@ -232,7 +235,8 @@ class JoinInput:
         keys = tuple(_where_from_json(key) for key in value["keys"])
         where, outer_of = _where_from_json(value["where"]), tuple(value["outer_of"])
         anti, lookups = value.get("anti", False), _lookups_from_json(value)
-        return cls(value["stream"], value["alias"], where, keys, outer_of, anti, lookups)
+        on = _where_from_json(value.get("on"))
+        return cls(value["stream"], value["alias"], where, keys, outer_of, anti, lookups, on)
 
 
 @dataclass(frozen=True)
@@ -295,12 +299,17 @@ class Join:
 
     @cached_property
     def over_rows(self) -> tuple[Expression, ...]:
-        """All expressions over its rows: ``where``, and the outputs or what they are grouped by and aggregated of."""
-        tested = () if self.where is None else (self.where,)
+        """All expressions over its rows: what tests them, and the outputs or what is grouped and aggregated."""
+        tested = (*self.ons.values(), *(() if self.where is None else (self.where,)))
         if self.grouping is None:
             return (*tested, *(output.expression for output in self.outputs))
         arguments = (m.argument for m in self.grouping.measures if m.argument is not None)
         return (*tested, *self.grouping.keys, *arguments)
+
+    @cached_property
+    def ons(self) -> dict[int, Expression]:
+        """What the ON of LEFT JOINs asks of partners besides equal keys, by the number of the outer input."""
+        return {number: each.on for number, each in enumerate(self.inputs) if each.on is not None}
 
     @cached_property
     def is_factorised(self) -> bool:
@@ -309,7 +318,7 @@ class Join:
         Then all that is asked of a row is over one input, and NULL where an outer one has no tuple for it. Sessions are
         of several inputs together, so nothing of them can be counted input by input.
         """
-        if self.where is not None or isinstance(self.window, SessionWindow):
+        if self.where is not None or self.ons or isinstance(self.window, SessionWindow):
             return False
         if self.grouping is None:
             return True

@@ -168,7 +168,7 @@ class Materializer:
                     (paths[window.block], window.start, window.end, what_is_indexed(query, window.start, active_from)),
                     partial(index_window, query, block, window.start, window.end, active_from),
                 )
-                rows = form_rows(query, block, index, window, first, taken)
+                rows = form_rows(query, block, window, index.page(first, taken))
             except FileNotFoundError:  # the tuples that the block refers to are removed with it
                 self.forget(paths[window.block])
                 raise _gone(paths[window.block]) from None

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from operators.joins import formed_rows
 from operators.joins.block import JoinBlock
 from operators.joins.counts import count_alone
 from operators.joins.firing import JoinedWindow
 from operators.joins.formed_rows import MOST_FORMED, EvaluationFailed, asked_of
 from operators.joins.groups import fired_windows
 from operators.joins.late_rows import joined_rows
+from operators.joins.partners import Places, pieces
 from operators.joins.parts import join_of
 from operators.joins.relations import MANY
 from operators.joins.rows import WindowRows, form_rows, index_window
@@ -58,11 +58,14 @@ def fire_tested(
 
 
 def _pieces(window: JoinedWindow, block: JoinBlock) -> Iterator[Tuples]:
-    """Yield the rows of a window, some at a time."""
+    """Return the rows of a window, some at a time."""
     live = window.parts[0].live
-    join, most = join_of(live), formed_rows.FORMED_AT_ONCE
+    join = join_of(live)
     index = index_window(join, block, window.start, window.end, live.active_from)
     whole = WindowRows(0, window.start, window.end, index.total)
-    for first in range(0, whole.count, most):
-        rows = form_rows(join, block, index, whole, first, min(most, whole.count - first))
-        yield Tuples(arrays_of(rows), rows.num_rows)
+
+    def form(places: Sequence[Places]) -> Tuples:
+        rows = form_rows(join, block, whole, places)
+        return Tuples(arrays_of(rows), rows.num_rows)
+
+    return pieces(join, index, form)

@@ -47,7 +47,7 @@ def asked_of(live: LiveQuery, pieces: Iterable[Tuples], most: int, failures: dic
 def _tested(live: LiveQuery, piece: Tuples) -> Tuples:
     """Return the rows that satisfy the conditions across inputs."""
     where = join_of(live).where
-    return piece if where is None else piece.where(np.asarray(_value(piece, where).fill_null(False)))
+    return piece if where is None else piece.where(np.asarray(value_of(piece, where).fill_null(False)))
 
 
 def _rows(live: LiveQuery, pieces: Iterable[Tuples], most: int, failures: dict[str, str]) -> pa.Table | None:
@@ -82,7 +82,7 @@ def _groups(live: LiveQuery, pieces: Iterable[Tuples]) -> pa.Table | None:
         for name, mine in bounds.items():
             mine.append(piece.columns[name])
         for expression, found in values.items():
-            found.append(_value(piece, expression))
+            found.append(value_of(piece, expression))
     if not length:
         return None
     whole = {expression: pa.concat_arrays(found) for expression, found in values.items()}
@@ -112,7 +112,8 @@ def _measure(measure: Measure, values: pa.Array | None, coded: KeyCodes) -> pa.A
     return components.decode(measure, numbers, encoded.dictionary)
 
 
-def _value(rows: Tuples, expression: Expression) -> pa.Array:
+def value_of(rows: Tuples, expression: Expression) -> pa.Array:
+    """Return an expression over formed rows; raises EvaluationFailed."""
     found = rows.value(expression)
     if rows.failures:
         raise EvaluationFailed("; ".join(rows.failures.values()))

@@ -146,11 +146,11 @@ def _taken(column: pa.Array, rows: Places, missing: Bools | None) -> pa.Array:
     return take(column, rows) if missing is None else column.take(pa.array(rows, mask=missing))
 
 
-def form_rows(query: Join, block: JoinBlock, index: JoinIndex, window: WindowRows, first: int, count: int) -> pa.Table:
-    """Return the joined rows ``[first, first + count)`` of a window: columns ``alias.column``, and its bounds."""
+def form_rows(query: Join, block: JoinBlock, window: WindowRows, rows_of: Sequence[Places]) -> pa.Table:
+    """Return joined rows of a window, given as the row of each input: columns ``alias.column``, and its bounds."""
     columns: dict[str, pa.Array] = {}
     needed = {column.name: column for expression in query.over_rows for column in typed_columns_of(expression)}
-    for each, tuples, rows in zip(query.inputs, block.inputs, index.page(first, count), strict=True):
+    for each, tuples, rows in zip(query.inputs, block.inputs, rows_of, strict=True):
         length, prefix = len(rows), f"{each.alias}."
         missing = rows == NO_ROW if each.outer_of else None
         for name in needed:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +19,10 @@ import pyarrow as pa
 
 from operators import kernels
 from operators.expressions import typed_columns_of
-from operators.joins import formed_rows
 from operators.joins.firing import JoinOperator, beyond_combinations
 from operators.joins.formed_rows import MOST_FORMED, EvaluationFailed, asked_of
 from operators.joins.keys import InputKeys, number_keys
+from operators.joins.partners import Places, pieces
 from operators.joins.parts import Part, columns_for_rows, join_of
 from operators.joins.relations import NO_ROW, JoinResult, Relation, Rows, TooManyCombinations
 from operators.joins.tuple_bucket import TupleBucket
@@ -195,7 +196,7 @@ def _bounds(number: Rows, count: int, times: Times) -> tuple[Times, Times]:
 
 
 def _pieces(parts: Sequence[Part], inputs: Sequence[_Input], sessions: _Sessions) -> Iterator[Tuples]:
-    """Yield the joined rows of sessions, some at a time; raises EvaluationFailed for too many."""
+    """Return the joined rows of sessions, some at a time; raises EvaluationFailed for too many."""
     relations = [
         Relation(len(rows), {0: np.where(each.code[rows] >= 0, session, -1)}, part.input.outer_of, part.input.anti)
         for part, each, rows, session in zip(parts, inputs, sessions.rows, sessions.session, strict=True)
@@ -209,12 +210,10 @@ def _pieces(parts: Sequence[Part], inputs: Sequence[_Input], sessions: _Sessions
             f"Sessions are left out: more than {MOST_FORMED} of their rows in one lane would have to be formed at once."
             " Join by more columns, or make the gap shorter."
         )
-    for begin in range(0, joined.total, formed_rows.FORMED_AT_ONCE):
-        chosen = joined.page(begin, min(formed_rows.FORMED_AT_ONCE, joined.total - begin))
-        yield _piece(parts, inputs, sessions, chosen)
+    return pieces(join_of(parts[0].live), joined, partial(_piece, parts, inputs, sessions))
 
 
-def _piece(parts: Sequence[Part], inputs: Sequence[_Input], sessions: _Sessions, chosen: Sequence[Rows]) -> Tuples:
+def _piece(parts: Sequence[Part], inputs: Sequence[_Input], sessions: _Sessions, chosen: Sequence[Places]) -> Tuples:
     length = len(chosen[0])
     columns: dict[str, pa.Array] = {}
     for part, each, rows, at in zip(parts, inputs, sessions.rows, chosen, strict=True):

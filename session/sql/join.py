@@ -141,10 +141,11 @@ class _Equality:
 
 @dataclass
 class _Split:
-    """Conditions: those on one input, each with its number and where it stands, and equalities between two."""
+    """Conditions: those on one input, each with its number and where it stands, equalities between two, and others."""
 
     filters: list[tuple[int, Expression, int]] = field(default_factory=list)
     equalities: list[_Equality] = field(default_factory=list)
+    others: list[Expression] = field(default_factory=list)
 
 
 class _Conditions:
@@ -156,7 +157,6 @@ class _Conditions:
         self._inner = _Split()
         self._outer: dict[int, _Split] = {}
         self._anti: set[int] = set()
-        self._rest: list[Expression] = []
         self._names: list[str] = [each.name for each in scope.inputs]
         for number, joined in enumerate(select.joins, start=1):
             split = self._outer.setdefault(number, _Split()) if joined.left else self._inner
@@ -190,6 +190,7 @@ class _Conditions:
                 outer_of[number],
                 number in self._anti,
                 self._scope.inputs[number].lookups,
+                all_of(self._outer[number].others) if number in self._outer else None,
             )
             for number, name in enumerate(self._names)
         )
@@ -197,7 +198,7 @@ class _Conditions:
     @property
     def over_rows(self) -> Expression | None:
         """What is left to be tested on joined rows."""
-        return all_of(self._rest)
+        return all_of(self._inner.others)
 
     # taking conditions apart
 
@@ -252,13 +253,7 @@ class _Conditions:
                     left, first, right, second = right, second, left, first
                 split.equalities.append(_Equality(left, first, right, second))
                 return
-        if split is not self._inner:
-            raise self._select.sql.not_allowed(
-                "ON of a LEFT JOIN compares its inputs by equal columns only; this condition is over several:"
-                f" {condition}.",
-                at,
-            )
-        self._rest.append(condition)
+        split.others.append(condition)
 
     def _first_of(self, split: _Split) -> int:
         """Return the input that a condition without columns goes to."""
@@ -272,21 +267,27 @@ class _Conditions:
             split = self._outer.pop(number)
             self._inner.filters += split.filters
             self._inner.equalities += split.equalities
-        self._make_anti()
+            self._inner.others += split.others
         for number, split in self._outer.items():
-            for other, condition, at in split.filters:
-                if other != number:
-                    raise self._select.sql.not_allowed(
-                        f"ON of a LEFT JOIN may test the columns of {self._names[number]!r} alone and compare them with"
-                        f" others; {condition} tests {self._names[other]!r}. Write it in WHERE if rows should go.",
-                        at,
-                    )
-            for equality in split.equalities:
-                if equality.right != number:
-                    raise self._select.sql.not_allowed(
-                        f"ON of a LEFT JOIN must compare the columns of {self._names[number]!r} with others.",
-                        self._select.joins[number - 1].source.at,
-                    )
+            _keep_its_own(number, split)
+        for number in self._outer:
+            self._check_dependents(number)
+        self._make_anti()
+
+    def _check_dependents(self, number: int) -> None:
+        """Raise SqlNotAllowed where it takes more than equality to be a partner, and another LEFT JOIN looks at it."""
+        if not self._outer[number].others:
+            return
+        for other, split in self._outer.items():
+            named = {each for condition in split.others for each in _inputs_of(self._scope, condition)}
+            named |= {equality.left for equality in split.equalities}
+            if other != number and number in named:
+                raise self._select.sql.not_allowed(
+                    f"ON of a LEFT JOIN must not name {self._names[number]!r}, whose own ON has more than equal columns"
+                    " and tests of it alone. Register the first join as a query of its own, or move the condition to"
+                    " WHERE.",
+                    self._select.joins[other - 1].source.at,
+                )
 
     def _not_outer(self) -> int | None:
         for equality in self._inner.equalities:
@@ -304,10 +305,10 @@ class _Conditions:
         for number, condition, at in self._inner.filters:
             if number not in self._outer:
                 kept.append((number, condition, at))
-            elif self._is_no_partner(number, condition):
+            elif not self._outer[number].others and self._is_no_partner(number, condition):
                 self._anti.add(number)
             else:
-                self._rest.append(condition)
+                self._inner.others.append(condition)
         self._inner.filters = kept
 
     def _is_no_partner(self, number: int, condition: Expression) -> bool:
@@ -331,6 +332,14 @@ class _Conditions:
                     f"{_EQUALITIES}; {name!r} is not compared with the others.",
                     self._select.joins[number - 1].source.at,
                 )
+
+
+def _keep_its_own(number: int, split: _Split) -> None:
+    """Leave in the ON of a LEFT JOIN the tests of its own input, and what that is compared with; all else is others."""
+    split.others += [condition for other, condition, _ in split.filters if other != number]
+    split.filters = [each for each in split.filters if each[0] == number]
+    split.others += [call("=", each.left_key, each.right_key) for each in split.equalities if each.right != number]
+    split.equalities = [each for each in split.equalities if each.right == number]
 
 
 class _Attributes:

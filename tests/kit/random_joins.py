@@ -57,7 +57,7 @@ AGGREGATES = (
     "SUM({0}.v + {1}.v)", "MIN({0}.s || {1}.s)", "AVG({0}.x - {1}.x)", "COUNT(DISTINCT {0}.k + {1}.v)",
     "SUM({0}.d + {1}.d)",
 )  # fmt: skip
-REFUSALS = ("alone and compare them", "compare the columns of", "be compared by all of it")
+REFUSALS = ("whose own ON has more than equal columns", "the one that it is compared with", "be compared by all of it")
 
 
 def _random_rows(rng: random.Random, keys: Sequence[int | None]) -> pa.Table:
@@ -143,6 +143,10 @@ class RandomJoin:
         return self.text.replace("@", "").replace("~", "")
 
 
+PARTNERS = ("{0}.v < {1}.v", "{0}.v > 0", "({0}.s = {1}.s OR {1}.v IS NULL)", "{0}.v = {0}.k", "{0}.k <> {1}.m")
+"""What ON says of partners besides that they are equal."""
+
+
 def random_join(rng: random.Random) -> RandomJoin:
     inputs = rng.choice([2, 2, 2, 3, 3, 4])
     names = [f"{rng.choice('abc')}~"]
@@ -160,7 +164,8 @@ def random_join(rng: random.Random) -> RandomJoin:
             sources.append(f", {names[n]} AS i{n}")
             conditions += [*compared, *own]
         else:
-            sources.append(f"{kind} {names[n]} AS i{n} ON {' AND '.join([*compared, *own])}")
+            more = [rng.choice(PARTNERS).format(f"i{rng.randrange(n)}", f"i{n}")] * (rng.random() < 0.3)
+            sources.append(f"{kind} {names[n]} AS i{n} ON {' AND '.join([*compared, *own, *more])}")
         if rng.random() < (0.3 if kind == "LEFT JOIN" else 0.03):
             conditions.append(f"i{n}.{mine[0]} IS NULL")
     conditions += [f"{rng.choice(aliases)}.{condition(rng)}" for _ in range(rng.choice([0, 1, 1, 2]))]

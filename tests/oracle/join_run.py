@@ -185,11 +185,11 @@ def late_rows(api: Api, name: str) -> list[dict[str, Any]]:
 
 
 def without(rows: list[Row], late: list[dict[str, Any]]) -> list[Row]:
-    """Return tuples without those that were late, told apart by all their columns."""
+    """Return tuples without those that were late, told apart by all their columns, in which -0.0 is 0.0."""
 
     def key(row: Row) -> tuple[str, ...]:
         time = row["t"] if isinstance(row["t"], int) else micros(row["t"])
-        texts = {name: f"{float(row[name]):.3f}" for name in "kmvxd" if row[name] is not None}
+        texts = {name: f"{float(row[name]) + 0.0:.3f}" for name in "kmvxd" if row[name] is not None}
         values = [str(texts.get(f.name, row[f.name])) for f in FIELDS[:-1]]
         return (*values, str(time))
 

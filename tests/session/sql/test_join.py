@@ -152,6 +152,27 @@ def test_stars_and_names_that_one_input_has() -> None:
 
 
 @pytest.mark.parametrize(
+    ("more", "on"),
+    [
+        ("p.price > a.price", ">(p.price, a.price)"),
+        ("p.price > 1 AND a.pack > 3", ">(p.price, 1.0)"),
+        ("p.user_id = p.pack AND a.pack IS NULL", "=(p.user_id, p.pack)"),
+        ("a.pack > 3", "None"),
+    ],
+)
+def test_more_than_equality_in_the_on_of_a_left_join_is_asked_of_partners(more: str, on: str) -> None:
+    source = "FROM purchases ~ p LEFT JOIN ads ~ a ON p.user_id = a.user_id AND"
+    join = plan(f"SELECT p.price {source} {more}")
+    assert str(join.inputs[1].on) == on
+    assert join.where is None
+    assert join.is_factorised == (on == "None")
+    inner = plan(f"SELECT p.price {source} {more} WHERE a.price > 1")
+    assert (inner.inputs[1].outer_of, inner.inputs[1].on) == ((), None), "no row without a partner gets through"
+    no_partner = plan(f"SELECT p.price {source} {more} WHERE a.user_id IS NULL")
+    assert no_partner.inputs[1].anti == (on == "None")
+
+
+@pytest.mark.parametrize(
     ("marked", "message"),
     [
         ("^purchases p, ads ~ a WHERE p.user_id = a.user_id", "the same window; purchases has none"),
@@ -164,13 +185,17 @@ def test_stars_and_names_that_one_input_has() -> None:
         ),
         ("purchases ~ p, ^ads ~ a", "'a' is not compared with the others"),
         ("purchases ~ p, ^ads ~ a WHERE p.user_id > a.user_id", "'a' is not compared with the others"),
-        ("purchases ~ p LEFT JOIN ads ~ a ON p.user_id = a.user_id AND p.price ^> a.price", "equal columns only"),
+        (
+            "purchases ~ p LEFT JOIN ads ~ a ON p.user_id = a.user_id AND p.price > a.price"
+            " LEFT JOIN ^clicks ~ c ON c.pack = a.pack",
+            "must not name 'a', whose own ON has more",
+        ),
+        ("purchases ~ p LEFT JOIN ^ads ~ a ON p.price > a.price", "'a' is not compared with the others"),
         ("purchases ~ p, ads ~ p WHERE p.user_id = 1", "Two inputs of the join are called 'p'"),
         ("purchases ~ p, ads ~ a WHERE p.user_id = a.user_id AND ^name = 'x'", "write which: p.name and a.name"),
         ("purchases ~ p, ads ~ a WHERE p.user_id = ^b.user_id", "its inputs are called 'p', 'a'"),
         ("purchases ~ p, ads ~ a WHERE p.user_id = ^nobody", "'nobody' does not exist; p has"),
         ("purchases ~ p JOIN ads ~ a ON p.user_id ^= c.user_id JOIN clicks ~ c ON c.pack = p.pack", "comes after it"),
-        ("purchases ~ p LEFT JOIN ads ~ a ON p.user_id = a.user_id AND p.price ^> 1", "alone and compare them"),
         ("purchases ~ p JOIN ads ~ a USING (^nothing)", "'nothing'"),
         ("purchases ~ p ^RIGHT JOIN ads ~ a USING (user_id)", "swap the streams"),
         ("purchases ~ p ^FULL JOIN ads ~ a USING (user_id)", "FULL JOIN"),

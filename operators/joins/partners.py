@@ -1,0 +1,77 @@
+"""Rows of joins in which it takes more than equal keys to be a partner in a LEFT JOIN.
+
+Rows are formed for all that is equal. A row of the other inputs keeps those of its partners for which ON holds; where
+it holds for none, the row stays once, without a partner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators.joins import formed_rows
+from operators.joins.formed_rows import value_of
+from operators.joins.relations import NO_ROW
+from operators.keys import encode_keys
+from operators.queries import Join
+from operators.tuples import Tuples
+
+Places = npt.NDArray[np.signedinteger]
+Form = Callable[[Sequence[Places]], Tuples]
+
+
+class JoinedRows(Protocol):
+    """Joined rows, each a place in every input."""
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+
+    def page(self, first: int, count: int) -> Sequence[Places]:
+        """Return of the rows ``[first, first + count)`` the place in each input, ``NO_ROW`` for none."""
+
+
+def pieces(join: Join, joined: JoinedRows, form: Form) -> Iterator[Tuples]:
+    """Yield the rows of a join, some at a time; ``form`` makes them out of their places.
+
+    Raises EvaluationFailed.
+    """
+    if not join.ons:
+        for first, last in _pages(joined.total):
+            yield form(joined.page(first, last - first))
+        return
+    rows = list(joined.page(0, joined.total))
+    for number in join.ons:
+        rows = _with_partners(join, number, rows, form)
+    for first, last in _pages(len(rows[0])):
+        yield form([places[first:last] for places in rows])
+
+
+def _pages(total: int) -> Iterator[tuple[int, int]]:
+    most = formed_rows.FORMED_AT_ONCE
+    return ((first, min(first + most, total)) for first in range(0, total, most))
+
+
+def _with_partners(join: Join, number: int, rows: list[Places], form: Form) -> list[Places]:
+    """Return the rows with those partners in an outer input for which its ON holds."""
+    on = join.ons[number]
+    formed = (form([places[first:last] for places in rows]) for first, last in _pages(len(rows[0])))
+    holds = [np.asarray(value_of(piece, on).fill_null(False)) for piece in formed]
+    kept = np.concatenate([np.empty(0, dtype=np.bool_), *holds])
+    if kept.all():
+        return rows
+    others = [pa.array(places) for other, places in enumerate(rows) if other != number]
+    coded = encode_keys(others, len(kept), 1, "")
+    has_partner = np.zeros(coded.count, dtype=np.bool_)
+    has_partner[coded.codes[kept]] = True
+    alone = np.flatnonzero(~has_partner[coded.codes])
+    _, first_of_each = np.unique(coded.codes[alone], return_index=True)
+    alone = alone[first_of_each]
+    kept[alone] = True
+    rows[number] = rows[number].copy()
+    rows[number][alone] = NO_ROW
+    return [places[kept] for places in rows]
