@@ -5,6 +5,8 @@ Tuples exist as soon as their event time has come, whether anyone pulls them or 
 
 - A tuple that was handed to someone keeps its event time: a new schedule only begins behind it.
 - `_claims` are the ends of the ranges being read now: their rest is backlog that a new schedule does not drop.
+- Who was told how many tuples there are may have made up its mind to read so many. When it comes with such a range and
+  a new schedule has dropped some of it, that comes back: no queue takes back what it has offered.
 - `_pulled` is how far each consumer got, which is where throughput is measured.
 - All state changes under one condition, on which readers wait for tuples whose time has not come.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -38,6 +41,16 @@ class ReadCancelledError(Exception):
     """Who waited for tuples is gone."""
 
 
+@dataclass(frozen=True)
+class _Change:
+    """What a new schedule took the place of: `offered` tuples were there as far as others know, and what came then."""
+
+    before: Schedule
+    offered: int
+    at_us: int
+    profile: Sequence[RatePart]
+
+
 class TupleQueue:
     """The tuples of one stream; `clock` returns microseconds since 1970."""
 
@@ -46,6 +59,8 @@ class TupleQueue:
         self._clock = clock
         self._changed = threading.Condition()
         self._schedule = Schedule()
+        self._offered = 0
+        self._last_change: _Change | None = None
         self._claims: dict[object, int] = {}
         self._pulled: dict[str, int] = {}
         self._samples: BoundedLog[list[Any]] = BoundedLog(SAMPLES_KEPT)
@@ -58,9 +73,10 @@ class TupleQueue:
         return self._ring.schema
 
     def generated(self) -> int:
-        """Return how many tuples there are by now."""
+        """Return how many tuples there are by now, for one who may want to read them."""
         with self._changed:
-            return self._generated(self._clock())
+            self._offered = self._generated(self._clock())
+            return self._offered
 
     def times(self, offsets: Sequence[int]) -> list[int | None]:
         """Return the event times of tuples in microseconds, None for those that are not going to be generated."""
@@ -70,12 +86,15 @@ class TupleQueue:
         """Generate from `at_us` on by `profile`, drop the backlog that nobody began to read, return the schedule."""
         with self._changed:
             begun = max([*self._pulled.values(), *self._claims.values()], default=0)
-            return self._change(min(begun, self._generated(self._clock())), at_us, profile)
+            change = _Change(self._schedule, self._offered, at_us, profile)
+            schedule = self._change(min(begun, self._generated(self._clock())), at_us, profile)
+            self._last_change, self._offered = change, 0
+            return schedule
 
     def stop(self) -> Schedule:
         """Generate no more, keep the backlog, return the schedule."""
         with self._changed:
-            now = self._clock()
+            now, self._last_change = self._clock(), None
             return self._change(self._generated(now), now, [RatePart(None, 0)])
 
     def read(
@@ -118,6 +137,7 @@ class TupleQueue:
         claim = object()
         with self._changed:
             self._claims[claim] = end
+            self._give_back(end)
         try:
             at = start
             while at < end:
@@ -160,6 +180,13 @@ class TupleQueue:
     def _generated(self, now_us: int) -> int:
         # a clock that was set back does not take back what somebody has
         return max(self._schedule.generated(now_us), max(self._pulled.values(), default=0))
+
+    def _give_back(self, end: int) -> None:
+        """Let the new schedule begin behind a range that was offered before it and that somebody reads only now."""
+        change = self._last_change
+        if change is not None and self._generated(self._clock()) < end <= change.offered:
+            self._schedule = change.before
+            self._change(end, change.at_us, change.profile)
 
     def _change(self, offset: int, at_us: int, profile: Sequence[RatePart]) -> Schedule:
         self._schedule = self._schedule.after(offset, at_us, profile)

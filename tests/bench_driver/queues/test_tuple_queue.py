@@ -125,6 +125,37 @@ def test_a_run_drops_the_backlog_that_nobody_began_to_read(queue: TupleQueue, cl
     ]  # fmt: skip
 
 
+def test_a_run_drops_nothing_of_a_range_that_was_planned_before_it(queue: TupleQueue, clock: Clock) -> None:
+    queue.run(AT, [RatePart(None, 1000)])
+    clock.now += 10 * SECOND
+    offered = queue.generated()
+    read(queue, 0, 2_000)
+    queue.run(clock.now + SECOND, [RatePart(None, 500)])
+    assert queue.generated() == 2_000, "the backlog is dropped"
+    late = times_of([*queue.read(2_000, 3_000, "c")])  # as two tasks of one batch do that was planned before
+    late += times_of([*queue.read(3_000, 4_500, "c")])
+    assert late == [AT + n * 1000 for n in range(2_000, 4_500)]
+    assert queue.generated() == 4_500
+    clock.now += 3 * SECOND
+    begins = clock.now - 2 * SECOND
+    there = queue.generated()
+    assert there == 4_500 + 2 * 500 + 1 < offered
+    assert times_of([*queue.read(4_500, there, "c")]) == [begins + n * 2000 for n in range(1_001)]
+
+
+def test_a_range_beyond_all_that_was_offered_waits(real_time_queue: TupleQueue) -> None:
+    real_time_queue.run(now_us(), [RatePart(None, 1000)])
+    wait_until(lambda: real_time_queue.generated() >= 100, DEADLINE, "there are tuples")
+    real_time_queue.stop()
+    there = real_time_queue.generated()
+    real_time_queue.run(now_us(), [RatePart(None, 1)])
+    reader = Reader(real_time_queue, 0, there + 1)
+    wait_until(lambda: len(reader.batches) > 0, DEADLINE, "the first tuple has come")
+    assert real_time_queue.generated() < 100
+    reader.gone.set()
+    reader.join(DEADLINE)
+
+
 def test_a_range_that_is_being_read_is_no_backlog(queue: TupleQueue, clock: Clock) -> None:
     queue.run(AT, [RatePart(None, 1_000_000)])
     clock.now = AT + SECOND
