@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
+import orjson
 from fastapi import APIRouter, Request, Response
 
 from api import documents
@@ -14,6 +16,7 @@ from api.documents import answers, refused, sql_body
 from api.parameters import Wait
 from api.service import ServiceDep
 from session.requests import Outcome
+from sources.errors import UnknownObject
 
 router = APIRouter(tags=["tables"])
 
@@ -69,8 +72,16 @@ async def refresh_table(
 
     response = await answer_once(service, caller, request, b"", refresh)
     if wait > 0 and response.status_code == 202:
-        await service.news.until(lambda: not caller.table(name)["refreshing"], wait)
-        return response_of(outcome(202, caller.table(name)))
+        refreshed = orjson.loads(response.body)
+        with suppress(UnknownObject):  # it was dropped meanwhile
+
+            def is_done() -> bool:
+                now = caller.table(name)
+                return now["id"] != refreshed["id"] or not now["refreshing"]
+
+            await service.news.until(is_done, wait)
+            now = caller.table(name)
+            return response_of(outcome(202, now if now["id"] == refreshed["id"] else refreshed))
     return response
 
 

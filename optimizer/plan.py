@@ -339,7 +339,7 @@ def window_json(window: Window | SessionWindow) -> dict[str, Any]:
 
 
 def _table_node(table: str) -> dict[str, Any]:
-    """Return a node for a table, given as its name and which rows it had: ``packs@08f0ae51ba8479ad``."""
+    """Return a node for a table, given as its name and the version of its lookups: ``packs@08f0ae51ba8479ad``."""
     return {"id": f"table:{table}", "kind": "table", "name": table.partition("@")[0]}
 
 

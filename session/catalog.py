@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from operators.lookups import Refreshed, refreshes_before, version_name
@@ -191,7 +191,7 @@ class Catalog(Mapping[str, StreamDefinition]):
         """Return a catalog of the same streams and tables that later changes of this one leave alone."""
         catalog = Catalog()
         catalog._by_name, catalog._by_id = dict(self._by_name), dict(self._by_id)
-        catalog._tables = dict(self._tables)
+        catalog._tables = {name: replace(table) for name, table in self._tables.items()}
         return catalog
 
     def add(self, state: StreamState) -> None:

@@ -200,9 +200,14 @@ class Commands(Reads):
             return self.table(name)
         with self._lock:
             definition = self._state.catalog.table(name).definition
+        self._tables.forget(definition.id)
         version = self._tables.read(definition)
         with self._lock:
-            self._reservations.hold_refresh(self._state, version)
+            try:
+                self._reservations.hold_refresh(self._state, version)
+            except BaseException:
+                self._tables.forget(definition.id)
+                raise
             inputs = self._inputs_with(version)
         try:
             self._tables.keep([version])

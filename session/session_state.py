@@ -367,6 +367,7 @@ class SessionState:
         """Return the files of all rows of static tables that a batch to come may read, of finished queries, too."""
         files = {refreshed["file"] for inactive in self.inactive.values() for refreshed in inactive.refreshed}
         asked = self.catalog.refreshed()
+        files |= {file for _, file in asked.values()}  # for queries that are on their way
         for record in self.queries.values():
             for lookup in lookups_of(record.query):
                 files |= {self.active_refreshed.now(lookup).version, asked.now(lookup).version}

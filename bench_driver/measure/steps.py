@@ -252,7 +252,7 @@ def _logs(rig: Rig) -> dict[str, QueueLog]:
 def _has_settled(log: QueueLog, begin: float, rate: int) -> bool:
     """Tell whether the system has pulled what came after `begin`, and does so soon after it comes."""
     points = throughput.queue_points(log.samples, begin, time.time(), log.consumers)
-    if not points or points[-1].pulled <= points[0].generated:
+    if not points or points[-1].pulled <= log.schedule.generated(_us(begin)):
         return False
     return points[-1].length <= rate * SETTLED_SECONDS
 

@@ -145,6 +145,7 @@ class QueueProcess:
             answer = self._call("samples", {"after": self._next_sample})
             self._samples += [QueueSample(at / SECOND_US, made, pulled) for at, made, pulled in answer["samples"]]
             self._next_sample = answer["next"]
+            self.schedule = Schedule.from_json(answer["segments"])
             return list(self._samples)
 
     def pulls(self) -> list[Pull]:

@@ -102,7 +102,7 @@ class QueueServer(fl.FlightServerBase):  # type: ignore[misc]
 
     def _samples(self, body: Document) -> Document:
         samples, following = self._queue.samples(_whole(body, "after"))
-        return {"samples": samples, "next": following}
+        return {"samples": samples, "next": following, "segments": self._queue.schedule.to_json()}
 
     def _pulls(self, body: Document) -> Document:
         pulls, following = self._queue.pulls(_whole(body, "after"))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -43,10 +43,11 @@ class ReadCancelledError(Exception):
 
 @dataclass(frozen=True)
 class _Change:
-    """What a new schedule took the place of: `offered` tuples were there as far as others know, and what came then."""
+    """What a new schedule took the place of, which had `offered` tuples as far as others know, and where it begins."""
 
     before: Schedule
     offered: int
+    first: int
     at_us: int
     profile: Sequence[RatePart]
 
@@ -86,9 +87,12 @@ class TupleQueue:
         """Generate from `at_us` on by `profile`, drop the backlog that nobody began to read, return the schedule."""
         with self._changed:
             begun = max([*self._pulled.values(), *self._claims.values()], default=0)
-            change = _Change(self._schedule, self._offered, at_us, profile)
-            schedule = self._change(min(begun, self._generated(self._clock())), at_us, profile)
-            self._last_change, self._offered = change, 0
+            first = min(begun, self._generated(self._clock()))
+            before, offered, last = self._schedule, self._offered, self._last_change
+            if last is not None and begun <= last.first and offered <= last.offered:  # nobody has read of it yet
+                before, offered = last.before, last.offered
+            schedule = self._change(first, at_us, profile)
+            self._last_change, self._offered = _Change(before, offered, first, at_us, profile), 0
             return schedule
 
     def stop(self) -> Schedule:
@@ -116,6 +120,11 @@ class TupleQueue:
         with self._changed:
             now = self._clock()
             self._samples.append([now, self._generated(now), dict(self._pulled)], weight=2 + len(self._pulled))
+
+    @property
+    def schedule(self) -> Schedule:
+        """When its tuples come."""
+        return self._schedule
 
     def samples(self, after: int) -> tuple[list[list[Any]], int]:
         """Return `[microseconds, generated, {consumer: pulled}]` from number `after` on, and the next number."""
@@ -184,8 +193,10 @@ class TupleQueue:
     def _give_back(self, end: int) -> None:
         """Let the new schedule begin behind a range that was offered before it and that somebody reads only now."""
         change = self._last_change
-        if change is not None and self._generated(self._clock()) < end <= change.offered:
-            self._schedule = change.before
+        if change is None or max(self._pulled.values(), default=0) > change.first:  # what was read must stay as it is
+            return
+        if self._generated(self._clock()) < end <= change.offered:
+            self._schedule, self._last_change = change.before, replace(change, first=end)
             self._change(end, change.at_us, change.profile)
 
     def _change(self, offset: int, at_us: int, profile: Sequence[RatePart]) -> Schedule:

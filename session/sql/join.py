@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from operators.evaluation import holds_for_nulls
 from operators.expressions import Call, Expression, all_of, columns_of, conjuncts_of
@@ -270,6 +271,8 @@ class _Conditions:
             self._inner.others += split.others
         for number, split in self._outer.items():
             _keep_its_own(number, split)
+            if not split.equalities:
+                self._refuse_unconnected(number)
         for number in self._outer:
             self._check_dependents(number)
         self._make_anti()
@@ -326,12 +329,15 @@ class _Conditions:
             if not more:
                 break
             reached |= more
-        for number, name in enumerate(self._names):
+        for number in range(len(self._names)):
             if number not in reached:
-                raise self._select.sql.not_allowed(
-                    f"{_EQUALITIES}; {name!r} is not compared with the others.",
-                    self._select.joins[number - 1].source.at,
-                )
+                self._refuse_unconnected(number)
+
+    def _refuse_unconnected(self, number: int) -> NoReturn:
+        raise self._select.sql.not_allowed(
+            f"{_EQUALITIES}; {self._names[number]!r} is not compared with the others.",
+            self._select.joins[number - 1].source.at,
+        )
 
 
 def _keep_its_own(number: int, split: _Split) -> None:

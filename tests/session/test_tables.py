@@ -8,6 +8,7 @@ from operators.lookups import Lookup
 from operators.queries import Selection, lookups_of
 from session.execution import execute_statement
 from sources.errors import Conflict, NotAllowed, UnknownObject
+from sources.static_table import TableDefinition, TableVersion
 from tests.session.driver import LOOKUP, SELECTION, TABLE, Driver
 
 QUERY = LOOKUP.format("purchases")
@@ -143,3 +144,20 @@ def test_a_table_is_not_dropped_while_it_is_refreshed(packs: Driver, monkeypatch
     refresh(packs, 2)
     monkeypatch.undo()
     packs.session.drop_table("packs")
+
+
+def test_a_query_that_is_planned_while_its_table_is_refreshed_gets_the_rows(
+    packs: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = packs.session._tables.read
+
+    def refresh_after(definition: TableDefinition) -> TableVersion:
+        found = read(definition)
+        monkeypatch.undo()
+        refresh(packs, 2)
+        return found
+
+    monkeypatch.setattr(packs.session._tables, "read", refresh_after)
+    (query,) = packs.run(QUERY)
+    packs.session.write_snapshot()
+    assert rows(packs, query) == 2

@@ -143,6 +143,31 @@ def test_a_run_drops_nothing_of_a_range_that_was_planned_before_it(queue: TupleQ
     assert times_of([*queue.read(4_500, there, "c")]) == [begins + n * 2000 for n in range(1_001)]
 
 
+def test_what_was_read_stays_as_it_is(queue: TupleQueue, clock: Clock) -> None:
+    queue.run(AT, [RatePart(None, 1000)])
+    clock.now += 30 * SECOND
+    queue.generated()
+    read(queue, 0, 2_000)
+    queue.run(clock.now, [RatePart(None, 1_000_000)])
+    clock.now += SECOND // 50
+    first = times_of([*queue.read(2_000, 3_000, "c")])
+    batches = queue.read(3_000, 29_000, "c")  # planned before, but some of the new schedule is read already
+    next(batches)
+    assert times_of([*queue.read(2_000, 3_000, "again")]) == first
+
+
+def test_a_range_comes_back_over_two_runs(queue: TupleQueue, clock: Clock) -> None:
+    queue.run(AT, [RatePart(None, 1000)])
+    clock.now += 10 * SECOND
+    queue.generated()
+    queue.run(clock.now, [RatePart(None, 100)])
+    clock.now += SECOND
+    assert queue.generated() == 101
+    queue.run(clock.now, [RatePart(None, 10)])
+    assert times_of([*queue.read(0, 5_000, "c")]) == [AT + n * 1000 for n in range(5_000)]
+    assert queue.schedule.time_of(5_000) == clock.now
+
+
 def test_a_range_beyond_all_that_was_offered_waits(real_time_queue: TupleQueue) -> None:
     real_time_queue.run(now_us(), [RatePart(None, 1000)])
     wait_until(lambda: real_time_queue.generated() >= 100, DEADLINE, "there are tuples")

@@ -191,6 +191,11 @@ def test_more_than_equality_in_the_on_of_a_left_join_is_asked_of_partners(more: 
             "must not name 'a', whose own ON has more",
         ),
         ("purchases ~ p LEFT JOIN ^ads ~ a ON p.price > a.price", "'a' is not compared with the others"),
+        (
+            "purchases ~ p LEFT JOIN ^ads ~ a ON a.price > 0"
+            " LEFT JOIN clicks ~ c ON c.user_id = p.user_id AND c.pack = a.pack",
+            "'a' is not compared with the others",
+        ),
         ("purchases ~ p, ads ~ p WHERE p.user_id = 1", "Two inputs of the join are called 'p'"),
         ("purchases ~ p, ads ~ a WHERE p.user_id = a.user_id AND ^name = 'x'", "write which: p.name and a.name"),
         ("purchases ~ p, ads ~ a WHERE p.user_id = ^b.user_id", "its inputs are called 'p', 'a'"),
