@@ -14,8 +14,9 @@ from fastapi.responses import StreamingResponse
 
 from api.access import CallerDep
 from api.documents import refused
+from api.news import POLL_SECONDS
 from api.parameters import After
-from api.results import POLL_SECONDS, is_end, news_for
+from api.results import is_end, news_for
 from api.service import Service, ServiceDep
 from router.cursor import decode_cursor
 from router.result_reader import Page

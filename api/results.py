@@ -10,6 +10,7 @@ from fastapi import APIRouter, Header, Request, Response
 from api import documents, rows
 from api.access import CallerDep
 from api.documents import answers
+from api.news import POLL_SECONDS
 from api.parameters import After, Limit, Wait
 from api.service import Service, ServiceDep
 from router.result_reader import Page
@@ -19,7 +20,6 @@ from session.query_record import RETIRED
 from session.reads import DeployedQuery
 
 router = APIRouter(tags=["results"])
-POLL_SECONDS = 1.0
 _EXAMPLES = answers(200, "Rows in order, each once.", documents.RESULTS, 400, 404, 406, 410, 429)
 _EXAMPLES[200]["content"] |= {
     rows.NDJSON: {"example": '{"user_id":1,"price":9.5}\n'},

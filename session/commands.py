@@ -6,7 +6,6 @@ that, with what is to be answered then: for callers that do not want to hold a t
 
 from __future__ import annotations
 
-import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -223,7 +222,8 @@ class Commands(Reads):
         """Return the lookups of inputs that use a table as they are to be with a version of it, and a query of each."""
         table = version.definition.id
         asked = self._state.catalog.refreshed()
-        asked[table] = sys.maxsize, version.id
+        refreshes, _ = asked.get(table, (0, ""))
+        asked[table] = refreshes + 1, version.id
         found: dict[tuple[Lookup, ...], str] = {}
         for record in (record for record in self._state.queries.values() if not record.is_finished):
             for each in record.query.inputs if isinstance(record.query, Join) else (record.query,):

@@ -363,16 +363,6 @@ class SessionState:
                 self.active_streams.pop(stream_id, None)
         return changes
 
-    def table_files(self) -> set[str]:
-        """Return the files of all rows of static tables that a batch to come may read, of finished queries, too."""
-        files = {refreshed["file"] for inactive in self.inactive.values() for refreshed in inactive.refreshed}
-        asked = self.catalog.refreshed()
-        files |= {file for _, file in asked.values()}  # for queries that are on their way
-        for record in self.queries.values():
-            for lookup in lookups_of(record.query):
-                files |= {self.active_refreshed.now(lookup).version, asked.now(lookup).version}
-        return files
-
     def may_split(self, operator: str) -> bool:
         """Whether other keys of an operator of joins may be split: all windows from before its last split are over."""
         if any(split["operator"] == operator for inactive in self.inactive.values() for split in inactive.splits):

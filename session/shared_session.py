@@ -42,7 +42,7 @@ from session.scaling import Scaling
 from session.session_state import SlotChange
 from session.settings import Settings
 from session.snapshot import Snapshots
-from session.tables import Tables
+from session.tables import Tables, files_needed
 from sources.record_log import RecordLog
 from sources.storage import Storage
 
@@ -322,7 +322,7 @@ class SharedSession(Changes):
     def _table_versions(self) -> set[str]:
         """Return the versions of static tables that some query here needs, among other ids."""
         with self._lock:
-            return self._reservations.used | self._state.table_files()
+            return self._reservations.used | files_needed(self._state)
 
     def _plan_snapshot_if_due(self) -> None:
         with self._lock:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from operators.joins.lookup_join import FOLDER, MOST_MATCHES, IndexedTables, LookupFailed, version_path
 from operators.lookups import Lookup
+from operators.queries import lookups_of
 from session.catalog import Catalog
+from session.session_state import SessionState
 from sources.errors import NotAllowed, NotReady
 from sources.static_table import TableDefinition, TableReader, TableVersion
 from sources.storage import Storage
@@ -72,6 +74,17 @@ class Tables:
             for path in (f"{FOLDER}/{name}" for name in names):
                 if path not in kept:
                     self._storage.delete(path)
+
+
+def files_needed(state: SessionState) -> set[str]:
+    """Return the files of all rows of static tables that a batch to come may read, of finished queries, too."""
+    files = {refreshed["file"] for inactive in state.inactive.values() for refreshed in inactive.refreshed}
+    asked = state.catalog.refreshed()
+    files |= {file for _, file in asked.values()}  # for queries that are on their way
+    for record in state.queries.values():
+        for lookup in lookups_of(record.query):
+            files |= {state.active_refreshed.now(lookup).version, asked.now(lookup).version}
+    return files
 
 
 class NamedTables:
