@@ -46,7 +46,14 @@ def messages(count: int) -> Iterator[bytes]:
 def produce(servers: str, count: int, partitions: int) -> int:
     """Produce the messages, and return their mean size in bytes."""
     producer = Producer(
-        {"bootstrap.servers": servers, "log_level": 0, "linger.ms": 20, "queue.buffering.max.messages": 2 * WAITING}
+        {
+            "bootstrap.servers": servers,
+            "log_level": 0,
+            "linger.ms": 20,
+            "queue.buffering.max.messages": 2 * WAITING,
+            # one that is sent again would come after those that were on their way with it, which are late then
+            "max.in.flight.requests.per.connection": 1,
+        }
     )
     size = 0
     for number, message in enumerate(messages(count)):

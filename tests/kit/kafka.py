@@ -97,7 +97,8 @@ class Topics:
 
     def produce(self, name: str, values: Iterable[bytes | None], partition: int = 0, **options: Any) -> None:
         """Produce values to a partition, in order; they are there when this returns."""
-        producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})
+        # without idempotence a batch that is sent again comes after those that were on their way with it
+        producer = Producer({"bootstrap.servers": self.servers, "log_level": 0, "enable.idempotence": True})
         for value in values:
             producer.produce(name, value, partition=partition, **options)
         assert producer.flush(30) == 0
@@ -105,8 +106,11 @@ class Topics:
 
 def produce(servers: str, topic: str, values: Iterable[bytes | None], partition: int = 0) -> None:
     """Produce values to a partition, in order; they are there when this returns."""
-    # each message a batch, for the sake of what the broker in memory tells of its latest offset
-    producer = KafkaProducer(bootstrap_servers=servers, batch_size=0, acks="all")
+    # each message a batch, for the sake of what the broker in memory tells of its latest offset; one request at a
+    # time, since one that is sent again comes after those that were on their way with it
+    producer = KafkaProducer(
+        bootstrap_servers=servers, batch_size=0, acks="all", max_in_flight_requests_per_connection=1
+    )
     try:
         sent = [producer.send(topic, value=value, key=b"-", partition=partition) for value in values]
         for each in sent:

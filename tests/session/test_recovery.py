@@ -261,7 +261,7 @@ def check_no_gaps(driver: Driver) -> None:
 def test_a_restart_at_any_point_equals_no_restart(steps: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         changing = {"query_groups": "arbitrary", "key_splits": "arbitrary", "reoptimize_seconds": 1.0}
-        driver = Driver(Path(folder), drain_timeout=20, slot_compaction_seconds=10, **changing)
+        driver = Driver(Path(folder) / "data", drain_timeout=20, slot_compaction_seconds=10, **changing)
         try:
             driver.stream()
             for at, step in enumerate(steps):
