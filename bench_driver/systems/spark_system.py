@@ -319,7 +319,7 @@ def statements(queries: Sequence[QuerySpec], fused: bool, probes: int = PROBES) 
 
 def deploy_seconds(queries: int) -> float:
     """Return how long `queries` streaming queries may take until all run, after the last of them is posted."""
-    return min(120.0 + 3.0 * queries, 300.0)
+    return min(120.0 + 24.0 * queries, 600.0)
 
 
 def bound_batch(wanted: int | None, queries: int) -> int | None:
