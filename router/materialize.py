@@ -14,7 +14,7 @@ and a page out of the middle of a large block costs a slice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Protocol, TypeVar, cast
@@ -26,8 +26,20 @@ import pyarrow.compute as pc
 
 from operators.evaluation import evaluate
 from operators.expressions import columns_of
+from operators.joins.all_pairs import AllPairs
 from operators.joins.block import JoinBlock
-from operators.joins.rows import JoinIndex, form_rows, index_window, overlapping, what_is_indexed, windows_of_slot
+from operators.joins.rows import (
+    JoinedRows,
+    JoinIndex,
+    all_pairs,
+    form_rows,
+    index_window,
+    may_pick,
+    overlapping,
+    pick,
+    what_is_indexed,
+    windows_of_slot,
+)
 from operators.joins.tuple_files import TupleFiles
 from operators.predicates.query_set import COLUMN as QUERY_SET
 from operators.predicates.query_set import from_arrow
@@ -83,6 +95,7 @@ class Materializer:
         self._joins: LeastRecentlyUsed[JoinBlock] = LeastRecentlyUsed(join_bytes, lambda block: block.nbytes)
         self._tuples = TupleFiles(storage)
         self._rows: LeastRecentlyUsed[Rows] = LeastRecentlyUsed(row_index_bytes, lambda rows: rows.nbytes)
+        self._pairs: LeastRecentlyUsed[AllPairs] = LeastRecentlyUsed(row_index_bytes, lambda pairs: pairs.nbytes)
         self._indexes: LeastRecentlyUsed[JoinIndex] = LeastRecentlyUsed(row_index_bytes, lambda index: index.nbytes)
 
     def rows(
@@ -166,7 +179,7 @@ class Materializer:
             try:
                 index = self._indexes.get(
                     (paths[window.block], window.start, window.end, what_is_indexed(query, window.start, active_from)),
-                    partial(index_window, query, block, window.start, window.end, active_from),
+                    partial(self._index, query, block, paths[window.block], window, active_from),
                 )
                 rows = form_rows(query, block, window, index.page(first, taken))
             except FileNotFoundError:  # the tuples that the block refers to are removed with it
@@ -179,6 +192,16 @@ class Materializer:
                 )
             pieces.append(compute_outputs(query, rows, taken, _active_from(deployment)))
         return pa.concat_tables(pieces) if pieces else empty_rows(query)
+
+    def _index(
+        self, query: Join, block: JoinBlock, path: str, window: JoinedRows, active_from: Mapping[str, int | None]
+    ) -> JoinIndex:
+        start, end = window.start, window.end
+        if may_pick(query, block, start, active_from):
+            pairs = self._pairs.get((path, start, end), partial(all_pairs, block, start, end))
+            if pairs.is_worth(window.count):
+                return pick(query, block, pairs)
+        return index_window(query, block, start, end, active_from)
 
 
 def _active_from(deployment: Deployment) -> int | None:

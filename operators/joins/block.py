@@ -177,6 +177,11 @@ class JoinBlock:
     inputs: Sequence[BlockInput]
 
     @property
+    def is_of_pairs(self) -> bool:
+        """Whether rows are pairs, of two inputs that are compared by one code."""
+        return len(self.inputs) == 2 and all(len(each.codes) == 1 for each in self.inputs)
+
+    @property
     def nbytes(self) -> int:
         """The memory that it takes once its rows are formed, about."""
         return int(self.windows.nbytes) + sum(each.nbytes for each in self.inputs)

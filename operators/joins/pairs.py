@@ -38,6 +38,11 @@ class Pairs:
         return int(self._before[-1])
 
     @property
+    def rows(self) -> int:
+        """The number of rows of both inputs."""
+        return len(self._left) + len(self._right)
+
+    @property
     def nbytes(self) -> int:
         """The memory that it takes."""
         return self._left.nbytes + self._right.nbytes + self._groups.nbytes + self._before.nbytes

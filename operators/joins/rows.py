@@ -17,6 +17,7 @@ import pyarrow as pa
 from operators import kernels
 from operators.arrays import Places
 from operators.expressions import Column, typed_columns_of
+from operators.joins.all_pairs import AllPairs, PickedPairs
 from operators.joins.block import COUNT, END, SLOT, START, BlockInput, JoinBlock
 from operators.joins.gathering import take
 from operators.joins.pairs import Pairs
@@ -28,9 +29,11 @@ from sources.columns import one_array
 
 ActiveFrom = Mapping[str, int | None]
 
+_EVERYTHING: Bools = np.empty(0, dtype=np.bool_)
+
 
 @dataclass(frozen=True)
-class WindowRows:
+class JoinedRows:
     """``count`` rows of a window of a query in a block; ``start`` and ``end`` in microseconds."""
 
     block: int
@@ -39,14 +42,14 @@ class WindowRows:
     count: int
 
 
-def windows_of_slot(blocks: Sequence[JoinBlock], slot: int) -> list[WindowRows]:
+def windows_of_slot(blocks: Sequence[JoinBlock], slot: int) -> list[JoinedRows]:
     """Return the windows of the query in a slot that have rows in some blocks, in their order."""
     found = []
     for number, block in enumerate(blocks):
         slots = np.asarray(one_array(block.windows.column(SLOT)))
         first, after = np.searchsorted(slots, [slot, slot + 1]).tolist()
         mine = block.windows.slice(first, after - first).select([START, END, COUNT]).to_pydict()
-        found += [WindowRows(number, *each) for each in zip(mine[START], mine[END], mine[COUNT], strict=True)]
+        found += [JoinedRows(number, *each) for each in zip(mine[START], mine[END], mine[COUNT], strict=True)]
     return sorted(found, key=lambda window: (window.end, window.start, window.block))
 
 
@@ -88,7 +91,7 @@ class _GroupIndex:
 
 def what_is_indexed(query: Join, start: int, active_from: ActiveFrom) -> Hashable:
     """Return what decides about the index of a window that begins at ``start``: queries with equal ones share it."""
-    found = []
+    found: list[Hashable] = []
     for each in query.inputs:
         after = active_from.get(each.stream)
         sees_after = start - 1 if after is None else max(start - 1, after)
@@ -103,21 +106,51 @@ def index_window(query: Join, block: JoinBlock, start: int, end: int, active_fro
         _rows_in_window(each, tuples, start, end, active_from.get(each.stream))
         for each, tuples in zip(query.inputs, block.inputs, strict=True)
     ]
-    if len(inputs) == 2 and all(len(tuples.codes) == 1 for tuples in block.inputs):
-        codes = [code for tuples in block.inputs for code in tuples.codes.values()]
+    if block.is_of_pairs:
         right = query.inputs[1]
-        return Pairs((inputs[0], inputs[1]), (codes[0], codes[1]), bool(right.outer_of), right.anti)
+        return _pairs(block, inputs, bool(right.outer_of), right.anti)
     return _index_groups(query, block, inputs)
+
+
+def _pairs(block: JoinBlock, inputs: Sequence[Places], outer: bool = False, anti: bool = False) -> Pairs:
+    left, right = (code for tuples in block.inputs for code in tuples.codes.values())
+    return Pairs((inputs[0], inputs[1]), (left, right), outer, anti)
+
+
+def may_pick(query: Join, block: JoinBlock, start: int, active_from: ActiveFrom) -> bool:
+    """Whether rows of a window that begins at ``start`` are some of all pairs of its tuples: see :func:`pick`."""
+    after = [active_from.get(each.stream) for each in query.inputs]
+    is_whole = all(each is None or each < start for each in after)
+    return block.is_of_pairs and is_whole and not query.inputs[1].outer_of
+
+
+def all_pairs(block: JoinBlock, start: int, end: int) -> AllPairs:
+    """Return the pairs of all tuples in a window."""
+    return AllPairs(_pairs(block, [_between(tuples, start, end) for tuples in block.inputs]))
+
+
+def pick(query: Join, block: JoinBlock, pairs: AllPairs) -> JoinIndex:
+    """Return what rows of a window are formed from, where :func:`may_pick`, out of all its pairs."""
+    left, right = (_wanted(each, tuples) for each, tuples in zip(query.inputs, block.inputs, strict=True))
+    return PickedPairs(pairs, left, right)
+
+
+def _wanted(each: JoinInput, tuples: BlockInput) -> Bools:
+    """Return whether tuples of an input satisfy what a query asks of them; empty where it asks nothing."""
+    if each.where is None or not tuples.length:
+        return _EVERYTHING
+    tested = Tuples({c.name: _column(tuples, c) for c in typed_columns_of(each.where)}, tuples.length)
+    return np.asarray(tested.value(each.where).fill_null(False))
 
 
 def _rows_in_window(each: JoinInput, tuples: BlockInput, start: int, end: int, after: int | None) -> Places:
     """Return the tuples of an input that lie in a window and satisfy what a query asks of them."""
-    wanted = np.empty(0, dtype=np.bool_)
-    if each.where is not None and tuples.length:
-        tested = Tuples({c.name: _column(tuples, c) for c in typed_columns_of(each.where)}, tuples.length)
-        wanted = np.asarray(tested.value(each.where).fill_null(False))
-    rows, first = np.empty(tuples.length, dtype=np.int32), start if after is None else max(start, after + 1)
-    return rows[: kernels.rows_between(rows, tuples.times, first, end, wanted)].copy()
+    return _between(tuples, start if after is None else max(start, after + 1), end, _wanted(each, tuples))
+
+
+def _between(tuples: BlockInput, start: int, end: int, wanted: Bools = _EVERYTHING) -> Places:
+    rows = np.empty(tuples.length, dtype=np.int32)
+    return rows[: kernels.rows_between(rows, tuples.times, start, end, wanted)].copy()
 
 
 def _index_groups(query: Join, block: JoinBlock, inputs: Sequence[Places]) -> _GroupIndex:
@@ -146,7 +179,7 @@ def _taken(column: pa.Array, rows: Places, missing: Bools | None) -> pa.Array:
     return take(column, rows) if missing is None else column.take(pa.array(rows, mask=missing))
 
 
-def form_rows(query: Join, block: JoinBlock, window: WindowRows, rows_of: Sequence[Places]) -> pa.Table:
+def form_rows(query: Join, block: JoinBlock, window: JoinedRows, rows_of: Sequence[Places]) -> pa.Table:
     """Return joined rows of a window, given as the row of each input: columns ``alias.column``, and its bounds."""
     columns: dict[str, pa.Array] = {}
     needed = {column.name: column for expression in query.over_rows for column in typed_columns_of(expression)}
@@ -164,7 +197,7 @@ def form_rows(query: Join, block: JoinBlock, window: WindowRows, rows_of: Sequen
     return pa.table(columns)
 
 
-def overlapping(windows: Sequence[WindowRows], start: int, count: int) -> Iterator[tuple[WindowRows, int, int]]:
+def overlapping(windows: Sequence[JoinedRows], start: int, count: int) -> Iterator[tuple[JoinedRows, int, int]]:
     """Yield the windows in which rows ``[start, start + count)`` of all lie, each with the first and their number."""
     for window in windows:
         if count <= 0:

@@ -25,7 +25,7 @@ from operators.kernels.boundaries import (
     count_double_boundaries,
     count_few_boundaries,
 )
-from operators.kernels.pairs import form_pairs, match_groups
+from operators.kernels.pairs import form_pairs, match_groups, pick_pairs
 from operators.kernels.query_sets import count_bits, intersect, list_by_bit, place_each, set_bits
 from operators.kernels.rows import (
     append_digit,
@@ -66,6 +66,7 @@ __all__ = [
     "occupied_per_group",
     "order_by_code",
     "pick_group",
+    "pick_pairs",
     "pick_tuples",
     "place",
     "place_each",

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from operators.arrays import Numbers, Places
+from operators.predicates.query_set import Bools
 
 
 @njit(cache=True, nogil=True)
@@ -66,8 +67,23 @@ def form_pairs(
         group, skipped = group + 1, 0
 
 
+@njit(cache=True, nogil=True)
+def pick_pairs(
+    left_out: Places, right_out: Places, left: Places, right: Places, wanted_left: Bools, wanted_right: Bools
+) -> int:
+    """List those pairs whose rows are wanted on both sides, all where nobody says which; return how many."""
+    n = 0
+    for pair in range(left.size):
+        i, j = left[pair], right[pair]
+        left_out[n], right_out[n] = i, j  # the next one takes its place if it is not wanted
+        n += (wanted_left.size == 0 or wanted_left[i]) and (wanted_right.size == 0 or wanted_right[j])
+    return n
+
+
 def warm_up() -> None:
     """Load or compile these kernels for the types that they are used with."""
     rows, groups = np.zeros(1, dtype=np.int32), np.zeros((1, 4), dtype=np.int32)
     match_groups(groups, np.zeros(2, dtype=np.int64), rows, rows, rows, rows, True, True, 1)
     form_pairs(rows.copy(), rows.copy(), groups, rows, rows, 0, 0)
+    wanted = np.zeros(1, dtype=np.bool_)
+    pick_pairs(rows.copy(), rows.copy(), rows, rows, wanted, wanted)

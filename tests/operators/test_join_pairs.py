@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operators.joins.all_pairs import AllPairs, PickedPairs
 from operators.joins.pairs import Pairs
 from operators.joins.relations import MANY
 
@@ -38,6 +39,23 @@ def test_pages_are_the_pairs_with_equal_codes(
         first += count
     assert found == expected
     assert [len(rows) for rows in pairs.page(pairs.total, 3)] == [0, 0]
+
+
+@given(CODES, CODES, st.data())
+def test_picked_pairs_are_those_of_the_wanted_rows_in_their_order(
+    left_codes: list[int], right_codes: list[int], data: st.DataObject
+) -> None:
+    codes = np.array(left_codes, dtype=np.int32), np.array(right_codes, dtype=np.int32)
+    some = [data.draw(st.lists(st.booleans(), min_size=len(code), max_size=len(code))) for code in codes]
+    wanted = [np.array(each if data.draw(st.booleans()) else [], dtype=np.bool_) for each in some]
+    everything = [np.arange(len(code), dtype=np.int32) for code in codes]
+    alone = [rows[mask] if len(mask) else rows for rows, mask in zip(everything, wanted, strict=True)]
+    expected = Pairs((alone[0], alone[1]), codes)
+    picked = PickedPairs(AllPairs(Pairs((everything[0], everything[1]), codes)), wanted[0], wanted[1])
+    assert picked.total == expected.total
+    for first in range(picked.total + 1):
+        pages = zip(picked.page(first, 3), expected.page(first, 3), strict=True)
+        assert all(one.tolist() == other.tolist() for one, other in pages)
 
 
 @pytest.mark.parametrize("size", [1 << 18, 1 << 20])

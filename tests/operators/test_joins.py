@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators import bucket_store, lane
+from operators.joins import all_pairs, formed_rows, late_rows, lookup_join, relations, tuple_bucket
 from operators.joins import conditions as join_conditions
 from operators.joins import counts as join_counts
-from operators.joins import formed_rows, late_rows, lookup_join, relations, tuple_bucket
 from operators.joins import rows as join_rows
 from operators.joins.block import JoinBlock
 from operators.joins.lookup_join import version_path
@@ -60,6 +60,7 @@ def test_joins_give_the_rows_that_duckdb_gives(seed: int, tmp_path_factory: pyte
         monkeypatch.setattr(late_rows, "WORTH_REFERRING", rng.choice([0, 1 / 8, 1000]))
         monkeypatch.setattr(late_rows, "LEAST_REFERRED", rng.choice([0, 3, 2000]))
         monkeypatch.setattr(bucket_store, "INLINE_BYTES", rng.choice([0, 300, 1 << 16]))
+        monkeypatch.setattr(all_pairs, "MOST_PAIRS", rng.choice([-1, 5, 1000]))
         monkeypatch.setattr(join_counts, "STEPS_PER_KEY", rng.choice([0, 4, 1000]))
         monkeypatch.setattr(lookup_join, "MOST_AT_ONCE", rng.choice([1, 3, 1000]))
         monkeypatch.setattr(formed_rows, "FORMED_AT_ONCE", rng.choice([1, 3, 1000]))
@@ -255,6 +256,7 @@ def test_alike_queries_share_the_index_of_a_window(tmp_path: Any, monkeypatch: p
         return join_rows.index_window(query, block, start, end, active_from)
 
     monkeypatch.setattr(materialize, "index_window", index_window)
+    monkeypatch.setattr(all_pairs, "MOST_PAIRS", -1)
     w = "[RANGE 4 SECONDS]"
     one = plan_select(f"SELECT x.v FROM a {w} x, b {w} y WHERE x.k = y.k AND y.v < 5", CATALOG)
     same = plan_select(f"SELECT p.k, q.v AS w FROM a {w} p, b {w} q WHERE p.k = q.k AND q.v < 5", CATALOG)

@@ -1,0 +1,71 @@
+"""The pairs of all tuples of a window, found once for whoever reads them: those of a query are some of them, in order.
+
+Finding a query's pairs by themselves takes a pass over the tuples of both inputs, and a random access for each pair.
+Picking them out of those of all queries takes a pass over these.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from operators import kernels
+from operators.arrays import Places
+from operators.joins.pairs import Pairs
+from operators.predicates.query_set import Bools
+
+MOST_PAIRS = 4_000_000
+"""So many are kept of a window at most, 8 bytes each."""
+WORTH_PICKING = 32
+"""Passing so many pairs takes about as long as finding one."""
+
+
+class AllPairs:
+    """The pairs that all tuples of a window give, whatever queries ask of them."""
+
+    def __init__(self, pairs: Pairs) -> None:
+        self._pairs = pairs
+
+    @property
+    def total(self) -> int:
+        """The number of pairs."""
+        return self._pairs.total
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes once pairs are picked."""
+        return self._pairs.nbytes + 8 * min(self.total, MOST_PAIRS)
+
+    @cached_property
+    def rows(self) -> tuple[Places, Places]:
+        """The row on the left and the row on the right of each pair."""
+        left, right = self._pairs.page(0, self.total)
+        return left, right
+
+    def is_worth(self, rows: int) -> bool:
+        """Whether a query that has so many of them should pick these, instead of passing all tuples to find its own."""
+        return self.total <= min(MOST_PAIRS, self._pairs.rows + WORTH_PICKING * rows)
+
+
+class PickedPairs:
+    """The pairs of which both rows are wanted; ``left`` and ``right`` say that of each row, or are empty for all."""
+
+    def __init__(self, pairs: AllPairs, left: Bools, right: Bools) -> None:
+        found = [np.empty(pairs.total, dtype=np.int32) for _ in range(2)]
+        many = kernels.pick_pairs(found[0], found[1], pairs.rows[0], pairs.rows[1], left, right)
+        self._rows: list[Places] = [rows[:many].copy() for rows in found]
+
+    @property
+    def total(self) -> int:
+        """The number of pairs."""
+        return len(self._rows[0])
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return sum(rows.nbytes for rows in self._rows)
+
+    def page(self, first: int, count: int) -> list[Places]:
+        """Return of the pairs ``[first, first + count)``, as far as there are so many, the rows of each input."""
+        return [rows[first : first + count] for rows in self._rows]
