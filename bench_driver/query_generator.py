@@ -204,6 +204,35 @@ def _n_way(workload: Workload, chosen: random.Random) -> Draw:
     return draw
 
 
+def _ring(workload: Workload, chosen: random.Random) -> Draw:
+    """Sums over streams in a ring, each joined with the next on an attribute of its own and the last with the first.
+
+    Of each stream a query selects one of `shares`, in turns, of its tuples, and has the streams in random order. So how
+    many combinations there are in between depends on the order in which they are joined. Windows tumble.
+    """
+    streams, shares = _first(workload, workload.options["ways"]), workload.options["shares"]
+    size_ms = 1000 * workload.options["window_seconds"]
+
+    def draw() -> QuerySpec:
+        mixed = chosen.sample(streams, len(streams))
+        turns = itertools.cycle(chosen.sample(shares, len(shares)))
+        names = tuple(stream.name for stream in mixed)
+        around = zip(names, (*names[1:], names[0]), ATTRIBUTES, strict=False)
+        return QuerySpec(
+            streams=names,
+            comparisons=tuple(
+                Comparison(stream.name, ATTRIBUTES[-1], "<", round(share * stream.options["atr_max"]))
+                for stream, share in zip(mixed, turns, strict=False)
+            ),
+            window=WindowSpec(size_ms, size_ms),
+            joins=tuple(JoinStep(ColumnRef(left, a), ColumnRef(right, a)) for left, right, a in around),
+            keys=(ColumnRef(names[0], ATTRIBUTES[0]),),
+            measure=ColumnRef(names[0], ATTRIBUTES[-1]),
+        )
+
+    return draw
+
+
 _TEMPLATES: dict[str, Callable[[Workload, random.Random], Draw]] = {
     "rovio-aggregation": _rovio_aggregation,
     "rovio-join": _rovio_join,
@@ -213,6 +242,7 @@ _TEMPLATES: dict[str, Callable[[Workload, random.Random], Draw]] = {
     "ordered-join": _ordered_join,
     "complex": _complex,
     "n-way": _n_way,
+    "ring": _ring,
 }
 
 

@@ -19,6 +19,7 @@ TEMPLATES = (
     "ordered-join",
     "complex",
     "n-way",
+    "ring",
 )
 
 

@@ -273,6 +273,9 @@ class Join:
     key has no partner. Expressions over them call column ``c`` of the input with alias ``a`` ``a.c``. Each key and
     measure of ``grouping``, and ``where``, is over such columns. ``outputs`` are, too, or, grouped, over ``key{i}`` and
     ``Measure.name``; in both cases they include ``window_start`` and ``window_end``.
+
+    Inputs are joined in the order that costs least, or, where it is not ``is_reordered``, as they are written
+    (:mod:`operators.joins.order`).
     """
 
     inputs: tuple[JoinInput, ...]
@@ -280,6 +283,7 @@ class Join:
     outputs: tuple[Output, ...]
     grouping: Grouping | None = None
     where: Expression | None = None
+    is_reordered: bool = True
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -295,6 +299,7 @@ class Join:
             "outputs": [o.to_json() for o in self.outputs],
             "grouping": None if self.grouping is None else self.grouping.to_json(),
             **({} if self.where is None else {"where": _where_json(self.where)}),
+            **({} if self.is_reordered else {"is_reordered": False}),
         }
 
     @cached_property
@@ -360,6 +365,7 @@ def query_from_json(value: dict[str, Any]) -> Query:
             tuple(Output.from_json(o) for o in value["outputs"]),
             None if value["grouping"] is None else Grouping.from_json(value["grouping"]),
             _where_from_json(value.get("where")),
+            value.get("is_reordered", True),
         )
     where = _where_from_json(value["where"])
     outputs = tuple(Output.from_json(o) for o in value["outputs"])

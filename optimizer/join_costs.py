@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from operators.joins.cost import JoinCost, join_graph
-from operators.joins.order import block_size, is_counted, join_order
+from operators.joins.order import block_size, is_counted, join_order, written_order
 from operators.joins.parts import attributes_of
 from operators.queries import Join, Query
 from operators.windows import SessionWindow
@@ -84,7 +84,10 @@ def explain_join_order(
     is_known = len(known) == len(estimates)
     inputs = known if is_known else [_one_tuple(query, number) for number in range(len(query.inputs))]
     shared_by = Sharing(plan, query, query_id)
-    order, shared_order = join_order(inputs), join_order(inputs, shared_by)
+    if query.is_reordered:
+        order, shared_order = join_order(inputs), join_order(inputs, shared_by)
+    else:
+        order = shared_order = written_order(inputs)
     steps, shared_steps = (_steps(query, inputs, each, shared_by) for each in (order, shared_order))
     operator = operator_of(query)
 
@@ -177,7 +180,11 @@ def _aliases(join: Join, order: Sequence[int]) -> list[str]:
 
 
 def _why(join: Join, inputs: Sequence[InputEstimate], order: Sequence[int], unknown: Sequence[int]) -> str:
-    if is_counted(inputs, order):
+    if not join.is_reordered:
+        why = (
+            "Inputs are joined as they are written (setting join_orders), each when one before it is compared with it."
+        )
+    elif is_counted(inputs, order):
         why = "Each input is compared with one before it, so rows are counted by key and none is formed in between:"
         why += " any such order will do, and small inputs come first."
     else:
@@ -185,7 +192,8 @@ def _why(join: Join, inputs: Sequence[InputEstimate], order: Sequence[int], unkn
         graph = join_graph({number: inputs[number].attributes for number in order if not inputs[number].outer_of})
         blocks = block_size(graph)
         why += " of all." if blocks >= len(graph) else f", found in blocks of {blocks} inputs."
-    why += " Lanes decide for each window, from its own rows, and each query pays for itself there (MinShared)."
+    if join.is_reordered:
+        why += " Lanes decide for each window, from its own rows, and each query pays for itself there (MinShared)."
     if isinstance(join.window, SessionWindow):
         return f"{why} Costs are not known: it is not known beforehand how long sessions are."
     if unknown:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -36,7 +36,7 @@ from session.requests import (
     TableRefreshed,
     new_queries,
 )
-from session.settings import Settings
+from session.settings import OFF, Settings
 from session.sql.select import plan_select
 from session.sql.statements import CreateStream, CreateTable, Select
 from session.statements import read_create_stream, read_create_table, to_definition, to_table_definition
@@ -299,13 +299,20 @@ class Commands(Reads):
             catalog = self._state.catalog.copy()
         tables = NamedTables(catalog, self._tables)
         confinement = self._settings.confinement
-        return plan_requests(requests, catalog, tables, confinement, owner.tenant, inherited, may_replace)
+        planned = plan_requests(requests, catalog, tables, confinement, owner.tenant, inherited, may_replace)
+        return [replace(each, query=self._ordered(each.query)) for each in planned]
+
+    def _ordered(self, query: Query) -> Query:
+        """Return a query that says whether inputs of joins are reordered."""
+        if isinstance(query, Join) and self._settings.join_orders == OFF:
+            return replace(query, is_reordered=False)
+        return query
 
     def explain(self, select: Select) -> dict[str, Any]:
         """Return how a SELECT would run, as :meth:`validate` does."""
         with self._lock:
             catalog = self._state.catalog.copy()
-        query = plan_select(select, catalog, tables=NamedTables(catalog, self._tables))
+        query = self._ordered(plan_select(select, catalog, tables=NamedTables(catalog, self._tables)))
         names = {definition.id: definition.name for definition in catalog.values()}
         return self._explain(query, {stream: names[stream] for stream in query.streams})
 

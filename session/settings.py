@@ -24,7 +24,11 @@ DEFAULT_CONFIG = "braid.toml"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 AUTO, ON, OFF = ACCESS = ("auto", "on", "off")
 ARBITRARY = "arbitrary"
-DECIDED = (AUTO, OFF, ARBITRARY)
+_DECIDED = {
+    "query_groups": (AUTO, OFF, ARBITRARY),
+    "key_splits": (AUTO, OFF, ARBITRARY),
+    "join_orders": (AUTO, OFF),
+}
 _MAY_BE_ZERO = (
     "port",
     "admission_cores",
@@ -59,8 +63,9 @@ class Settings:
     ``spark_conf`` is added to Spark's configuration: a table in the file, a JSON object in the environment.
     ``query_groups`` says whether the optimizer arranges queries in groups: ``auto`` where that pays, ``off`` never,
     ``arbitrary`` by lot, for tests; ``key_splits`` in the same way whether it splits frequent keys of joins among
-    lanes. It looks every ``reoptimize_seconds``, and at all queries anew once the part
-    ``reoptimize_share`` of them has come or gone since it last did.
+    lanes, and ``join_orders`` (``auto``, ``off``) whether joins that come from now on have their inputs joined in the
+    order that costs least, or as they are written. The optimizer looks every ``reoptimize_seconds``, and at all
+    queries anew once the part ``reoptimize_share`` of them has come or gone since it last did.
     ``lanes`` is how many tasks work on state at once, fixed by the first start on a data folder; 0 takes as many as
     ``master`` has cores, or executors in ``spark_conf``. ``latency_target_seconds`` is the event-time latency that
     results should not have, told to alert rules by ``/metrics``; 0 is none.
@@ -106,6 +111,7 @@ class Settings:
     join_row_limit: int = 1_000_000
     query_groups: str = AUTO
     key_splits: str = AUTO
+    join_orders: str = AUTO
     reoptimize_seconds: float = 5.0
     reoptimize_share: float = 0.5
     table_folder: str = ""
@@ -160,10 +166,10 @@ class Settings:
         self.confinement  # noqa: B018 - checks it
         if self.access not in ACCESS:
             raise NotAllowed(f"The setting access must be one of {', '.join(ACCESS)}; got {self.access!r}.")
-        for name in ("query_groups", "key_splits"):
-            if getattr(self, name) not in DECIDED:
+        for name, decided in _DECIDED.items():
+            if getattr(self, name) not in decided:
                 raise NotAllowed(
-                    f"The setting {name} must be one of {', '.join(DECIDED)}; got {getattr(self, name)!r}."
+                    f"The setting {name} must be one of {', '.join(decided)}; got {getattr(self, name)!r}."
                 )
         if self.log_level not in LOG_LEVELS:
             raise NotAllowed(f"The setting log_level must be one of {', '.join(LOG_LEVELS)}; got {self.log_level!r}.")

@@ -214,7 +214,8 @@ def join_windows(
             for part, each in zip(parts, together, strict=True)
         ]
         try:
-            joined = JoinResult(relations, [each.numbers[COUNT_NAME] for each in together])
+            counts = [each.numbers[COUNT_NAME] for each in together]
+            joined = JoinResult(relations, counts, join_of(parts[0].live).is_reordered)
         except TooManyCombinations as error:
             failures[query] = beyond_combinations(error)
             continue

@@ -49,6 +49,20 @@ def join_order(relations: Sequence[Joined], shared_by: SharedBy[int] = alone) ->
     return [*order, *(number for number in range(len(relations)) if relations[number].outer_of)]
 
 
+def written_order(relations: Sequence[Joined]) -> list[int]:
+    """Return the numbers of the relations as they are written, but for those that nothing before them is compared with.
+
+    As in :func:`join_order`, outer ones come last.
+    """
+    graph = join_graph({number: each.attributes for number, each in enumerate(relations) if not each.outer_of})
+    order, left = list[int](), list(graph)
+    while left:
+        number = next((n for n in left if not graph.adj[n].keys().isdisjoint(order)), left[0])
+        order.append(number)
+        left.remove(number)
+    return [*order, *(number for number in range(len(relations)) if relations[number].outer_of)]
+
+
 def compared(relations: Sequence[Joined], before: Iterable[int], number: int) -> list[tuple[int, int]]:
     """Return by which attributes, and with which relations of those before it, one is compared."""
     mine = relations[number]

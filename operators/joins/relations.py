@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators import kernels
-from operators.joins.order import compared, join_order
+from operators.joins.order import compared, join_order, written_order
 
 T = TypeVar("T")
 
@@ -95,8 +95,9 @@ class JoinResult:
     counts: Rows
     """How many joined rows each row of the first of them is part of; :data:`MANY` for that or more."""
 
-    def __init__(self, relations: Sequence[Relation], weights: Sequence[Rows]) -> None:
-        self._given, self.order = relations, join_order(relations)
+    def __init__(self, relations: Sequence[Relation], weights: Sequence[Rows], is_reordered: bool = True) -> None:
+        self._given, self._is_reordered = relations, is_reordered
+        self.order = join_order(relations) if is_reordered else written_order(relations)
         self._place = np.argsort(self.order).tolist()
         relations = self._relations = [self._placed(relations[number]) for number in self.order]
         self._weights = [weights[number].astype(np.int64) for number in self.order]
@@ -142,7 +143,8 @@ class JoinResult:
         """
         if not self._is_tree:
             return self._as_given(self._formed)
-        alone = JoinResult(self._given, [np.ones(each.rows, dtype=np.int64) for each in self._given])
+        ones = [np.ones(each.rows, dtype=np.int64) for each in self._given]
+        alone = JoinResult(self._given, ones, self._is_reordered)
         if alone.total > MOST_COMBINATIONS:
             raise TooManyCombinations(alone.total)
         return alone.page(0, alone.total)

@@ -91,7 +91,7 @@ class _GroupIndex:
 
 def what_is_indexed(query: Join, start: int, active_from: ActiveFrom) -> Hashable:
     """Return what decides about the index of a window that begins at ``start``: queries with equal ones share it."""
-    found: list[Hashable] = []
+    found: list[Hashable] = [query.is_reordered]
     for each in query.inputs:
         after = active_from.get(each.stream)
         sees_after = start - 1 if after is None else max(start - 1, after)
@@ -165,7 +165,7 @@ def _index_groups(query: Join, block: JoinBlock, inputs: Sequence[Places]) -> _G
         sizes.append(np.diff(starts, append=len(mine)))
         of_groups = {attribute: code[starts].astype(np.int64) for attribute, code in codes.items()}
         relations.append(Relation(len(starts), of_groups, each.outer_of, each.anti))
-    return _GroupIndex(inputs, JoinResult(relations, sizes))
+    return _GroupIndex(inputs, JoinResult(relations, sizes, query.is_reordered))
 
 
 def _column(tuples: BlockInput, column: Column) -> pa.Array:

@@ -202,7 +202,8 @@ def _pieces(parts: Sequence[Part], inputs: Sequence[_Input], sessions: _Sessions
         for part, each, rows, session in zip(parts, inputs, sessions.rows, sessions.session, strict=True)
     ]
     try:
-        joined = JoinResult(relations, [np.ones(each.rows, dtype=np.int64) for each in relations])
+        ones = [np.ones(each.rows, dtype=np.int64) for each in relations]
+        joined = JoinResult(relations, ones, join_of(parts[0].live).is_reordered)
     except TooManyCombinations as error:
         raise EvaluationFailed(beyond_combinations(error)) from None
     if joined.total > MOST_FORMED:

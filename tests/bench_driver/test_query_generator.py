@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
+from math import factorial
 
 import pytest
 
@@ -81,6 +83,19 @@ def test_n_way_joins_take_turns_in_their_number_of_streams() -> None:
     two_way = Counter(q.joins for q in queries if len(q.streams) == 2)
     assert 1 < len(two_way) < 75
     assert all(c.constant in range(500) for q in queries for c in q.comparisons)
+
+
+@pytest.mark.parametrize("ways", [3, 4])
+def test_streams_in_a_ring_are_joined_with_the_next_and_the_first(ways: int) -> None:
+    queries = _generate(f"ring-join:ways={ways}")
+    for query in queries:
+        assert [(step.left.stream, step.right.stream) for step in query.joins] == [
+            *pairwise(query.streams),
+            (query.streams[-1], query.streams[0]),
+        ]
+        assert len({step.left.column for step in query.joins}) == ways
+        assert {comparison.constant for comparison in query.comparisons} == {5, 50, 500}
+    assert len({query.streams for query in queries}) == factorial(ways)
 
 
 def test_rovio_queries_are_those_of_figure_3_8() -> None:

@@ -117,13 +117,15 @@ TABLES = RandomTables()
 class RandomJoin:
     """A SELECT with room for what stands after the name of each input: a window after streams here, nothing in DuckDB.
 
-    ``~`` is the place after a stream, ``@`` that after a table. With a ``gap`` the windows are sessions.
+    ``~`` is the place after a stream, ``@`` that after a table. With a ``gap`` the windows are sessions. Inputs are
+    joined in the order that costs least, or, not ``is_reordered``, as they are written.
     """
 
     text: str
     size: int
     slide: int
     gap: int = 0
+    is_reordered: bool = True
 
     @property
     def sql(self) -> str:
@@ -196,7 +198,8 @@ def random_join(rng: random.Random) -> RandomJoin:
         group = (f" GROUP BY {', '.join(keys)}" if keys else "") + having
         select = keys + measures
     listed = ", ".join(f"{text} AS c{n}" for n, text in enumerate(select))
-    query = RandomJoin(f"SELECT {listed} FROM {' '.join(sources)}{where}{group}", size, rng.randint(1, size))
+    text, is_reordered = f"SELECT {listed} FROM {' '.join(sources)}{where}{group}", rng.random() < 0.7
+    query = RandomJoin(text, size, rng.randint(1, size), is_reordered=is_reordered)
     return query if rng.random() < 0.8 else with_sessions(query, rng.choice([1, 2, 4])) or query
 
 
@@ -214,7 +217,7 @@ def plan(query: RandomJoin) -> Join | Aggregation | None:
             return None
         raise
     assert isinstance(planned, (Join, Aggregation))
-    return planned
+    return replace(planned, is_reordered=query.is_reordered) if isinstance(planned, Join) else planned
 
 
 def condition(rng: random.Random) -> str:

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 
 from operators.joins.cost import JoinCost, join_graph
 from operators.joins.idp import SubPlan
-from operators.joins.order import BLOCK_SIZE, MOST_EXHAUSTIVE, block_size, is_counted, join_order, parents_of
+from operators.joins.order import (
+    BLOCK_SIZE,
+    MOST_EXHAUSTIVE,
+    block_size,
+    is_counted,
+    join_order,
+    parents_of,
+    written_order,
+)
 from operators.joins.relations import Relation
 
 
@@ -130,6 +138,12 @@ def test_outer_relations_come_last_in_their_order() -> None:
         relation(3, 1, outer_of=(2,)),
     ]
     assert join_order(relations) == [0, 3, 2, 1, 4]
+
+
+def test_the_written_order_puts_off_what_nothing_before_is_compared_with() -> None:
+    assert written_order([relation(rows, n, (n + 1) % 3) for n, rows in enumerate([30, 20, 10])]) == [0, 1, 2]
+    ends_first = [relation(9, 0), relation(1, 0, outer_of=(0,)), relation(3, 1), relation(1, 0, 1)]
+    assert written_order(ends_first) == [0, 3, 2, 1]
 
 
 def test_rows_are_counted_where_each_relation_is_compared_with_one_before_it() -> None:

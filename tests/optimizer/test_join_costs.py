@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.queries import Query
+from operators.queries import Join, Query
 from operators.report import draw_sample
 from optimizer.join_costs import estimate_input, explain_join_order
 from optimizer.optimizer import operator_of
@@ -94,6 +95,17 @@ def test_queries_with_the_same_sub_join_share_its_cost() -> None:
     before = explain_join_order(plan, observed(*RATES), planned(PAIR))
     assert before is not None
     assert before["steps"][0]["shared_by"] == 5, "this one counts as if it ran"
+
+
+def test_an_order_as_written_is_told() -> None:
+    query = planned(TRIANGLE)
+    assert isinstance(query, Join)
+    found = [explain_join_order(Plan(), observed(*RATES), each) for each in (query, replace(query, is_reordered=False))]
+    assert [each["order"] for each in found if each] == [["x", "z", "y"], ["x", "y", "z"]]
+    chosen, written = (each["cost"] for each in found if each)
+    assert written > chosen
+    assert found[1] is not None
+    assert "as they are written" in found[1]["why"]
 
 
 def test_what_is_not_known_is_told() -> None:

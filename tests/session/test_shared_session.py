@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from operators.queries import Join
 from router.deployment import Deployment
 from session.query_requests import QueryRequest
 from session.shared_session import SharedSession
@@ -469,6 +470,24 @@ def test_queries_are_listed_in_pages_by_state_label_and_name(driver: Driver) -> 
     assert ids(name="HALE", label="team=a") == ids(name="HALE", state="RUNNING") == ids(name="hall") == []
     assert ids(name="") == ["q-1", "q-2", "q-3", "q-4"]
     assert driver.session.count_by_state()["RUNNING"] == 2
+
+
+def test_joins_are_as_they_are_written_where_their_orders_are_off(open_driver: Callable[..., Driver]) -> None:
+    window = "[RANGE 4 SECONDS]"
+    chain = (
+        f"SELECT z.user_id FROM a {window} x, c {window} z, b {window} y"
+        " WHERE x.user_id = y.user_id AND y.gem_pack = z.gem_pack"
+    )
+    for orders, told in (("auto", "Each input is compared"), ("off", "Inputs are joined as they are written")):
+        driver = open_driver(join_orders=orders)
+        for name in "abc":
+            driver.stream(name)
+        assert told in driver.session.validate(QueryRequest(chain))["join_order"]["why"]
+        (query_id,) = driver.run(chain)
+        driver.restart()
+        query = driver.session.live_query(query_id).query
+        assert isinstance(query, Join)
+        assert query.is_reordered == (orders == "auto")
 
 
 def test_validate_says_how_a_query_would_run_and_registers_nothing(driver: Driver) -> None:
