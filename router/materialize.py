@@ -29,7 +29,6 @@ from operators.expressions import columns_of
 from operators.joins.all_pairs import AllPairs
 from operators.joins.block import JoinBlock
 from operators.joins.rows import (
-    JoinedRows,
     JoinIndex,
     all_pairs,
     form_rows,
@@ -179,7 +178,7 @@ class Materializer:
             try:
                 index = self._indexes.get(
                     (paths[window.block], window.start, window.end, what_is_indexed(query, window.start, active_from)),
-                    partial(self._index, query, block, paths[window.block], window, active_from),
+                    partial(self._index, query, block, paths[window.block], window.start, window.end, active_from),
                 )
                 rows = form_rows(query, block, window, index.page(first, taken))
             except FileNotFoundError:  # the tuples that the block refers to are removed with it
@@ -194,12 +193,11 @@ class Materializer:
         return pa.concat_tables(pieces) if pieces else empty_rows(query)
 
     def _index(
-        self, query: Join, block: JoinBlock, path: str, window: JoinedRows, active_from: Mapping[str, int | None]
+        self, query: Join, block: JoinBlock, path: str, start: int, end: int, active_from: Mapping[str, int | None]
     ) -> JoinIndex:
-        start, end = window.start, window.end
         if may_pick(query, block, start, active_from):
             pairs = self._pairs.get((path, start, end), partial(all_pairs, block, start, end))
-            if pairs.is_worth(window.count):
+            if pairs.is_worth:
                 return pick(query, block, pairs)
         return index_window(query, block, start, end, active_from)
 

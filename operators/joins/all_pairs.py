@@ -1,7 +1,7 @@
 """The pairs of all tuples of a window, found once for whoever reads them: those of a query are some of them, in order.
 
-Finding a query's pairs by themselves takes a pass over the tuples of both inputs, and a random access for each pair.
-Picking them out of those of all queries takes a pass over these.
+Finding a query's pairs by themselves takes a pass over the tuples of both inputs. Picking them out of those of all
+queries takes a pass over these, which is shorter where tuples have few partners.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from operators.predicates.query_set import Bools
 
 MOST_PAIRS = 4_000_000
 """So many are kept of a window at most, 8 bytes each."""
-WORTH_PICKING = 32
-"""Passing so many pairs takes about as long as finding one."""
+WORTH_PICKING = 2
+"""Passing so many pairs takes less time than passing a tuple to find its pairs."""
 
 
 class AllPairs:
@@ -35,7 +35,7 @@ class AllPairs:
     @property
     def nbytes(self) -> int:
         """The memory that it takes once pairs are picked."""
-        return self._pairs.nbytes + 8 * min(self.total, MOST_PAIRS)
+        return self._pairs.nbytes + (8 * self.total if self.is_worth else 0)
 
     @cached_property
     def rows(self) -> tuple[Places, Places]:
@@ -43,9 +43,10 @@ class AllPairs:
         left, right = self._pairs.page(0, self.total)
         return left, right
 
-    def is_worth(self, rows: int) -> bool:
-        """Whether a query that has so many of them should pick these, instead of passing all tuples to find its own."""
-        return self.total <= min(MOST_PAIRS, self._pairs.rows + WORTH_PICKING * rows)
+    @property
+    def is_worth(self) -> bool:
+        """Whether queries should pick theirs, instead of passing all tuples to find them."""
+        return self.total <= min(MOST_PAIRS, WORTH_PICKING * self._pairs.rows)
 
 
 class PickedPairs:
