@@ -90,6 +90,9 @@ class Refreshed(dict[str, tuple[int, str]]):
         return cls({table: (number, file) for table, (number, file) in value.items()})
 
 
-def input_id(stream: str, lookups: Sequence[Lookup]) -> str:
-    """Return what tells the tuples of a stream after lookups from others: the stream's id where there are none."""
-    return " ".join([stream, *map(str, lookups)])
+def input_id(stream: str, lookups: Sequence[Lookup], apart: str = "") -> str:
+    """Return what tells the tuples of a stream after lookups from others: the stream's id where there are none.
+
+    An input that is not shared has a name of its own in ``apart``.
+    """
+    return " ".join([stream, *map(str, lookups), *([f"apart {apart}"] if apart else [])])

@@ -5,7 +5,7 @@ The SQL front end makes them; changelogs carry them as JSON. Times are integers,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -105,8 +105,10 @@ def _where_from_json(value: list[Any] | None) -> Expression | None:
     return None if value is None else expressions.from_json(value)
 
 
-def _lookups_json(lookups: tuple[Lookup, ...]) -> dict[str, Any]:
-    return {"lookups": [lookup.to_json() for lookup in lookups]} if lookups else {}
+def _input_json(query: Selection | Aggregation | JoinInput) -> dict[str, Any]:
+    """Return what an input has besides its stream, where it has it."""
+    lookups = {"lookups": [lookup.to_json() for lookup in query.lookups]} if query.lookups else {}
+    return {**lookups, **({"apart": query.apart} if query.apart else {})}
 
 
 def _lookups_from_json(value: dict[str, Any]) -> tuple[Lookup, ...]:
@@ -117,13 +119,15 @@ def _lookups_from_json(value: dict[str, Any]) -> tuple[Lookup, ...]:
 class Selection:
     """Tuples of one stream that satisfy ``where``; ``outputs`` are over the stream's columns.
 
-    ``stream`` is the stream's id, not its name. With ``lookups`` the columns are those of their tables, too.
+    ``stream`` is the stream's id, not its name. With ``lookups`` the columns are those of their tables, too. What is
+    ``apart`` is not shared with queries that are not called so.
     """
 
     stream: str
     where: Expression | None
     outputs: tuple[Output, ...]
     lookups: tuple[Lookup, ...] = ()
+    apart: str = ""
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -133,7 +137,7 @@ class Selection:
     @cached_property
     def input(self) -> str:
         """What tells its tuples from those of other inputs."""
-        return input_id(self.stream, self.lookups)
+        return input_id(self.stream, self.lookups, self.apart)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""
@@ -142,7 +146,7 @@ class Selection:
             "stream": self.stream,
             "where": _where_json(self.where),
             "outputs": [o.to_json() for o in self.outputs],
-            **_lookups_json(self.lookups),
+            **_input_json(self),
         }
 
 
@@ -152,7 +156,8 @@ class Aggregation:
 
     ``keys`` are the GROUP BY expressions over the stream's columns (those of ``lookups`` included), named ``key0``,
     ``key1``, … in the operator. ``outputs`` and ``having`` are over the columns ``window_start``, ``window_end``
-    (TIMESTAMP), ``key{i}`` and ``Measure.name``; outputs always include ``window_start`` and ``window_end``.
+    (TIMESTAMP), ``key{i}`` and ``Measure.name``; outputs always include ``window_start`` and ``window_end``. What is
+    ``apart`` is not shared with queries that are not called so.
     """
 
     stream: str
@@ -164,6 +169,7 @@ class Aggregation:
     having: Expression | None = None
     emit: Emit = EMIT_AFTER_WATERMARK
     lookups: tuple[Lookup, ...] = ()
+    apart: str = ""
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -173,7 +179,7 @@ class Aggregation:
     @cached_property
     def input(self) -> str:
         """What tells its tuples from those of other inputs."""
-        return input_id(self.stream, self.lookups)
+        return input_id(self.stream, self.lookups, self.apart)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""
@@ -187,7 +193,7 @@ class Aggregation:
             "outputs": [o.to_json() for o in self.outputs],
             "having": _where_json(self.having),
             **({} if self.emit == EMIT_AFTER_WATERMARK else {"emit": self.emit.to_json()}),
-            **_lookups_json(self.lookups),
+            **_input_json(self),
         }
 
 
@@ -199,7 +205,8 @@ class JoinInput:
     one that this input is not compared by. ``outer_of`` are the inputs that the ON of a LEFT JOIN compares this one
     with: where they have no partner in it, its columns are NULL. It is empty for an inner join. Of an ``anti`` one, an
     outer input, only the rows are left where they have no partner in it. ``on``, over joined rows, is what else the ON
-    of a LEFT JOIN asks of a partner. All of it is after the stream's ``lookups``.
+    of a LEFT JOIN asks of a partner. All of it is after the stream's ``lookups``. What is ``apart`` is not shared with
+    joins that are not called so.
     """
 
     stream: str
@@ -210,11 +217,12 @@ class JoinInput:
     anti: bool = False
     lookups: tuple[Lookup, ...] = ()
     on: Expression | None = None
+    apart: str = ""
 
     @cached_property
     def input(self) -> str:
         """What tells its tuples from those of other inputs."""
-        return input_id(self.stream, self.lookups)
+        return input_id(self.stream, self.lookups, self.apart)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""
@@ -226,7 +234,7 @@ class JoinInput:
             "outer_of": list(self.outer_of),
             **({"anti": True} if self.anti else {}),
             **({} if self.on is None else {"on": _where_json(self.on)}),
-            **_lookups_json(self.lookups),
+            **_input_json(self),
         }
 
     @classmethod
@@ -236,7 +244,8 @@ class JoinInput:
         where, outer_of = _where_from_json(value["where"]), tuple(value["outer_of"])
         anti, lookups = value.get("anti", False), _lookups_from_json(value)
         on = _where_from_json(value.get("on"))
-        return cls(value["stream"], value["alias"], where, keys, outer_of, anti, lookups, on)
+        apart = value.get("apart", "")
+        return cls(value["stream"], value["alias"], where, keys, outer_of, anti, lookups, on, apart)
 
 
 @dataclass(frozen=True)
@@ -356,6 +365,13 @@ def lookups_of(query: Query) -> tuple[Lookup, ...]:
     return query.lookups
 
 
+def set_apart(query: Query, name: str) -> Query:
+    """Return a query that shares nothing with queries that are not set apart under the same name."""
+    if isinstance(query, Join):
+        return replace(query, inputs=tuple(replace(each, apart=name) for each in query.inputs))
+    return replace(query, apart=name)
+
+
 def query_from_json(value: dict[str, Any]) -> Query:
     """Read what ``to_json`` of a query wrote."""
     if value["kind"] == "join":
@@ -369,8 +385,9 @@ def query_from_json(value: dict[str, Any]) -> Query:
         )
     where = _where_from_json(value["where"])
     outputs = tuple(Output.from_json(o) for o in value["outputs"])
+    apart = value.get("apart", "")
     if value["kind"] == "selection":
-        return Selection(value["stream"], where, outputs, _lookups_from_json(value))
+        return Selection(value["stream"], where, outputs, _lookups_from_json(value), apart)
     return Aggregation(
         stream=value["stream"],
         window=window_from_json(value["window"]),
@@ -381,4 +398,5 @@ def query_from_json(value: dict[str, Any]) -> Query:
         having=_where_from_json(value["having"]),
         emit=Emit(*value["emit"]) if "emit" in value else EMIT_AFTER_WATERMARK,
         lookups=_lookups_from_json(value),
+        apart=apart,
     )

@@ -32,7 +32,7 @@ from operators.joins.parts import Part, Placement, columns_for_rows, join_of, pa
 from operators.joins.shares import Share, shares_of
 from operators.joins.tuple_bucket import IndexedTuples, Wanted, index_tuples
 from operators.live_queries import LiveQueries, LiveQuery
-from operators.lookups import Lookup, input_id
+from operators.lookups import Lookup
 from operators.predicates import query_set
 from operators.predicates.cell_space import CellSpace, Groups, assign_cells, cell_spaces, set_spaces
 from operators.predicates.index import PredicateIndex
@@ -115,7 +115,7 @@ class _Operator:
 class StreamOperators:
     """The shared operators over one input, a stream after ``lookups``, at one epoch.
 
-    ``groups`` is the number of key groups.
+    ``groups`` is the number of key groups, ``name`` that of the input: for tuples as they come the stream's id.
     """
 
     def __init__(
@@ -124,6 +124,7 @@ class StreamOperators:
         stream: StreamDefinition,
         groups: int,
         before: StreamOperators | None = None,
+        name: str | None = None,
         lookups: tuple[Lookup, ...] = (),
     ) -> None:
         """Compile for the epoch of ``live``; the index of ``before``, an earlier epoch's, is taken over and updated."""
@@ -131,7 +132,7 @@ class StreamOperators:
         self._words = live.words
         self._groups = groups
         self._epoch = live.epoch
-        self.name = name = input_id(stream.id, lookups)
+        self.name = name = stream.id if name is None else name
         self._selections = live.selections(name)
         operators = live.aggregations(name)
         parts = parts_over(live, name)

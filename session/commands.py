@@ -6,6 +6,7 @@ that, with what is to be answered then: for callers that do not want to hold a t
 
 from __future__ import annotations
 
+import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from operators.lookups import Lookup
-from operators.queries import Join, Query
+from operators.queries import Join, Query, set_apart
 from session.admission import NOBODY, Owner, Reservations
 from session.archive import Archive
 from session.deliveries import SinkDeliveries
@@ -300,19 +301,19 @@ class Commands(Reads):
         tables = NamedTables(catalog, self._tables)
         confinement = self._settings.confinement
         planned = plan_requests(requests, catalog, tables, confinement, owner.tenant, inherited, may_replace)
-        return [replace(each, query=self._ordered(each.query)) for each in planned]
+        return [replace(each, query=self._as_set(each.query)) for each in planned]
 
-    def _ordered(self, query: Query) -> Query:
-        """Return a query that says whether inputs of joins are reordered."""
+    def _as_set(self, query: Query) -> Query:
+        """Return a query whose inputs are joined and shared as the settings say."""
         if isinstance(query, Join) and self._settings.join_orders == OFF:
-            return replace(query, is_reordered=False)
-        return query
+            query = replace(query, is_reordered=False)
+        return set_apart(query, uuid.uuid4().hex) if self._settings.query_sharing == OFF else query
 
     def explain(self, select: Select) -> dict[str, Any]:
         """Return how a SELECT would run, as :meth:`validate` does."""
         with self._lock:
             catalog = self._state.catalog.copy()
-        query = self._ordered(plan_select(select, catalog, tables=NamedTables(catalog, self._tables)))
+        query = self._as_set(plan_select(select, catalog, tables=NamedTables(catalog, self._tables)))
         names = {definition.id: definition.name for definition in catalog.values()}
         return self._explain(query, {stream: names[stream] for stream in query.streams})
 

@@ -28,6 +28,7 @@ _DECIDED = {
     "query_groups": (AUTO, OFF, ARBITRARY),
     "key_splits": (AUTO, OFF, ARBITRARY),
     "join_orders": (AUTO, OFF),
+    "query_sharing": (AUTO, OFF),
 }
 _MAY_BE_ZERO = (
     "port",
@@ -64,8 +65,11 @@ class Settings:
     ``query_groups`` says whether the optimizer arranges queries in groups: ``auto`` where that pays, ``off`` never,
     ``arbitrary`` by lot, for tests; ``key_splits`` in the same way whether it splits frequent keys of joins among
     lanes, and ``join_orders`` (``auto``, ``off``) whether joins that come from now on have their inputs joined in the
-    order that costs least, or as they are written. The optimizer looks every ``reoptimize_seconds``, and at all
-    queries anew once the part ``reoptimize_share`` of them has come or gone since it last did.
+    order that costs least, or as they are written: then more combinations may have to be formed, and windows with too
+    many are left out. ``query_sharing`` (``auto``, ``off``) says whether queries that come from now on share operators
+    with those that run, or have their own: that shows what sharing saves, and is of no other use. The optimizer looks
+    every ``reoptimize_seconds``, and at all queries anew once the part ``reoptimize_share`` of them has come or gone
+    since it last did.
     ``lanes`` is how many tasks work on state at once, fixed by the first start on a data folder; 0 takes as many as
     ``master`` has cores, or executors in ``spark_conf``. ``latency_target_seconds`` is the event-time latency that
     results should not have, told to alert rules by ``/metrics``; 0 is none.
@@ -112,6 +116,7 @@ class Settings:
     query_groups: str = AUTO
     key_splits: str = AUTO
     join_orders: str = AUTO
+    query_sharing: str = AUTO
     reoptimize_seconds: float = 5.0
     reoptimize_share: float = 0.5
     table_folder: str = ""

@@ -30,7 +30,6 @@ ARROW = "application/vnd.apache.arrow.stream"
 PAGE = 100_000
 WAIT_SECONDS = 30
 PAUSE_SECONDS = 0.2
-LIST_SECONDS = 1.0  # a list of 500 queries costs the machine under test as much as some pages of rows
 EVENT_TIME = re.compile(r"latest|time_\d+")
 MOST_QUERIES = 1000
 BUSY = (429, 503)
@@ -111,7 +110,7 @@ def follow_all(url: str, label: str | None) -> None:
                     if query_id not in known:
                         known.add(query_id)
                         Follower(url, query_id).start()
-            time.sleep(LIST_SECONDS)
+            time.sleep(PAUSE_SECONDS)
 
 
 def _running(http: httpx.Client, wanted: dict[str, str | int]) -> Iterator[str]:

@@ -127,7 +127,7 @@ class SourceTasks:
         if epoch != live.epoch:
             inputs = live.inputs(stream.id)
             known = {
-                name: StreamOperators(live, stream, len(self._lanes), known.get(name), lookups)
+                name: StreamOperators(live, stream, len(self._lanes), known.get(name), name, lookups)
                 for name, lookups in inputs.items()
             }
             others = {name: each for name, each in self._operators.items() if name in live.streams}

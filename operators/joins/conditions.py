@@ -17,7 +17,7 @@ from operators.joins.late_rows import joined_rows
 from operators.joins.partners import Places, pieces
 from operators.joins.parts import join_of
 from operators.joins.relations import MANY
-from operators.joins.rows import JoinedRows, form_rows, index_window
+from operators.joins.rows import BlockWindow, form_rows, index_window
 from operators.joins.tuple_bucket import TupleBucket
 from operators.tuples import Tuples
 from operators.windowing.fired_rows import Fired
@@ -62,7 +62,7 @@ def _pieces(window: JoinedWindow, block: JoinBlock) -> Iterator[Tuples]:
     live = window.parts[0].live
     join = join_of(live)
     index = index_window(join, block, window.start, window.end, live.active_from)
-    whole = JoinedRows(0, window.start, window.end, index.total)
+    whole = BlockWindow(0, window.start, window.end, index.total)
 
     def form(places: Sequence[Places]) -> Tuples:
         rows = form_rows(join, block, whole, places)

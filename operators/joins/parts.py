@@ -123,6 +123,7 @@ def parts_of(
                 _measures(join, number),
                 (),
                 lookups=each.lookups,
+                apart=each.apart,
             ),
         )
         placement = replace(placement, split=split.hashes, is_spread=bool(split.hashes) and number == split.spread)

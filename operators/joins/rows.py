@@ -33,7 +33,7 @@ _EVERYTHING: Bools = np.empty(0, dtype=np.bool_)
 
 
 @dataclass(frozen=True)
-class JoinedRows:
+class BlockWindow:
     """``count`` rows of a window of a query in a block; ``start`` and ``end`` in microseconds."""
 
     block: int
@@ -42,14 +42,14 @@ class JoinedRows:
     count: int
 
 
-def windows_of_slot(blocks: Sequence[JoinBlock], slot: int) -> list[JoinedRows]:
+def windows_of_slot(blocks: Sequence[JoinBlock], slot: int) -> list[BlockWindow]:
     """Return the windows of the query in a slot that have rows in some blocks, in their order."""
     found = []
     for number, block in enumerate(blocks):
         slots = np.asarray(one_array(block.windows.column(SLOT)))
         first, after = np.searchsorted(slots, [slot, slot + 1]).tolist()
         mine = block.windows.slice(first, after - first).select([START, END, COUNT]).to_pydict()
-        found += [JoinedRows(number, *each) for each in zip(mine[START], mine[END], mine[COUNT], strict=True)]
+        found += [BlockWindow(number, *each) for each in zip(mine[START], mine[END], mine[COUNT], strict=True)]
     return sorted(found, key=lambda window: (window.end, window.start, window.block))
 
 
@@ -179,7 +179,7 @@ def _taken(column: pa.Array, rows: Places, missing: Bools | None) -> pa.Array:
     return take(column, rows) if missing is None else column.take(pa.array(rows, mask=missing))
 
 
-def form_rows(query: Join, block: JoinBlock, window: JoinedRows, rows_of: Sequence[Places]) -> pa.Table:
+def form_rows(query: Join, block: JoinBlock, window: BlockWindow, rows_of: Sequence[Places]) -> pa.Table:
     """Return joined rows of a window, given as the row of each input: columns ``alias.column``, and its bounds."""
     columns: dict[str, pa.Array] = {}
     needed = {column.name: column for expression in query.over_rows for column in typed_columns_of(expression)}
@@ -197,7 +197,7 @@ def form_rows(query: Join, block: JoinBlock, window: JoinedRows, rows_of: Sequen
     return pa.table(columns)
 
 
-def overlapping(windows: Sequence[JoinedRows], start: int, count: int) -> Iterator[tuple[JoinedRows, int, int]]:
+def overlapping(windows: Sequence[BlockWindow], start: int, count: int) -> Iterator[tuple[BlockWindow, int, int]]:
     """Yield the windows in which rows ``[start, start + count)`` of all lie, each with the first and their number."""
     for window in windows:
         if count <= 0:

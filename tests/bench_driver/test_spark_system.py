@@ -108,7 +108,7 @@ def test_a_fused_query_has_no_churn() -> None:
         SparkSystem("spark-queries").end_churn()
 
 
-def test_the_deadline_grows_with_the_queries_up_to_five_minutes() -> None:
+def test_the_deadline_grows_with_the_queries_up_to_ten_minutes() -> None:
     assert [deploy_seconds(queries) for queries in (1, 20, 1000)] == [144.0, 600.0, 600.0]
 
 

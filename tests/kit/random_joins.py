@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from operators.queries import Aggregation, Join
+from operators.queries import Aggregation, Join, set_apart
 from operators.tuples import Tuples
 from session.sql.select import plan_select
 from sources.errors import SqlNotAllowed
@@ -118,7 +118,8 @@ class RandomJoin:
     """A SELECT with room for what stands after the name of each input: a window after streams here, nothing in DuckDB.
 
     ``~`` is the place after a stream, ``@`` that after a table. With a ``gap`` the windows are sessions. Inputs are
-    joined in the order that costs least, or, not ``is_reordered``, as they are written.
+    joined in the order that costs least, or, not ``is_reordered``, as they are written. What is ``apart`` shares only
+    with joins that are called so.
     """
 
     text: str
@@ -126,6 +127,7 @@ class RandomJoin:
     slide: int
     gap: int = 0
     is_reordered: bool = True
+    apart: str = ""
 
     @property
     def sql(self) -> str:
@@ -147,6 +149,9 @@ class RandomJoin:
 
 PARTNERS = ("{0}.v < {1}.v", "{0}.v > 0", "({0}.s = {1}.s OR {1}.v IS NULL)", "{0}.v = {0}.k", "{0}.k <> {1}.m")
 """What ON says of partners besides that they are equal."""
+
+
+APART = ("", "", "", "", "", "one", "other")
 
 
 def random_join(rng: random.Random) -> RandomJoin:
@@ -199,7 +204,7 @@ def random_join(rng: random.Random) -> RandomJoin:
         select = keys + measures
     listed = ", ".join(f"{text} AS c{n}" for n, text in enumerate(select))
     text, is_reordered = f"SELECT {listed} FROM {' '.join(sources)}{where}{group}", rng.random() < 0.7
-    query = RandomJoin(text, size, rng.randint(1, size), is_reordered=is_reordered)
+    query = RandomJoin(text, size, rng.randint(1, size), is_reordered=is_reordered, apart=rng.choice(APART))
     return query if rng.random() < 0.8 else with_sessions(query, rng.choice([1, 2, 4])) or query
 
 
@@ -216,8 +221,11 @@ def plan(query: RandomJoin) -> Join | Aggregation | None:
         if any(reason in error.detail for reason in REFUSALS):
             return None
         raise
+    if isinstance(planned, Join):
+        planned = replace(planned, is_reordered=query.is_reordered)
+    planned = set_apart(planned, query.apart)
     assert isinstance(planned, (Join, Aggregation))
-    return replace(planned, is_reordered=query.is_reordered) if isinstance(planned, Join) else planned
+    return planned
 
 
 def condition(rng: random.Random) -> str:

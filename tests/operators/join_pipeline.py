@@ -113,8 +113,8 @@ class JoinPipeline:
             seen[stream.id] = [row for row in mine if waterline is None or row[time] >= waterline]
             half = len(seen[stream.id]) // 2
             for part in (seen[stream.id][:half], seen[stream.id][half:]):
-                for lookups in self.live.inputs(stream.id).values():
-                    operators = StreamOperators(self.live, stream, len(self.lanes), lookups=lookups)
+                for name, lookups in self.live.inputs(stream.id).items():
+                    operators = StreamOperators(self.live, stream, len(self.lanes), None, name, lookups)
                     for joined in operators.lookup_join.batches(batch_of(part, stream.schema), self.tables):
                         output = operators.process(joined, waterline)
                         assert not output.failures

@@ -21,10 +21,11 @@ from operators.lane_state import Payload
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.predicates import query_set
 from operators.predicates.analysis import Predicate, analyse
-from operators.queries import COUNT_ALL, OP, PTIME, VER, Aggregation, Measure, Output, Query, Selection
+from operators.queries import COUNT_ALL, OP, PTIME, VER, Aggregation, Measure, Output, Query
 from operators.stream_operators import StreamOperators
 from operators.windowing.window_rows import SLOT
-from operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window
+from operators.windows import EMIT_AFTER_WATERMARK, Emit, Window
+from optimizer.optimizer import operator_of
 from sources.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
 from sources.storage import Storage
 
@@ -57,14 +58,6 @@ def aggregation(
     outputs = tuple(Output(measure.name, Column(measure.name, measure.type)) for measure in shown)
     window = window or Window(10, 10)
     return Aggregation(STREAM.id, window, where, tuple(keys), tuple(measures), outputs, having, emit)
-
-
-def operator_of(query: Query) -> str:
-    """Return the operator that shares the query."""
-    if isinstance(query, Selection):
-        return "selection"
-    kind = "sessions" if isinstance(query.window, SessionWindow) else ""
-    return kind + ",".join(str(k) for k in query.keys)
 
 
 def changelog(
@@ -189,14 +182,14 @@ class Pipeline:
         payloads: list[list[Payload]] = [[], []]
         half = len(seen) // 2
         for part in (seen[:half], seen[half:]):
-            output = StreamOperators(self.live, self.stream, 2).process(
-                batch_of(part, self.stream.schema), self.waterline
-            )
-            assert not output.failures
-            if output.selected is not None:
-                self._take_selected(output.selected.columns, output.selected.query_sets)
-            for group, bucket in output.buckets:
-                payloads[group].append(Payload(*put_bucket(self.storage, self.seq, bucket)))
+            for name in self.live.inputs(self.stream.id):
+                operators = StreamOperators(self.live, self.stream, 2, name=name)
+                output = operators.process(batch_of(part, self.stream.schema), self.waterline)
+                assert not output.failures
+                if output.selected is not None:
+                    self._take_selected(name, output.selected.columns, output.selected.query_sets)
+                for group, bucket in output.buckets:
+                    payloads[group].append(Payload(*put_bucket(self.storage, self.seq, bucket)))
         latest = [r[time] for r in tuples] + ([] if self.clock is None else [self.clock])
         self.clock = max(latest, default=None)
         before, self.waterline = (
@@ -220,9 +213,9 @@ class Pipeline:
         for _, fired in self.lanes[lane].advance(self.seq, payloads, self.live, *around, state, self.now_us).values():
             self._take_fired(fired.table)
 
-    def _take_selected(self, columns: pa.Table, query_sets: query_set.Words) -> None:
+    def _take_selected(self, wanted: str, columns: pa.Table, query_sets: query_set.Words) -> None:
         names = columns.column_names
-        for live in self.live.selections(self.stream.id):
+        for live in self.live.selections(wanted):
             mine = columns.filter(pa.array(query_set.unpack(query_sets, np.array([live.slot]))[:, 0])).to_pylist()
             self.rows.setdefault(live.id, []).extend(
                 tuple(microseconds(r[n]) if n == self.stream.schema.event_time else r[n] for n in names) for r in mine

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from operators import entries, lane
 from operators.expressions import Call, Column, Expression, Literal
-from operators.queries import Aggregation, Measure, Output, Query, Selection
+from operators.queries import Aggregation, Measure, Output, Query, Selection, set_apart
 from operators.windows import SessionWindow, Window
 from sources.schema import BOOLEAN
 from sources.storage import Storage
@@ -49,6 +49,10 @@ def random_where(rng: random.Random, depth: int = 2) -> Expression | None:
 
 
 def random_query(rng: random.Random) -> Query:
+    return set_apart(random_shared_query(rng), rng.choice(["", "", "", "one", "other"]))
+
+
+def random_shared_query(rng: random.Random) -> Query:
     where = random_where(rng)
     if rng.random() < 0.3:
         return Selection(STREAM.id, where, (Output("v", V), Output("t", T)))

@@ -85,6 +85,7 @@ def test_a_child_process_gets_the_same_settings() -> None:
             "",
             "must leave out 'spark.dynamicAllocation.enabled' where executors_max is given",
         ),
+        ({"query_sharing": "on"}, {}, "", "query_sharing must be one of auto, off; got 'on'"),
         ({"join_orders": "arbitrary"}, {}, "", "join_orders must be one of auto, off; got 'arbitrary'"),
         ({"log_level": "loud"}, {}, "", "one of debug, info, warning, error; got 'loud'"),
         ({}, {"BRAID_SPARK_CONF": "spark.ui.enabled=true"}, "", "BRAID_SPARK_CONF must be a JSON object"),

@@ -490,6 +490,17 @@ def test_joins_are_as_they_are_written_where_their_orders_are_off(open_driver: C
         assert query.is_reordered == (orders == "auto")
 
 
+def test_queries_have_operators_of_their_own_where_sharing_is_off(open_driver: Callable[..., Driver]) -> None:
+    driver = open_driver(query_sharing="off")
+    driver.stream("purchases")
+    first, second = driver.run(REVENUE, REVENUE)
+    driver.restart()
+    assert driver.session.live_query(first).operator != driver.session.live_query(second).operator
+    plan = driver.session.query_plan(first)
+    assert plan["shares_with"] == {"count": 0, "ids": []}
+    assert driver.session.validate(QueryRequest(REVENUE))["shares_with"] == {"count": 0, "ids": []}
+
+
 def test_validate_says_how_a_query_would_run_and_registers_nothing(driver: Driver) -> None:
     driver.run(REVENUE, REVENUE)
     before = driver.observed()
