@@ -495,10 +495,10 @@ def test_queries_have_operators_of_their_own_where_sharing_is_off(open_driver: C
     driver.stream("purchases")
     first, second = driver.run(REVENUE, REVENUE)
     driver.restart()
-    assert driver.session.live_query(first).operator != driver.session.live_query(second).operator
-    plan = driver.session.query_plan(first)
-    assert plan["shares_with"] == {"count": 0, "ids": []}
-    assert driver.session.validate(QueryRequest(REVENUE))["shares_with"] == {"count": 0, "ids": []}
+    plans = [driver.session.query_plan(query_id) for query_id in (first, second)]
+    assert plans[0]["operator"] != plans[1]["operator"]
+    assert [plan["shares_with"]["count"] for plan in plans] == [0, 0]
+    assert driver.session.validate(QueryRequest(REVENUE))["shares_with"]["count"] == 0
 
 
 def test_validate_says_how_a_query_would_run_and_registers_nothing(driver: Driver) -> None:
