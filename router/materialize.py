@@ -195,7 +195,7 @@ class Materializer:
     def _index(
         self, query: Join, block: JoinBlock, path: str, start: int, end: int, active_from: Mapping[str, int | None]
     ) -> JoinIndex:
-        if may_pick(query, block, start, active_from):
+        if may_pick(query, block, start, end, active_from):
             pairs = self._pairs.get((path, start, end), partial(all_pairs, block, start, end))
             if pairs.is_worth:
                 return pick(query, block, pairs)

@@ -181,6 +181,11 @@ class JoinBlock:
         """Whether rows are pairs, of two inputs that are compared by one code."""
         return len(self.inputs) == 2 and all(len(each.codes) == 1 for each in self.inputs)
 
+    def queries_of(self, start: int, end: int) -> int:
+        """Return how many queries have rows of the window ``[start, end)``."""
+        starts, ends = (np.asarray(one_array(self.windows.column(name))) for name in (START, END))
+        return int(np.count_nonzero((starts == start) & (ends == end)))
+
     @property
     def nbytes(self) -> int:
         """The memory that it takes once its rows are formed, about."""

@@ -29,6 +29,8 @@ from sources.columns import one_array
 
 ActiveFrom = Mapping[str, int | None]
 
+LEAST_QUERIES = 2
+"""All pairs of a window are found where so many queries have rows of it."""
 _EVERYTHING: Bools = np.empty(0, dtype=np.bool_)
 
 
@@ -117,11 +119,12 @@ def _pairs(block: JoinBlock, inputs: Sequence[Places], outer: bool = False, anti
     return Pairs((inputs[0], inputs[1]), (left, right), outer, anti)
 
 
-def may_pick(query: Join, block: JoinBlock, start: int, active_from: ActiveFrom) -> bool:
-    """Whether rows of a window that begins at ``start`` are some of all pairs of its tuples: see :func:`pick`."""
+def may_pick(query: Join, block: JoinBlock, start: int, end: int, active_from: ActiveFrom) -> bool:
+    """Whether rows of a window are some of all pairs of its tuples, of interest to several queries: :func:`pick`."""
     after = [active_from.get(each.stream) for each in query.inputs]
     is_whole = all(each is None or each < start for each in after)
-    return block.is_of_pairs and is_whole and not query.inputs[1].outer_of
+    is_inner = block.is_of_pairs and not query.inputs[1].outer_of
+    return is_whole and is_inner and block.queries_of(start, end) >= LEAST_QUERIES
 
 
 def all_pairs(block: JoinBlock, start: int, end: int) -> AllPairs:
