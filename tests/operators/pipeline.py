@@ -21,11 +21,10 @@ from operators.lane_state import Payload
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.predicates import query_set
 from operators.predicates.analysis import Predicate, analyse
-from operators.queries import COUNT_ALL, OP, PTIME, VER, Aggregation, Measure, Output, Query
+from operators.queries import COUNT_ALL, OP, PTIME, VER, Aggregation, Join, Measure, Output, Query, Selection
 from operators.stream_operators import StreamOperators
 from operators.windowing.window_rows import SLOT
-from operators.windows import EMIT_AFTER_WATERMARK, Emit, Window
-from optimizer.optimizer import operator_of
+from operators.windows import EMIT_AFTER_WATERMARK, Emit, SessionWindow, Window
 from sources.schema import BIGINT, BOOLEAN, INT, TIMESTAMP, VARCHAR, Field, StreamDefinition, StreamSchema
 from sources.storage import Storage
 
@@ -58,6 +57,16 @@ def aggregation(
     outputs = tuple(Output(measure.name, Column(measure.name, measure.type)) for measure in shown)
     window = window or Window(10, 10)
     return Aggregation(STREAM.id, window, where, tuple(keys), tuple(measures), outputs, having, emit)
+
+
+def operator_of(query: Query) -> str:
+    """Return the operator that shares the query, by a short name."""
+    assert not isinstance(query, Join)
+    apart = f" of {query.apart}" if query.apart else ""
+    if isinstance(query, Selection):
+        return f"selection{apart}"
+    kind = "sessions" if isinstance(query.window, SessionWindow) else ""
+    return kind + ",".join(str(k) for k in query.keys) + apart
 
 
 def changelog(

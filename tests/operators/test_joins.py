@@ -60,7 +60,7 @@ def test_joins_give_the_rows_that_duckdb_gives(seed: int, tmp_path_factory: pyte
         monkeypatch.setattr(late_rows, "WORTH_REFERRING", rng.choice([0, 1 / 8, 1000]))
         monkeypatch.setattr(late_rows, "LEAST_REFERRED", rng.choice([0, 3, 2000]))
         monkeypatch.setattr(bucket_store, "INLINE_BYTES", rng.choice([0, 300, 1 << 16]))
-        monkeypatch.setattr(all_pairs, "MOST_PAIRS", rng.choice([-1, 1000]))
+        monkeypatch.setattr(all_pairs, "MOST_PAIRS", rng.choice([-1, 5, 1000]))
         monkeypatch.setattr(join_rows, "LEAST_QUERIES", rng.choice([1, 2]))
         monkeypatch.setattr(all_pairs, "WORTH_PICKING", rng.choice([2, 1000]))
         monkeypatch.setattr(join_counts, "STEPS_PER_KEY", rng.choice([0, 4, 1000]))

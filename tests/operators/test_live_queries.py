@@ -152,9 +152,7 @@ def test_queries_are_found_by_stream_operator_and_slot() -> None:
     created: list[Any] = [("c", 5, aggregation()), ("a", 2, selection), ("b", 1, other), ("d", 0, aggregation())]
     live.apply(changelog(1, created, streams=[STREAM]), {})
     assert [q.id for q in live.selections(STREAM.id)] == ["a"]
-    assert {name: [q.id for q in found] for name, found in live.aggregations(STREAM.id).items()} == {
-        "aggregation:s-1:k": ["d", "c"]
-    }
+    assert {name: [q.id for q in found] for name, found in live.aggregations(STREAM.id).items()} == {"k": ["d", "c"]}
     live.apply(changelog(2, dropped=[STREAM.id]), {})
     assert live.streams == {}
 
