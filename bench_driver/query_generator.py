@@ -91,30 +91,34 @@ def _aggregation(workload: Workload, chosen: random.Random) -> Draw:
 
 
 def _shared_data(workload: Workload, chosen: random.Random) -> Draw:
-    """Figure 5.27a, for aggregations: queries of clusters that take turns.
+    """Figure 5.27a: sums by key over a stream, or over all streams joined on the key, by queries of clusters in turns.
 
-    Each selects a range of a field that is its cluster's own, but for `shared_percent` of all tuples, which it shares
-    with the clusters after that, and of those what a random predicate on another field lets through.
+    Of each stream a query selects a range of a field that is its cluster's own, but for `shared_percent` of all tuples,
+    which it shares with the clusters after that, and of those what a random predicate on another field lets through.
     """
-    stream, clusters = workload.streams[0], workload.options["clusters"]
-    values = stream.options["fields_max"]
+    names, clusters = tuple(stream.name for stream in workload.streams), workload.options["clusters"]
+    values = workload.streams[0].options["fields_max"]
     shared = values * workload.options["shared_percent"] / 100
     turns = itertools.cycle(range(clusters))
 
     def draw() -> QuerySpec:
         cluster, width = next(turns), values / clusters
-        low = int((cluster + 0.3 * chosen.random()) * width)
-        high = int((cluster + 1 - 0.3 * chosen.random()) * width + shared)
+        comparisons = []
+        for name in names:
+            low = int((cluster + 0.3 * chosen.random()) * width)
+            high = int((cluster + 1 - 0.3 * chosen.random()) * width + shared)
+            comparisons += [
+                Comparison(name, FIELDS[1], ">=", low),
+                Comparison(name, FIELDS[1], "<", high),
+                Comparison(name, FIELDS[2], chosen.choice("<>"), chosen.randrange(values)),
+            ]
         return QuerySpec(
-            streams=(stream.name,),
-            comparisons=(
-                Comparison(stream.name, FIELDS[1], ">=", low),
-                Comparison(stream.name, FIELDS[1], "<", high),
-                Comparison(stream.name, FIELDS[2], chosen.choice("<>"), chosen.randrange(values)),
-            ),
+            streams=names,
+            comparisons=tuple(comparisons),
             window=_random_window(workload.options, chosen),
-            keys=(ColumnRef(stream.name, KEY),),
-            measure=ColumnRef(stream.name, FIELDS[0]),
+            joins=_key_joins(names),
+            keys=(ColumnRef(names[0], KEY),),
+            measure=ColumnRef(names[0], FIELDS[0]),
         )
 
     return draw

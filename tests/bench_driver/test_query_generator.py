@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import factorial
 
 import pytest
@@ -148,3 +148,14 @@ def test_clusters_share_a_part_of_the_tuples(percent: int) -> None:
     assert ranges[7] != ranges[57], "queries of a cluster differ"
     assert all(10 * percent < high - low <= 20 + 10 * percent for low, high in ranges)
     assert {query.comparisons[2].operator for query in queries} == {"<", ">"}
+
+
+def test_clusters_share_a_part_of_each_stream_that_they_join() -> None:
+    queries = _generate("shared-data-join:shared_percent=25", 100)
+    assert {query.streams for query in queries} == {("a", "b", "c", "d")}
+    assert all(len(query.joins) == 3 and query.measure is not None for query in queries)
+    for number, query in enumerate(queries):
+        for stream, tested in groupby(query.comparisons, key=lambda each: each.stream):
+            low, high, _ = (int(each.constant) for each in tested)
+            assert low // 20 == number % 50, f"{stream} of query {number}"
+            assert 250 < high - low <= 20 + 250
