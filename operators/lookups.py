@@ -66,6 +66,11 @@ def refreshes_before(version: str) -> int:
     return int(version.partition("-")[2] or 0)
 
 
+def rows_at_first(version: str) -> str:
+    """Return the file of the rows that the first query with a version of a lookup began with."""
+    return version.partition("-")[0]
+
+
 class Refreshed(dict[str, tuple[int, str]]):
     """The tables that were refreshed, by their ids: how often, and the file of the rows that they have since.
 
@@ -77,7 +82,7 @@ class Refreshed(dict[str, tuple[int, str]]):
         """Return a lookup with the file that its rows are in now as its ``version``."""
         number, file = self.get(lookup.table, (0, ""))
         is_older = refreshes_before(lookup.version) < number
-        return replace(lookup, version=file if is_older else lookup.version.partition("-")[0])
+        return replace(lookup, version=file if is_older else rows_at_first(lookup.version))
 
     def apply(self, refreshed: Iterable[Mapping[str, Any]]) -> None:
         """Take over what a changelog says of tables."""

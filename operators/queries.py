@@ -358,11 +358,14 @@ class Join:
 Query = Selection | Aggregation | Join
 
 
+def lookups_by_input(query: Query) -> list[tuple[Lookup, ...]]:
+    """Return the lookups of each input of a query."""
+    return [each.lookups for each in query.inputs] if isinstance(query, Join) else [query.lookups]
+
+
 def lookups_of(query: Query) -> tuple[Lookup, ...]:
     """Return all lookups of a query."""
-    if isinstance(query, Join):
-        return tuple(lookup for each in query.inputs for lookup in each.lookups)
-    return query.lookups
+    return tuple(lookup for lookups in lookups_by_input(query) for lookup in lookups)
 
 
 def set_apart(query: Query, name: str) -> Query:

@@ -6,8 +6,8 @@ number decides in the thesis, are not formed here, and lanes count by key.
 
 Pairs of queries become groups and groups of these larger ones, the pair that gains most first; of all groupings on the
 way from each query alone to all in one the cheapest is taken. Many queries begin in groups that lie near each other in
-one of the columns that they test. Queries that come later join the group in which they cost least. To find the best
-groups is NP-hard, says the thesis; this is a greedy heuristic.
+one of the columns that they test, in that with which it costs least. Queries that come later join the group in which
+they cost least. To find the best groups is NP-hard, says the thesis; this is a greedy heuristic.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ Numbers = npt.NDArray[np.int64]
 
 MOST_PAIRED = 100
 """Costs are worked out for pairs of so many groups at most."""
+MOST_BEGUN = 2
+"""From so many beginnings; each costs as much as there are inputs, and there is one for each column of each."""
 
 # nanoseconds, fitted to `pytest tests/operators/bench_operators.py -k query_groups`. In source tasks: for a tuple to be
 # handed to groups, for one that a group takes, for one whose queries are added up alone, by words of its query-set and
@@ -130,6 +132,7 @@ def group_queries(workload: Workload) -> Numbers:
     if count > MOST_PAIRED:
         orders = [order for sampled in workload.inputs for order in sampled.orders()]
         begun = [np.argsort(order, kind="stable") * MOST_PAIRED // count for order in orders]
+        begun = sorted(begun, key=workload.cost)[:MOST_BEGUN]
     return min((_merged(workload, groups) for groups in begun), key=workload.cost)
 
 

@@ -33,6 +33,8 @@ LEAST_SEEN = 0.03
 """Which part of what it took before it must have saved to be kept."""
 COMPARABLE = 2.0
 """Measurements at rates that differ by more than this factor, and plans made for them, say nothing of each other."""
+SHORTEST_PAUSE, LONGEST_PAUSE = 2, 64
+"""After how many looks a full plan is made again where the last found nothing; each in vain doubles them."""
 
 
 class Regrouping:
@@ -63,8 +65,8 @@ class Regrouping:
 class _Operator:
     """What is known of an operator from look to look.
 
-    That is who was there, and at which rate, at the last full plan; what it had taken by the last look; and the plan
-    that is on trial, with how many looks there were since.
+    That is who was there at the last full plan, at which rate, and how many looks ago; after how many there is another,
+    if it found nothing; what the operator had taken by the last look; and the plan that is on trial.
     """
 
     def __init__(self, name: str, share: float) -> None:
@@ -72,9 +74,10 @@ class _Operator:
         self._samples = OperatorSamples()
         self._planned_for: frozenset[str] | None = None
         self._planned_rate = 0.0
+        self._looks = 0
+        self._pause = 0
         self._spent: Spent | None = None
         self._trial: tuple[PlanChange, Spent] | None = None
-        self._looks = 0
 
     def look(
         self, now_us: int, members: Sequence[Member], statistics: Statistics, numbers: count[int]
@@ -85,6 +88,7 @@ class _Operator:
         if last is None or self._spent.tuples <= last.tuples:
             return None
         spent = self._spent.since(last)
+        self._looks += 1
         if self._trial is not None:
             return self._judge(now_us, members, spent)
         return self._plan(now_us, members, statistics, spent, numbers)
@@ -92,7 +96,6 @@ class _Operator:
     def _judge(self, now_us: int, members: Sequence[Member], spent: Spent) -> PlanChange | None:
         """Return what undoes a plan that saves nothing; it is measured between the first look after it and the next."""
         assert self._trial is not None
-        self._looks += 1
         if self._looks < 2:
             return None
         (trial, before), self._trial = self._trial, None
@@ -112,13 +115,14 @@ class _Operator:
         """Return new groups for all queries, or for new ones; None where nothing promises to pay."""
         if len(members) < LEAST_QUERIES:
             return None
-        reason = self._reason(frozenset(member.id for member in members), spent.rate)
+        ids = frozenset(member.id for member in members)
+        reason = self._reason(ids, spent.rate)
         if reason is not None:
             workloads = self._samples.workloads(members, statistics, spent.rate)
             if workloads is None:
                 return None
-            self._planned_for, self._planned_rate = frozenset(member.id for member in members), spent.rate
             change = self._arrange(now_us, workloads, spent, reason, numbers)
+            self._note_plan(ids, spent.rate, change is not None)
             if change is not None:
                 return change
         if len({member.group == UNGROUPED for member in members}) < 2:
@@ -133,9 +137,23 @@ class _Operator:
         changed = len(ids ^ self._planned_for)
         if changed > self._share * len(ids):
             return f"{changed} queries came or went since the last full plan"
+        if self._pause > 0 and rate <= COMPARABLE * self._planned_rate:
+            return f"nothing was found {self._looks} looks ago" if self._looks >= self._pause else None
         if not _alike(self._planned_rate, rate):
             return f"{rate:,.0f} tuples come a second, {self._planned_rate:,.0f} at the last full plan"
         return None
+
+    def _note_plan(self, ids: frozenset[str], rate: float, is_taken: bool) -> None:
+        """Take note of a full plan; looking in vain takes longer and longer pauses, up to the highest rate of it."""
+        known = self._planned_for
+        is_new = known is None or len(ids ^ known) > self._share * len(ids) or rate > COMPARABLE * self._planned_rate
+        if is_taken or is_new or self._pause == 0:
+            self._pause = 0 if is_taken else SHORTEST_PAUSE
+            self._planned_rate = rate
+        else:
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            self._planned_rate = max(rate, self._planned_rate)
+        self._planned_for, self._looks = ids, 0
 
     def _arrange(
         self, now_us: int, workloads: Workloads, spent: Spent, reason: str, numbers: count[int]
@@ -155,7 +173,7 @@ class _Operator:
         many = len(set(groups.values()))
         why = f"{reason}: {len(groups)} queries in {many} groups should take {then / now:.2g} of the time"
         change = PlanChange(now_us, self._name, "holistic", why, groups, (now, then), spent)
-        self._trial, self._looks = (change, spent), 0
+        self._trial = (change, spent)
         return change
 
     def _place(self, now_us: int, workloads: Workloads, numbers: count[int]) -> PlanChange | None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import islice
 from threading import Event
 
-from operators.queries import lookups_of
+from operators.lookups import Refreshed
+from operators.queries import Query, lookups_of
 from session.query_record import QueryRecord
 from session.query_requests import PlannedQuery
 from session.session_state import SessionState
@@ -51,6 +52,8 @@ class Reservations:
         self._names: dict[str, Event] = {}
         self._dropping: set[str] = set()
         self._ending: Counter[str] = Counter()
+        self._new: dict[int, list[PlannedQuery]] = {}
+        self._refreshing: TableVersion | None = None
 
     def check_queries(
         self,
@@ -103,9 +106,11 @@ class Reservations:
         self._of_tenant.update(p.tenant for p in planned)
         self._query_names |= {p.full_name for p in planned if p.full_name is not None}
         self._used.update(each for p in planned for each in _used_by(p))
+        self._new[id(planned)] = planned
 
     def release_queries(self, planned: list[PlannedQuery]) -> None:
-        """Let them go: the queries are accepted, or could not be."""
+        """Let them go, the same list: the queries are accepted, or could not be."""
+        del self._new[id(planned)]
         self._queries -= len(planned)
         self._of_tenant.subtract(p.tenant for p in planned)
         self._query_names -= {p.full_name for p in planned if p.full_name is not None}
@@ -173,16 +178,39 @@ class Reservations:
         return self._hold_drop("table", name, table.definition.id, table.users, state)
 
     def hold_refresh(self, state: SessionState, version: TableVersion) -> None:
-        """Keep a table and a version of it, which its queries are to get; UnknownObject where it was dropped."""
+        """Keep a table and a version of it, which its queries are to get; UnknownObject where it was dropped.
+
+        One table is refreshed at a time.
+        """
         table = version.definition
         if table.id in self._dropping or state.catalog.table_by_id(table.id) is None:
             raise UnknownObject(f"A table must exist to be refreshed; {table.name!r} was just dropped.")
         self._used.update((table.id, version.id))
+        self._refreshing = version
 
     def release_refresh(self, version: TableVersion) -> None:
         """Let them go: the table is refreshed, or could not be."""
+        self._refreshing = None
         self._used.subtract((version.definition.id, version.id))
         self._used = +self._used
+
+    @property
+    def new_queries(self) -> Iterator[Query]:
+        """The queries that are on their way."""
+        return (p.query for planned in self._new.values() for p in planned)
+
+    @property
+    def refreshing(self) -> TableVersion | None:
+        """The rows with which a table is just being refreshed."""
+        return self._refreshing
+
+    def asked(self, state: SessionState) -> Refreshed:
+        """Return the tables that were to be refreshed, or are just now, as they are to be."""
+        asked = state.catalog.refreshed()
+        if self._refreshing is not None:
+            table = self._refreshing.definition.id
+            asked[table] = asked.get(table, (0, ""))[0] + 1, self._refreshing.id
+        return asked
 
     def _hold_drop(self, what: str, name: str, object_id: str, users: int, state: SessionState) -> str:
         stream = name if what == "stream" else None

@@ -6,6 +6,7 @@ that, with what is to be answered then: for callers that do not want to hold a t
 
 from __future__ import annotations
 
+import threading
 import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from operators.lookups import Lookup
+from operators.lookups import Lookup, rows_at_first
 from operators.queries import Join, Query, set_apart
 from session.admission import NOBODY, Owner, Reservations
 from session.archive import Archive
@@ -41,10 +42,9 @@ from session.settings import OFF, Settings
 from session.sql.select import plan_select
 from session.sql.statements import CreateStream, CreateTable, Select
 from session.statements import read_create_stream, read_create_table, to_definition, to_table_definition
-from session.tables import NamedTables, Tables
+from session.tables import NamedTables, Tables, inputs_to_be
 from sources.errors import MalformedRequest, NotReady
 from sources.record_log import RecordLog
-from sources.static_table import TableVersion
 
 Wake = Callable[[], None]
 
@@ -87,6 +87,7 @@ class Commands(Reads):
         self._tables = tables
         self._idempotency = idempotency
         self._reservations = Reservations()
+        self._refreshing = threading.Lock()
         self._requests: RequestLog | None = None
 
     @abstractmethod
@@ -200,37 +201,28 @@ class Commands(Reads):
             return self.table(name)
         with self._lock:
             definition = self._state.catalog.table(name).definition
-        self._tables.forget(definition.id)
-        version = self._tables.read(definition)
-        with self._lock:
-            try:
-                self._reservations.hold_refresh(self._state, version)
-            except BaseException:
-                self._tables.forget(definition.id)
-                raise
-            inputs = self._inputs_with(version)
-        try:
-            self._tables.keep([version])
-            self._tables.check_matches(inputs)
-            self._submit(TableRefreshed(definition.id, version.id, key_of_request())).wait()
-        finally:
+        with self._refreshing:
+            self._tables.forget(definition.id)
+            version = self._tables.read(definition)
             with self._lock:
-                self._reservations.release_refresh(version)
+                try:
+                    self._reservations.hold_refresh(self._state, version)
+                except BaseException:
+                    self._tables.forget(definition.id)
+                    raise
+                users: list[tuple[Query, str | None]] = [(query, None) for query in self._reservations.new_queries]
+                users += [(r.query, r.id) for r in self._state.queries.values() if not r.is_finished]
+                asked = self._reservations.asked(self._state)
+            inputs = inputs_to_be(users, asked, lambda lookup: lookup.table == definition.id)
+            try:
+                self._tables.keep([version])
+                self._tables.check_matches(inputs)
+                self._submit(TableRefreshed(definition.id, version.id, key_of_request())).wait()
+            finally:
+                with self._lock:
+                    self._reservations.release_refresh(version)
         self._write_changelog()
         return self.table(name)
-
-    def _inputs_with(self, version: TableVersion) -> dict[tuple[Lookup, ...], str]:
-        """Return the lookups of inputs that use a table as they are to be with a version of it, and a query of each."""
-        table = version.definition.id
-        asked = self._state.catalog.refreshed()
-        refreshes, _ = asked.get(table, (0, ""))
-        asked[table] = refreshes + 1, version.id
-        found: dict[tuple[Lookup, ...], str] = {}
-        for record in (record for record in self._state.queries.values() if not record.is_finished):
-            for each in record.query.inputs if isinstance(record.query, Join) else (record.query,):
-                if any(lookup.table == table for lookup in each.lookups):
-                    found[tuple(map(asked.now, each.lookups))] = record.id
-        return found
 
     # queries that come
 
@@ -260,6 +252,7 @@ class Commands(Reads):
         """Begin to accept queries that are reserved already."""
         try:
             self._tables.keep(table for p in planned for table in p.tables)
+            self._check_refreshed(planned)
             with self._lock:  # ids are given in the order of the log
                 ids, now_us = self._state.new_query_ids(len(planned)), self._now_us()
                 request = request_of(tuple(p.to_record(id_, now_us) for p, id_ in zip(planned, ids, strict=True)))
@@ -270,6 +263,19 @@ class Commands(Reads):
             self._release(planned)
             raise
         return Begun(logged, lambda: answer)
+
+    def _check_refreshed(self, planned: list[PlannedQuery]) -> None:
+        """Raise NotAllowed where queries that are reserved do not do with rows that came after they were planned."""
+        with self._lock:
+            asked, refreshing = self._reservations.asked(self._state), self._reservations.refreshing
+
+        def is_new(lookup: Lookup) -> bool:
+            return asked.now(lookup).version != rows_at_first(lookup.version)
+
+        inputs = inputs_to_be([(p.query, None) for p in planned if p.tables], asked, is_new)
+        if inputs:
+            self._tables.keep([] if refreshing is None else [refreshing])
+            self._tables.check_matches(inputs)
 
     def _release(self, planned: list[PlannedQuery]) -> None:
         with self._lock:

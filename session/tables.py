@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from operators.joins.lookup_join import FOLDER, MOST_MATCHES, IndexedTables, LookupFailed, version_path
-from operators.lookups import Lookup
-from operators.queries import lookups_of
+from operators.lookups import Lookup, Refreshed
+from operators.queries import Query, lookups_by_input, lookups_of
 from session.catalog import Catalog
 from session.session_state import SessionState
 from sources.errors import NotAllowed, NotReady
@@ -47,22 +47,23 @@ class Tables:
                             f" {error}. Nothing changed; make room or repair the disk, then send it again."
                         ) from error
 
-    def check_matches(self, inputs: Mapping[tuple[Lookup, ...], str]) -> None:
+    def check_matches(self, inputs: Mapping[tuple[Lookup, ...], str | None]) -> None:
         """Raise NotAllowed when a tuple of a query, given by its lookups, could have too many rows of kept tables."""
         indexed = IndexedTables(self._storage)
         for lookups, query_id in inputs.items():
+            query = query_id or "a query that is just being accepted"
             try:
                 most = math.prod(max(1, indexed.index(lookup).most_matches) for lookup in lookups)
             except LookupFailed as problem:
                 raise NotAllowed(
-                    f"The rows of a table must do for all queries that use it; for {query_id} {problem}.",
+                    f"The rows of a table must do for all queries that use it; for {query} {problem}.",
                     query_id=query_id,
                 ) from None
             if most > MOST_MATCHES:
                 names = " and ".join(lookup.name for lookup in lookups)
                 raise NotAllowed(
                     f"A tuple may be joined with at most {MOST_MATCHES} rows of tables; with these rows of {names} a"
-                    f" tuple of {query_id} could have {most}. Delete that query, or mend the file.",
+                    f" tuple of {query} could have {most}. Delete that query, or mend the file.",
                     query_id=query_id,
                 )
 
@@ -85,6 +86,21 @@ def files_needed(state: SessionState) -> set[str]:
         for lookup in lookups_of(record.query):
             files |= {state.active_refreshed.now(lookup).version, asked.now(lookup).version}
     return files
+
+
+def inputs_to_be(
+    queries: Iterable[tuple[Query, str | None]], asked: Refreshed, is_new: Callable[[Lookup], bool]
+) -> dict[tuple[Lookup, ...], str | None]:
+    """Return the lookups, as ``asked`` says that they are to be, of inputs with one that is new; a query's id for each.
+
+    A query that is on its way has no id yet.
+    """
+    return {
+        tuple(map(asked.now, lookups)): query_id
+        for query, query_id in queries
+        for lookups in lookups_by_input(query)
+        if any(map(is_new, lookups))
+    }
 
 
 class NamedTables:

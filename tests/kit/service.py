@@ -180,10 +180,14 @@ class RunningService:
         self._sessions.clear()
 
     def log_tail(self, lines: int = TAIL_LINES) -> str:
-        """Return the last lines of the log."""
-        if not self.log.exists():
-            return "(no log)"
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        """Return the last lines of the service's log and of its job's."""
+        return "\n".join(
+            line
+            for log in (self.log, self.data_dir / "logs" / "job.log")
+            for line in (
+                log.read_text(errors="replace").splitlines()[-lines:] if log.exists() else [f"(no {log.name})"]
+            )
+        )
 
     def _with_tail(self, message: str) -> str:
         return f"{message}\n--- last lines of {self.log}\n{self.log_tail()}"

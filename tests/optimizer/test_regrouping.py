@@ -13,6 +13,8 @@ import pytest
 from operators.live_queries import UNGROUPED
 from operators.queries import Query
 from operators.report import draw_sample
+from optimizer import regrouping
+from optimizer.grouping import Numbers, Workload, group_queries
 from optimizer.optimizer import operator_of
 from optimizer.plan import source_operators
 from optimizer.plan_changes import Member, PlanChange
@@ -201,7 +203,7 @@ def test_new_queries_join_groups_of_their_like_and_nobody_moves() -> None:
 def test_more_than_half_that_came_or_went_make_a_full_plan() -> None:
     alike = planned("SELECT k, SUM(v) AS total FROM a [RANGE 4 SECONDS] WHERE v >= 0 AND m >= 0 GROUP BY k")
     world = World({f"q-{number}": alike for number in range(QUERIES)})
-    assert [world.look_after() for _ in range(3)] == [None] * 3, "they select the same"
+    assert [world.look_after() for _ in range(2)] == [None] * 2, "they select the same"
     world.create(*range(1000, 1300))
     assert world.look_after() is None, "they are half of all"
     world.delete(*range(QUERIES))
@@ -245,6 +247,40 @@ def test_nothing_is_decided_without_tuples_queries_or_work() -> None:
     assert [slow.look_after() for _ in range(3)] == [None] * 3, "there is hardly anything to save"
     slow.rate = 3_000_000
     assert slow.look_after(60) is not None, "the rate is another one now"
+
+
+def test_what_was_looked_for_in_vain_is_looked_for_again_after_longer_and_longer_pauses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Finding groups takes long; rates that go up and down must not make it happen every few seconds."""
+    looked: list[int] = []
+
+    def group(workload: Workload) -> Numbers:
+        looked.append(look)
+        return group_queries(workload)
+
+    monkeypatch.setattr(regrouping, "group_queries", group)
+    world = World(of_clusters())
+    world.us_a_tuple = 100.0  # whatever is planned saves but a small part of it
+    rates = [1_000_000, 100_000, 400_000, 1_900_000, 1_000]
+    for look in range(200):
+        world.rate = rates[look % len(rates)]
+        assert world.look_after() is None
+    assert looked == [1, 2, 3, 5, 9, 17, 33, 65, 129, 193]
+    world.rate, look = 4_000_000, 200
+    world.look_after()
+    assert looked[-1] == 200, "so many were never there"
+
+
+def test_one_wrong_measurement_does_not_keep_groups_away() -> None:
+    world = World(of_clusters())
+    world.us_a_tuple = 100.0  # as when the first batches compile what they call
+    assert [world.look_after() for _ in range(2)] == [None] * 2
+    world.us_a_tuple = 0.5
+    assert world.look_after() is None
+    change = world.look_after()
+    assert change is not None
+    assert "nothing was found 2 looks ago" in change.why
 
 
 def test_a_sample_must_be_large_enough() -> None:

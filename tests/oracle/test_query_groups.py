@@ -46,7 +46,11 @@ def test_queries_are_grouped_and_get_the_same_rows(fresh_service: FreshService) 
         def was_grouped() -> bool:
             return api.query(grouped)["group"] is not None
 
-        wait_until(was_grouped, 120, "the optimizer groups queries")
+        def what() -> str:
+            last, changes = api.query(grouped)["last_result_at"], api.request("GET", "/plan").json()["changes"]
+            return f"the optimizer groups queries; results came at {last}, the plan was changed by {changes}"
+
+        wait_until(was_grouped, 120, what)
         (change, *_) = api.request("GET", "/plan").json()["changes"]
         assert (change["kind"], change["estimated_cores"]["after"] < change["estimated_cores"]["before"]) == (
             "holistic",

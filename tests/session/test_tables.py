@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from operators.lookups import Lookup
@@ -161,3 +163,49 @@ def test_a_query_that_is_planned_while_its_table_is_refreshed_gets_the_rows(
     (query,) = packs.run(QUERY)
     packs.session.write_snapshot()
     assert rows(packs, query) == 2
+
+
+def too_many(driver: Driver) -> None:
+    """Write rows of which each tuple would be joined with more than are allowed."""
+    driver.write_table(0).write_text("gem_pack,name\n" + "7,x\n" * 1001)
+
+
+def test_a_table_is_not_refreshed_with_rows_that_do_not_do_for_a_query_on_its_way(
+    packs: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = packs.session._tables.keep
+
+    def refresh_first(versions: Iterable[TableVersion]) -> None:
+        monkeypatch.undo()
+        too_many(packs)
+        with pytest.raises(NotAllowed, match=r"at most 1000 rows.* just being accepted could have 1001") as refused:
+            packs.session.refresh_table("packs")
+        assert refused.value.query_id is None
+        keep(versions)
+
+    monkeypatch.setattr(packs.session._tables, "keep", refresh_first)
+    (query,) = packs.run(QUERY)
+    assert rows(packs, query) == 1
+    refresh(packs, 2)
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_query_is_refused_where_rows_that_came_after_it_was_planned_do_not_do_for_it(
+    packs: Driver, monkeypatch: pytest.MonkeyPatch, is_done: bool
+) -> None:
+    read = packs.session._tables.read
+
+    def refresh_after(definition: TableDefinition) -> TableVersion:
+        found = read(definition)
+        monkeypatch.undo()
+        too_many(packs)
+        if is_done:
+            packs.session.refresh_table("packs")
+        else:
+            packs.session._reservations.hold_refresh(packs.state, read(definition))
+        return found
+
+    monkeypatch.setattr(packs.session._tables, "read", refresh_after)
+    with pytest.raises(NotAllowed, match=r"at most 1000 rows.* just being accepted could have 1001"):
+        packs.create(QUERY)
+    assert not packs.state.queries.unfinished
