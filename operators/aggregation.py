@@ -104,7 +104,7 @@ def aggregate(
             cell, cells = space.wanted(cell, query_sets)
             entries = cell_by_cell(sliced, cell, cells.count, encoded)
     dictionaries = {m.name: e.dictionary for m, e in encoded.items() if e.dictionary is not None}
-    for group, starts, in_cell, in_key, numbers in entries:
+    for group, starts, places, numbers in entries:
         some = np.diff(starts) > 0
         yield (
             group,
@@ -116,8 +116,7 @@ def aggregate(
                 slices=sliced.slices[some],
                 starts=np.concatenate([[0], np.cumsum(np.diff(starts)[some])]),
                 latest=sliced.latest[some],
-                cell=in_cell,
-                key=in_key,
+                places=places,
                 keys=sliced.keys.of_group(group),
                 components=numbers,
                 dictionaries=dictionaries,

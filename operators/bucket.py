@@ -1,8 +1,9 @@
 """Buckets: read-only partial aggregates that source tasks make and lanes keep (thesis 5.3.1.1).
 
 A bucket belongs to one operator, one cell space and one key group. It holds an *entry* for each slice, cell and key
-that has tuples; entries are ordered by slice, so it is the buckets of several slices side by side. It explains itself:
-what its cells and keys are travels with it.
+that has tuples; entries are ordered by slice, so it is the buckets of several slices side by side. Where most cells
+have tuples of most keys it is *full*: it has an entry for each cell and key, in their order, and need not say which. It
+explains itself: what its cells and keys are travels with it.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ class Bucket:
 
     ``slices``, shape (slices, 2), are the slices that occur (µs), ascending; the entries of slice i are those in
     ``[starts[i], starts[i + 1])``, and ``latest[i]`` is the greatest event time in it, whichever query selected it.
-    ``cell`` and ``key`` number the ``cells`` and the rows of ``keys``; ``components`` maps names to one number per
-    entry (:mod:`operators.components`), ``dictionaries`` measures to the values behind their ranks.
+    ``places`` are the cell and the key of each entry, numbers of the ``cells`` and of the rows of ``keys``; None for a
+    full bucket, whose slices each have all keys of the first cell, then those of the next. ``components`` maps names to
+    one number per entry (:mod:`operators.components`), neutral where there are no tuples, ``dictionaries`` measures to
+    the values behind their ranks.
     ``dimensions`` names the columns that the space tests; ``epoch`` is the one in which the bucket was made.
     """
 
@@ -42,8 +45,7 @@ class Bucket:
     slices: npt.NDArray[np.int64]
     starts: npt.NDArray[np.int64]
     latest: npt.NDArray[np.int64]
-    cell: npt.NDArray[Any]
-    key: npt.NDArray[Any]
+    places: tuple[Numbers, Numbers] | None
     keys: pa.Table
     components: Mapping[str, Numbers]
     dictionaries: Mapping[str, pa.Array]
@@ -56,7 +58,26 @@ class Bucket:
     @property
     def entries(self) -> int:
         """How many entries there are."""
-        return len(self.cell)
+        return int(self.starts[-1])
+
+    @property
+    def is_full(self) -> bool:
+        """Whether each slice has an entry for each cell and key."""
+        return self.places is None
+
+    @cached_property
+    def cell(self) -> Numbers:
+        """The cell of each entry."""
+        if self.places is not None:
+            return self.places[0]
+        return np.tile(np.repeat(np.arange(self.cells.count, dtype=np.int32), self.keys.num_rows), len(self.slices))
+
+    @cached_property
+    def key(self) -> Numbers:
+        """The key of each entry."""
+        if self.places is not None:
+            return self.places[1]
+        return np.tile(np.arange(self.keys.num_rows, dtype=np.int32), self.cells.count * len(self.slices))
 
     @cached_property
     def above(self) -> Level | None:
@@ -66,7 +87,7 @@ class Bucket:
     @property
     def nbytes(self) -> int:
         """The size of the data in memory."""
-        arrays: list[Numbers] = [self.slices, self.starts, self.latest, self.cell, self.key, *self.components.values()]
+        arrays: list[Numbers] = [self.slices, self.starts, self.latest, *(self.places or ()), *self.components.values()]
         return sum(a.nbytes for a in arrays) + int(self.keys.nbytes + self.cells.nbytes)
 
     def serialize(self) -> bytes:
@@ -85,13 +106,14 @@ class Bucket:
                 "latest": self.latest,
             }
         ).replace_schema_metadata({b"bucket": orjson.dumps(header)})
-        numbers = {
-            name: _to_arrow(_narrow(name, numbers))
-            for name, numbers in self.components.items()
-            if name != COUNT_NAME or not _is_list(numbers)
-        }
-        cell, key = _short(self.cell, self.cells.count), _short(self.key, self.keys.num_rows)
-        entries = pa.table({"cell": cell, "key": key, **numbers})
+        columns: dict[str, Any] = {}
+        if self.places is not None:
+            cell, key = self.places
+            columns = {"cell": _short(cell, self.cells.count), "key": _short(key, self.keys.num_rows)}
+        for name, numbers in self.components.items():
+            if self.places is None or name != COUNT_NAME or not _is_list(numbers):
+                columns[name] = _to_arrow(_narrow(name, numbers))
+        entries = pa.table(columns)
         dictionaries = [pa.table({"value": values}) for values in self.dictionaries.values()]
         sink = pa.BufferOutputStream()
         for table in (slices, self.cells.to_arrow(), self.keys, *dictionaries, entries):
@@ -114,6 +136,7 @@ class Bucket:
         entries = table()
         columns = {name: _flat(entries.column(name)) for name in entries.column_names}
         columns.setdefault(COUNT_NAME, np.ones(entries.num_rows, dtype=np.int32))
+        places = (columns.pop("cell"), columns.pop("key")) if "cell" in columns else None
         return cls(
             operator=header["operator"],
             dimensions=tuple(header["dimensions"]),
@@ -122,8 +145,7 @@ class Bucket:
             slices=np.stack([_flat(slices.column("start")), _flat(slices.column("end"))], axis=1),
             starts=np.concatenate([[0], np.cumsum(_flat(slices.column("entries")))]),
             latest=_flat(slices.column("latest")),
-            cell=columns.pop("cell"),
-            key=columns.pop("key"),
+            places=places,
             keys=keys,
             components=columns,
             dictionaries=dictionaries,
@@ -142,7 +164,7 @@ def _short(numbers: Numbers, count: int) -> Numbers:
 
 def _narrow(name: str, numbers: Numbers) -> Numbers:
     """Return counts in four bytes if that is enough."""
-    if name.startswith("count(") and len(numbers) and numbers.max() <= np.iinfo(np.int32).max:
+    if name.startswith("count(") and numbers.itemsize > 4 and len(numbers) and numbers.max() <= np.iinfo(np.int32).max:
         return numbers.astype(np.int32)
     return numbers
 

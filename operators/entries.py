@@ -2,7 +2,8 @@
 
 Entries are addressed by number: slice, cell and key of a tuple make its address.
 
-- *dense*: the addresses are an array, where that is not much larger than the tuples are many;
+- *dense*: the addresses are an array, where that is not much larger than the tuples are many; where most of it has
+  tuples the bucket is this array, and full;
 - *sparse*: the addresses that occur are numbered first;
 - *list*: each tuple is an entry of its own, where hardly two have the same address (thesis 4.3.1.4, where a list takes
   the place of groups of equal query-sets as these get small);
@@ -30,12 +31,15 @@ from operators.predicates.query_set import Words
 from operators.queries import Measure
 from operators.tuples import Tuples
 
-# of one key group: its number, where its slices start, and the cell, the key and the components of each entry
-Entries = tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32], dict[str, Numbers]]
+# of one key group: its number, where its slices start, the cell and key of each entry, None where all have one, and the
+# components of each
+Entries = tuple[int, npt.NDArray[np.int64], tuple[Numbers, Numbers] | None, dict[str, Numbers]]
 
 # so many entries are addressed directly however few the tuples are, else at most so many for each tuple
 _ALWAYS_DENSE = 1 << 16
 _DENSE_PER_TUPLE = 4
+# with more than this share of the addresses occupied, saying which costs more than the others do
+FULL = 0.5
 # tuples are added up where on average so many have the same address, which a sample of them tells
 _LEAST_GROUP = 2.0
 _SAMPLE = 4096
@@ -328,15 +332,30 @@ def _dense_entries(
 ) -> Iterator[Entries]:
     """Yield, for each key group, where its slices start, and the cell, key and numbers of its entries."""
     counts = totals[COUNT_NAME].reshape(shape)
+    cells, slices, _ = shape
     found = kernels.occupied_per_group(counts, group_starts)
     for group, count in enumerate(found.tolist()):
         if not count:
             continue
-        position, cell, key = (np.empty(count, dtype=np.int32) for _ in range(3))
-        starts = np.empty(shape[1] + 1, dtype=np.int64)
         first, last = group_starts[group : group + 2].tolist()
+        if count > FULL * cells * slices * (last - first):
+            starts = np.arange(slices + 1, dtype=np.int64) * (cells * (last - first))
+            tables = {name: numbers.reshape(shape)[:, :, first:last] for name, numbers in totals.items()}
+            yield group, starts, None, {name: _slice_by_slice(table) for name, table in tables.items()}
+            continue
+        position, cell, key = (np.empty(count, dtype=np.int32) for _ in range(3))
+        starts = np.empty(slices + 1, dtype=np.int64)
         kernels.pick_group(counts, first, last, position, cell, key, starts)
-        yield group, starts, cell, key, {name: kernels.taken(numbers, position) for name, numbers in totals.items()}
+        components = {name: kernels.taken(numbers, position) for name, numbers in totals.items()}
+        yield group, starts, (cell, key), components
+
+
+def _slice_by_slice(table: Numbers) -> Numbers:
+    """Return numbers of shape (cells, slices, keys) in the order of a full bucket, in four bytes each if possible."""
+    ordered, narrow = table.transpose(1, 0, 2), np.iinfo(np.int32)
+    if table.dtype == np.int64 and narrow.min <= table.min() and table.max() <= narrow.max:
+        return ordered.astype(np.int32, order="C").ravel()
+    return ordered.ravel()
 
 
 def _sparse_entries(
@@ -371,7 +390,7 @@ def _sparse_entries(
         if low < high:
             numbers = {name: total[low:high] for name, total in totals.items()}
             mine = in_cell[low:high].astype(np.int32), (key[low:high] - first_key).astype(np.int32)
-            yield group, starts - low, *mine, numbers
+            yield group, starts - low, mine, numbers
 
 
 def _list_entries(
@@ -398,4 +417,4 @@ def _list_entries(
         low, high = int(starts[0]), int(starts[-1])
         if low < high:
             mine = {name: each[low:high] for name, each in numbers.items()}
-            yield group, starts - low, in_cell[low:high], key[low:high] - np.int32(first_key), mine
+            yield group, starts - low, (in_cell[low:high], key[low:high] - np.int32(first_key)), mine

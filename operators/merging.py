@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from operators import components, kernels
 from operators.arrays import Numbers
 from operators.bucket import Bucket
 from operators.components import COUNT_NAME, Component, component_named
-from operators.entries import empty, merge_into
+from operators.entries import FULL, empty, merge_into
 from operators.keys import unite_keys
 from operators.predicates.cells import CellMap, Cells, LineCells, SetCells, unite_sets
 from operators.windowing.slice_tree import Entries
@@ -21,6 +22,8 @@ from operators.windowing.slicing import NeededEdges, coalesce
 
 # entries addressed directly at once; more are merged key range by key range
 DENSE_ENTRIES = 1 << 22
+# a slice is merged in an array with so many addresses for each entry at most
+_DENSE_PER_ENTRY = 8
 
 
 def component_names(buckets: Iterable[Bucket]) -> dict[str, np.dtype[Any]]:
@@ -66,6 +69,39 @@ def numbers_of(
     return picked
 
 
+@dataclass(frozen=True)
+class Renumbered:
+    """Where the entries of a bucket go in arrays of shape (cells, keys), flat.
+
+    Cells and keys are renumbered, by ``ranks`` also the values behind the ranks of measures; cell -1 is nowhere, and so
+    are other keys than the ``keys`` ones from ``first`` on.
+    """
+
+    cell_map: CellMap
+    key_map: npt.NDArray[np.int32]
+    ranks: Mapping[str, npt.NDArray[np.int64]]
+    first: int
+    keys: int
+
+    def add(self, totals: Mapping[str, Numbers], entries: Entries, low: int, high: int) -> None:
+        """Add the entries ``[low, high)`` of the bucket, or of a level of it, to the components in ``totals``."""
+        at: npt.NDArray[np.int32] | None = None
+        for name, total in totals.items():
+            component = component_named(name, total.dtype)
+            numbers = numbers_of(entries, component, low, high, self.ranks)
+            if numbers is None:
+                continue
+            if entries.is_full and component.merge == "sum" and total.dtype.kind != "c":
+                own = len(self.key_map)
+                kernels.add_full(total, numbers, self.cell_map, self.key_map, self.first, self.keys, own)
+                continue
+            if at is None:
+                at = np.empty(high - low, dtype=np.int32)
+                cell, key = entries.cell[low:high], entries.key[low:high]
+                kernels.place_mapped(at, cell, key, self.cell_map, self.key_map, self.first, self.keys)
+            merge_into(component, total, at, numbers)
+
+
 def merge_buckets(
     buckets: Sequence[Bucket],
     alive: Sequence[npt.NDArray[np.bool_]],
@@ -97,21 +133,26 @@ def merge_buckets(
             parts.setdefault(slice_, []).append((i, j))
             latest[slice_] = max(latest.get(slice_, np.iinfo(np.int64).min), int(bucket.latest[j]))
     slices = sorted(parts)
-    merged = [
-        _merge_slice(buckets, parts[each], maps, key_maps, ranks, names, common.count, keys.num_rows) for each in slices
-    ]
+    renumbered = [Renumbered(*each, 0, keys.num_rows) for each in zip(maps, key_maps, ranks, strict=True)]
+    merged = [_merge_slice(buckets, parts[each], renumbered, names, common.count) for each in slices]
+    if merged and all(slice_.places is None for slice_ in merged):
+        places = None
+    else:
+        merged = [slice_.listed(keys.num_rows) for slice_ in merged]
+        listed = [slice_.places for slice_ in merged if slice_.places is not None]
+        cell, key = (_joined([each[i] for each in listed], np.dtype(np.int32)) for i in range(2))
+        places = cell, key
     return Bucket(
         operator=first.operator,
         dimensions=first.dimensions,
         epoch=max(bucket.epoch for bucket in buckets),
         cells=common,
         slices=np.array(slices, dtype=np.int64).reshape(-1, 2),
-        starts=np.cumsum([0, *(len(cell) for cell, _, _ in merged)]),
+        starts=np.cumsum([0, *(len(slice_.numbers[COUNT_NAME]) for slice_ in merged)]),
         latest=np.array([latest[each] for each in slices], dtype=np.int64),
-        cell=_joined([cell for cell, _, _ in merged], np.dtype(np.int32)),
-        key=_joined([key for _, key, _ in merged], np.dtype(np.int32)),
+        places=places,
         keys=keys,
-        components={name: _joined([n[name] for _, _, n in merged], dtype) for name, dtype in names.items()},
+        components={name: _joined([s.numbers[name] for s in merged], dtype) for name, dtype in names.items()},
         dictionaries=dictionaries,
     )
 
@@ -128,45 +169,73 @@ def _coalesced(
     return {(start, end): wider[number[i]] for i, (start, end) in enumerate(slices.tolist())}
 
 
+@dataclass(frozen=True)
+class _Slice:
+    """The entries of one slice as a bucket has them; ``places`` is None where it has all of them."""
+
+    places: tuple[Numbers, Numbers] | None
+    numbers: Mapping[str, Numbers]
+
+    def listed(self, keys: int) -> _Slice:
+        """Return the entries that have tuples, and say which they are."""
+        if self.places is not None:
+            return self
+        some = np.flatnonzero(self.numbers[COUNT_NAME]).astype(np.int32)
+        cell, key = np.divmod(some, np.int32(keys))
+        return _Slice((cell, key), {name: kernels.taken(numbers, some) for name, numbers in self.numbers.items()})
+
+
 def _merge_slice(
     buckets: Sequence[Bucket],
     parts: Sequence[tuple[int, int]],
-    maps: Sequence[CellMap],
-    key_maps: Sequence[npt.NDArray[np.int32]],
-    ranks: Sequence[Mapping[str, npt.NDArray[np.int64]]],
+    renumbered: Sequence[Renumbered],
     names: Mapping[str, np.dtype[Any]],
     cells: int,
-    keys: int,
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], dict[str, Numbers]]:
+) -> _Slice:
     """Merge one slice's entries: their cells, keys and numbers."""
     spans = [(i, int(buckets[i].starts[j]), int(buckets[i].starts[j + 1])) for i, j in parts]
+    entries, addresses = sum(high - low for _, low, high in spans), cells * renumbered[0].keys
+    if addresses > min(DENSE_ENTRIES, _DENSE_PER_ENTRY * entries):
+        return _merge_few(buckets, spans, renumbered, names)
+    totals = {name: empty(component_named(name, dtype), addresses) for name, dtype in names.items()}
+    for i, low, high in spans:
+        renumbered[i].add(totals, buckets[i], low, high)
+    merged = _Slice(None, totals)
+    is_full = np.count_nonzero(totals[COUNT_NAME]) > FULL * addresses
+    return merged if is_full else merged.listed(renumbered[0].keys)
+
+
+def _merge_few(
+    buckets: Sequence[Bucket],
+    spans: Sequence[tuple[int, int, int]],
+    renumbered: Sequence[Renumbered],
+    names: Mapping[str, np.dtype[Any]],
+) -> _Slice:
+    """Do it where entries lie far apart: those that occur are numbered first."""
+    keys = renumbered[0].keys
     address = np.concatenate(
         [
-            kernels.taken(maps[i], buckets[i].cell[low:high]).astype(np.int64) * keys
-            + kernels.taken(key_maps[i], buckets[i].key[low:high])
+            kernels.taken(renumbered[i].cell_map, buckets[i].cell[low:high]).astype(np.int64) * keys
+            + kernels.taken(renumbered[i].key_map, buckets[i].key[low:high])
             for i, low, high in spans
         ]
     )
-    if cells * keys <= DENSE_ENTRIES:
-        occurs = np.zeros(cells * keys, dtype=np.bool_)
-        occurs[address] = True
-        distinct = np.flatnonzero(occurs)
-        at = (np.cumsum(occurs, dtype=np.int32) - 1)[address].astype(np.int32)
-    else:
-        distinct, inverse = np.unique(address, return_inverse=True)
-        at = inverse.astype(np.int32)
-    numbers: dict[str, Numbers] = {}
+    distinct, inverse = np.unique(address, return_inverse=True)
+    at = inverse.astype(np.int32)
+    totals: dict[str, Numbers] = {}
     for name, dtype in names.items():
         component = component_named(name, dtype)
-        total = numbers[name] = empty(component, len(distinct))
+        totals[name] = empty(component, len(distinct))
         done = 0
         for i, low, high in spans:
-            picked = numbers_of(buckets[i], component, low, high, ranks[i])
-            if picked is not None:
-                merge_into(component, total, at[done : done + high - low], picked)
+            numbers = numbers_of(buckets[i], component, low, high, renumbered[i].ranks)
+            if numbers is not None:
+                merge_into(component, totals[name], at[done : done + high - low], numbers)
             done += high - low
-    cell, key = np.divmod(distinct, keys)
-    return cell.astype(np.int32), key.astype(np.int32), numbers
+    some = np.flatnonzero(totals[COUNT_NAME])
+    cell, key = np.divmod(distinct[some], keys)
+    places = cell.astype(np.int32), key.astype(np.int32)
+    return _Slice(places, {name: total[some] for name, total in totals.items()})
 
 
 def _joined(parts: Sequence[Numbers], dtype: np.dtype[Any]) -> Numbers:

@@ -245,6 +245,9 @@ def _entries(space: _Space, start: int, end: int) -> _Entries | None:
             code.append(codes[:count])
             cell.append(cells[:count])
             number.append(kernels.taken(bucket.components[COUNT_NAME][low:high], kept[:count]))
+            if bucket.is_full:
+                some = number[-1] > 0
+                code[-1], cell[-1], number[-1] = code[-1][some], cell[-1][some], number[-1][some]
     if not newest:
         return None
     numbers = np.concatenate(number).astype(np.int64, copy=False)

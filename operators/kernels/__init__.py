@@ -6,6 +6,7 @@ Compiled code is cached on disk; :func:`warm_up` loads it before tuples come.
 from operators.kernels import accumulation, boundaries, pairs, query_sets, rows
 from operators.kernels.accumulation import (
     add,
+    add_full,
     add_runs,
     count,
     count_and_add,
@@ -42,6 +43,7 @@ from operators.kernels.rows import (
 
 __all__ = [
     "add",
+    "add_full",
     "add_runs",
     "append_cell",
     "append_digit",

@@ -58,6 +58,40 @@ def count_and_add(counts: Numbers, out: Numbers, at: Places, values: Numbers) ->
 
 
 @njit(cache=True, nogil=True)
+def shift_is_whole(key_map: Places, first: int, keys: int) -> bool:
+    """Return whether keys keep their order and distance when they are renumbered, and all of them are wanted."""
+    for k in range(1, key_map.size):
+        if key_map[k] != key_map[0] + k:
+            return False
+    return key_map[0] >= first and key_map[0] - first + key_map.size <= keys
+
+
+@njit(cache=True, nogil=True)
+def add_full(
+    out: Numbers, numbers: Numbers, cell_map: Places, key_map: Places, first: int, keys: int, own_keys: int
+) -> None:
+    """Add up numbers of which each cell has one for all of ``own_keys``, in their order, and so again and again.
+
+    ``out`` has the shape (cells, keys) of both renumbered, flat; keys other than those from ``first`` are left out.
+    """
+    shift, follow = key_map[0] - first, shift_is_whole(key_map, first, keys)
+    cells = cell_map.size
+    for i in range(numbers.size // own_keys):
+        c = cell_map[i % cells]
+        if c < 0:
+            continue
+        row, base = c * keys, i * own_keys
+        if follow:
+            for k in range(own_keys):
+                out[row + shift + k] += numbers[base + k]
+            continue
+        for k in range(own_keys):
+            at = key_map[k] - first
+            if 0 <= at < keys:
+                out[row + at] += numbers[base + k]
+
+
+@njit(cache=True, nogil=True)
 def least(out: Numbers, at: Places, values: Numbers) -> None:
     """Keep the least number."""
     for i in range(at.size):
@@ -181,6 +215,9 @@ def warm_up() -> None:
         count_and_add(counts, out, at, values)
         least(out, at, values)
         greatest(out, at, values)
+        mapped = values.copy()
+        mapped.flags.writeable = False  # it comes from Arrow, which is another type to numba
+        add_full(out, mapped, table, table, 0, 1, 1)
     dense, starts = np.zeros((1, 1, 1), dtype=np.int64), np.zeros(2, dtype=np.int64)
     occupied_per_group(dense, starts)
     pick_group(dense, 0, 1, at, at, at, starts)

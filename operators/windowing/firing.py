@@ -19,21 +19,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators import kernels
 from operators.aggregation import measures_of
 from operators.bucket import Bucket
 from operators.components import COUNT_NAME, component_named, names_of
-from operators.entries import empty, merge_into
+from operators.entries import empty
 from operators.joins.keys import InputKeys
 from operators.keys import unite_keys
 from operators.live_queries import LiveQuery
-from operators.merging import DENSE_ENTRIES, common_ranks, component_names, numbers_of
+from operators.merging import DENSE_ENTRIES, Renumbered, common_ranks, component_names
 from operators.predicates.analysis import Predicate
 from operators.predicates.cells import CellMap, LineCells, SetCells, unite_bits
 from operators.predicates.range_reduction import CellRuns, RangeReduction
 from operators.queries import Measure
 from operators.windowing.fired_rows import DistinctCounts, Due, Fired, FiredRows, Held, counts_distinct
-from operators.windowing.slice_tree import Entries, stretches
+from operators.windowing.slice_tree import stretches
 from operators.windowing.slicing import due_windows, with_ends_in
 from operators.windows import Window
 
@@ -123,7 +122,7 @@ def _windows(
     if not buckets:
         return
     queries = list({each.query.id: each.query for each in due}.values())
-    runs_of, cells, maps = cells_of_queries(buckets, queries, predicates)
+    runs_of, cells, cell_maps = cells_of_queries(buckets, queries, predicates)
     if numbered is None:
         keys, key_maps = unite_keys([bucket.keys for bucket in buckets])
     else:
@@ -145,7 +144,7 @@ def _windows(
     ]
     for first_key in range(0, keys.num_rows, per_pass):
         count = min(per_pass, keys.num_rows - first_key)
-        addresses = _Addresses(maps, key_maps, first_key, count)
+        renumbered = [Renumbered(*maps, first_key, count) for maps in zip(cell_maps, key_maps, ranks, strict=True)]
         for number, by_start in enumerate(ends.values()):
             totals = {name: empty(component_named(name, dtype), cells * count) for name, dtype in names.items()}
             reached = [after[number] for after in afters]
@@ -160,12 +159,7 @@ def _windows(
                     bucket = buckets[i]
                     newest = max(newest, int(bucket.latest[slice_:after].max()))
                     for entries, low, high in stretches(bucket, bucket.above, slice_, after):
-                        at = addresses.of(i, entries, low, high)
-                        for name, total in totals.items():
-                            component = component_named(name, total.dtype)
-                            numbers = numbers_of(entries, component, low, high, ranks[i])
-                            if numbers is not None:
-                                merge_into(component, total, at, numbers)
+                        renumbered[i].add(totals, entries, low, high)
                 reduced = {
                     name: RangeReduction(total.reshape(cells, count), component_named(name, total.dtype).merge)
                     for name, total in totals.items()
@@ -214,24 +208,3 @@ def _runs(slices: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Yield the stretches of a bucket's slices in which none overlaps the next: those of different epochs may."""
     breaks = np.flatnonzero(slices[1:, 0] < slices[:-1, 1]) + 1
     return itertools.pairwise([0, *breaks.tolist(), len(slices)])
-
-
-class _Addresses:
-    """Where each entry of each bucket goes in an array of shape (cells, keys), for some of the keys."""
-
-    def __init__(
-        self,
-        maps: Sequence[CellMap],
-        key_maps: Sequence[npt.NDArray[np.int32]],
-        first: int,
-        count: int,
-    ) -> None:
-        self._maps, self._key_maps = maps, key_maps
-        self._first, self._count = first, count
-
-    def of(self, number: int, entries: Entries, low: int, high: int) -> npt.NDArray[np.int32]:
-        """Return the addresses of the entries ``[low, high)``, of the bucket with that number or of a level of it."""
-        at = np.empty(high - low, dtype=np.int32)
-        cell, key = entries.cell[low:high], entries.key[low:high]
-        kernels.place_mapped(at, cell, key, self._maps[number], self._key_maps[number], self._first, self._count)
-        return at

@@ -42,6 +42,9 @@ class Entries(Protocol):
     @property
     def components(self) -> Mapping[str, Numbers]: ...
 
+    @property
+    def is_full(self) -> bool: ...
+
 
 @dataclass(frozen=True)
 class Level:
@@ -57,6 +60,7 @@ class Level:
     components: Mapping[str, Numbers]
     cells: int
     keys: int
+    is_full: bool = False
 
     @cached_property
     def above(self) -> Level | None:
@@ -67,7 +71,7 @@ class Level:
 def level_above(below: Entries, cells: int, keys: int) -> Level | None:
     """Return the stretches of some entries, None where they would not have several times fewer."""
     size = cells * keys
-    if size > _MOST_ADDRESSES or len(below.cell) < 2 * _FEWER * size:
+    if size > _MOST_ADDRESSES or below.starts[-1] < 2 * _FEWER * size:
         return None
     bounds = _bounds(below.starts, _FEWER * size)
     if len(bounds) < 3 or _FEWER * (len(bounds) - 1) > len(below.starts) - 1:
