@@ -5,10 +5,9 @@ Every tuple is added to one entry per cell space: that of its slice, its cell an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from operators.arrays import Places
 from operators.bucket import Bucket
@@ -20,6 +19,8 @@ from operators.live_queries import LiveQuery
 from operators.predicates import query_set
 from operators.predicates.cell_space import CellSpace, LineSpace
 from operators.predicates.cells import Cells, SetCells
+from operators.predicates.dimension import CellLookup
+from operators.predicates.index import TupleCells
 from operators.queries import Aggregation, Measure
 from operators.windows import Window
 
@@ -77,7 +78,7 @@ def aggregate(
     sliced: SlicedTuples,
     space: CellSpace,
     rows: Places | None,
-    found: Mapping[str, npt.NDArray[np.int32]],
+    found: TupleCells,
     measures: Sequence[Measure],
     operator: str,
     epoch: int,
@@ -89,8 +90,8 @@ def aggregate(
     cells: Cells
     if isinstance(space, LineSpace):
         encoded = sliced.measures.of(measures)
-        cell, cells = space.assign(found, sliced.length)
-        entries = cell_by_cell(sliced, cell, cells.count, encoded)
+        cells = space.cells
+        entries = cell_by_cell(sliced, space.lookup(found, sliced.length), cells.count, encoded)
     else:
         if rows is not None:
             sliced = sliced.taken(rows)
@@ -102,7 +103,7 @@ def aggregate(
             entries = query_by_query(sliced, cell, query_sets, len(space.queries), encoded, alone)
         else:
             cell, cells = space.wanted(cell, query_sets)
-            entries = cell_by_cell(sliced, cell, cells.count, encoded)
+            entries = cell_by_cell(sliced, CellLookup.of(cell, cells.count), cells.count, encoded)
     dictionaries = {m.name: e.dictionary for m, e in encoded.items() if e.dictionary is not None}
     for group, starts, places, numbers in entries:
         some = np.diff(starts) > 0

@@ -112,7 +112,7 @@ class Bucket:
             columns = {"cell": _short(cell, self.cells.count), "key": _short(key, self.keys.num_rows)}
         for name, numbers in self.components.items():
             if self.places is None or name != COUNT_NAME or not _is_list(numbers):
-                columns[name] = _to_arrow(_narrow(name, numbers))
+                columns[name] = _to_arrow(_narrow(numbers) if self.is_full or name.startswith("count(") else numbers)
         entries = pa.table(columns)
         dictionaries = [pa.table({"value": values}) for values in self.dictionaries.values()]
         sink = pa.BufferOutputStream()
@@ -162,11 +162,11 @@ def _short(numbers: Numbers, count: int) -> Numbers:
     return numbers.astype(np.int16) if count <= np.iinfo(np.int16).max else numbers
 
 
-def _narrow(name: str, numbers: Numbers) -> Numbers:
-    """Return counts in four bytes if that is enough."""
-    if name.startswith("count(") and numbers.itemsize > 4 and len(numbers) and numbers.max() <= np.iinfo(np.int32).max:
-        return numbers.astype(np.int32)
-    return numbers
+def _narrow(numbers: Numbers) -> Numbers:
+    """Return whole numbers in four bytes if that is enough."""
+    narrow = np.iinfo(np.int32)
+    fits = numbers.dtype == np.int64 and len(numbers) and narrow.min <= numbers.min() and numbers.max() <= narrow.max
+    return numbers.astype(np.int32) if fits else numbers
 
 
 def _to_arrow(numbers: Numbers) -> pa.Array:

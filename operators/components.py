@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,11 @@ class Encoded:
     numbers: Mapping[str, Numbers]
     valid: npt.NDArray[np.int32] | None
     dictionary: pa.Array | None = None
+
+    @cached_property
+    def greatest(self) -> int:
+        """The greatest of the numbers, whole ones, whatever their sign."""
+        return max((max(-int(n.min()), int(n.max())) for n in self.numbers.values() if len(n)), default=0)
 
     def taken(self, rows: npt.NDArray[np.int32]) -> Encoded:
         """Return the numbers of some tuples."""

@@ -27,6 +27,7 @@ from operators.arrays import Numbers
 from operators.components import COUNT_NAME, Component, Encoded
 from operators.expressions import Expression
 from operators.keys import KeyCodes, encode_keys
+from operators.predicates.dimension import CellLookup
 from operators.predicates.query_set import Words
 from operators.queries import Measure
 from operators.tuples import Tuples
@@ -47,6 +48,8 @@ _SAMPLE = 4096
 _MOST_ALONE = 1 << 24
 _MOST_QUERIES_ALONE = 2000
 _PLACES_AT_ONCE = 1 << 20
+# of a number that holds a sum, with its sign, and a count
+_BITS = 63
 
 
 class EncodedMeasures:
@@ -79,7 +82,7 @@ class SlicedTuples:
 
     measures: EncodedMeasures
     slices: npt.NDArray[np.int64]
-    slice_of: npt.NDArray[np.int64]
+    slice_of: npt.NDArray[np.int32]
     latest: npt.NDArray[np.int64]
     keys: KeyCodes
 
@@ -92,7 +95,7 @@ class SlicedTuples:
         """Return some of the tuples, with the same slices and keys."""
         keys = replace(self.keys, codes=kernels.taken(self.keys.codes, rows))
         several = len(self.slices) > 1
-        slice_of = kernels.taken(self.slice_of, rows) if several else np.zeros(len(rows), dtype=np.int64)
+        slice_of = kernels.taken(self.slice_of, rows) if several else np.zeros(len(rows), dtype=np.int32)
         return SlicedTuples(self.measures.taken(rows), self.slices, slice_of, self.latest, keys)
 
     @cached_property
@@ -100,14 +103,16 @@ class SlicedTuples:
         """Each tuple's place in an array of shape (slices, keys), shape (tuples,); only if that is not too large."""
         if len(self.slices) == 1:
             return self.keys.codes
-        return self.slice_of.astype(np.int32) * np.int32(self.keys.count) + self.keys.codes
+        column = np.empty(self.length, dtype=np.int32)
+        kernels.place(column, self.slice_of, self.keys.codes, np.int32(self.keys.count))
+        return column
 
     @cached_property
     def by_group(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """The tuples ordered by key group and slice, and where those of each (group, slice) begin; one end more."""
         groups, slices = len(self.keys.group_starts) - 1, len(self.slices)
         group_of_key = np.repeat(np.arange(groups, dtype=np.int32), np.diff(self.keys.group_starts))
-        place = kernels.taken(group_of_key, self.keys.codes) * np.int32(slices) + self.slice_of.astype(np.int32)
+        place = kernels.taken(group_of_key, self.keys.codes) * np.int32(slices) + self.slice_of
         order, starts = np.empty(len(place), dtype=np.int32), np.zeros(groups * slices + 1, dtype=np.int64)
         kernels.order_by_code(order, starts, place)
         return order, starts
@@ -129,7 +134,7 @@ class SlicedTuples:
         starts = np.arange(min(length, _SAMPLE)) * length // min(length, _SAMPLE)
         widths = np.diff(starts, append=length)
         positions = starts + np.random.default_rng(0).integers(0, widths)
-        return positions, self.slice_of[positions] * self.keys.count + self.keys.codes[positions]
+        return positions, self.slice_of[positions].astype(np.int64) * self.keys.count + self.keys.codes[positions]
 
     @classmethod
     def of(
@@ -137,7 +142,7 @@ class SlicedTuples:
         tuples: Tuples,
         times: npt.NDArray[np.int64],
         slices: npt.NDArray[np.int64],
-        slice_of: npt.NDArray[np.int64],
+        slice_of: npt.NDArray[np.int32],
         keys: Sequence[Expression],
         groups: int,
         salt: str,
@@ -148,38 +153,68 @@ class SlicedTuples:
         if len(slices) == 1:
             latest[0] = times.max()
         else:
-            kernels.greatest(latest, slice_of.astype(np.int32), times)
+            kernels.greatest(latest, slice_of, times)
         codes = encode_keys([tuples.value(key) for key in keys], tuples.length, groups, salt, hashed)
         return cls(EncodedMeasures.of_tuples(tuples), slices, slice_of, latest, codes)
 
 
 def cell_by_cell(
-    sliced: SlicedTuples, cell: npt.NDArray[np.int32], cells: int, encoded: Mapping[Measure, Encoded]
+    sliced: SlicedTuples, cell: CellLookup, cells: int, encoded: Mapping[Measure, Encoded]
 ) -> Iterator[Entries]:
     """Yield the entries of tuples of which each belongs to one cell, -1 for none."""
     length, keys = sliced.length, sliced.keys
     shape = (cells, len(sliced.slices), keys.count)
     entries = math.prod(shape)
-    if entries > _ALWAYS_DENSE and _is_list(sliced, cell, entries):
-        yield from _list_entries(sliced, cell, encoded)
-        return
-    at = np.empty(length, dtype=np.int32)
+    if entries > _ALWAYS_DENSE and _group_size(length, entries) < _LEAST_GROUP:
+        of_each = cell.cells()
+        if _is_list(sliced, of_each):
+            yield from _list_entries(sliced, of_each, encoded)
+            return
+        cell = CellLookup.of(of_each, cells)
     if entries > _most_entries(length):
-        yield from _sparse_entries(sliced, cell, shape, at, encoded)
+        yield from _sparse_entries(sliced, cell.cells(), shape, encoded)
         return
-    kernels.place(at, cell, sliced.column, np.int32(shape[1] * shape[2]))
-    totals = accumulate(at, entries, encoded)
-    yield from _dense_entries(totals, shape, keys.group_starts)
+    yield from _dense_entries(_added_up(sliced, cell, shape, encoded), shape, keys.group_starts)
 
 
-def _is_list(sliced: SlicedTuples, cell: npt.NDArray[np.int32], entries: int) -> bool:
+def _added_up(
+    sliced: SlicedTuples, cell: CellLookup, shape: tuple[int, int, int], encoded: Mapping[Measure, Encoded]
+) -> dict[str, Numbers]:
+    """Return the components of entries in an array of this shape, flat."""
+    entries, columns = math.prod(shape), shape[1] * shape[2]
+    offsets = np.where(cell.table >= 0, cell.table * np.int32(columns), -1).astype(np.int32)
+    totals, done = new_totals(entries, encoded), set[str]()
+    for component, numbers, bits in _packable(sliced.length, encoded):
+        packed = np.zeros(entries + columns, dtype=np.int64)  # in the cell after the last is what nobody wants
+        somewhere = np.where(offsets < 0, entries, offsets).astype(np.int32)
+        for column, mine, looked_up in cell.with_their(sliced.column, numbers):
+            kernels.add_packed(packed, looked_up, cell.least, somewhere, column, mine, 1 << bits)
+        kernels.unpack(totals[COUNT_NAME], totals[component.name], packed, bits)
+        done |= {COUNT_NAME, component.name}
+    if not done.issuperset(totals):
+        at = np.empty(sliced.length, dtype=np.int32)
+        for some, column, looked_up in cell.with_their(at, sliced.column):
+            kernels.place_looked_up(some, looked_up, cell.least, offsets, column)
+        add_up(totals, at, encoded, done=done)
+    return totals
+
+
+def _packable(length: int, encoded: Mapping[Measure, Encoded]) -> Iterator[tuple[Component, Numbers, int]]:
+    """Yield the first sum that fits beside the number of so many tuples in 64 bits, its numbers, and its bits."""
+    for measure, values in encoded.items():
+        for component in components.components_of(measure):
+            if component.merge == "sum" and component.dtype.kind == "i":
+                bits = (length * values.greatest).bit_length() + 1
+                if bits + length.bit_length() < _BITS:
+                    yield component, values.numbers[component.name], bits
+                    return
+
+
+def _is_list(sliced: SlicedTuples, cell: npt.NDArray[np.int32]) -> bool:
     """Return whether hardly two tuples have the same address.
 
     They are spread over the addresses as evenly as can be, or less; how much less a sample tells by its equal pairs.
     """
-    length = sliced.length
-    if _group_size(length, entries) >= _LEAST_GROUP:
-        return False
     positions, column = sliced.sample
     wanted = cell[positions] >= 0
     sample = np.sort(
@@ -191,7 +226,7 @@ def _is_list(sliced: SlicedTuples, cell: npt.NDArray[np.int32], entries: int) ->
     alike = np.diff(changes)
     pairs = max(float((alike * (alike - 1)).sum()) / 2, 0.5)
     addresses = len(sample) * (len(sample) - 1) / 2 / pairs
-    return _group_size(length * len(sample) / len(positions), addresses) < _LEAST_GROUP
+    return _group_size(sliced.length * len(sample) / len(positions), addresses) < _LEAST_GROUP
 
 
 def _group_size(length: float, addresses: float) -> float:
@@ -288,9 +323,13 @@ def add_up(
     at: npt.NDArray[np.int32],
     encoded: Mapping[Measure, Encoded],
     source: npt.NDArray[np.int32] | None = None,
+    done: Iterable[str] = (),
 ) -> None:
-    """Add tuples to the entries ``at`` which they belong; ``source`` are their numbers when not all are in order."""
-    done: set[str] = set()
+    """Add tuples to the entries ``at`` which they belong; ``source`` are their numbers when not all are in order.
+
+    The components that are ``done`` are left as they are.
+    """
+    done = set(done)
     for measure, values in encoded.items():
         counted = components.count_name(measure)
         if values.valid is not None and counted not in done:
@@ -341,7 +380,7 @@ def _dense_entries(
         if count > FULL * cells * slices * (last - first):
             starts = np.arange(slices + 1, dtype=np.int64) * (cells * (last - first))
             tables = {name: numbers.reshape(shape)[:, :, first:last] for name, numbers in totals.items()}
-            yield group, starts, None, {name: _slice_by_slice(table) for name, table in tables.items()}
+            yield group, starts, None, {name: table.transpose(1, 0, 2).ravel() for name, table in tables.items()}
             continue
         position, cell, key = (np.empty(count, dtype=np.int32) for _ in range(3))
         starts = np.empty(slices + 1, dtype=np.int64)
@@ -350,19 +389,10 @@ def _dense_entries(
         yield group, starts, (cell, key), components
 
 
-def _slice_by_slice(table: Numbers) -> Numbers:
-    """Return numbers of shape (cells, slices, keys) in the order of a full bucket, in four bytes each if possible."""
-    ordered, narrow = table.transpose(1, 0, 2), np.iinfo(np.int32)
-    if table.dtype == np.int64 and narrow.min <= table.min() and table.max() <= narrow.max:
-        return ordered.astype(np.int32, order="C").ravel()
-    return ordered.ravel()
-
-
 def _sparse_entries(
     sliced: SlicedTuples,
     cell: npt.NDArray[np.int32],
     shape: tuple[int, int, int],
-    at: npt.NDArray[np.int32],
     encoded: Mapping[Measure, Encoded],
 ) -> Iterator[Entries]:
     """Do the same for addresses that are far apart: number those that occur, ordered by key group and slice."""
@@ -378,7 +408,7 @@ def _sparse_entries(
     rank[order] = np.arange(len(order), dtype=np.int32)
     distinct = distinct[order]
     unwanted = int(np.searchsorted(distinct, 0))  # the address -1, if it occurs, is the first
-    np.subtract(rank[np.asarray(found.indices)], unwanted, out=at)
+    at = rank[np.asarray(found.indices)] - np.int32(unwanted)
     distinct = distinct[unwanted:]
     totals = accumulate(at, len(distinct), encoded)
     rest, key = np.divmod(distinct, keys)

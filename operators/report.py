@@ -85,7 +85,7 @@ def united(told: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {"busy_us": dict(busy), "chunks": {name: list(chunk) for name, chunk in chunks.items()}}
 
 
-def draw_sample(tuples: pa.RecordBatch, names: Iterable[str], seed: int) -> str:
+def draw_sample(tuples: pa.RecordBatch | pa.Table, names: Iterable[str], seed: int) -> str:
     """Return the columns ``names`` of :data:`SAMPLE_TUPLES` tuples, or of all if there are fewer, as text."""
     chosen = tuples.select(sorted(set(names) & set(tuples.schema.names)))
     if chosen.num_rows > SAMPLE_TUPLES:
@@ -93,7 +93,7 @@ def draw_sample(tuples: pa.RecordBatch, names: Iterable[str], seed: int) -> str:
         chosen = chosen.take(pa.array(np.sort(rows)))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, chosen.schema) as writer:
-        writer.write_batch(chosen)
+        writer.write_batch(chosen.combine_chunks().to_batches()[0] if isinstance(chosen, pa.Table) else chosen)
     return base64.b64encode(sink.getvalue()).decode()
 
 

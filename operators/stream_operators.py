@@ -35,7 +35,7 @@ from operators.live_queries import LiveQueries, LiveQuery
 from operators.lookups import Lookup
 from operators.predicates import query_set
 from operators.predicates.cell_space import CellSpace, Groups, assign_cells, cell_spaces, set_spaces
-from operators.predicates.index import PredicateIndex
+from operators.predicates.index import PredicateIndex, TupleCells
 from operators.predicates.query_set import Words
 from operators.queries import Aggregation, Measure
 from operators.report import Chunk, Work, index_of
@@ -205,7 +205,9 @@ class StreamOperators:
         spaces = cell_spaces(queries, self._index, self._words)
         return tuple((space, () if only_counts else measures_of(space.queries)) for space in spaces)
 
-    def process(self, batch: pa.RecordBatch, waterline: int | None, work: Work | None = None) -> StreamOutput:
+    def process(
+        self, batch: pa.RecordBatch | pa.Table, waterline: int | None, work: Work | None = None
+    ) -> StreamOutput:
         """Run all shared operators over tuples none of which is below ``waterline`` (µs); ``work`` counts the time."""
         output, work = StreamOutput(), Work() if work is None else work
         if not batch.num_rows or not self._expressions:
@@ -233,9 +235,7 @@ class StreamOperators:
             }
         return output
 
-    def _select(
-        self, tuples: Tuples, times: np.ndarray, cells: dict[str, np.ndarray], waterline: int | None
-    ) -> Selected | None:
+    def _select(self, tuples: Tuples, times: np.ndarray, cells: TupleCells, waterline: int | None) -> Selected | None:
         """Shared selection (4.3.1.2): compute query-sets, drop tuples that nobody wants."""
         query_sets = np.zeros((tuples.length, self._words), dtype=np.uint64)
         for space in self._selection_spaces:
@@ -257,7 +257,7 @@ class StreamOperators:
         operator: _Operator,
         tuples: Tuples,
         times: np.ndarray,
-        cells: dict[str, np.ndarray],
+        cells: TupleCells,
         output: StreamOutput,
         wanted: list[Wanted],
     ) -> Chunk:
@@ -274,7 +274,7 @@ class StreamOperators:
                 continue
             rows, mine = share.rows, list[Wanted]()
             some = tuples.taken(rows, operator.read)
-            cells_of_some = {name: kernels.taken(cell, rows) for name, cell in cells.items()}
+            cells_of_some = cells.taken(rows)
             times_of_some = kernels.taken(times, rows)
             seen = max(seen, self._add_up(operator, share, some, times_of_some, cells_of_some, output, mine))
             wanted += [each.among_all(rows, tuples.length) for each in mine]
@@ -286,14 +286,14 @@ class StreamOperators:
         share: Share,
         tuples: Tuples,
         times: np.ndarray,
-        cells: dict[str, np.ndarray],
+        cells: TupleCells,
         output: StreamOutput,
         wanted: list[Wanted],
     ) -> Chunk:
         """Shared aggregation (4.3.1.5): slice, number the keys, add each tuple to one cell per space."""
         sessions = has_sessions(operator.queries)
         if sessions:  # fragments have no slices
-            slices, slice_of = np.zeros((1, 2), dtype=np.int64), np.zeros(len(times), dtype=np.int64)
+            slices, slice_of = np.zeros((1, 2), dtype=np.int64), np.zeros(len(times), dtype=np.int32)
         else:
             slices, slice_of = cut_slices(times, operator.combs, operator.cuts)
         placement = operator.placement

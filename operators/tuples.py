@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,35 @@ import pyarrow as pa
 from operators.arrays import Places
 from operators.evaluation import evaluate
 from operators.expressions import Expression
+from sources.columns import one_array
+
+# chunks are joined where they are shorter than this on average: a kernel is called once for each
+_LEAST_CHUNK = 8192
+
+
+class _Columns(Mapping[str, pa.Array]):
+    """The columns of a table as arrays, each joined when it is first asked for."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self._joined: dict[str, pa.Array] = {}
+
+    def __getitem__(self, name: str) -> pa.Array:
+        if name not in self._joined:
+            self._joined[name] = one_array(self._table.column(name))
+        return self._joined[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table.column_names)
+
+    def __len__(self) -> int:
+        return self._table.num_columns
+
+    def chunks(self, name: str) -> list[pa.Array]:
+        """Return a column as it came, unless it was joined."""
+        if name not in self._joined and self._table.num_rows >= _LEAST_CHUNK * self._table.column(name).num_chunks:
+            return [chunk for chunk in self._table.column(name).chunks if len(chunk)]
+        return [self[name]]
 
 
 class Tuples:
@@ -27,9 +56,15 @@ class Tuples:
         self._values: dict[str, pa.Array] = {}
 
     @classmethod
-    def of(cls, batch: pa.RecordBatch) -> Tuples:
-        """Wrap a record batch."""
+    def of(cls, batch: pa.RecordBatch | pa.Table) -> Tuples:
+        """Wrap a record batch, or a table whose chunks are joined for those who cannot take them one by one."""
+        if isinstance(batch, pa.Table):
+            return cls(_Columns(batch), batch.num_rows)
         return cls(dict(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows)
+
+    def chunks(self, name: str) -> list[pa.Array]:
+        """Return a column in one or more arrays, after each other."""
+        return self.columns.chunks(name) if isinstance(self.columns, _Columns) else [self.columns[name]]
 
     def value(self, expression: Expression) -> pa.Array:
         """Return the expression's value for each tuple."""

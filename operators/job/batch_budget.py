@@ -16,7 +16,7 @@ class BatchBudget:
     """
 
     def __init__(
-        self, target_seconds: float, first: int = 200_000, least: int = 50_000, most: int = 20_000_000
+        self, target_seconds: float, first: int = 200_000, least: int = 50_000, most: int = 100_000_000
     ) -> None:
         self._target = target_seconds
         self._least = least

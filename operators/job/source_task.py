@@ -11,7 +11,9 @@ import orjson
 import pyarrow as pa
 
 from operators import kernels
+from operators.bucket import Bucket
 from operators.bucket_store import DEAD_LETTERS, RESULTS, StoredTuples, put_block, put_bucket
+from operators.held_buckets import HeldBuckets
 from operators.job.idleness import followed
 from operators.job.offsets import Offset, Span
 from operators.job.plan_log import PlanLog
@@ -32,7 +34,7 @@ from sources.schema import StreamDefinition
 from sources.storage import Storage
 
 # the more tuples are added up at once, the fewer entries the buckets of a batch have
-TUPLES_AT_ONCE = 1 << 21
+TUPLES_AT_ONCE = 1 << 22
 
 
 class SourceTasks:
@@ -54,6 +56,7 @@ class SourceTasks:
         began = time.time()
         live = self._plan.at(start, end)
         shares: dict[str, StreamShare] = {}
+        waiting: dict[str, HeldBuckets] = {}
         samples = _Samples(end.seq) if is_due(start, end) else None
         for share, mine in self._shares(live, end, task, tasks):
             shares[share.stream.id] = share
@@ -64,7 +67,10 @@ class SourceTasks:
             names = [name for name in share.stream.schema.names if name in read]
             for tuples in _gathered(map(share.admit, self._read(share, mine)), names):
                 for each in operators:
-                    yield from self._process(share, each, tuples, end.seq, task, samples)
+                    held = waiting.setdefault(share.stream.id, HeldBuckets())
+                    yield from self._process(share, each, tuples, held, end.seq, task, samples)
+        for stream, held in waiting.items():
+            yield from self._buckets(shares[stream], held.release(), end.seq, task)
         for share in shares.values():
             yield from self._dead_letters(share, end.seq, task)
         control = {
@@ -144,7 +150,8 @@ class SourceTasks:
         self,
         share: StreamShare,
         operators: StreamOperators,
-        tuples: pa.RecordBatch,
+        tuples: pa.Table,
+        held: HeldBuckets,
         seq: int,
         task: int,
         samples: _Samples | None,
@@ -152,11 +159,12 @@ class SourceTasks:
         for batch in self._looked_up(share, operators, tuples):
             if samples is not None:
                 samples.take(operators, batch)
-            yield from self._results(share, operators.process(batch, share.waterline, self._work), seq, task)
+            output = operators.process(batch, share.waterline, self._work)
+            yield from self._results(share, output, held, seq, task)
 
     def _looked_up(
-        self, share: StreamShare, operators: StreamOperators, tuples: pa.RecordBatch
-    ) -> Iterator[pa.RecordBatch]:
+        self, share: StreamShare, operators: StreamOperators, tuples: pa.Table
+    ) -> Iterator[pa.RecordBatch | pa.Table]:
         """Yield tuples after lookups; where these cannot be carried out, the queries that have them fail."""
         try:
             yield from operators.lookup_join.batches(tuples, self._tables)
@@ -164,14 +172,14 @@ class SourceTasks:
             message = f"A static table could not be joined: {problem or type(problem).__name__}"
             share.failures.update(dict.fromkeys(operators.queries, message))
 
-    def _results(self, share: StreamShare, output: StreamOutput, seq: int, task: int) -> Iterator[WireRow]:
+    def _results(
+        self, share: StreamShare, output: StreamOutput, held: HeldBuckets, seq: int, task: int
+    ) -> Iterator[WireRow]:
         share.failures.update(output.failures)
         if output.selected is not None:
             yield self._block(_selection_entry(self._storage, share.stream.id, seq, output.selected), task)
         for group, bucket in output.buckets:
-            with self._work.timed(bucket.operator):
-                path, payload = put_bucket(self._storage, seq, bucket)
-            yield self._bucket(share, group, path, payload, task)
+            yield from self._buckets(share, held.take(group, bucket), seq, task)
         if output.joined is not None:
             yield from self._joined(share, output.joined, seq, task)
 
@@ -183,6 +191,14 @@ class SourceTasks:
         for group, index in joined.indexes:
             with self._work.timed(index.operator):
                 path, payload = stored.put_index(group, index)
+            yield self._bucket(share, group, path, payload, task)
+
+    def _buckets(
+        self, share: StreamShare, buckets: Iterable[tuple[int, Bucket]], seq: int, task: int
+    ) -> Iterator[WireRow]:
+        for group, bucket in buckets:
+            with self._work.timed(bucket.operator):
+                path, payload = put_bucket(self._storage, seq, bucket)
             yield self._bucket(share, group, path, payload, task)
 
     def _bucket(self, share: StreamShare, group: int, path: str, payload: bytes, task: int) -> WireRow:
@@ -230,7 +246,7 @@ class _Samples:
         """Begin with another partition or stream."""
         self._taken = set()
 
-    def take(self, operators: StreamOperators, tuples: pa.RecordBatch) -> None:
+    def take(self, operators: StreamOperators, tuples: pa.RecordBatch | pa.Table) -> None:
         """Draw a sample of what predicates test and joins compare, unless there is one of this span."""
         if tuples.num_rows and operators.name not in self._taken and operators.sampled:
             self._taken.add(operators.name)
@@ -238,19 +254,15 @@ class _Samples:
             self.by_input.setdefault(operators.name, []).append(sample)
 
 
-def _gathered(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Join small batches, so that kernels run over many tuples at once; only of the columns ``names``."""
+def _gathered(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.Table]:
+    """Put small batches together, so that many tuples are added up at once; only of the columns ``names``."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
         waiting.append(batch.select(names))
         rows += batch.num_rows
         if rows >= TUPLES_AT_ONCE:
-            yield from _joined(waiting)
+            yield pa.Table.from_batches(waiting)
             waiting, rows = [], 0
     if rows:
-        yield from _joined(waiting)
-
-
-def _joined(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
+        yield pa.Table.from_batches(waiting)

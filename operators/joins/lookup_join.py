@@ -189,14 +189,16 @@ class LookupJoin:
         """The columns that somebody reads before or after the lookups, those of tables included."""
         return self.needed.union(*map(_columns_read, self.lookups))
 
-    def batches(self, batch: pa.RecordBatch, tables: IndexedTables) -> Iterator[pa.RecordBatch]:
+    def batches(self, batch: pa.Table, tables: IndexedTables) -> Iterator[pa.RecordBatch | pa.Table]:
         """Yield the tuples of a batch after the lookups, in pieces of about `MOST_AT_ONCE` at most.
 
         Raises LookupFailed.
         """
         yield from self._after(batch, 0, tables)
 
-    def _after(self, batch: pa.RecordBatch, number: int, tables: IndexedTables) -> Iterator[pa.RecordBatch]:
+    def _after(
+        self, batch: pa.RecordBatch | pa.Table, number: int, tables: IndexedTables
+    ) -> Iterator[pa.RecordBatch | pa.Table]:
         if number == len(self.lookups):
             yield batch
             return

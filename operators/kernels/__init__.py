@@ -7,6 +7,7 @@ from operators.kernels import accumulation, boundaries, pairs, query_sets, rows
 from operators.kernels.accumulation import (
     add,
     add_full,
+    add_packed,
     add_runs,
     count,
     count_and_add,
@@ -16,8 +17,10 @@ from operators.kernels.accumulation import (
     occupied_per_group,
     pick_group,
     place,
+    place_looked_up,
     place_mapped,
     running_sums,
+    unpack,
 )
 from operators.kernels.boundaries import (
     append_cell,
@@ -25,6 +28,7 @@ from operators.kernels.boundaries import (
     count_close_boundaries,
     count_double_boundaries,
     count_few_boundaries,
+    look_up,
 )
 from operators.kernels.pairs import form_pairs, match_groups, pick_pairs
 from operators.kernels.query_sets import count_bits, intersect, list_by_bit, place_each, set_bits
@@ -44,6 +48,7 @@ from operators.kernels.rows import (
 __all__ = [
     "add",
     "add_full",
+    "add_packed",
     "add_runs",
     "append_cell",
     "append_digit",
@@ -62,6 +67,7 @@ __all__ = [
     "keep_mapped",
     "least",
     "list_by_bit",
+    "look_up",
     "match_groups",
     "number",
     "number_ascending",
@@ -72,12 +78,14 @@ __all__ = [
     "pick_tuples",
     "place",
     "place_each",
+    "place_looked_up",
     "place_mapped",
     "rows_between",
     "running_sums",
     "scatter",
     "set_bits",
     "taken",
+    "unpack",
     "warm_up",
 ]
 

@@ -30,6 +30,14 @@ def count_close_boundaries(out: Places, least_value: int, greatest_value: int, t
 
 
 @njit(cache=True, nogil=True)
+def look_up(out: Places, values: Numbers, least_value: int, table: Places) -> None:
+    """Set ``out`` to what ``table`` has for each value, from the least on, and beyond its ends to what stands there."""
+    greatest_value = least_value + table.size - 1
+    for i in range(values.size):
+        out[i] = table[max(least_value, min(greatest_value, values[i])) - least_value]
+
+
+@njit(cache=True, nogil=True)
 def count_boundaries(out: Places, boundaries: Numbers, table: Places, shift: int, values: Numbers) -> None:
     """Set ``out`` to how many of the ascending boundaries are at most each value.
 
@@ -84,6 +92,7 @@ def warm_up() -> None:
     for values in (ints, longs):
         count_boundaries(at, longs, table, 0, values)
         count_close_boundaries(at, 0, 0, table, values)
+        look_up(at, values, 0, table)
         count_few_boundaries(at, longs, values)
     count_few_boundaries(at, doubles, doubles)
     count_double_boundaries(at, doubles, table, 0.0, doubles)

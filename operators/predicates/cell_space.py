@@ -21,8 +21,8 @@ from operators.arrays import Places
 from operators.live_queries import LiveQuery
 from operators.predicates import query_set
 from operators.predicates.cells import LineCells, SetCells
-from operators.predicates.dimension import Cells, Dimension
-from operators.predicates.index import PredicateIndex
+from operators.predicates.dimension import CellLookup, Cells, Dimension
+from operators.predicates.index import PredicateIndex, TupleCells
 from operators.predicates.query_set import Bools, Words, words_for
 
 NO_CELL = -1
@@ -58,11 +58,11 @@ class LineSpace:
         local = LineCells(index.dimensions[name].boundaries).map_to(self.cells)
         self._local = np.where(wanted[local], local, NO_CELL).astype(np.int32)
 
-    def assign(self, found: Mapping[str, Cells], length: int) -> tuple[Cells, LineCells]:
-        """Return each tuple's cell, shape (length,), ``NO_CELL`` for one that no query selects; and the cells."""
+    def lookup(self, found: TupleCells, length: int) -> CellLookup:
+        """Return how the cell of each tuple is looked up, ``NO_CELL`` for one that no query selects."""
         if self._local is None:
-            return np.zeros(length, dtype=np.int32), self.cells
-        return kernels.taken(self._local, found[self.dimensions[0]]), self.cells
+            return CellLookup.of(np.zeros(length, dtype=np.int32), 1)
+        return found.lookup(self.dimensions[0]).mapped(self._local)
 
 
 class SetSpace:
@@ -175,10 +175,10 @@ class Groups:
         return rows
 
 
-def assign_cells(space: CellSpace, found: Mapping[str, Cells], length: int) -> tuple[Cells, LineCells | SetCells]:
+def assign_cells(space: CellSpace, found: TupleCells, length: int) -> tuple[Cells, LineCells | SetCells]:
     """Return each tuple's cell, ``NO_CELL`` for one that no query selects, and what the cells stand for."""
     if isinstance(space, LineSpace):
-        return space.assign(found, length)
+        return space.lookup(found, length).cells(), space.cells
     return space.wanted(*space.assign(found, length))
 
 

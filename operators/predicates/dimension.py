@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,6 +25,42 @@ _STRETCHES_BITS = 16
 _MOST_SPAN = 1 << 62
 
 
+@dataclass(frozen=True)
+class CellLookup:
+    """The cells of tuples, not looked up yet: of value v it is at ``v - least`` in ``table``, or at its end.
+
+    The values are those of tuples after each other, in one or more ``pieces``.
+    """
+
+    pieces: tuple[npt.NDArray[Any], ...]
+    least: int
+    table: Cells
+
+    @classmethod
+    def of(cls, cell: Cells, cells: int) -> CellLookup:
+        """Take them as they are, of so many ``cells``; -1 is none."""
+        return cls((cell,), -1, np.arange(-1, cells, dtype=np.int32))
+
+    def mapped(self, numbers: Cells) -> CellLookup:
+        """Return the lookup of other numbers, of which there is one for each cell; none stays none."""
+        return CellLookup(self.pieces, self.least, np.where(self.table >= 0, numbers[self.table], -1).astype(np.int32))
+
+    def cells(self) -> Cells:
+        """Look them up, shape (tuples,)."""
+        found = np.empty(sum(map(len, self.pieces)), dtype=np.int32)
+        for some, values in self.with_their(found):
+            kernels.look_up(some, values, self.least, self.table)
+        return found
+
+    def with_their(self, *arrays: npt.NDArray[Any]) -> Iterator[tuple[npt.NDArray[Any], ...]]:
+        """Yield the part of each of some arrays, shape (tuples,), that belongs to a piece, and the piece."""
+        first = 0
+        for values in self.pieces:
+            last = first + len(values)
+            yield *(array[first:last] for array in arrays), values
+            first = last
+
+
 @dataclass(frozen=True, eq=False)
 class Dimension:
     """Cell i holds the values v with ``boundaries[i - 1] <= v < boundaries[i]``; the cell after the last holds NULL.
@@ -40,6 +77,15 @@ class Dimension:
     def cell_count(self) -> int:
         """How many cells this dimension has."""
         return len(self.boundaries) + 2
+
+    def lookup(self, tuples: Tuples) -> CellLookup | None:
+        """Return how the cell of each tuple is looked up by its value; None where it is not as simple as that."""
+        if self.kind not in ("INT", "BIGINT") or self._close is None:
+            return None
+        chunks = tuples.chunks(self.name)
+        if any(chunk.null_count for chunk in chunks):
+            return None
+        return CellLookup(tuple(map(np.asarray, chunks)), *self._close)
 
     def cells_of(self, tuples: Tuples) -> Cells:
         """Return the cell of each tuple, shape (tuples,)."""
@@ -58,6 +104,17 @@ class Dimension:
     @cached_property
     def _sorted(self) -> npt.NDArray[Any]:
         return np.asarray(self.boundaries, dtype=np.float64 if self.kind == "DOUBLE" else np.int64)
+
+    @cached_property
+    def _close(self) -> tuple[int, Cells] | None:
+        """The number before the first boundary, and the cell of each from there to the last one, if these are close."""
+        if not self.boundaries or abs(self.boundaries[0]) > _MOST_SPAN:
+            return None
+        first, last = int(self.boundaries[0]), int(self.boundaries[-1])
+        if last - first >= 1 << _STRETCHES_BITS:
+            return None
+        values = np.arange(first - 1, last + 1, dtype=np.int64)
+        return first - 1, np.searchsorted(self._sorted, values, side="right").astype(np.int32)
 
     def _cells_of_numbers(self, values: npt.NDArray[Any]) -> Cells:
         cells = np.zeros(len(values), dtype=np.int32)

@@ -12,12 +12,14 @@ it to other queries at a cost that follows the queries that change and the dimen
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from operators import kernels
+from operators.arrays import Places
 from operators.expressions import Expression, columns_of
 from operators.predicates.analysis import Predicate, analyse
-from operators.predicates.dimension import Cells, Dimension
+from operators.predicates.dimension import CellLookup, Cells, Dimension
 from operators.predicates.truth_set import Bools
 from operators.tuples import Tuples
 
@@ -74,6 +76,37 @@ class PredicateIndex:
         found = [self.dimensions[name] for name in dimensions]
         return {name for each in found for name in (columns_of(each.residual) if each.residual else (each.name,))}
 
-    def cells_of(self, tuples: Tuples) -> dict[str, Cells]:
+    def cells_of(self, tuples: Tuples) -> TupleCells:
         """Return the cell of each tuple in every dimension."""
-        return {name: dimension.cells_of(tuples) for name, dimension in self.dimensions.items()}
+        return TupleCells(self.dimensions, tuples)
+
+
+class TupleCells(Mapping[str, Cells]):
+    """The cell of each tuple in every dimension, by its name; found when somebody asks."""
+
+    def __init__(self, dimensions: Mapping[str, Dimension], tuples: Tuples) -> None:
+        self._dimensions = dict(dimensions)
+        self._tuples = tuples
+        self._found: dict[str, Cells] = {}
+
+    def __getitem__(self, name: str) -> Cells:
+        if name not in self._found:
+            self._found[name] = self._dimensions[name].cells_of(self._tuples)
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._dimensions)
+
+    def __len__(self) -> int:
+        return len(self._dimensions)
+
+    def lookup(self, name: str) -> CellLookup:
+        """Return how cells are looked up, where nobody has asked for them yet and that is simple; else the cells."""
+        simple = None if name in self._found else self._dimensions[name].lookup(self._tuples)
+        return CellLookup.of(self[name], self._dimensions[name].cell_count) if simple is None else simple
+
+    def taken(self, rows: Places) -> TupleCells:
+        """Return those of some of the tuples."""
+        some = TupleCells(self._dimensions, self._tuples)
+        some._found = {name: kernels.taken(self[name], rows) for name in self._dimensions}
+        return some

@@ -31,6 +31,7 @@ from operators.live_queries import LiveQuery
 from operators.merging import common_ranks, component_names, numbers_of
 from operators.predicates.cell_space import CellSpace, assign_cells
 from operators.predicates.cells import Cells, LineCells, SetCells, unite_sets
+from operators.predicates.index import TupleCells
 from operators.queries import WINDOW_END, WINDOW_START, Measure
 from operators.windowing.fired_rows import Fired, apply_having, counts_distinct, keys_of_wide
 from operators.windowing.firing import Predicates, cells_of_queries, needed_names
@@ -88,7 +89,7 @@ def fragments(
     sliced: SlicedTuples,
     times: Times,
     space: CellSpace,
-    found: Mapping[str, npt.NDArray[np.int32]],
+    found: TupleCells,
     measures: Sequence[Measure],
     operator: str,
     epoch: int,

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from operators import kernels
+from operators.arrays import Places
 from operators.windows import Window
 
 Times = npt.NDArray[np.int64]
@@ -20,6 +22,8 @@ FIRST_EDGE = -(2**62)
 LAST_EDGE = 2**62
 
 _FEW_COMBS = 256
+# times are compared with so many edges one by one
+_FEW_EDGES = 10
 # edges are listed if they are no more than so many for each time or slice, and these
 _LISTED_EACH = 4
 _LISTED_ALWAYS = 1000
@@ -71,7 +75,7 @@ def _edges(first: Times, last: int, slides: Times, phases: Times) -> Times:
     return edges
 
 
-def cut_slices(times: Times, combs: Combs, cuts: Sequence[int]) -> tuple[Times, npt.NDArray[np.int64]]:
+def cut_slices(times: Times, combs: Combs, cuts: Sequence[int]) -> tuple[Times, Places]:
     """Assign each time to its slice.
 
     ``cuts`` are further edges: the changelog times. Returns the edges of the slices that occur, shape (slices, 2),
@@ -81,9 +85,14 @@ def cut_slices(times: Times, combs: Combs, cuts: Sequence[int]) -> tuple[Times, 
     if combs.count(first, last) <= _LISTED_EACH * len(times) + _LISTED_ALWAYS:
         edges = _edges_around(first, last, combs, cuts)
         if len(edges) == 2:
-            return edges.reshape(1, 2), np.zeros(len(times), dtype=np.int64)
-        index = np.searchsorted(edges, times, side="right") - 1
-        present, inverse = _compact(index, len(edges))
+            return edges.reshape(1, 2), np.zeros(len(times), dtype=np.int32)
+        index, counts = np.zeros(len(times), dtype=np.int32), np.zeros(len(edges), dtype=np.int64)
+        if len(edges) <= _FEW_EDGES:
+            kernels.count_few_boundaries(index, edges[1:-1], times)
+        else:
+            index[:] = np.searchsorted(edges, times, side="right") - 1
+        kernels.count(counts, index)
+        present, inverse = _compact(index, counts)
         return np.stack([edges[present], edges[present + 1]], axis=1), inverse
     return _slices_of_scattered(times, combs, cuts)
 
@@ -98,17 +107,17 @@ def _edges_around(first: int, last: int, combs: Combs, cuts: Sequence[int]) -> T
     return np.unique(np.concatenate([combs.between(first, last), np.array([low, *inside, high], dtype=np.int64)]))
 
 
-def _compact(index: npt.NDArray[np.int64], count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _compact(index: Places, counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Places]:
     """Return the distinct values of ``index``, ascending, and each value's rank among them."""
-    present = np.flatnonzero(np.bincount(index, minlength=count))
+    present = np.flatnonzero(counts)
     if len(present) == present[-1] - present[0] + 1:
-        return present, index - present[0]
-    rank = np.zeros(count, dtype=np.int64)
-    rank[present] = np.arange(len(present))
-    return present, rank[index]
+        return present, index if present[0] == 0 else index - np.int32(present[0])
+    rank = np.zeros(len(counts), dtype=np.int32)
+    rank[present] = np.arange(len(present), dtype=np.int32)
+    return present, kernels.taken(rank, index)
 
 
-def _slices_of_scattered(times: Times, combs: Combs, cuts: Sequence[int]) -> tuple[Times, npt.NDArray[np.int64]]:
+def _slices_of_scattered(times: Times, combs: Combs, cuts: Sequence[int]) -> tuple[Times, Places]:
     """Do the same for few tuples far apart, without listing the edges between them."""
     start = np.full(len(times), FIRST_EDGE, dtype=np.int64)
     end = np.full(len(times), LAST_EDGE, dtype=np.int64)
@@ -122,7 +131,7 @@ def _slices_of_scattered(times: Times, combs: Combs, cuts: Sequence[int]) -> tup
         np.maximum(start, bounds[at - 1], out=start)
         np.minimum(end, bounds[at], out=end)
     starts, first, inverse = np.unique(start, return_index=True, return_inverse=True)
-    return np.stack([starts, end[first]], axis=1), inverse
+    return np.stack([starts, end[first]], axis=1), inverse.astype(np.int32)
 
 
 def due_windows(slices: Times, window: Window, after: int, upto: int) -> Times:

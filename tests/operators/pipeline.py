@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from operators.bucket import Bucket
 from operators.bucket_store import put_bucket
 from operators.expressions import Call, Column, Expression, Literal
+from operators.held_buckets import HeldBuckets
 from operators.job.offsets import advance_waterline
 from operators.lane import Lane
 from operators.lane_state import Payload
@@ -191,14 +193,16 @@ class Pipeline:
         payloads: list[list[Payload]] = [[], []]
         half = len(seen) // 2
         for part in (seen[:half], seen[half:]):
+            held = HeldBuckets()
             for name in self.live.inputs(self.stream.id):
                 operators = StreamOperators(self.live, self.stream, 2, name=name)
-                output = operators.process(batch_of(part, self.stream.schema), self.waterline)
+                output = operators.process(self._in_chunks(batch_of(part, self.stream.schema)), self.waterline)
                 assert not output.failures
                 if output.selected is not None:
                     self._take_selected(name, output.selected.columns, output.selected.query_sets)
                 for group, bucket in output.buckets:
-                    payloads[group].append(Payload(*put_bucket(self.storage, self.seq, bucket)))
+                    self._send(payloads, held.take(group, bucket))
+            self._send(payloads, held.release())
         latest = [r[time] for r in tuples] + ([] if self.clock is None else [self.clock])
         self.clock = max(latest, default=None)
         before, self.waterline = (
@@ -208,6 +212,14 @@ class Pipeline:
         for lane in range(2):
             self._advance(lane, payloads[lane], before)
         return seen
+
+    def _in_chunks(self, tuples: pa.RecordBatch) -> pa.Table:
+        middle = 0 if self.rng is None else self.rng.randint(0, tuples.num_rows)
+        return pa.Table.from_batches([tuples.slice(0, middle), tuples.slice(middle)])
+
+    def _send(self, payloads: list[list[Payload]], buckets: Iterable[tuple[int, Bucket]]) -> None:
+        for group, bucket in buckets:
+            payloads[group].append(Payload(*put_bucket(self.storage, self.seq, bucket)))
 
     def _advance(self, lane: int, payloads: list[Payload], before: int | None) -> None:
         around = {self.stream.id: before}, {self.stream.id: self.waterline}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators import entries
+from operators import entries, merging
 from operators.bucket import Bucket
 from operators.bucket_store import INLINE_BYTES, get_payload, put_bucket
 from operators.expressions import Call
+from operators.held_buckets import HeldBuckets
 from operators.live_queries import LiveQueries
 from operators.merging import merge_buckets
 from operators.predicates.cells import LineCells, SetCells
@@ -65,6 +67,9 @@ def contents(bucket: Bucket) -> Counter[Any]:
     found: Counter[Any] = Counter()
     for i, (start, end) in enumerate(bucket.slices.tolist()):
         for entry in range(bucket.starts[i], bucket.starts[i + 1]):
+            if not bucket.component("count(*)")[entry]:
+                assert bucket.is_full
+                continue
             cell = int(bucket.cell[entry])
             if isinstance(bucket.cells, LineCells):
                 meaning: Any = (bucket.cells.boundaries, cell)
@@ -119,6 +124,69 @@ def test_far_apart_entries_are_those_that_lie_together(seed: int, length: int, b
     dense = buckets_of(live, rows)
     sparse = buckets_with(live, rows, _ALWAYS_DENSE=0, _DENSE_PER_TUPLE=0, _LEAST_GROUP=0, _MOST_ALONE=0)
     assert [contents(bucket) for bucket in sparse] == [contents(bucket) for bucket in dense]
+
+
+FULL_ALWAYS, FULL_NEVER = -1.0, 2.0
+
+
+@given(st.integers(0, 2**32), st.integers(2, 60), st.booleans())
+def test_full_buckets_hold_what_listed_ones_do(seed: int, length: int, both: bool) -> None:
+    rng = random.Random(seed)
+    live, rows = queries(both), random_rows(rng, length)
+    listed = buckets_with(live, rows, FULL=FULL_NEVER)
+    full = buckets_with(live, rows, FULL=FULL_ALWAYS)
+    assert all(bucket.is_full for bucket in full)
+    assert not any(bucket.is_full for bucket in listed)
+    assert [contents(Bucket.deserialize(bucket.serialize())) for bucket in full] == [contents(b) for b in listed]
+    if not listed:
+        return
+    parts = [
+        bucket
+        for part in (rows[: length // 2], rows[length // 2 :])
+        for bucket in buckets_with(live, part, FULL=rng.choice([FULL_ALWAYS, FULL_NEVER]))
+    ]
+    (expected,) = listed
+    cells = expected.cells if isinstance(expected.cells, LineCells) else None
+    for share, dense in itertools.product((FULL_ALWAYS, FULL_NEVER), (0, 8)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(merging, "FULL", share)
+            patch.setattr(merging, "_DENSE_PER_ENTRY", dense)
+            merged = merge_buckets(parts, [np.ones(len(b.slices), dtype=np.bool_) for b in parts], cells)
+        assert contents(merged) == contents(expected)
+        assert not (merged.is_full and share == FULL_NEVER)
+
+
+@pytest.mark.parametrize(("values", "full"), [(10, True), (10_000, False)])
+def test_buckets_are_full_where_most_cells_have_tuples_of_most_keys(values: int, full: bool) -> None:
+    rng = random.Random(3)
+    rows = [{"k": rng.randrange(20), "v": 1 + rng.randrange(values), "s": None, "t": 1} for _ in range(2_000)]
+    live = live_of(
+        *(aggregation(compare(V, ">", c), (K,), measures=(COUNT_ALL,)) for c in range(0, values, values // 10))
+    )
+    (bucket,) = buckets_of(
+        live, [*rows, *({"k": k, "v": 1, "s": None, "t": 1} for k in range(20, 20 if full else 5000))]
+    )
+    assert bucket.is_full == full
+    assert int(bucket.component("count(*)").sum()) == len(rows) + (0 if full else 4980)
+
+
+def test_buckets_that_wait_travel_as_one() -> None:
+    rng = random.Random(3)
+    live, held = queries(False), HeldBuckets()
+    rows = random_rows(rng, 90)
+    travelling = [
+        each
+        for first in range(0, 90, 30)
+        for bucket in buckets_with(live, rows[first : first + 30], FULL=FULL_ALWAYS)
+        for each in held.take(0, bucket)
+    ]
+    assert not travelling
+    ((group, one),) = held.release()
+    (expected,) = buckets_of(live, rows)
+    assert (group, contents(one)) == (0, contents(expected))
+    assert not list(held.release())
+    listed = buckets_with(live, rows, FULL=FULL_NEVER)
+    assert [bucket for each in listed for _, bucket in held.take(0, each)] == listed
 
 
 @given(st.integers(0, 2**32), st.integers(1, 60), st.booleans())

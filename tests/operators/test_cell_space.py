@@ -88,7 +88,7 @@ def test_cells_of_one_column_are_true_or_false_as_a_whole(seed: int, count: int,
     cells = index.cells_of(tuples)
     (space,) = cell_spaces(queries, index, 1)
     assert isinstance(space, LineSpace)
-    cell, meanings = space.assign(cells, length)
+    cell, meanings = assign_cells(space, cells, length)
     selected = np.zeros(length, dtype=np.bool_)
     for query in queries:
         ((name, mask),) = index.masks_of(query.id).items()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +26,11 @@ integers = st.one_of(st.integers(-50, 50), st.integers(-(2**63), 2**63 - 1), st.
 def cells(kind: str, boundaries: list[Any], values: pa.Array) -> list[int]:
     dimension = Dimension("x", kind, tuple(boundaries))
     found: list[int] = dimension.cells_of(Tuples({"x": values}, len(values))).tolist()
+    middle = len(values) // 3
+    in_chunks = Tuples.of(pa.table({"x": pa.chunked_array([values[:middle], values[middle:]])}))
+    lookup = dimension.lookup(in_chunks)
+    if lookup is not None:
+        assert lookup.cells().tolist() == found
     return found
 
 
@@ -53,6 +59,19 @@ def test_cells_of_integers(boundaries: list[int], others: list[int]) -> None:
     short = [each for each in values if -(2**31) <= each < 2**31]
     wanted = np.searchsorted(np.array(boundaries, dtype=np.int64), np.array(short, dtype=np.int64), side="right")
     assert cells("INT", boundaries, pa.array(short, pa.int32())) == wanted.tolist()
+
+
+@pytest.mark.parametrize("kind", ["INT", "BIGINT"])
+def test_cells_of_close_integers_are_looked_up(kind: str) -> None:
+    dimension = Dimension("x", kind, tuple(range(-20, 500, 7)))
+    values = pa.array(range(-100, 600), pa.int32() if kind == "INT" else pa.int64())
+    lookup = dimension.lookup(Tuples({"x": values}, len(values)))
+    assert lookup is not None
+    wanted = dimension.cells_of(Tuples({"x": values}, len(values)))
+    assert lookup.cells().tolist() == wanted.tolist()
+    numbers = np.where(np.arange(dimension.cell_count) % 3 == 0, -1, np.arange(dimension.cell_count)).astype(np.int32)
+    assert lookup.mapped(numbers).cells().tolist() == numbers[wanted].tolist()
+    assert dimension.lookup(Tuples({"x": pa.array([1, None], values.type)}, 2)) is None
 
 
 def test_null_has_the_last_cell() -> None:
