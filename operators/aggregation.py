@@ -12,7 +12,7 @@ import numpy as np
 from operators.arrays import Places
 from operators.bucket import Bucket
 from operators.components import COUNT_DISTINCT
-from operators.entries import SlicedTuples, argument_of, cell_by_cell, query_by_query, tuples_alone
+from operators.entries import SlicedTuples, cell_by_cell, query_by_query, tuples_alone
 from operators.event_times import EARLIEST
 from operators.expressions import Expression
 from operators.live_queries import LiveQuery
@@ -22,6 +22,7 @@ from operators.predicates.cells import Cells, SetCells
 from operators.predicates.dimension import CellLookup
 from operators.predicates.index import TupleCells
 from operators.queries import Aggregation, Measure
+from operators.totals import argument_of
 from operators.windows import Window
 
 

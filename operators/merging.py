@@ -14,9 +14,10 @@ from operators import components, kernels
 from operators.arrays import Numbers
 from operators.bucket import Bucket
 from operators.components import COUNT_NAME, Component, component_named
-from operators.entries import FULL, empty, merge_into
+from operators.entries import FULL
 from operators.keys import unite_keys
 from operators.predicates.cells import CellMap, Cells, LineCells, SetCells, unite_sets
+from operators.totals import empty, merge_into
 from operators.windowing.slice_tree import Entries
 from operators.windowing.slicing import NeededEdges, coalesce
 

@@ -15,13 +15,13 @@ from operators import components
 from operators.aggregation import aggregation_of
 from operators.arrays import Numbers
 from operators.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
-from operators.entries import empty
 from operators.expressions import Expression
 from operators.keys import key_columns, unite_keys
 from operators.live_queries import LiveQuery
 from operators.predicates.query_set import Bools
 from operators.predicates.range_reduction import CellRuns, RangeReduction
 from operators.queries import Aggregation, Join, Measure, Query
+from operators.totals import empty
 from operators.tuples import Tuples
 from operators.windowing.window_rows import WindowRows
 from sources.columns import arrays_of, one_array

@@ -22,7 +22,6 @@ import numpy.typing as npt
 from operators.aggregation import measures_of
 from operators.bucket import Bucket
 from operators.components import COUNT_NAME, component_named, names_of
-from operators.entries import empty
 from operators.joins.keys import InputKeys
 from operators.keys import unite_keys
 from operators.live_queries import LiveQuery
@@ -31,6 +30,7 @@ from operators.predicates.analysis import Predicate
 from operators.predicates.cells import CellMap, LineCells, SetCells, unite_bits
 from operators.predicates.range_reduction import CellRuns, RangeReduction
 from operators.queries import Measure
+from operators.totals import empty
 from operators.windowing.fired_rows import DistinctCounts, Due, Fired, FiredRows, Held, counts_distinct
 from operators.windowing.slice_tree import stretches
 from operators.windowing.slicing import due_windows, with_ends_in

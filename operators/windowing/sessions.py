@@ -25,7 +25,7 @@ from operators.aggregation import aggregation_of, measures_of
 from operators.arrays import Numbers
 from operators.bucket import Bucket
 from operators.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
-from operators.entries import SlicedTuples, accumulate, empty, merge_into
+from operators.entries import SlicedTuples
 from operators.keys import encode_keys, key_columns, key_names, unite_keys
 from operators.live_queries import LiveQuery
 from operators.merging import common_ranks, component_names, numbers_of
@@ -33,6 +33,7 @@ from operators.predicates.cell_space import CellSpace, assign_cells
 from operators.predicates.cells import Cells, LineCells, SetCells, unite_sets
 from operators.predicates.index import TupleCells
 from operators.queries import WINDOW_END, WINDOW_START, Measure
+from operators.totals import accumulate, empty, merge_into
 from operators.windowing.fired_rows import Fired, apply_having, counts_distinct, keys_of_wide
 from operators.windowing.firing import Predicates, cells_of_queries, needed_names
 from operators.windowing.window_rows import SLOT, WindowRows

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from operators import kernels
 from operators.arrays import Numbers
 from operators.components import COUNT_NAME, component_named
-from operators.entries import empty, merge_into
+from operators.totals import empty, merge_into
 
 # a stretch has so many times the entries that can be left of them
 _FEWER = 4

@@ -25,9 +25,9 @@ from operators.components import (
     renumber_ranks,
     unite,
 )
-from operators.entries import empty, merge_into
 from operators.expressions import Column
 from operators.queries import COUNT_ALL, Measure
+from operators.totals import empty, merge_into
 from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
 
 MONEY = ColumnType("DECIMAL", 38, 4)

@@ -1,0 +1,86 @@
+"""Totals: the components of entries that are addressed by number, and how tuples are added to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from operators import components, double_double, kernels
+from operators.arrays import Numbers
+from operators.components import COUNT_NAME, Component, Encoded
+from operators.expressions import Expression
+from operators.queries import Measure
+
+
+def argument_of(measure: Measure) -> Expression:
+    """Return what a measure is of; not for COUNT(*)."""
+    assert measure.argument is not None
+    return measure.argument
+
+
+def accumulate(at: npt.NDArray[np.int32], size: int, encoded: Mapping[Measure, Encoded]) -> dict[str, Numbers]:
+    """Return the components of ``size`` entries; counts that equal that of all tuples are left out."""
+    totals = new_totals(size, encoded)
+    add_up(totals, at, encoded)
+    return totals
+
+
+def new_totals(size: int, encoded: Mapping[Measure, Encoded]) -> dict[str, Numbers]:
+    """Return the components of ``size`` entries without tuples."""
+    totals = {COUNT_NAME: np.zeros(size, dtype=np.int64)}
+    for measure, values in encoded.items():
+        if values.valid is not None:
+            totals[components.count_name(measure)] = np.zeros(size, dtype=np.int64)
+        for component in components.components_of(measure):
+            totals[component.name] = empty(component, size)
+    return totals
+
+
+def add_up(
+    totals: dict[str, Numbers],
+    at: npt.NDArray[np.int32],
+    encoded: Mapping[Measure, Encoded],
+    source: npt.NDArray[np.int32] | None = None,
+    done: Iterable[str] = (),
+) -> None:
+    """Add tuples to the entries ``at`` which they belong; ``source`` are their numbers when not all are in order.
+
+    The components that are ``done`` are left as they are.
+    """
+    done = set(done)
+    for measure, values in encoded.items():
+        counted = components.count_name(measure)
+        if values.valid is not None and counted not in done:
+            kernels.add(totals[counted], at, values.valid if source is None else kernels.taken(values.valid, source))
+            done.add(counted)
+        for component in components.components_of(measure):
+            if component.name in done:
+                continue
+            done.add(component.name)
+            numbers, total = values.numbers[component.name], totals[component.name]
+            numbers = numbers if source is None else kernels.taken(numbers, source)
+            if component.merge == "sum" and COUNT_NAME not in done and total.dtype.kind != "c":
+                kernels.count_and_add(totals[COUNT_NAME], total, at, numbers)
+                done.add(COUNT_NAME)
+            else:
+                merge_into(component, total, at, numbers)
+    if COUNT_NAME not in done:
+        kernels.count(totals[COUNT_NAME], at)
+
+
+def empty(component: Component, size: int) -> Numbers:
+    """Return so many neutral values."""
+    if component.neutral == 0:
+        return np.zeros(size, dtype=component.dtype)
+    return np.full(size, component.neutral, dtype=component.dtype)
+
+
+def merge_into(component: Component, total: Numbers, at: npt.NDArray[np.int32], numbers: Numbers) -> None:
+    """Merge numbers into the entries at which they belong."""
+    if total.dtype.kind == "c":
+        double_double.add_at(total, at, numbers)
+        return
+    kernel = {"sum": kernels.add, "min": kernels.least, "max": kernels.greatest}[component.merge]
+    kernel(total, at, numbers)
