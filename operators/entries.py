@@ -24,9 +24,10 @@ import pyarrow as pa
 
 from operators import components, kernels
 from operators.arrays import Numbers
-from operators.components import COUNT_NAME, Component, Encoded
+from operators.components import COUNT_NAME, Encoded
 from operators.expressions import Expression
 from operators.keys import KeyCodes, encode_keys
+from operators.packed_sums import Packable, PackedSums
 from operators.predicates.dimension import CellLookup
 from operators.predicates.query_set import Words
 from operators.queries import Measure
@@ -49,8 +50,6 @@ _SAMPLE = 4096
 _MOST_ALONE = 1 << 24
 _MOST_QUERIES_ALONE = 2000
 _PLACES_AT_ONCE = 1 << 20
-# of a number that holds a sum, with its sign, and a count
-_BITS = 63
 
 
 class EncodedMeasures:
@@ -175,40 +174,17 @@ def cell_by_cell(
     if entries > _most_entries(length):
         yield from _sparse_entries(sliced, cell.cells(), shape, encoded)
         return
-    yield from _dense_entries(_added_up(sliced, cell, shape, encoded), shape, keys.group_starts)
-
-
-def _added_up(
-    sliced: SlicedTuples, cell: CellLookup, shape: tuple[int, int, int], encoded: Mapping[Measure, Encoded]
-) -> dict[str, Numbers]:
-    """Return the components of entries in an array of this shape, flat."""
-    entries, columns = math.prod(shape), shape[1] * shape[2]
-    offsets = np.where(cell.table >= 0, cell.table * np.int32(columns), -1).astype(np.int32)
-    totals, done = new_totals(entries, encoded), set[str]()
-    for component, numbers, bits in _packable(sliced.length, encoded):
-        packed = np.zeros(entries + columns, dtype=np.int64)  # in the cell after the last is what nobody wants
-        somewhere = np.where(offsets < 0, entries, offsets).astype(np.int32)
-        for column, mine, looked_up in cell.with_their(sliced.column, numbers):
-            kernels.add_packed(packed, looked_up, cell.least, somewhere, column, mine, 1 << bits)
-        kernels.unpack(totals[COUNT_NAME], totals[component.name], packed, bits)
-        done |= {COUNT_NAME, component.name}
-    if not done.issuperset(totals):
-        at = np.empty(sliced.length, dtype=np.int32)
-        for some, column, looked_up in cell.with_their(at, sliced.column):
-            kernels.place_looked_up(some, looked_up, cell.least, offsets, column)
-        add_up(totals, at, encoded, done=done)
-    return totals
-
-
-def _packable(length: int, encoded: Mapping[Measure, Encoded]) -> Iterator[tuple[Component, Numbers, int]]:
-    """Yield the first sum that fits beside the number of so many tuples in 64 bits, its numbers, and its bits."""
-    for measure, values in encoded.items():
-        for component in components.components_of(measure):
-            if component.merge == "sum" and component.dtype.kind == "i":
-                bits = (length * values.greatest).bit_length() + 1
-                if bits + length.bit_length() < _BITS:
-                    yield component, values.numbers[component.name], bits
-                    return
+    offsets = np.where(cell.table >= 0, cell.table * np.int32(shape[1] * shape[2]), -1).astype(np.int32)
+    packable, packed = Packable.first_of(encoded, length), None
+    totals = new_totals(entries, encoded, () if packable is None else (COUNT_NAME, packable.name))
+    if packable is not None:
+        packed = packable.add_up(cell, offsets, sliced.column, shape)
+    if totals:
+        at = np.empty(length, dtype=np.int32)
+        for some, column, values in cell.with_their(at, sliced.column):
+            kernels.place_looked_up(some, values, cell.least, offsets, column)
+        add_up(totals, at, encoded)
+    yield from _dense_entries(totals, packed, shape, keys.group_starts)
 
 
 def _is_list(sliced: SlicedTuples, cell: npt.NDArray[np.int32]) -> bool:
@@ -287,7 +263,7 @@ def query_by_query(
         add_up(totals, at, encoded, source)
         first = last
     by_query = {name: total.reshape(-1, queries).T.ravel() for name, total in totals.items()}
-    yield from _dense_entries(by_query, shape, keys.group_starts)
+    yield from _dense_entries(by_query, None, shape, keys.group_starts)
 
 
 def _most_entries(length: float) -> float:
@@ -296,10 +272,16 @@ def _most_entries(length: float) -> float:
 
 
 def _dense_entries(
-    totals: dict[str, Numbers], shape: tuple[int, int, int], group_starts: npt.NDArray[np.int64]
+    totals: dict[str, Numbers],
+    packed: PackedSums | None,
+    shape: tuple[int, int, int],
+    group_starts: npt.NDArray[np.int64],
 ) -> Iterator[Entries]:
-    """Yield, for each key group, where its slices start, and the cell, key and numbers of its entries."""
-    counts = totals[COUNT_NAME].reshape(shape)
+    """Yield, for each key group, where its slices start, and the cell, key and numbers of its entries.
+
+    Entries without tuples have a count of 0, or are 0 in what is ``packed``.
+    """
+    counts = (totals[COUNT_NAME] if packed is None else packed.numbers).reshape(shape)
     cells, slices, _ = shape
     found = kernels.occupied_per_group(counts, group_starts)
     for group, count in enumerate(found.tolist()):
@@ -308,14 +290,17 @@ def _dense_entries(
         first, last = group_starts[group : group + 2].tolist()
         if count > FULL * cells * slices * (last - first):
             starts = np.arange(slices + 1, dtype=np.int64) * (cells * (last - first))
-            tables = {name: numbers.reshape(shape)[:, :, first:last] for name, numbers in totals.items()}
-            yield group, starts, None, {name: table.transpose(1, 0, 2).ravel() for name, table in tables.items()}
+            numbers = {} if packed is None else packed.of_keys(shape, first, last)
+            for name, total in totals.items():
+                numbers[name] = total.reshape(shape)[:, :, first:last].transpose(1, 0, 2).ravel()
+            yield group, starts, None, numbers
             continue
         position, cell, key = (np.empty(count, dtype=np.int32) for _ in range(3))
         starts = np.empty(slices + 1, dtype=np.int64)
         kernels.pick_group(counts, first, last, position, cell, key, starts)
-        components = {name: kernels.taken(numbers, position) for name, numbers in totals.items()}
-        yield group, starts, (cell, key), components
+        numbers = {} if packed is None else packed.at(position)
+        numbers |= {name: kernels.taken(total, position) for name, total in totals.items()}
+        yield group, starts, (cell, key), numbers
 
 
 def _sparse_entries(

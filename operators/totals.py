@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -27,15 +27,16 @@ def accumulate(at: npt.NDArray[np.int32], size: int, encoded: Mapping[Measure, E
     return totals
 
 
-def new_totals(size: int, encoded: Mapping[Measure, Encoded]) -> dict[str, Numbers]:
-    """Return the components of ``size`` entries without tuples."""
+def new_totals(size: int, encoded: Mapping[Measure, Encoded], without: Collection[str] = ()) -> dict[str, Numbers]:
+    """Return the components of ``size`` entries without tuples, but for some by name."""
     totals = {COUNT_NAME: np.zeros(size, dtype=np.int64)}
     for measure, values in encoded.items():
         if values.valid is not None:
             totals[components.count_name(measure)] = np.zeros(size, dtype=np.int64)
         for component in components.components_of(measure):
-            totals[component.name] = empty(component, size)
-    return totals
+            if component.name not in without:
+                totals[component.name] = empty(component, size)
+    return {name: total for name, total in totals.items() if name not in without}
 
 
 def add_up(
@@ -43,13 +44,12 @@ def add_up(
     at: npt.NDArray[np.int32],
     encoded: Mapping[Measure, Encoded],
     source: npt.NDArray[np.int32] | None = None,
-    done: Iterable[str] = (),
 ) -> None:
     """Add tuples to the entries ``at`` which they belong; ``source`` are their numbers when not all are in order.
 
-    The components that are ``done`` are left as they are.
+    Components that are not in ``totals`` are left out.
     """
-    done = set(done)
+    done = {COUNT_NAME, *(c.name for m in encoded for c in components.components_of(m))} - totals.keys()
     for measure, values in encoded.items():
         counted = components.count_name(measure)
         if values.valid is not None and counted not in done:

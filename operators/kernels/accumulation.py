@@ -49,12 +49,24 @@ def add_packed(
 
 
 @njit(cache=True, nogil=True)
-def unpack(counts: Numbers, sums: Numbers, packed: Numbers, bits: int) -> None:
-    """Take apart what :func:`add_packed` added up with ``one`` = 2 ** ``bits``; sums take fewer bits, and a sign."""
-    half = 1 << (bits - 1)
-    for i in range(counts.size):
-        counts[i] = (packed[i] + half) >> bits
-        sums[i] = packed[i] - (counts[i] << bits)
+def unpack(counts: Numbers, sums: Numbers, packed: Numbers, first: int, last: int, bits: int) -> bool:
+    """Take apart what :func:`add_packed` added up with ``one`` = 2 ** ``bits``; sums take fewer bits, and a sign.
+
+    ``packed`` has the shape (cells, slices, keys); the keys ``[first, last)`` are wanted, slice by slice and cell by
+    cell. Return whether all sums fit into what they are put into.
+    """
+    half, fits, i = 1 << (bits - 1), True, 0
+    cells, slices, _ = packed.shape
+    for s in range(slices):
+        for c in range(cells):
+            for k in range(first, last):
+                count = (packed[c, s, k] + half) >> bits
+                total = packed[c, s, k] - (count << bits)
+                counts[i] = count
+                sums[i] = total
+                fits &= sums[i] == total
+                i += 1
+    return fits
 
 
 @njit(cache=True, nogil=True)
@@ -254,7 +266,8 @@ def warm_up() -> None:
             place_mapped(at, cell, key, table, table, 0, 1)
     counts = np.zeros(1, dtype=np.int64)
     count(counts, at)
-    unpack(counts, longs, counts, 1)
+    for sums in (at, longs):
+        unpack(at, sums, np.zeros((1, 1, 1), dtype=np.int64), 0, 1, 1)
     for values in _as_from_arrow(ints, longs, at):
         place_looked_up(at, values, 0, table, at)
         for numbers in _as_from_arrow(ints, longs):
