@@ -35,6 +35,7 @@ from sources.storage import Storage
 
 # the more tuples are added up at once, the fewer entries the buckets of a batch have
 TUPLES_AT_ONCE = 1 << 22
+BYTES_AT_ONCE = 1 << 28
 
 
 class SourceTasks:
@@ -257,12 +258,13 @@ class _Samples:
 def _gathered(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.Table]:
     """Put small batches together, so that many tuples are added up at once; only of the columns ``names``."""
     waiting: list[pa.RecordBatch] = []
-    rows = 0
+    rows = nbytes = 0
     for batch in batches:
         waiting.append(batch.select(names))
         rows += batch.num_rows
-        if rows >= TUPLES_AT_ONCE:
+        nbytes += waiting[-1].nbytes
+        if rows >= TUPLES_AT_ONCE or nbytes >= BYTES_AT_ONCE:
             yield pa.Table.from_batches(waiting)
-            waiting, rows = [], 0
+            waiting, rows, nbytes = [], 0, 0
     if rows:
         yield pa.Table.from_batches(waiting)

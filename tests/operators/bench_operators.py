@@ -23,6 +23,7 @@ from operators.aggregation import aggregate, aggregation_of, by_window, measures
 from operators.bucket import Bucket
 from operators.entries import SlicedTuples
 from operators.expressions import Call, Column, Expression, Literal
+from operators.job.source_task import TUPLES_AT_ONCE
 from operators.joins import relations
 from operators.joins.cost import JoinCost, join_graph
 from operators.joins.idp import idp
@@ -78,13 +79,13 @@ def queries(count: int, conditions: int = 1) -> LiveQueries:
     return live_of(*(query() for _ in range(count)), stream=STREAM)
 
 
-def chunk(second: float) -> pa.RecordBatch:
-    """Return half a second of tuples."""
+def chunk(second: float, tuples: int = TUPLES, rate: int = 1_000_000) -> pa.RecordBatch:
+    """Return so many tuples, of so many a second: half a second of them unless said otherwise."""
     rng = np.random.default_rng(7)
-    times = int(second * SECOND) + np.arange(TUPLES, dtype=np.int64)
+    times = int(second * SECOND) + np.arange(tuples, dtype=np.int64) * SECOND // rate
     columns = [
-        pa.array((np.arange(TUPLES) % KEYS).astype(np.int32)),
-        *(pa.array(rng.integers(0, LIMIT, TUPLES, dtype=np.int32)) for _ in FIELDS),
+        pa.array((np.arange(tuples) % KEYS).astype(np.int32)),
+        *(pa.array(rng.integers(0, LIMIT, tuples, dtype=np.int32)) for _ in FIELDS),
         pa.array(times, pa.timestamp("us")),
     ]
     return pa.record_batch(columns, schema=SCHEMA.arrow)
@@ -94,6 +95,19 @@ def chunk(second: float) -> pa.RecordBatch:
 def test_source_task(benchmark: Any, count: int) -> None:
     """A chunk of tuples becomes buckets, ready to travel."""
     operators, tuples = StreamOperators(queries(count), STREAM, 2), chunk(100)
+
+    def run() -> int:
+        return sum(len(bucket.serialize()) for _, bucket in operators.process(tuples, None).buckets)
+
+    assert benchmark(run) > 0
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_source_task_under_load(benchmark: Any, count: int) -> None:
+    """As many tuples as are added up at once, at 15 M a second, in the chunks that they come in."""
+    whole = chunk(100, TUPLES_AT_ONCE, 15_000_000)
+    tuples = pa.Table.from_batches([whole.slice(at, 1 << 16) for at in range(0, TUPLES_AT_ONCE, 1 << 16)])
+    operators = StreamOperators(queries(count), STREAM, 2)
 
     def run() -> int:
         return sum(len(bucket.serialize()) for _, bucket in operators.process(tuples, None).buckets)

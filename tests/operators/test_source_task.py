@@ -40,5 +40,10 @@ def test_batches_are_joined_until_they_are_large(
     assert rows == [{"b": f"text {i}", "a": i} for i in range(sum(lengths))]
 
 
+def test_batches_are_joined_until_they_have_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_task, "BYTES_AT_ONCE", 10 * 8)
+    assert [batch.num_rows for batch in _gathered(batches([4, 5, 6, 12, 1]), ["a"])] == [15, 12, 1]
+
+
 def test_nothing_is_joined_where_nobody_reads() -> None:
     assert not [batch for batch in _gathered(batches([3, 4]), []) if batch.num_columns]
