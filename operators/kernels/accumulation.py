@@ -247,12 +247,11 @@ def count_pairs(
             met[code[i]] = True
 
 
-def _as_from_arrow(*arrays: Numbers) -> list[Numbers]:
-    """Return arrays as they are and as they come from Arrow, not to be written to, which is another type to numba."""
-    fixed = [array.copy() for array in arrays]
-    for array in fixed:
-        array.flags.writeable = False
-    return [*arrays, *fixed]
+def _from_arrow(array: Numbers) -> Numbers:
+    """Return an array as it comes from Arrow: not to be written to, which is another type to numba."""
+    fixed = array.copy()
+    fixed.flags.writeable = False
+    return fixed
 
 
 def warm_up() -> None:
@@ -268,16 +267,16 @@ def warm_up() -> None:
     count(counts, at)
     for sums in (at, longs):
         unpack(at, sums, np.zeros((1, 1, 1), dtype=np.int64), 0, 1, 1)
-    for values in _as_from_arrow(ints, longs, at):
+    for values in (at, _from_arrow(ints), _from_arrow(longs)):
         place_looked_up(at, values, 0, table, at)
-        for numbers in _as_from_arrow(ints, longs):
+        for numbers in (_from_arrow(ints), _from_arrow(longs)):
             add_packed(longs, values, 0, table, at, numbers, 1)
     for out, values in ((longs, ints), (longs, longs), (doubles, doubles)):
         add(out, at, values)
         count_and_add(counts, out, at, values)
         least(out, at, values)
         greatest(out, at, values)
-        for numbers in _as_from_arrow(values):
+        for numbers in (values, _from_arrow(values)):
             add_full(out, numbers, table, table, 0, 1, 1)
     dense, starts = np.zeros((1, 1, 1), dtype=np.int64), np.zeros(2, dtype=np.int64)
     occupied_per_group(dense, starts)
