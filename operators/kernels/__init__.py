@@ -25,7 +25,6 @@ from operators.kernels.accumulation import (
 from operators.kernels.boundaries import (
     append_cell,
     count_boundaries,
-    count_close_boundaries,
     count_double_boundaries,
     count_few_boundaries,
     look_up,
@@ -56,7 +55,6 @@ __all__ = [
     "count_and_add",
     "count_bits",
     "count_boundaries",
-    "count_close_boundaries",
     "count_double_boundaries",
     "count_few_boundaries",
     "count_pairs",

@@ -21,15 +21,6 @@ def count_few_boundaries(out: Places, boundaries: Numbers, values: Numbers) -> N
 
 
 @njit(cache=True, nogil=True)
-def count_close_boundaries(out: Places, least_value: int, greatest_value: int, table: Places, values: Numbers) -> None:
-    """Set ``out`` to how many boundaries are at most each value; ``table`` has it from the least to the greatest."""
-    for i in range(values.size):
-        value = values[i]
-        inside = max(least_value, min(greatest_value, value))
-        out[i] = table[inside - least_value] if value >= least_value else 0
-
-
-@njit(cache=True, nogil=True)
 def look_up(out: Places, values: Numbers, least_value: int, table: Places) -> None:
     """Set ``out`` to what ``table`` has for each value, from the least on, and beyond its ends to what stands there."""
     greatest_value = least_value + table.size - 1
@@ -91,7 +82,6 @@ def warm_up() -> None:
     ints, longs, doubles = (np.zeros(1, dtype=kind) for kind in (np.int32, np.int64, np.float64))
     for values in (ints, longs):
         count_boundaries(at, longs, table, 0, values)
-        count_close_boundaries(at, 0, 0, table, values)
         look_up(at, values, 0, table)
         count_few_boundaries(at, longs, values)
     count_few_boundaries(at, doubles, doubles)

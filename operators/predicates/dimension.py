@@ -123,12 +123,10 @@ class Dimension:
         elif values.dtype.kind == "f" and self._double_stretches is not None:
             before, scale = self._double_stretches
             kernels.count_double_boundaries(cells, self._sorted, before, scale, values)
+        elif values.dtype.kind == "i" and self._close is not None:
+            kernels.look_up(cells, values, *self._close)
         elif values.dtype.kind == "i" and self._integer_stretches is not None:
-            starts, shift = self._integer_stretches
-            if shift:
-                kernels.count_boundaries(cells, self._sorted, starts, shift, values)
-            else:
-                kernels.count_close_boundaries(cells, self._sorted[0], self._sorted[-1], starts, values)
+            kernels.count_boundaries(cells, self._sorted, *self._integer_stretches, values)
         else:
             return np.searchsorted(self._sorted, values, side="right").astype(np.int32)
         return cells
