@@ -112,7 +112,7 @@ def aggregate(
             group,
             Bucket(
                 operator=operator,
-                dimensions=space.dimensions,
+                space=space.key,
                 epoch=epoch,
                 cells=cells,
                 slices=sliced.slices[some],

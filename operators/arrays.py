@@ -21,3 +21,10 @@ def plain_numbers(array: pa.Array) -> Numbers | None:
     if pa.types.is_temporal(kind):
         array = array.view(pa.int32() if kind.bit_width == 32 else pa.int64())
     return np.asarray(array)
+
+
+def read_only(array: Numbers) -> Numbers:
+    """Return a copy that is not to be written to, as arrays that come from Arrow are: another type to numba."""
+    fixed = array.copy()
+    fixed.flags.writeable = False
+    return fixed

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from operators.arrays import Numbers
 from operators.components import COUNT_NAME
+from operators.predicates.cell_space import SpaceKey
 from operators.predicates.cells import Cells, cells_from_arrow
 from operators.windowing.slice_tree import Level, level_above
 from sources.columns import one_array
@@ -35,11 +36,11 @@ class Bucket:
     full bucket, whose slices each have all keys of the first cell, then those of the next. ``components`` maps names to
     one number per entry (:mod:`operators.components`), neutral where there are no tuples, ``dictionaries`` measures to
     the values behind their ranks.
-    ``dimensions`` names the columns that the space tests; ``epoch`` is the one in which the bucket was made.
+    ``space`` names the cell space; ``epoch`` is the one in which the bucket was made.
     """
 
     operator: str
-    dimensions: tuple[str, ...]
+    space: SpaceKey
     epoch: int
     cells: Cells
     slices: npt.NDArray[np.int64]
@@ -94,7 +95,8 @@ class Bucket:
         """Return the bucket as Arrow IPC streams after each other: slices, cells, keys, dictionaries, entries."""
         header = {
             "operator": self.operator,
-            "dimensions": self.dimensions,
+            "dimensions": self.space.dimensions,
+            "has_extremes": self.space.has_extremes,
             "epoch": self.epoch,
             "dictionaries": list(self.dictionaries),
         }
@@ -139,7 +141,7 @@ class Bucket:
         places = (columns.pop("cell"), columns.pop("key")) if "cell" in columns else None
         return cls(
             operator=header["operator"],
-            dimensions=tuple(header["dimensions"]),
+            space=SpaceKey(tuple(header["dimensions"]), header["has_extremes"]),
             epoch=header["epoch"],
             cells=cells,
             slices=np.stack([_flat(slices.column("start")), _flat(slices.column("end"))], axis=1),

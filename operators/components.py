@@ -108,7 +108,8 @@ class Encoded:
     @cached_property
     def greatest(self) -> int:
         """The greatest of the numbers, whole ones, whatever their sign."""
-        return max((max(-int(n.min()), int(n.max())) for n in self.numbers.values() if len(n)), default=0)
+        extents = (kernels.extent(numbers) for numbers in self.numbers.values() if len(numbers))
+        return max((max(-low, high) for low, high in extents), default=0)
 
     def taken(self, rows: npt.NDArray[np.int32]) -> Encoded:
         """Return the numbers of some tuples."""

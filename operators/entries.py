@@ -31,7 +31,7 @@ from operators.packed_sums import Packable, PackedSums
 from operators.predicates.dimension import CellLookup
 from operators.predicates.query_set import Words
 from operators.queries import Measure
-from operators.totals import accumulate, add_up, argument_of, new_totals
+from operators.totals import accumulate, add_looked_up, add_up, argument_of, new_totals
 from operators.tuples import Tuples
 
 # of one key group: its number, where its slices start, the cell and key of each entry, None where all have one, and the
@@ -154,7 +154,7 @@ class SlicedTuples:
             latest[0] = times.max()
         else:
             kernels.greatest(latest, slice_of, times)
-        codes = encode_keys([tuples.value(key) for key in keys], tuples.length, groups, salt, hashed)
+        codes = encode_keys([tuples.pieces(key) for key in keys], tuples.length, groups, salt, hashed)
         return cls(EncodedMeasures.of_tuples(tuples), slices, slice_of, latest, codes)
 
 
@@ -174,16 +174,15 @@ def cell_by_cell(
     if entries > _most_entries(length):
         yield from _sparse_entries(sliced, cell.cells(), shape, encoded)
         return
-    offsets = np.where(cell.table >= 0, cell.table * np.int32(shape[1] * shape[2]), -1).astype(np.int32)
+    width = shape[1] * shape[2]
+    offsets = np.where(cell.table >= 0, cell.table * np.int32(width), entries).astype(np.int32)
+    addresses = entries + width  # what nobody wants goes beyond the last entry
     packable, packed = Packable.first_of(encoded, length), None
-    totals = new_totals(entries, encoded, () if packable is None else (COUNT_NAME, packable.name))
+    totals = new_totals(addresses, encoded, () if packable is None else (COUNT_NAME, packable.name))
     if packable is not None:
-        packed = packable.add_up(cell, offsets, sliced.column, shape)
-    if totals:
-        at = np.empty(length, dtype=np.int32)
-        for some, column, values in cell.with_their(at, sliced.column):
-            kernels.place_looked_up(some, values, cell.least, offsets, column)
-        add_up(totals, at, encoded)
+        packed = packable.add_up(cell, offsets, sliced.column, addresses).first(entries)
+    add_looked_up(totals, cell, offsets, sliced.column, encoded)
+    totals = {name: total[:entries] for name, total in totals.items()}
     yield from _dense_entries(totals, packed, shape, keys.group_starts)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from operators.bucket import Bucket
 from operators.merging import merge_buckets
+from operators.predicates.cell_space import SpaceKey
 from operators.predicates.cells import LineCells
 
 # so much may wait
@@ -22,7 +23,7 @@ class HeldBuckets:
     """Full buckets by what they can be added up with: operator, space and key group."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[int, str, tuple[str, ...]], list[Bucket]] = {}
+        self._held: dict[tuple[int, str, SpaceKey], list[Bucket]] = {}
         self._bytes = 0
 
     def take(self, group: int, bucket: Bucket) -> Iterator[tuple[int, Bucket]]:
@@ -30,7 +31,7 @@ class HeldBuckets:
         if not (bucket.is_full and isinstance(bucket.cells, LineCells)):
             yield group, bucket
             return
-        self._held.setdefault((group, bucket.operator, bucket.dimensions), []).append(bucket)
+        self._held.setdefault((group, bucket.operator, bucket.space), []).append(bucket)
         self._bytes += bucket.nbytes
         if self._bytes > _MOST_BYTES:
             yield from self.release()

@@ -52,13 +52,21 @@ def key_names(count: int) -> list[str]:
 
 
 def encode_keys(
-    columns: Sequence[pa.Array], rows: int, groups: int, salt: str, hashed: Sequence[int] | None = None
+    columns: Sequence[pa.Array | pa.ChunkedArray],
+    rows: int,
+    groups: int,
+    salt: str,
+    hashed: Sequence[int] | None = None,
 ) -> KeyCodes:
     """Number the distinct keys of some rows, ordered by key group (thesis 5.3.1.1); ``salt`` as in `key_groups`.
 
     The key group depends on the columns ``hashed``, on all without it.
     """
-    codes, distinct = _encode([_one_zero(column) for column in columns], rows)
+    close = _CloseKeys.of(columns[0], rows) if len(columns) == 1 else None
+    if close is None:
+        codes, distinct = _encode([_one_zero(one_array(column)) for column in columns], rows)
+    else:
+        distinct = [close.distinct]
     if not len(columns):
         keys = no_keys(1)
         share = key_groups([], 1, groups, salt)
@@ -68,11 +76,68 @@ def encode_keys(
         share = key_groups(deciding, keys.num_rows, groups, salt)
     order, starts = np.empty(len(share), dtype=np.int64), np.zeros(groups + 1, dtype=np.int64)
     kernels.order_by_code(order, starts, share)
-    if groups > 1 and keys.num_rows > 1:
-        rank = np.empty(len(order), dtype=np.int32)
-        rank[order] = np.arange(len(order), dtype=np.int32)
-        keys, codes = keys.take(pa.array(order)), kernels.taken(rank, codes)
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    is_ordered = groups == 1 or keys.num_rows < 2
+    if not is_ordered:
+        keys = keys.take(pa.array(order))
+    if close is not None:
+        codes = close.codes(rank)
+    elif not is_ordered:
+        codes = kernels.taken(rank, codes)
     return KeyCodes(codes, keys.combine_chunks(), starts)
+
+
+@dataclass(frozen=True)
+class _CloseKeys:
+    """Whole numbers that span no more than there are rows, in one or more ``pieces``: they are numbered by a table.
+
+    ``present`` are those that occur, ascending, counted from the ``least``; ``distinct`` are they in their own type.
+    """
+
+    pieces: list[npt.NDArray[np.integer]]
+    least: int
+    span: int
+    present: npt.NDArray[np.int64]
+    distinct: pa.Array
+
+    @classmethod
+    def of(cls, column: pa.Array | pa.ChunkedArray, rows: int) -> _CloseKeys | None:
+        """Find those that occur; None if the column is not like that."""
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        if pa.types.is_boolean(column.type) or column.null_count or not len(column):
+            return None
+        plain = [as_numbers(chunk) for chunk in chunks if len(chunk)]
+        if not (pa.types.is_int32(plain[0].type) or pa.types.is_int64(plain[0].type)):
+            return None
+        pieces = [np.asarray(chunk) for chunk in plain]
+        low, high = _extent(pieces)
+        span = high - low + 1
+        if span > rows:
+            return None
+        occurs = np.zeros(span, dtype=np.bool_)
+        for values in pieces:
+            kernels.mark(occurs, values, low)
+        present = np.flatnonzero(occurs)
+        distinct = (present + low).astype(pieces[0].dtype)
+        return cls(pieces, low, span, present, pa.array(distinct).view(column.type))
+
+    def codes(self, rank: npt.NDArray[np.int32]) -> Codes:
+        """Return for each row the rank of its number among ``present``."""
+        table = np.zeros(self.span, dtype=np.int32)
+        table[self.present] = rank
+        codes = np.empty(sum(map(len, self.pieces)), dtype=np.int32)
+        first = 0
+        for values in self.pieces:
+            kernels.look_up(codes[first : first + len(values)], values, self.least, table)
+            first += len(values)
+        return codes
+
+
+def _extent(pieces: Sequence[npt.NDArray[np.integer]]) -> tuple[int, int]:
+    """Return the least and the greatest of some numbers."""
+    extents = [kernels.extent(values) for values in pieces]
+    return min(low for low, _ in extents), max(high for _, high in extents)
 
 
 def unite_keys(tables: Sequence[pa.Table]) -> tuple[pa.Table, list[Codes]]:
@@ -139,7 +204,7 @@ def _close_numbers(column: pa.Array) -> tuple[npt.NDArray[np.integer], int, int]
     if not len(column) or column.null_count or not (pa.types.is_int32(plain.type) or pa.types.is_int64(plain.type)):
         return None
     numbers = np.asarray(plain)
-    low, high = int(numbers.min()), int(numbers.max())
+    low, high = kernels.extent(numbers)
     return (numbers, low, high - low + 1) if high - low < _widest(len(numbers)) else None
 
 

@@ -33,6 +33,7 @@ from operators.lane_state import Head, LaneState, Payload, pack, unpack
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.merging import merge_buckets
 from operators.operator_queries import OperatorQueries
+from operators.predicates.cell_space import SpaceKey
 from operators.predicates.cells import LineCells
 from operators.report import Work
 from operators.windowing.early_rows import Current, together, with_changelog_columns
@@ -367,18 +368,18 @@ class Lane:
 
     def _merged(self, alive: _Alive, after: dict[str, int | None]) -> Iterator[Bucket]:
         """Yield one bucket for all that share operator and space, cut at the boundaries of the queries that run."""
-        alike: dict[tuple[str, tuple[str, ...]], list[Bucket]] = {}
+        alike: dict[tuple[str, SpaceKey], list[Bucket]] = {}
         for seq in sorted(self._entries):
             for _, bucket in self._entries[seq].buckets:
-                alike.setdefault((bucket.operator, bucket.dimensions), []).append(bucket)
-        for (name, dimensions), members in alike.items():
+                alike.setdefault((bucket.operator, bucket.space), []).append(bucket)
+        for (name, space), members in alike.items():
             kept = [alive[id(bucket)] for bucket in members]
             if not any(some.any() for some in kept):
                 continue
             cells, operator = None, self._operators.every[name]
-            if len(dimensions) <= 1:
-                truths = [self._operators.predicate_of(query).truths for query in operator.queries]
-                mine = [truth for each in truths if tuple(each) == dimensions for truth in each.values()]
+            if len(space.dimensions) <= 1:
+                predicates = ((query, self._operators.predicate_of(query)) for query in operator.queries)
+                mine = [t for query, its in predicates if SpaceKey.of(query, its) == space for t in its.truths.values()]
                 cells = LineCells(tuple(sorted({b for truth in mine for b in truth.boundaries})))
             with self.work.timed(name):
                 if operator.is_sessions:

@@ -25,6 +25,7 @@ from operators.windowing.slicing import NeededEdges, coalesce
 DENSE_ENTRIES = 1 << 22
 # a slice is merged in an array with so many addresses for each entry at most
 _DENSE_PER_ENTRY = 8
+_WAYS = {"sum": kernels.SUM, "min": kernels.LEAST, "max": kernels.GREATEST}
 
 
 def component_names(buckets: Iterable[Bucket]) -> dict[str, np.dtype[Any]]:
@@ -92,9 +93,9 @@ class Renumbered:
             numbers = numbers_of(entries, component, low, high, self.ranks)
             if numbers is None:
                 continue
-            if entries.is_full and component.merge == "sum" and total.dtype.kind != "c":
-                own = len(self.key_map)
-                kernels.add_full(total, numbers, self.cell_map, self.key_map, self.first, self.keys, own)
+            if entries.is_full and total.dtype.kind != "c":
+                way, own = _WAYS[component.merge], len(self.key_map)
+                kernels.merge_full(way, total, numbers, self.cell_map, self.key_map, self.first, self.keys, own)
                 continue
             if at is None:
                 at = np.empty(high - low, dtype=np.int32)
@@ -145,7 +146,7 @@ def merge_buckets(
         places = cell, key
     return Bucket(
         operator=first.operator,
-        dimensions=first.dimensions,
+        space=first.space,
         epoch=max(bucket.epoch for bucket in buckets),
         cells=common,
         slices=np.array(slices, dtype=np.int64).reshape(-1, 2),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -42,15 +41,13 @@ class Packable:
         cell: CellLookup,
         offsets: npt.NDArray[np.int32],
         column: npt.NDArray[np.int32],
-        shape: tuple[int, int, int],
+        size: int,
     ) -> PackedSums:
-        """Return the sums of entries; where a tuple is added say its cell's offset, -1 for nowhere, and its column."""
-        entries = math.prod(shape)
-        packed = np.zeros(entries + shape[1] * shape[2], dtype=np.int64)  # what nobody wants is after the last entry
-        somewhere = np.where(offsets < 0, entries, offsets).astype(np.int32)
+        """Return the sums of ``size`` entries; where a tuple is added say its cell's offset and its column."""
+        packed = np.zeros(size, dtype=np.int64)
         for columns, numbers, values in cell.with_their(column, self.numbers):
-            kernels.add_packed(packed, values, cell.least, somewhere, columns, numbers, 1 << self.bits)
-        return PackedSums(self.name, packed[:entries], self.bits)
+            kernels.add_packed(packed, values, cell.least, offsets, columns, numbers, 1 << self.bits)
+        return PackedSums(self.name, packed, self.bits)
 
 
 @dataclass(frozen=True)
@@ -60,6 +57,10 @@ class PackedSums:
     name: str
     numbers: npt.NDArray[np.int64]
     bits: int
+
+    def first(self, count: int) -> PackedSums:
+        """Return those of the first ``count`` entries."""
+        return PackedSums(self.name, self.numbers[:count], self.bits)
 
     def at(self, positions: npt.NDArray[np.int32]) -> dict[str, Numbers]:
         """Return the counts and the sums of some entries."""

@@ -181,6 +181,11 @@ class Aggregation:
         """What tells its tuples from those of other inputs."""
         return input_id(self.stream, self.lookups, self.apart)
 
+    @cached_property
+    def has_extremes(self) -> bool:
+        """Whether it asks for a minimum or a maximum, which cannot be taken off again like a sum."""
+        return any(measure.function in ("min", "max") for measure in self.measures)
+
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""
         return {

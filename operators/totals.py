@@ -11,7 +11,10 @@ from operators import components, double_double, kernels
 from operators.arrays import Numbers
 from operators.components import COUNT_NAME, Component, Encoded
 from operators.expressions import Expression
+from operators.predicates.dimension import CellLookup
 from operators.queries import Measure
+
+_LOOKED_UP = {"min": kernels.least_looked_up, "max": kernels.greatest_looked_up}
 
 
 def argument_of(measure: Measure) -> Expression:
@@ -68,6 +71,32 @@ def add_up(
                 merge_into(component, total, at, numbers)
     if COUNT_NAME not in done:
         kernels.count(totals[COUNT_NAME], at)
+
+
+def add_looked_up(
+    totals: Mapping[str, Numbers],
+    cell: CellLookup,
+    offsets: npt.NDArray[np.int32],
+    column: npt.NDArray[np.int32],
+    encoded: Mapping[Measure, Encoded],
+) -> None:
+    """Add tuples to entries; which, say the offset of a tuple's cell, by its place in the lookup, and its column.
+
+    Components that are not in ``totals`` are left out.
+    """
+    rest = dict(totals)
+    for measure, values in encoded.items():
+        for component in components.components_of(measure):
+            kernel = _LOOKED_UP.get(component.merge)
+            if kernel is not None and component.name in rest:
+                total = rest.pop(component.name)
+                for columns, numbers, of_cell in cell.with_their(column, values.numbers[component.name]):
+                    kernel(total, of_cell, cell.least, offsets, columns, numbers)
+    if rest:
+        at = np.empty(len(column), dtype=np.int32)
+        for some, columns, of_cell in cell.with_their(at, column):
+            kernels.place_looked_up(some, of_cell, cell.least, offsets, columns)
+        add_up(rest, at, encoded)
 
 
 def empty(component: Component, size: int) -> Numbers:

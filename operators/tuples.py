@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from operators.arrays import Places
 from operators.evaluation import evaluate
-from operators.expressions import Expression
+from operators.expressions import Column, Expression
 from sources.columns import one_array
 
 # chunks are joined where they are shorter than this on average: a kernel is called once for each
@@ -65,6 +65,14 @@ class Tuples:
     def chunks(self, name: str) -> list[pa.Array]:
         """Return a column in one or more arrays, after each other."""
         return self.columns.chunks(name) if isinstance(self.columns, _Columns) else [self.columns[name]]
+
+    def pieces(self, expression: Expression) -> pa.Array | pa.ChunkedArray:
+        """Return the expression's value for each tuple; that of a column as it came."""
+        if isinstance(expression, Column) and str(expression) not in self._values:
+            found = pa.chunked_array(self.chunks(expression.name))
+            if found.type == expression.type.arrow:
+                return found
+        return self.value(expression)
 
     def value(self, expression: Expression) -> pa.Array:
         """Return the expression's value for each tuple."""

@@ -23,6 +23,7 @@ from operators.joins.keys import InputKeys
 from operators.joins.parts import Part, join_of
 from operators.joins.relations import MANY, Rows
 from operators.live_queries import LiveQuery
+from operators.predicates.cell_space import SpaceKey
 from operators.predicates.cells import CellMap
 from operators.predicates.query_set import Bools
 from operators.predicates.range_reduction import CellRuns, RangeReduction
@@ -36,8 +37,6 @@ _MOST_CELLS = 1 << 24
 _MOST_ROWS = 2.0**62
 # so many numbers of (queries, cells) at once
 _MOST_AT_ONCE = 1 << 22
-
-Dimensions = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -103,11 +102,11 @@ def count_together(due: DueJoins, predicates: Predicates) -> tuple[CountedJoins,
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A window of two inner inputs whose keys are numbered as one: what each reads, and which columns it tests."""
+    """A window of two inner inputs whose keys are numbered as one: what each reads, and in which cell space."""
 
     place: Place
     inputs: tuple[Due, Due]
-    dimensions: tuple[Dimensions, Dimensions]
+    spaces: tuple[SpaceKey, SpaceKey]
 
     @property
     def bounds(self) -> tuple[int, int, int, int]:
@@ -125,15 +124,14 @@ def _candidates(due: DueJoins, predicates: Predicates) -> Iterator[_Candidate]:
         mine = due.by_id[place[0]]
         if len(inputs) == 2 and join_of(mine[0].live).is_formed_late and not any(p.input.outer_of for p in mine):
             left, right = inputs[0], inputs[1]
-            yield _Candidate(
-                place, (left, right), (predicates(left.query).dimensions, predicates(right.query).dimensions)
-            )
+            spaces = (SpaceKey.of(each.query, predicates(each.query)) for each in (left, right))
+            yield _Candidate(place, (left, right), (next(spaces), next(spaces)))
 
 
 def _alike(candidates: Iterable[_Candidate]) -> Iterator[list[_Candidate]]:
     """Yield together those that read the same slices and test the same columns; those of the same slices in a row."""
-    ordered = sorted(candidates, key=lambda each: (each.bounds, each.dimensions))
-    for _, alike in itertools.groupby(ordered, key=lambda each: (each.bounds, each.dimensions)):
+    ordered = sorted(candidates, key=lambda each: (each.bounds, each.spaces))
+    for _, alike in itertools.groupby(ordered, key=lambda each: (each.bounds, each.spaces)):
         yield list(alike)
 
 
@@ -190,20 +188,20 @@ class _Side:
         self._number = number
         (code,) = due.keys[number].codes.values()
         self._code = np.append(code, -1).astype(np.int32)  # the place of a key that is left out is -1
-        queries: dict[Dimensions, dict[str, LiveQuery]] = {}
+        queries: dict[SpaceKey, dict[str, LiveQuery]] = {}
         for each in candidates:
             query = each.inputs[number].query
-            queries.setdefault(each.dimensions[number], {})[query.id] = query
-        self._spaces: dict[Dimensions, _Space] = {}
-        for dimensions, mine in queries.items():
-            buckets = [bucket for bucket in due.buckets[number] if bucket.dimensions == dimensions]
+            queries.setdefault(each.spaces[number], {})[query.id] = query
+        self._spaces: dict[SpaceKey, _Space] = {}
+        for key, mine in queries.items():
+            buckets = [bucket for bucket in due.buckets[number] if bucket.space == key]
             if buckets:
                 runs, cells, cell_of = cells_of_queries(buckets, list(mine.values()), predicates)
                 code_of = [self._code[due.keys[number].places[id(bucket.keys)]] for bucket in buckets]
                 number_of = {query: i for i, query in enumerate(mine)}
-                self._spaces[dimensions] = _Space(buckets, cell_of, code_of, cells, runs, number_of)
+                self._spaces[key] = _Space(buckets, cell_of, code_of, cells, runs, number_of)
         self._bounds: tuple[int, ...] = ()
-        self._known: dict[Dimensions, _Entries | None] = {}
+        self._known: dict[SpaceKey, _Entries | None] = {}
 
     @property
     def codes(self) -> int:
@@ -215,19 +213,19 @@ class _Side:
         return np.append(met, False)[self._code[:-1]]
 
     def runs(self, alike: Sequence[_Candidate]) -> CellRuns:
-        """Return the cells of the queries of windows that test the same columns."""
-        space = self._spaces[alike[0].dimensions[self._number]]
+        """Return the cells of the queries of windows in the same space."""
+        space = self._spaces[alike[0].spaces[self._number]]
         return space.runs.taken([space.number_of[each.inputs[self._number].query.id] for each in alike])
 
     def entries(self, window: _Candidate) -> _Entries | None:
         """Return the entries in a window, None for none; they are kept for the next windows with the same bounds."""
         if self._bounds != window.bounds:
             self._bounds, self._known = window.bounds, {}
-        dimensions, due = window.dimensions[self._number], window.inputs[self._number]
-        if dimensions not in self._known:
-            space = self._spaces.get(dimensions)
-            self._known[dimensions] = None if space is None else _entries(space, due.reads_from, due.end)
-        return self._known[dimensions]
+        key, due = window.spaces[self._number], window.inputs[self._number]
+        if key not in self._known:
+            space = self._spaces.get(key)
+            self._known[key] = None if space is None else _entries(space, due.reads_from, due.end)
+        return self._known[key]
 
 
 def _entries(space: _Space, start: int, end: int) -> _Entries | None:

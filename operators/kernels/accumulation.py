@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from operators.arrays import Numbers, Places
+from operators.arrays import Numbers, Places, read_only
 
 
 @njit(cache=True, nogil=True)
@@ -25,12 +25,11 @@ def place(at: Places, cell: Places, column: Places, columns: Any) -> None:
 def place_looked_up(at: Places, values: Numbers, least_value: int, table: Places, column: Places) -> None:
     """Set `at` to the entry of each tuple: what `table` has for its value, from the least one on, and its column.
 
-    Beyond an end of the table it is what stands there; -1 is nowhere.
+    Beyond an end of the table it is what stands there. Nothing is -1: what goes nowhere goes beyond the last entry.
     """
-    greatest_value = least_value + table.size - 1
+    last = np.uint64(table.size - 1)
     for i in range(at.size):
-        base = table[max(least_value, min(greatest_value, values[i])) - least_value]
-        at[i] = base + column[i] if base >= 0 else -1
+        at[i] = table[min(last, np.uint64(max(least_value, values[i]) - least_value))] + column[i]
 
 
 @njit(cache=True, nogil=True)
@@ -39,13 +38,37 @@ def add_packed(
 ) -> None:
     """Count and add up in one pass: each entry gets a number and ``one``, a power of two, for each tuple.
 
-    Where that is, is looked up as in :func:`place_looked_up`, but that nothing is -1.
+    Where that is, is looked up as in :func:`place_looked_up`.
     """
     last = np.uint64(table.size - 1)
     for i in range(values.size):
         # an index without a sign needs no look whether it counts from the end: a fifth of the time
         at = min(last, np.uint64(max(least_value, values[i]) - least_value))
         packed[np.uint64(table[at] + column[i])] += numbers[i] + one
+
+
+@njit(cache=True, nogil=True)
+def least_looked_up(
+    out: Numbers, values: Numbers, least_value: int, table: Places, column: Places, numbers: Numbers
+) -> None:
+    """Keep the least number of each entry, which is looked up as in :func:`place_looked_up`."""
+    last = np.uint64(table.size - 1)
+    for i in range(values.size):
+        at = np.uint64(table[min(last, np.uint64(max(least_value, values[i]) - least_value))] + column[i])
+        if not (out[at] <= numbers[i]) and numbers[i] == numbers[i]:
+            out[at] = numbers[i]
+
+
+@njit(cache=True, nogil=True)
+def greatest_looked_up(
+    out: Numbers, values: Numbers, least_value: int, table: Places, column: Places, numbers: Numbers
+) -> None:
+    """Keep the greatest number of each entry, which is looked up as in :func:`place_looked_up`."""
+    last = np.uint64(table.size - 1)
+    for i in range(values.size):
+        at = np.uint64(table[min(last, np.uint64(max(least_value, values[i]) - least_value))] + column[i])
+        if not (out[at] >= numbers[i]) and numbers[i] == numbers[i]:
+            out[at] = numbers[i]
 
 
 @njit(cache=True, nogil=True)
@@ -114,13 +137,26 @@ def shift_is_whole(key_map: Places, first: int, keys: int) -> bool:
     return key_map[0] >= first and key_map[0] - first + key_map.size <= keys
 
 
-@njit(cache=True, nogil=True)
-def add_full(
-    out: Numbers, numbers: Numbers, cell_map: Places, key_map: Places, first: int, keys: int, own_keys: int
-) -> None:
-    """Add up numbers of which each cell has one for all of ``own_keys``, in their order, and so again and again.
+SUM, LEAST, GREATEST = 0, 1, 2
 
-    ``out`` has the shape (cells, keys) of both renumbered, flat; keys other than those from ``first`` are left out.
+
+@njit(cache=True, nogil=True)
+def _merged(way: int, one: Any, other: Any) -> Any:
+    """Return both together: the sum, the least or the greatest; NaN is passed over where there is another."""
+    if way == SUM:
+        return one + other
+    keep = one <= other if way == LEAST else one >= other
+    return one if keep or other != other else other
+
+
+@njit(cache=True, nogil=True)
+def merge_full(
+    way: int, out: Numbers, numbers: Numbers, cell_map: Places, key_map: Places, first: int, keys: int, own_keys: int
+) -> None:
+    """Merge numbers of which each cell has one for all of ``own_keys``, in their order, and so again and again.
+
+    ``way`` is ``SUM``, ``LEAST`` or ``GREATEST``. ``out`` has the shape (cells, keys) of both renumbered, flat; keys
+    other than those from ``first`` are left out.
     """
     shift, follow = key_map[0] - first, shift_is_whole(key_map, first, keys)
     cells = cell_map.size
@@ -131,12 +167,12 @@ def add_full(
         row, base = c * keys, i * own_keys
         if follow:
             for k in range(own_keys):
-                out[row + shift + k] += numbers[base + k]
+                out[row + shift + k] = _merged(way, out[row + shift + k], numbers[base + k])
             continue
         for k in range(own_keys):
             at = key_map[k] - first
             if 0 <= at < keys:
-                out[row + at] += numbers[base + k]
+                out[row + at] = _merged(way, out[row + at], numbers[base + k])
 
 
 @njit(cache=True, nogil=True)
@@ -247,13 +283,6 @@ def count_pairs(
             met[code[i]] = True
 
 
-def _from_arrow(array: Numbers) -> Numbers:
-    """Return an array as it comes from Arrow: not to be written to, which is another type to numba."""
-    fixed = array.copy()
-    fixed.flags.writeable = False
-    return fixed
-
-
 def warm_up() -> None:
     """Load or compile these kernels for the types that they are used with."""
     at, table = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32)
@@ -267,17 +296,21 @@ def warm_up() -> None:
     count(counts, at)
     for sums in (at, longs):
         unpack(at, sums, np.zeros((1, 1, 1), dtype=np.int64), 0, 1, 1)
-    for values in (at, _from_arrow(ints), _from_arrow(longs)):
+    for values in (at, read_only(ints), read_only(longs)):
         place_looked_up(at, values, 0, table, at)
-        for numbers in (_from_arrow(ints), _from_arrow(longs)):
+        for numbers in (read_only(ints), read_only(longs)):
             add_packed(longs, values, 0, table, at, numbers, 1)
+    for numbers in (read_only(ints), read_only(longs), read_only(doubles)):
+        out = doubles if numbers.dtype == doubles.dtype else longs
+        least_looked_up(out, read_only(ints), 0, table, at, numbers)
+        greatest_looked_up(out, read_only(ints), 0, table, at, numbers)
     for out, values in ((longs, ints), (longs, longs), (doubles, doubles)):
         add(out, at, values)
         count_and_add(counts, out, at, values)
         least(out, at, values)
         greatest(out, at, values)
-        for numbers in (values, _from_arrow(values)):
-            add_full(out, numbers, table, table, 0, 1, 1)
+        for numbers in (values, read_only(values)):
+            merge_full(SUM, out, numbers, table, table, 0, 1, 1)
     dense, starts = np.zeros((1, 1, 1), dtype=np.int64), np.zeros(2, dtype=np.int64)
     occupied_per_group(dense, starts)
     pick_group(dense, 0, 1, at, at, at, starts)

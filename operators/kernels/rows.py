@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from operators.arrays import Numbers, Places
+from operators.arrays import Numbers, Places, read_only
 
 
 @njit(cache=True, nogil=True)
@@ -43,6 +43,22 @@ def number_ascending(codes: Places, first: Numbers, table: Places, values: Numbe
         codes[i] = table[values[i] - least_value] - 1
     table[:span] = 0
     return found
+
+
+@njit(cache=True, nogil=True)
+def extent(values: Numbers) -> tuple[int, int]:
+    """Return the least and the greatest of some whole numbers, of which there is one at least."""
+    low = high = values[0]
+    for i in range(1, values.size):
+        low, high = min(low, values[i]), max(high, values[i])
+    return low, high
+
+
+@njit(cache=True, nogil=True)
+def mark(occurs: Numbers, values: Numbers, least_value: int) -> None:
+    """Set ``occurs`` at each value, counted from the least one."""
+    for i in range(values.size):
+        occurs[np.uint64(values[i] - least_value)] = True
 
 
 @njit(cache=True, nogil=True)
@@ -171,16 +187,16 @@ def warm_up() -> None:
     for cell in (at, short):
         for key in (at, short):
             keep_mapped(at.copy(), at.copy(), at.copy(), cell, key, table, table)
-    for values in (ints, longs):
+    for values in (ints, longs, read_only(ints), read_only(longs)):
+        extent(values)
+        mark(np.zeros(1, dtype=np.bool_), values, 0)
         number(at, longs, np.zeros(1, dtype=np.int32), values, 0)
         number_ascending(at, longs, np.zeros(1, dtype=np.int32), values, 0, 1)
         append_digit(longs, values, 0, 1)
     for codes in (at, longs):
         order_by_code(codes.copy(), np.zeros(2, dtype=np.int64), np.zeros_like(codes))
     expand(longs.copy(), *np.ones((5, 1), dtype=np.int64))
-    key, times = at.copy(), longs.copy()
-    key.flags.writeable = times.flags.writeable = False  # they come from Arrow, which is another type to numba
-    pick_tuples(at.copy(), at.copy(), table, key, table, np.zeros(1, dtype=np.bool_), times, 0, 1)
+    pick_tuples(at.copy(), at.copy(), table, read_only(at), table, np.zeros(1, dtype=np.bool_), read_only(longs), 0, 1)
     rows_between(at.copy(), longs, 0, 1, np.zeros(1, dtype=np.bool_))
     for values in (ints, longs, doubles, np.zeros(1, dtype=np.float32)):
         for order in (at, np.zeros(1, dtype=np.int64)):

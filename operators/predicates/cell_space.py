@@ -5,6 +5,9 @@ the sum over its cells. With one tested column this is cell aggregation; with se
 query-set (thesis 4.3.1.4), in a space for each query group (5.4.1): its query-sets are short, and tuples that none of
 its queries selects are left out. Which groups take a tuple is found like a query-set, by one lookup per column. Set
 cells have the bits of their queries alone, so a query that changes its group finds its tuples in the buckets of both.
+
+Queries over one column that ask for a minimum or a maximum have a space of their own beside those that only add up:
+few of the one kind among many of the other would else have a minimum kept in every cell of all.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +24,12 @@ from operators import kernels
 from operators.arrays import Places
 from operators.live_queries import LiveQuery
 from operators.predicates import query_set
+from operators.predicates.analysis import Predicate
 from operators.predicates.cells import LineCells, SetCells
 from operators.predicates.dimension import CellLookup, Cells, Dimension
 from operators.predicates.index import PredicateIndex, TupleCells
 from operators.predicates.query_set import Bools, Words, words_for
+from operators.queries import Aggregation
 
 NO_CELL = -1
 # tuples that no query of a space selects are left out beforehand where no more than this share remains
@@ -36,17 +42,33 @@ _MOST_JOINT = 1 << 16
 _MOST_CODES = np.iinfo(np.int32).max
 
 
+class SpaceKey(NamedTuple):
+    """What tells the cell spaces of an operator apart: the columns that their queries test, and of what kind these are.
+
+    ``has_extremes`` says that they ask for minima or maxima, which is not looked at where they test several columns.
+    """
+
+    dimensions: tuple[str, ...]
+    has_extremes: bool = False
+
+    @classmethod
+    def of(cls, live: LiveQuery, predicate: Predicate) -> SpaceKey:
+        """Return the space of an aggregation, the same for as long as it runs."""
+        extremes = isinstance(live.query, Aggregation) and live.query.has_extremes
+        return cls(predicate.dimensions, extremes and len(predicate.dimensions) < 2)
+
+
 class LineSpace:
     """Queries with predicates on one column at most."""
 
-    def __init__(self, queries: Sequence[LiveQuery], index: PredicateIndex, dimensions: tuple[str, ...]) -> None:
+    def __init__(self, queries: Sequence[LiveQuery], index: PredicateIndex, key: SpaceKey) -> None:
         self.queries = tuple(queries)
-        self.dimensions = dimensions
+        self.key = key
         self.cells = LineCells()
         self._local: Cells | None = None
-        if not dimensions:
+        if not key.dimensions:
             return
-        (name,) = dimensions
+        (name,) = key.dimensions
         truths = [index.predicates[q.id].truths[name] for q in queries]
         self.cells = LineCells(tuple(sorted({b for truth in truths for b in truth.boundaries})))
         edges = np.zeros(self.cells.count + 1, dtype=np.int32)
@@ -62,7 +84,7 @@ class LineSpace:
         """Return how the cell of each tuple is looked up, ``NO_CELL`` for one that no query selects."""
         if self._local is None:
             return CellLookup.of(np.zeros(length, dtype=np.int32), 1)
-        return found.lookup(self.dimensions[0]).mapped(self._local)
+        return found.lookup(self.key.dimensions[0]).mapped(self._local)
 
 
 class SetSpace:
@@ -71,14 +93,12 @@ class SetSpace:
     Within the space query-sets have a bit per query of the space; :meth:`to_slots` gives them a bit per slot.
     """
 
-    def __init__(
-        self, queries: Sequence[LiveQuery], index: PredicateIndex, dimensions: tuple[str, ...], words: int
-    ) -> None:
+    def __init__(self, queries: Sequence[LiveQuery], index: PredicateIndex, key: SpaceKey, words: int) -> None:
         self.queries = tuple(queries)
-        self.dimensions = dimensions
+        self.key = key
         self._words = words
         self._slots = np.array([q.slot for q in queries], dtype=np.int64)
-        axes = [query_set.distinct(_query_sets_over(index.dimensions[name], queries, index)) for name in dimensions]
+        axes = [query_set.distinct(_query_sets_over(index.dimensions[name], queries, index)) for name in key.dimensions]
         self._axes = [query_sets for query_sets, _ in axes]
         self._numbers = [numbers for _, numbers in axes]
 
@@ -91,12 +111,12 @@ class SetSpace:
         rows = np.arange(length, dtype=np.int32) if rows is None else rows
         if math.prod(map(len, self._axes)) <= min(_MOST_JOINT, len(rows)):
             codes = np.zeros(len(rows), dtype=np.int32)
-            for name, numbers, axis in zip(self.dimensions, self._numbers, self._axes, strict=True):
+            for name, numbers, axis in zip(self.key.dimensions, self._numbers, self._axes, strict=True):
                 kernels.append_cell(codes, np.int32(len(axis)), numbers, found[name], rows)
             numbers, query_sets = self._joint
             return kernels.taken(numbers, codes), query_sets
         cell, query_sets = np.zeros(len(rows), dtype=np.int32), self._everybody
-        for name, numbers, axis in zip(self.dimensions, self._numbers, self._axes, strict=True):
+        for name, numbers, axis in zip(self.key.dimensions, self._numbers, self._axes, strict=True):
             place = np.zeros(len(rows), dtype=np.int32)
             kernels.append_cell(place, np.int32(1), numbers, found[name], rows)
             present, cell = _distinct_pairs(cell, len(query_sets), place, len(axis))
@@ -144,8 +164,8 @@ class Groups:
         self._spaces = len(spaces)
         by_dimensions: dict[tuple[str, ...], dict[int, SetSpace]] = {}
         for number, space in enumerate(spaces):
-            if isinstance(space, SetSpace) and space.dimensions:
-                by_dimensions.setdefault(space.dimensions, {})[number] = space
+            if isinstance(space, SetSpace) and space.key.dimensions:
+                by_dimensions.setdefault(space.key.dimensions, {})[number] = space
         self._words = [
             (
                 mine,
@@ -226,27 +246,25 @@ def _distinct_pairs(cell: Cells, count: int, other: Cells, others: int) -> tuple
 
 
 def cell_spaces(queries: Sequence[LiveQuery], index: PredicateIndex, words: int) -> list[CellSpace]:
-    """Split aggregations, all of them in the index, by the dimensions they test; where these are several, by group."""
+    """Split aggregations, all of them in the index, by their space; where it is over several columns, by group, too."""
     spaces: list[CellSpace] = []
-    for dimensions, members in _by_dimensions(queries, index):
-        if len(dimensions) > 1:
-            spaces += [SetSpace(group, index, dimensions, words) for group in _by_group(members)]
+    for key, members in _by_key(queries, index):
+        if len(key.dimensions) > 1:
+            spaces += [SetSpace(group, index, key, words) for group in _by_group(members)]
         else:
-            spaces.append(LineSpace(members, index, dimensions))
+            spaces.append(LineSpace(members, index, key))
     return spaces
 
 
 def set_spaces(queries: Sequence[LiveQuery], index: PredicateIndex, words: int) -> list[SetSpace]:
     """Split selections, which need the query-set of each tuple, in the same way."""
-    return [SetSpace(members, index, dimensions, words) for dimensions, members in _by_dimensions(queries, index)]
+    return [SetSpace(members, index, key, words) for key, members in _by_key(queries, index)]
 
 
-def _by_dimensions(
-    queries: Sequence[LiveQuery], index: PredicateIndex
-) -> list[tuple[tuple[str, ...], list[LiveQuery]]]:
-    split: dict[tuple[str, ...], list[LiveQuery]] = {}
+def _by_key(queries: Sequence[LiveQuery], index: PredicateIndex) -> list[tuple[SpaceKey, list[LiveQuery]]]:
+    split: dict[SpaceKey, list[LiveQuery]] = {}
     for query in queries:
-        split.setdefault(index.predicates[query.id].dimensions, []).append(query)
+        split.setdefault(SpaceKey.of(query, index.predicates[query.id]), []).append(query)
     return sorted(split.items(), key=lambda item: item[0])
 
 

@@ -27,6 +27,7 @@ from operators.keys import unite_keys
 from operators.live_queries import LiveQuery
 from operators.merging import DENSE_ENTRIES, Renumbered, common_ranks, component_names
 from operators.predicates.analysis import Predicate
+from operators.predicates.cell_space import SpaceKey
 from operators.predicates.cells import CellMap, LineCells, SetCells, unite_bits
 from operators.predicates.range_reduction import CellRuns, RangeReduction
 from operators.queries import Measure
@@ -61,14 +62,14 @@ def fire(
     if not buckets:
         return None
     slices = np.unique(np.concatenate([b.slices for b in buckets]), axis=0)
-    due = _by_dimensions(_due(queries, slices, after, upto), predicates)
+    due = _by_space(_due(queries, slices, after, upto), predicates)
     rows = FiredRows({} if failures is None else failures)
-    for dimensions, members in due.items():
-        mine = [bucket for bucket in buckets if bucket.dimensions == dimensions]
+    for space, members in due.items():
+        mine = [bucket for bucket in buckets if bucket.space == space]
         counts = DistinctCounts()
         for argument, having in (distinct or {}).items():
             counting = [each for each in members if counts_distinct(each.query, argument)]
-            for held in _windows([b for b in having if b.dimensions == dimensions], counting, predicates, False):
+            for held in _windows([b for b in having if b.space == space], counting, predicates, False):
                 counts.add(argument, held)
         for held in _windows(mine, members, predicates, True):
             rows.add(held, counts)
@@ -79,15 +80,15 @@ def held_windows(
     buckets: Sequence[Bucket], due: Sequence[Due], predicates: Predicates, keys: InputKeys
 ) -> Iterator[Held]:
     """Yield what due windows of queries of one operator hold; it is to be used before the next is asked for."""
-    for dimensions, members in _by_dimensions(due, predicates).items():
-        yield from _windows([b for b in buckets if b.dimensions == dimensions], members, predicates, True, keys)
+    for space, members in _by_space(due, predicates).items():
+        yield from _windows([b for b in buckets if b.space == space], members, predicates, True, keys)
 
 
-def _by_dimensions(due: Iterable[Due], predicates: Predicates) -> dict[tuple[str, ...], list[Due]]:
-    """Split windows by what their queries test, which is how buckets are split."""
-    found: dict[tuple[str, ...], list[Due]] = {}
+def _by_space(due: Iterable[Due], predicates: Predicates) -> dict[SpaceKey, list[Due]]:
+    """Split windows by the space of their query, which is how buckets are split."""
+    found: dict[SpaceKey, list[Due]] = {}
     for each in due:
-        found.setdefault(predicates(each.query).dimensions, []).append(each)
+        found.setdefault(SpaceKey.of(each.query, predicates(each.query)), []).append(each)
     return found
 
 

@@ -29,7 +29,7 @@ from operators.entries import SlicedTuples
 from operators.keys import encode_keys, key_columns, key_names, unite_keys
 from operators.live_queries import LiveQuery
 from operators.merging import common_ranks, component_names, numbers_of
-from operators.predicates.cell_space import CellSpace, assign_cells
+from operators.predicates.cell_space import CellSpace, SpaceKey, assign_cells
 from operators.predicates.cells import Cells, LineCells, SetCells, unite_sets
 from operators.predicates.index import TupleCells
 from operators.queries import WINDOW_END, WINDOW_START, Measure
@@ -121,7 +121,7 @@ def fragments(
         numbers = {name: total[inside] for name, total in totals.items()}
         key = (in_key[inside] - keys.group_starts[share]).astype(np.int32)
         yield share, _bucket(
-            operator, space.dimensions, epoch, cells, in_cell[inside].astype(np.int32), key, keys.of_group(share),
+            operator, space.key, epoch, cells, in_cell[inside].astype(np.int32), key, keys.of_group(share),
             numbers, dictionaries,
         )  # fmt: skip
 
@@ -138,7 +138,7 @@ def _ends(number: Times, count: int, first: Times, last: Times) -> dict[str, Num
 
 def _bucket(
     operator: str,
-    dimensions: tuple[str, ...],
+    space: SpaceKey,
     epoch: int,
     cells: Cells,
     cell: npt.NDArray[np.int32],
@@ -151,7 +151,7 @@ def _bucket(
     span = [int(numbers[FIRST].min()), int(numbers[LAST].max()) + 1] if len(cell) else [0, 1]
     return Bucket(
         operator=operator,
-        dimensions=dimensions,
+        space=space,
         epoch=epoch,
         cells=cells,
         slices=np.array([span], dtype=np.int64),
@@ -244,7 +244,7 @@ def merge_fragments(
     cell, key = np.divmod(where, keys)
     newest = buckets[-1]
     return _bucket(
-        newest.operator, newest.dimensions, max(bucket.epoch for bucket in buckets), common, cell.astype(np.int32),
+        newest.operator, newest.space, max(bucket.epoch for bucket in buckets), common, cell.astype(np.int32),
         key.astype(np.int32), joined.keys, totals, joined.dictionaries,
     )  # fmt: skip
 
@@ -259,17 +259,17 @@ def fire_sessions(
     distinct: Mapping[str, Sequence[Bucket]] | None = None,
 ) -> Fired | None:
     """Return the rows of all sessions that end in ``(after, upto]``, or None when there are none; as `firing.fire`."""
-    by_dimensions: dict[tuple[str, ...], list[LiveQuery]] = {}
+    by_space: dict[SpaceKey, list[LiveQuery]] = {}
     for query in queries:
-        by_dimensions.setdefault(predicates(query).dimensions, []).append(query)
+        by_space.setdefault(SpaceKey.of(query, predicates(query)), []).append(query)
     tables: dict[int, tuple[pa.Table, int]] = {}
-    for dimensions, members in by_dimensions.items():
-        mine = [bucket for bucket in buckets if bucket.dimensions == dimensions]
+    for space, members in by_space.items():
+        mine = [bucket for bucket in buckets if bucket.space == space]
         if not mine:
             continue
         runs, cells, maps = cells_of_queries(mine, members, predicates)
         joined = _Joined(mine, maps, needed_names(mine, measures_of(members)))
-        values = _values_of(distinct or {}, dimensions, members, predicates, joined.keys)
+        values = _values_of(distinct or {}, space, members, predicates, joined.keys)
         for query, mask in zip(members, runs.masks(cells), strict=True):
             table = _sessions_of(joined, query, mask, after, upto, values)
             if table is not None:
@@ -310,7 +310,7 @@ class _Values:
 
 def _values_of(
     distinct: Mapping[str, Sequence[Bucket]],
-    dimensions: tuple[str, ...],
+    space: SpaceKey,
     queries: Sequence[LiveQuery],
     predicates: Predicates,
     keys: pa.Table,
@@ -318,7 +318,7 @@ def _values_of(
     """Return the values of each argument that some of the queries of a cell space count."""
     found = {}
     for argument, buckets in distinct.items():
-        mine = [bucket for bucket in buckets if bucket.dimensions == dimensions]
+        mine = [bucket for bucket in buckets if bucket.space == space]
         counting = [query for query in queries if counts_distinct(query, argument)]
         if mine and counting:
             runs, cells, maps = cells_of_queries(mine, counting, predicates)

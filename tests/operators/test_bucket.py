@@ -86,7 +86,7 @@ def contents(bucket: Bucket) -> Counter[Any]:
 def test_round_trip(seed: int, length: int, both: bool) -> None:
     for bucket in buckets_of(queries(both), random_rows(random.Random(seed), length)):
         back = Bucket.deserialize(bucket.serialize())
-        assert (back.operator, back.dimensions, back.epoch) == (bucket.operator, bucket.dimensions, bucket.epoch)
+        assert (back.operator, back.space, back.epoch) == (bucket.operator, bucket.space, bucket.epoch)
         assert contents(back) == contents(bucket)
         assert back.latest.tolist() == bucket.latest.tolist()
         assert set(contents(bucket).values()) <= {1}

@@ -11,10 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.expressions import Call, Expression
-from operators.predicates.cell_space import NO_CELL, Groups, LineSpace, assign_cells, cell_spaces, set_spaces
+from operators.predicates.cell_space import (
+    NO_CELL,
+    Groups,
+    LineSpace,
+    SpaceKey,
+    assign_cells,
+    cell_spaces,
+    set_spaces,
+)
 from operators.predicates.cells import LineCells, SetCells
 from operators.predicates.index import PredicateIndex
 from operators.predicates.query_set import unpack
+from operators.queries import Measure
 from operators.tuples import Tuples
 from sources.schema import BOOLEAN
 from tests.operators.pipeline import K, S, V, aggregation, batch_of, compare, live_of
@@ -111,6 +120,20 @@ def test_one_dimension_keeps_the_order_of_values_and_merges_what_nobody_tells_ap
     assert meanings.count == min(slots, 4) + 2  # one per stretch between constants, and NULL
     inside = cell[cell != NO_CELL]
     assert (np.diff(inside) >= 0).all()
+
+
+def test_extremes_of_one_query_are_not_kept_in_the_cells_of_all() -> None:
+    adding = [aggregation(compare(V, ">", i), measures=[Measure("sum", K)]) for i in range(100)]
+    asking = aggregation(compare(V, ">", 7), measures=[Measure("sum", K), Measure("max", K)])
+    queries = list(live_of(*adding, asking).by_slot.values())
+    index = PredicateIndex()
+    index.update({q.id: q.query.where for q in queries})
+    sums, extremes = cell_spaces(queries, index, 2)
+    assert (sums.key, extremes.key) == (SpaceKey(("v",)), SpaceKey(("v",), has_extremes=True))
+    assert [query.query for query in extremes.queries] == [asking]
+    assert isinstance(sums, LineSpace)
+    assert isinstance(extremes, LineSpace)
+    assert (sums.cells.count, extremes.cells.count) == (102, 3)
 
 
 def test_many_cells_for_few_tuples() -> None:

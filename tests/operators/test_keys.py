@@ -86,3 +86,17 @@ def test_keys_of_several_tables_get_common_codes(data: st.DataObject, kinds: lis
     assert len(set(united)) == len(united)
     for table, mine in zip(tables, codes, strict=True):
         assert [united[code] for code in mine] == tuples_of([table[name] for name in names], table.num_rows)
+
+
+@given(st.data(), st.sampled_from(list(VALUES)), st.integers(1, 3))
+def test_columns_in_chunks_get_the_codes_of_the_whole(data: st.DataObject, kind: pa.DataType, groups: int) -> None:
+    """Close whole numbers are numbered chunk by chunk, all others together."""
+    close = [value for value in VALUES[kind] if value is not None and (not isinstance(value, int) or abs(value) < 9)]
+    whole = pa.array(data.draw(st.lists(st.sampled_from(close or VALUES[kind]), min_size=1, max_size=30)), kind)
+    cut = data.draw(st.integers(0, len(whole)))
+    pieces = pa.chunked_array([whole.slice(0, cut), whole.slice(cut)], kind)
+    found, expected = (encode_keys([column], len(whole), groups, "salt") for column in (pieces, whole))
+    assert found.keys.equals(expected.keys)
+    assert found.codes.tolist() == expected.codes.tolist()
+    assert found.group_starts.tolist() == expected.group_starts.tolist()
+    assert found.keys["key0"].combine_chunks().take(pa.array(found.codes)).equals(whole)

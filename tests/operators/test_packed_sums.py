@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -17,6 +18,12 @@ from sources.schema import BIGINT, DOUBLE
 
 SUM, LEAST = Measure("sum", Column("x", BIGINT)), Measure("min", Column("x", BIGINT))
 CELLS, SLICES, KEYS = SHAPE = (3, 2, 4)
+ENTRIES = CELLS * SLICES * KEYS
+
+
+def offsets_of(lookup: CellLookup) -> npt.NDArray[np.int32]:
+    """Return where each cell's entries begin; those of no cell are beyond all others."""
+    return np.where(lookup.table >= 0, lookup.table * np.int32(SLICES * KEYS), ENTRIES).astype(np.int32)
 
 
 @given(
@@ -32,8 +39,8 @@ def test_taken_apart_they_are_counts_and_sums(numbers: list[int], seed: int) -> 
     packable = Packable.first_of({SUM: encode(SUM, pa.array(numbers, pa.int64()))}, len(numbers))
     assert packable is not None
     lookup = CellLookup.of(cell, CELLS)
-    offsets = np.where(lookup.table >= 0, lookup.table * np.int32(SLICES * KEYS), -1).astype(np.int32)
-    packed = packable.add_up(lookup, offsets, column, SHAPE)
+    offsets = offsets_of(lookup)
+    packed = packable.add_up(lookup, offsets, column, ENTRIES + SLICES * KEYS).first(ENTRIES)
     counts, sums = np.zeros((2, *SHAPE), dtype=np.int64)
     some = cell >= 0
     places = cell[some], column[some] // KEYS, column[some] % KEYS

@@ -61,7 +61,8 @@ def random_shared_query(rng: random.Random) -> Query:
     distinct = tuple(Measure("count_distinct", column) for column in rng.sample([K, V, S], rng.choice([0, 0, 1, 2])))
     slide = rng.randint(3, 25)
     window = Window(rng.choice([slide, rng.randint(3, 40)]), slide, rng.randint(-5, 5))
-    query = aggregation(where, keys, window, (*MEASURES, *distinct))
+    measures = [m for m in MEASURES if m.function not in ("min", "max")] if rng.random() < 0.5 else MEASURES
+    query = aggregation(where, keys, window, (*measures, *distinct))
     return replace(query, window=SessionWindow(rng.randint(1, 20))) if rng.random() < 0.3 else query
 
 
@@ -234,12 +235,23 @@ def sessions(query: Aggregation, gap: int, mine: list[Row]) -> list[tuple[Any, .
 
 
 def aggregates(members: list[Row], measures: Sequence[Measure]) -> tuple[Any, ...]:
-    """Return what MEASURES, and counts of distinct values after them, are of some tuples."""
-    values = [m["v"] for m in members if m["v"] is not None]
-    texts = [m["s"] for m in members if m["s"] is not None]
-    total = sum(values) if values else None
-    distinct = [len({m[str(c.argument)] for m in members} - {None}) for c in measures[len(MEASURES) :]]
-    return len(members), total, min(values, default=None), max(texts, default=None), len(texts), *distinct
+    """Return what measures are of some tuples."""
+    found: list[Any] = []
+    for measure in measures:
+        values = [m[str(measure.argument)] for m in members] if measure.argument is not None else members
+        known = [value for value in values if value is not None]
+        match measure.function:
+            case "count":
+                found.append(len(known))
+            case "sum":
+                found.append(sum(known) if known else None)
+            case "min":
+                found.append(min(known, default=None))
+            case "max":
+                found.append(max(known, default=None))
+            case "count_distinct":
+                found.append(len(set(known)))
+    return tuple(found)
 
 
 @settings(max_examples=examples(25), deadline=None, print_blob=True)

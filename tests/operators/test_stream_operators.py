@@ -195,5 +195,6 @@ def test_key_groups_share_out_all_tuples() -> None:
     counts: dict[tuple[str, ...], int] = {}
     for _, bucket in output.buckets:
         found = int(bucket.component("count(*)").sum())
-        counts[bucket.dimensions] = counts.get(bucket.dimensions, 0) + found
+        dimensions = bucket.space.dimensions
+        counts[dimensions] = counts.get(dimensions, 0) + found
     assert counts == {(): 60, ("v",): 56}
