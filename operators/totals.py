@@ -14,7 +14,7 @@ from operators.expressions import Expression
 from operators.predicates.dimension import CellLookup
 from operators.queries import Measure
 
-_LOOKED_UP = {"min": kernels.least_looked_up, "max": kernels.greatest_looked_up}
+_EXTREMES = {"min": kernels.LEAST, "max": kernels.GREATEST}
 
 
 def argument_of(measure: Measure) -> Expression:
@@ -87,11 +87,11 @@ def add_looked_up(
     rest = dict(totals)
     for measure, values in encoded.items():
         for component in components.components_of(measure):
-            kernel = _LOOKED_UP.get(component.merge)
-            if kernel is not None and component.name in rest:
+            way = _EXTREMES.get(component.merge)
+            if way is not None and component.name in rest:
                 total = rest.pop(component.name)
                 for columns, numbers, of_cell in cell.with_their(column, values.numbers[component.name]):
-                    kernel(total, of_cell, cell.least, offsets, columns, numbers)
+                    kernels.merge_looked_up(way, total, of_cell, cell.least, offsets, columns, numbers)
     if rest:
         at = np.empty(len(column), dtype=np.int32)
         for some, columns, of_cell in cell.with_their(at, column):

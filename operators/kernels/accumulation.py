@@ -47,28 +47,27 @@ def add_packed(
         packed[np.uint64(table[at] + column[i])] += numbers[i] + one
 
 
-@njit(cache=True, nogil=True)
-def least_looked_up(
-    out: Numbers, values: Numbers, least_value: int, table: Places, column: Places, numbers: Numbers
-) -> None:
-    """Keep the least number of each entry, which is looked up as in :func:`place_looked_up`."""
-    last = np.uint64(table.size - 1)
-    for i in range(values.size):
-        at = np.uint64(table[min(last, np.uint64(max(least_value, values[i]) - least_value))] + column[i])
-        if not (out[at] <= numbers[i]) and numbers[i] == numbers[i]:
-            out[at] = numbers[i]
+SUM, LEAST, GREATEST = 0, 1, 2
 
 
 @njit(cache=True, nogil=True)
-def greatest_looked_up(
-    out: Numbers, values: Numbers, least_value: int, table: Places, column: Places, numbers: Numbers
+def _merged(way: int, one: Any, other: Any) -> Any:
+    """Return both together: the sum, the least or the greatest; NaN is passed over where there is another."""
+    if way == SUM:
+        return one + other
+    keep = one <= other if way == LEAST else one >= other
+    return one if keep or other != other else other
+
+
+@njit(cache=True, nogil=True)
+def merge_looked_up(
+    way: int, out: Numbers, values: Numbers, least_value: int, table: Places, column: Places, numbers: Numbers
 ) -> None:
-    """Keep the greatest number of each entry, which is looked up as in :func:`place_looked_up`."""
+    """Merge each number into its entry, ``way`` says how; the entry is looked up as in :func:`place_looked_up`."""
     last = np.uint64(table.size - 1)
     for i in range(values.size):
         at = np.uint64(table[min(last, np.uint64(max(least_value, values[i]) - least_value))] + column[i])
-        if not (out[at] >= numbers[i]) and numbers[i] == numbers[i]:
-            out[at] = numbers[i]
+        out[at] = _merged(way, out[at], numbers[i])
 
 
 @njit(cache=True, nogil=True)
@@ -137,26 +136,14 @@ def shift_is_whole(key_map: Places, first: int, keys: int) -> bool:
     return key_map[0] >= first and key_map[0] - first + key_map.size <= keys
 
 
-SUM, LEAST, GREATEST = 0, 1, 2
-
-
-@njit(cache=True, nogil=True)
-def _merged(way: int, one: Any, other: Any) -> Any:
-    """Return both together: the sum, the least or the greatest; NaN is passed over where there is another."""
-    if way == SUM:
-        return one + other
-    keep = one <= other if way == LEAST else one >= other
-    return one if keep or other != other else other
-
-
 @njit(cache=True, nogil=True)
 def merge_full(
     way: int, out: Numbers, numbers: Numbers, cell_map: Places, key_map: Places, first: int, keys: int, own_keys: int
 ) -> None:
     """Merge numbers of which each cell has one for all of ``own_keys``, in their order, and so again and again.
 
-    ``way`` is ``SUM``, ``LEAST`` or ``GREATEST``. ``out`` has the shape (cells, keys) of both renumbered, flat; keys
-    other than those from ``first`` are left out.
+    ``way`` says how. ``out`` has the shape (cells, keys) of both renumbered, flat; keys other than those from ``first``
+    are left out.
     """
     shift, follow = key_map[0] - first, shift_is_whole(key_map, first, keys)
     cells = cell_map.size
@@ -302,8 +289,7 @@ def warm_up() -> None:
             add_packed(longs, values, 0, table, at, numbers, 1)
     for numbers in (read_only(ints), read_only(longs), read_only(doubles)):
         out = doubles if numbers.dtype == doubles.dtype else longs
-        least_looked_up(out, read_only(ints), 0, table, at, numbers)
-        greatest_looked_up(out, read_only(ints), 0, table, at, numbers)
+        merge_looked_up(LEAST, out, read_only(ints), 0, table, at, numbers)
     for out, values in ((longs, ints), (longs, longs), (doubles, doubles)):
         add(out, at, values)
         count_and_add(counts, out, at, values)
