@@ -154,7 +154,8 @@ class SlicedTuples:
             latest[0] = times.max()
         else:
             kernels.greatest(latest, slice_of, times)
-        codes = encode_keys([tuples.pieces(key) for key in keys], tuples.length, groups, salt, hashed)
+        columns = [tuples.pieces(keys[0])] if len(keys) == 1 else [tuples.value(key) for key in keys]
+        codes = encode_keys(columns, tuples.length, groups, salt, hashed)
         return cls(EncodedMeasures.of_tuples(tuples), slices, slice_of, latest, codes)
 
 
@@ -165,6 +166,8 @@ def cell_by_cell(
     length, keys = sliced.length, sliced.keys
     shape = (cells, len(sliced.slices), keys.count)
     entries = math.prod(shape)
+    if not entries:
+        return
     if entries > _ALWAYS_DENSE and _group_size(length, entries) < _LEAST_GROUP:
         of_each = cell.cells()
         if _is_list(sliced, of_each):

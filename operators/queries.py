@@ -182,9 +182,11 @@ class Aggregation:
         return input_id(self.stream, self.lookups, self.apart)
 
     @cached_property
-    def has_extremes(self) -> bool:
-        """Whether it asks for a minimum or a maximum, which cannot be taken off again like a sum."""
-        return any(measure.function in ("min", "max") for measure in self.measures)
+    def keeps_extremes(self) -> bool:
+        """Whether slices keep a minimum or a maximum for it, and nothing but numbers of its own."""
+        functions = {measure.function for measure in self.measures}
+        of_slices = isinstance(self.window, Window) and "count_distinct" not in functions
+        return of_slices and not functions.isdisjoint(("min", "max"))
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""

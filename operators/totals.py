@@ -82,6 +82,7 @@ def add_looked_up(
 ) -> None:
     """Add tuples to entries; which, say the offset of a tuple's cell, by its place in the lookup, and its column.
 
+    What no query wants has an offset, too: beyond the last entry, where there must be room for all columns.
     Components that are not in ``totals`` are left out.
     """
     rest = dict(totals)

@@ -15,6 +15,7 @@ from sources.columns import one_array
 
 # chunks are joined where they are shorter than this on average: a kernel is called once for each
 _LEAST_CHUNK = 8192
+_WHOLE = ("INT", "BIGINT", "DATE", "TIMESTAMP")
 
 
 class _Columns(Mapping[str, pa.Array]):
@@ -67,8 +68,8 @@ class Tuples:
         return self.columns.chunks(name) if isinstance(self.columns, _Columns) else [self.columns[name]]
 
     def pieces(self, expression: Expression) -> pa.Array | pa.ChunkedArray:
-        """Return the expression's value for each tuple; that of a column as it came."""
-        if isinstance(expression, Column) and str(expression) not in self._values:
+        """Return the expression's value for each tuple: that of a column of whole numbers as it came."""
+        if isinstance(expression, Column) and expression.type.kind in _WHOLE and expression.name in self.columns:
             found = pa.chunked_array(self.chunks(expression.name))
             if found.type == expression.type.arrow:
                 return found

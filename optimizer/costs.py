@@ -1,7 +1,7 @@
 """What queries and operators cost, measured: the time of operators, in equal parts for all that share them.
 
 How many tuples a query selects does not matter for that: a tuple is looked up in the predicate index and added to a
-cell once, whoever wants it. What a new query would add is estimated from the same numbers.
+cell of its space once, whoever wants it. What a new query would add is estimated from the same numbers.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def _candidates(due: DueJoins, predicates: Predicates) -> Iterator[_Candidate]:
 
 
 def _alike(candidates: Iterable[_Candidate]) -> Iterator[list[_Candidate]]:
-    """Yield together those that read the same slices and test the same columns; those of the same slices in a row."""
+    """Yield together those that read the same slices, in the same spaces; those of the same slices in a row."""
     ordered = sorted(candidates, key=lambda each: (each.bounds, each.spaces))
     for _, alike in itertools.groupby(ordered, key=lambda each: (each.bounds, each.spaces)):
         yield list(alike)
@@ -167,7 +167,7 @@ class _Ordered:
 
 @dataclass(frozen=True)
 class _Space:
-    """The cells of the queries that test the same columns, and what they are in each bucket.
+    """The cells of the queries of one space, and what they are in each bucket.
 
     ``cell_of`` and ``code_of`` renumber a bucket's cells and keys, -1 for what nobody needs; ``number_of`` says which
     of the ``runs`` are those of a query.

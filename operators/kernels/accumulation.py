@@ -287,9 +287,10 @@ def warm_up() -> None:
         place_looked_up(at, values, 0, table, at)
         for numbers in (read_only(ints), read_only(longs)):
             add_packed(longs, values, 0, table, at, numbers, 1)
-    for numbers in (read_only(ints), read_only(longs), read_only(doubles)):
-        out = doubles if numbers.dtype == doubles.dtype else longs
-        merge_looked_up(LEAST, out, read_only(ints), 0, table, at, numbers)
+        for out, kinds in ((longs, (ints, longs)), (doubles, (doubles,))):
+            for kind in kinds:
+                for numbers in (kind, read_only(kind)):
+                    merge_looked_up(LEAST, out, values, 0, table, at, numbers)
     for out, values in ((longs, ints), (longs, longs), (doubles, doubles)):
         add(out, at, values)
         count_and_add(counts, out, at, values)

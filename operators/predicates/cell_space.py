@@ -1,4 +1,4 @@
-"""Cell spaces: queries of one operator that test the same columns, and the cells that tell them apart.
+"""Cell spaces: queries of one kind of one operator that test the same columns, and the cells that tell them apart.
 
 A tuple falls into one cell of each space and is added there once, however many queries select it; a query's answer is
 the sum over its cells. With one tested column this is cell aggregation; with several, tuples are grouped by equal
@@ -45,7 +45,8 @@ _MOST_CODES = np.iinfo(np.int32).max
 class SpaceKey(NamedTuple):
     """What tells the cell spaces of an operator apart: the columns that their queries test, and of what kind these are.
 
-    ``has_extremes`` says that they ask for minima or maxima, which is not looked at where they test several columns.
+    ``has_extremes`` says that they ask for minima or maxima, of windows made of slices and over one column. Counting
+    distinct values has spaces of its own, which do not differ by that.
     """
 
     dimensions: tuple[str, ...]
@@ -53,9 +54,9 @@ class SpaceKey(NamedTuple):
 
     @classmethod
     def of(cls, live: LiveQuery, predicate: Predicate) -> SpaceKey:
-        """Return the space of an aggregation, the same for as long as it runs."""
-        extremes = isinstance(live.query, Aggregation) and live.query.has_extremes
-        return cls(predicate.dimensions, extremes and len(predicate.dimensions) < 2)
+        """Return the space of a query, the same for as long as it runs."""
+        query, dimensions = live.query, predicate.dimensions
+        return cls(dimensions, len(dimensions) == 1 and isinstance(query, Aggregation) and query.keeps_extremes)
 
 
 class LineSpace:

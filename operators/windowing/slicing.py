@@ -81,7 +81,7 @@ def cut_slices(times: Times, combs: Combs, cuts: Sequence[int]) -> tuple[Times, 
     ``cuts`` are further edges: the changelog times. Returns the edges of the slices that occur, shape (slices, 2),
     ascending, and for each time the index of its slice.
     """
-    first, last = int(times.min()), int(times.max())
+    first, last = kernels.extent(times)
     if combs.count(first, last) <= _LISTED_EACH * len(times) + _LISTED_ALWAYS:
         edges = _edges_around(first, last, combs, cuts)
         if len(edges) == 2:
