@@ -7,6 +7,7 @@ where to go on; what it took while it was still cold says too little, so a rate 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -46,7 +47,8 @@ Probe = Callable[[int], StepResult]
 class SearchPlan:
     """How far to step: down to `below_taken` of what was taken, then by `down` each; after success, up by `up`.
 
-    At most `most_steps` steps in all, and at most `refinements` of them after the first that is sustained.
+    At most `most_steps` steps in all, and at most `refinements` of them after the first that is sustained; more only
+    while what was too much is more than `far` times what was sustained, each in the middle.
     """
 
     most_steps: int = 9
@@ -54,12 +56,13 @@ class SearchPlan:
     below_taken: float = 0.97
     down: float = 0.93
     up: float = 1.1
+    far: float = 1.2
 
     def __post_init__(self) -> None:
         if self.most_steps < 1 or self.refinements < 0:
             raise ValueError(f"a search needs at least one step and no negative refinements, got {self!r}")
-        if not (0 < self.below_taken <= 1 and 0 < self.down < 1 < self.up):
-            raise ValueError(f"a search needs 0 < below_taken <= 1 and 0 < down < 1 < up, got {self!r}")
+        if not (0 < self.below_taken <= 1 and 0 < self.down < 1 < min(self.up, self.far)):
+            raise ValueError(f"a search needs 0 < below_taken <= 1 and 0 < down < 1 < up and far, got {self!r}")
 
 
 def search(start_rate: int, probe: Probe, plan: SearchPlan, is_late: Callable[[], bool] = lambda: False) -> Search:
@@ -79,11 +82,14 @@ def search(start_rate: int, probe: Probe, plan: SearchPlan, is_late: Callable[[]
         else:
             ceiling = rate
         if best is not None and ceiling is not None:
-            if refinements == 0:
+            if refinements > 0:
+                # up from what holds, or down from what was too much to what it took of that
+                rate = int(rate * plan.up if step.sustained else step.pulled_per_second * plan.below_taken)
+            elif plan.refinements and ceiling > best.rate * plan.far:
+                rate = int(math.sqrt(best.rate * ceiling))
+            else:
                 break
             refinements -= 1
-            # up from what holds, or down from what was too much to what it took of that
-            rate = int(rate * plan.up if step.sustained else step.pulled_per_second * plan.below_taken)
             # nearer to what is known than the steps that found it: nothing would be learnt
             if not best.rate / plan.below_taken < rate < ceiling * plan.below_taken:
                 break

@@ -105,9 +105,28 @@ def test_source_task(benchmark: Any, count: int) -> None:
 @pytest.mark.parametrize("count", COUNTS)
 def test_source_task_under_load(benchmark: Any, count: int) -> None:
     """As many tuples as are added up at once, at 15 M a second, in the chunks that they come in."""
+    operators, tuples = StreamOperators(queries(count), STREAM, 2), under_load()
+
+    def run() -> int:
+        return sum(len(bucket.serialize()) for _, bucket in operators.process(tuples, None).buckets)
+
+    assert benchmark(run) > 0
+
+
+def under_load() -> pa.Table:
+    """Return as many tuples as are added up at once, of a stream of 15 M a second."""
     whole = chunk(100, TUPLES_AT_ONCE, 15_000_000)
-    tuples = pa.Table.from_batches([whole.slice(at, 1 << 16) for at in range(0, TUPLES_AT_ONCE, 1 << 16)])
-    operators = StreamOperators(queries(count), STREAM, 2)
+    return pa.Table.from_batches([whole.slice(at, 1 << 16) for at in range(0, TUPLES_AT_ONCE, 1 << 16)])
+
+
+@pytest.mark.parametrize(("count", "asking"), [(1, 1), (1000, 4), (1000, 500)])
+def test_source_task_with_extremes(benchmark: Any, count: int, asking: int) -> None:
+    """The same where some queries ask for a maximum, too."""
+    latest = Measure("max", Column("time", TIMESTAMP))
+    shared = [aggregation_of(query) for query in queries(count).by_slot.values()]
+    for number in range(0, count, count // asking):
+        shared[number] = replace(shared[number], measures=(*shared[number].measures, latest))
+    operators, tuples = StreamOperators(live_of(*shared, stream=STREAM), STREAM, 2), under_load()
 
     def run() -> int:
         return sum(len(bucket.serialize()) for _, bucket in operators.process(tuples, None).buckets)

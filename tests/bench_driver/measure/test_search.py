@@ -67,8 +67,21 @@ def test_refinements_are_counted() -> None:
     assert len(find(100_000, 1_000_000, SearchPlan(refinements=1)).steps) == 3
 
 
+def test_a_wide_gap_is_closed_even_when_refinements_are_used_up() -> None:
+    # takes nearly all that is too much for it, so that stepping down to what it took is slow
+    def probe(rate: int) -> StepResult:
+        return StepResult(rate, rate <= 2_600, 0.0, min(rate, 4_800) * 0.98)
+
+    found = search(1_000, probe, SearchPlan())
+    assert [step.rate for step in found.steps[:3]] == [1_000, 2_000, 4_000]
+    assert found.best is not None
+    assert found.best.rate >= 2_600 / SearchPlan().far
+    too_much = min(step.rate for step in found.steps if not step.sustained)
+    assert too_much <= found.best.rate * SearchPlan().far
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"most_steps": 0}, {"refinements": -1}, {"below_taken": 0}, {"down": 1.0}, {"up": 1.0}]
+    "wrong", [{"most_steps": 0}, {"refinements": -1}, {"below_taken": 0}, {"down": 1.0}, {"up": 1.0}, {"far": 1.0}]
 )
 def test_a_plan_that_leads_nowhere_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="needs"):
