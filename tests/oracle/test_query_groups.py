@@ -30,7 +30,8 @@ def of_users(number: int, also: str = "") -> dict[str, Any]:
 
 
 def test_queries_are_grouped_and_get_the_same_rows(fresh_service: FreshService) -> None:
-    with Api(fresh_service(BRAID_REOPTIMIZE_SECONDS="1").url) as api:
+    # groups that save nothing on a busy machine are undone two looks later: until then they are looked at
+    with Api(fresh_service(BRAID_REOPTIMIZE_SECONDS="3").url) as api:
         api.create_stream(
             "CREATE STREAM purchases (user_id BIGINT, gem_pack INT, price DOUBLE,"
             " time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
@@ -50,7 +51,7 @@ def test_queries_are_grouped_and_get_the_same_rows(fresh_service: FreshService) 
             last, changes = api.query(grouped)["last_result_at"], api.request("GET", "/plan").json()["changes"]
             return f"the optimizer groups queries; results came at {last}, the plan was changed by {changes}"
 
-        wait_until(was_grouped, 120, what)
+        wait_until(was_grouped, 180, what)
         (change, *_) = api.request("GET", "/plan").json()["changes"]
         assert (change["kind"], change["estimated_cores"]["after"] < change["estimated_cores"]["before"]) == (
             "holistic",
