@@ -30,8 +30,7 @@ def of_users(number: int, also: str = "") -> dict[str, Any]:
 
 
 def test_queries_are_grouped_and_get_the_same_rows(fresh_service: FreshService) -> None:
-    # groups that save nothing on a busy machine are undone two looks later: until then they are looked at
-    with Api(fresh_service(BRAID_REOPTIMIZE_SECONDS="3").url) as api:
+    with Api(fresh_service(BRAID_REOPTIMIZE_SECONDS="1").url) as api:
         api.create_stream(
             "CREATE STREAM purchases (user_id BIGINT, gem_pack INT, price DOUBLE,"
             " time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
@@ -44,28 +43,29 @@ def test_queries_are_grouped_and_get_the_same_rows(fresh_service: FreshService) 
         ids = [query["id"] for query in api.create_queries(bodies)]
         alone, grouped = ids[:2]
 
-        def was_grouped() -> bool:
-            return api.query(grouped)["group"] is not None
+        shown: dict[str, Any] = {}
+
+        def is_grouped() -> bool:
+            # groups that save nothing, on a busy machine, are undone two seconds later
+            plan, drawn = api.request("GET", f"/queries/{grouped}/plan").json(), api.request("GET", "/plan?format=dot")
+            shown.update(plan=plan["group"], drawn=drawn.text)
+            return plan["group"] is not None and " query groups" in drawn.text
 
         def what() -> str:
             last, changes = api.query(grouped)["last_result_at"], api.request("GET", "/plan").json()["changes"]
             return f"the optimizer groups queries; results came at {last}, the plan was changed by {changes}"
 
-        wait_until(was_grouped, 180, what)
-        (change, *_) = api.request("GET", "/plan").json()["changes"]
-        assert (change["kind"], change["estimated_cores"]["after"] < change["estimated_cores"]["before"]) == (
-            "holistic",
-            True,
-        )
+        wait_until(is_grouped, 240, what)
+        assert shown["plan"]["number"] > 0
+        assert shown["plan"]["queries"] > 1
+        changes = api.request("GET", "/plan").json()["changes"]
+        change = next(change for change in changes if change["kind"] == "holistic")
+        assert change["estimated_cores"]["after"] < change["estimated_cores"]["before"]
         assert f"{len(ids) - 1} queries in" in change["why"]
-        assert " query groups" in api.request("GET", "/plan?format=dot").text
         assert api.query(alone)["group"] is None
-        explained = api.request("GET", f"/queries/{grouped}/plan").json()["group"]
-        assert explained["number"] > 0
-        assert explained["queries"] > 1
         changelogs = api.request("GET", "/changelogs").json()["changelogs"]
-        (moved,) = (c for c in changelogs if any(r["id"] == grouped for r in c["regrouped"]))
-        assert "regrouped" in moved["why"]
+        moved = [c for c in changelogs if any(r["id"] == grouped for r in c["regrouped"])]
+        assert any("regrouped" in changelog["why"] for changelog in moved)
         began = api.query(grouped)["last_result_at"]
         rows: dict[str, dict[str, list[Any]]] = {alone: {}, grouped: {}}
         cursors: dict[str, str | None] = dict.fromkeys(rows)
