@@ -183,10 +183,10 @@ class Aggregation:
 
     @cached_property
     def keeps_extremes(self) -> bool:
-        """Whether slices keep a minimum or a maximum for it, and nothing but numbers of its own."""
+        """Whether slices keep a minimum or a maximum for it; not where it counts distinct values besides."""
         functions = {measure.function for measure in self.measures}
-        of_slices = isinstance(self.window, Window) and "count_distinct" not in functions
-        return of_slices and not functions.isdisjoint(("min", "max"))
+        has_slices = isinstance(self.window, Window) and "count_distinct" not in functions
+        return has_slices and not functions.isdisjoint(("min", "max"))
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""

@@ -124,8 +124,8 @@ def _candidates(due: DueJoins, predicates: Predicates) -> Iterator[_Candidate]:
         mine = due.by_id[place[0]]
         if len(inputs) == 2 and join_of(mine[0].live).is_formed_late and not any(p.input.outer_of for p in mine):
             left, right = inputs[0], inputs[1]
-            spaces = (SpaceKey.of(each.query, predicates(each.query)) for each in (left, right))
-            yield _Candidate(place, (left, right), (next(spaces), next(spaces)))
+            spaces = SpaceKey.of(left.query, predicates(left.query)), SpaceKey.of(right.query, predicates(right.query))
+            yield _Candidate(place, (left, right), spaces)
 
 
 def _alike(candidates: Iterable[_Candidate]) -> Iterator[list[_Candidate]]:

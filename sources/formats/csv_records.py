@@ -216,12 +216,15 @@ class _Patterns:
 
 @lru_cache(16)
 def _patterns(delimiter: str) -> _Patterns:
-    """Return what a whole record and a field look like; possessive, for a quote that closes is never another's half."""
+    """Return what a whole record and a field look like; each text matches in one way, so that nothing is tried twice.
+
+    Python before 3.11.5 matches possessive groups with alternatives wrongly: only single characters are possessive.
+    """
     plain = rb"[^%b\n]*+" % re.escape(delimiter.encode())
-    quoted = rb'"([^"]*+(?:""[^"]*+)*+)"(' + plain + rb")"
+    quoted = rb'"([^"]*+(?:""[^"]*+)*)"(?!")(' + plain + rb")"
     field = quoted + rb'|((?!")' + plain + rb")"
     return _Patterns(
-        re.compile(rb"(?:%b)(?:%b(?:%b))*+\n" % (field, re.escape(delimiter.encode()), field)), re.compile(field)
+        re.compile(rb"(?:%b)(?:%b(?:%b))*\n" % (field, re.escape(delimiter.encode()), field)), re.compile(field)
     )
 
 

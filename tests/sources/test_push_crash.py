@@ -100,8 +100,11 @@ def push(thread):
         with lock:
             print(number, end, flush=True)
         n += 1
-for thread in range(3):
-    threading.Thread(target=push, args=(thread,)).start()
+threads = [threading.Thread(target=push, args=(thread,)) for thread in range(3)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
 """
 
 

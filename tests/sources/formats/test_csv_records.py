@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,6 +62,29 @@ def test_what_arrow_reads_is_what_reading_field_by_field_gives(text: bytes) -> N
     if fast is not None:
         assert not careful.malformed
         assert fast.equals(careful.tuples)
+
+
+def ends_by_character(text: str) -> list[int]:
+    """Return the positions after records, read one character after the other."""
+    ends: list[int] = []
+    state = "begin"
+    for position, character in enumerate(text, 1):
+        if character == '"' and state in ("begin", "closed"):
+            state = "quoted"
+        elif state == "quoted":
+            state = "closed" if character == '"' else "quoted"
+        else:
+            state = "begin" if character in ",\n" else "plain"
+            if character == "\n":
+                ends.append(position)
+    return ends
+
+
+def test_records_end_where_reading_one_character_after_the_other_finds_it() -> None:
+    for length in range(9):
+        for characters in itertools.product('",\na', repeat=length):
+            text = "".join(characters)
+            assert record_ends(text.encode(), ",").tolist() == ends_by_character(text)
 
 
 @settings(max_examples=300, deadline=None)
