@@ -64,7 +64,7 @@ def encode_keys(
     """
     close = _CloseKeys.of(columns[0], rows) if len(columns) == 1 else None
     if close is None:
-        codes, distinct = _encode([_one_zero(one_array(column)) for column in columns], rows)
+        codes, distinct = _encode([one_zero(one_array(column)) for column in columns], rows)
     else:
         distinct = [close.distinct]
     if not len(columns):
@@ -169,7 +169,7 @@ def key_columns(keys: pa.Table) -> list[str]:
     return [name for name in keys.column_names if name != _NONE]
 
 
-def _one_zero(column: pa.Array) -> pa.Array:
+def one_zero(column: pa.Array) -> pa.Array:
     """Turn -0.0 into 0.0, which SQL groups together and Arrow does not."""
     return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
 

@@ -114,7 +114,10 @@ def _in(call: Call, arguments: Sequence[Datum]) -> Datum:
     target = members[0].type
     value = as_type(value, target)
     literals = [a.value for a in call.arguments[1:] if isinstance(a, Literal)]
-    found = kernel.is_in(value, value_set=pa.array([v for v in literals if v is not None], target))
+    known = pa.array([v for v in literals if v is not None], target)
+    if pa.types.is_floating(target):  # Arrow looks values up by their bits: -0.0 is to be found as 0.0
+        value, known = kernel.add(value, 0.0), kernel.add(known, 0.0)
+    found = kernel.is_in(value, value_set=known)
     unknown = pa.scalar(None, pa.bool_())
     if None in literals:
         return kernel.if_else(found, True, unknown)

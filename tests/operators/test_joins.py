@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from operators.joins import conditions as join_conditions
 from operators.joins import counts as join_counts
 from operators.joins import rows as join_rows
 from operators.joins.block import JoinBlock
+from operators.joins.groups import distinct_counts
 from operators.joins.lookup_join import version_path
 from operators.joins.rows import JoinIndex
 from operators.queries import Join, Query
@@ -280,3 +283,8 @@ def test_alike_queries_share_the_index_of_a_window(tmp_path: Any, monkeypatch: p
         "late": 6 * 5 + 6 * 5,
     }
     assert sorted(indexed) == [4 * SECOND] * 3 + [8 * SECOND] * 2
+
+
+def test_zero_is_one_distinct_value_whatever_its_sign() -> None:
+    values = pa.array([0.0, -0.0, None, -0.0, 1.0])
+    assert distinct_counts(values, np.array([0, 0, 0, 1, 1]), 2).tolist() == [1, 2]

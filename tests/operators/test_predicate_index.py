@@ -138,6 +138,15 @@ def selected_by_evaluation(where: Expression | None, tuples: Tuples) -> list[boo
     return [value is True for value in outcome]
 
 
+def test_zero_is_in_a_list_whatever_its_sign() -> None:
+    tuples = tuples_of([dict.fromkeys(COLUMNS) | {"d": value} for value in (0.0, -0.0, 1.0, None)])
+    column = Column("d", DOUBLE)
+    for zero in (0.0, -0.0):
+        where = Call("in", (column, Literal(zero, DOUBLE), Literal(2.0, DOUBLE)), BOOLEAN)
+        assert selected_by_evaluation(where, tuples) == [True, True, False, False]
+        assert selected_by_index(index_of([where]), tuples) == [[True, True, False, False]]
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.one_of(st.none(), predicates), max_size=6), rows)
 def test_masks_over_cells_say_what_evaluation_says(
