@@ -140,16 +140,20 @@ def _join(workload: Workload, chosen: random.Random) -> Draw:
 def _ordered_join(workload: Workload, _: random.Random) -> Draw:
     """Two streams joined on the key where fields of one and the other, in turns, ascend; all queries are alike.
 
-    Of the combinations with a key, 1 in (`comparisons` + 1)! is left, and each has to be looked at.
+    Of the combinations with a key, 1 in (`comparisons` + 1)! is left, and each has to be looked at. They are
+    selected, or summed by columns `group_by` of the first stream if there are any.
     """
     names = tuple(stream.name for stream in _first(workload, 2))
     turns = [ColumnRef(names[n % 2], FIELDS[n // 2]) for n in range(workload.options["comparisons"] + 1)]
     size_ms = workload.options["window_ms"]
+    keys = tuple(ColumnRef(names[0], column) for column in workload.options["group_by"])
     query = QuerySpec(
         streams=names,
         window=WindowSpec(size_ms, size_ms),
         joins=(*_key_joins(names), *(JoinStep(one, other, "<") for one, other in itertools.pairwise(turns))),
-        columns=tuple(ColumnRef(name, KEY) for name in names),
+        keys=keys,
+        measure=ColumnRef(names[1], FIELDS[0]) if keys else None,
+        columns=() if keys else tuple(ColumnRef(name, KEY) for name in names),
     )
     return lambda: query
 

@@ -28,7 +28,7 @@ from operators.entries import SlicedTuples
 from operators.event_times import EARLIEST, LATEST
 from operators.expressions import Expression, columns_of, conjuncts_of
 from operators.joins.lookup_join import LookupJoin
-from operators.joins.parts import Part, Placement, columns_for_rows, join_of, parts_over
+from operators.joins.parts import Part, Placement, columns_for_rows, columns_to_spread_by, join_of, parts_over
 from operators.joins.shares import Share, shares_of
 from operators.joins.tuple_bucket import IndexedTuples, Wanted, index_tuples
 from operators.live_queries import LiveQueries, LiveQuery
@@ -90,7 +90,7 @@ class _Operator:
     @property
     def takes_all(self) -> bool:
         """Whether all tuples go where their keys do."""
-        return self.span == (EARLIEST, LATEST) and not self.placement.split
+        return self.span == (EARLIEST, LATEST) and self.placement.is_by_key
 
     @cached_property
     def read(self) -> frozenset[str]:
@@ -149,7 +149,9 @@ class StreamOperators:
         ]
         self._operators += [self._part(name, members) for name, members in parts.items()]
         keys = [key for members in parts.values() for key in members[0].input.keys if key is not None]
-        self._compared = {name for key in keys for name in columns_of(key)}
+        self._spread_by = {name for key in keys for name in columns_of(key)}
+        for part in (part for members in parts.values() for part in members):
+            self._spread_by.update(columns_to_spread_by(join_of(part.live), part.number) or ())
         self._needed = sorted(
             {name for q in self._selections for output in q.query.outputs for name in columns_of(output.expression)}
         )
@@ -166,8 +168,8 @@ class StreamOperators:
 
     @property
     def sampled(self) -> set[str]:
-        """The columns that predicates of its queries read, and those that joins compare it by."""
-        return self._index.columns_of(self._index.dimensions) | self._compared
+        """The columns that predicates of its queries read, and those by which joins may spread it over lanes."""
+        return self._index.columns_of(self._index.dimensions) | self._spread_by
 
     @property
     def queries(self) -> set[str]:
@@ -189,6 +191,7 @@ class StreamOperators:
         queries = [part.query for part in parts]
         rows = [part for part in parts if join_of(part.live).grouping is None or not join_of(part.live).is_factorised]
         columns = {name for part in rows for name in columns_for_rows(join_of(part.live), part.number)}
+        columns.update(parts[0].placement.by)
         return _Operator(
             name,
             tuple(queries),

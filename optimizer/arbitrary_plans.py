@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from operators.joins.key_splits import NOT_SPLIT, KeySplit
 from operators.live_queries import UNGROUPED
-from optimizer.key_splitting import forming, rows_by_key
+from optimizer.key_splitting import forming, rows_by_key, spreadings_of
 from optimizer.plan_changes import CHANGES_KEPT, Member, PlanChange, Situation, SplitPolicy
 from optimizer.statistics import Statistics
 
@@ -32,8 +32,8 @@ class ArbitrarySplits(SplitPolicy):
             rows = rows_by_key(joins[0], now.statistics, least_sample=1, least_seen=1)
             known = range(4) if rows is None else rows.hashes.tolist()
             hashes = frozenset(key for key in known if self._random.random() < 0.5)
-            spread = self._random.randrange(len(joins[0].inputs))
-            split = KeySplit(next(now.numbers), hashes, spread) if hashes else NOT_SPLIT
+            spread, by = self._random.choice(spreadings_of(joins) or [(0, ())])
+            split = KeySplit(next(now.numbers), hashes, spread, by=by) if hashes else NOT_SPLIT
             found.append(PlanChange(now.now_us, name, "arbitrary", "drawn by lot, as tests want it", {}, split=split))
         return found
 

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from operators.expressions import columns_of
 from operators.joins.key_splits import NOT_SPLIT, KeySplit
-from operators.joins.parts import SALT, can_split, placements_of
-from operators.key_groups import hash_keys
+from operators.joins.parts import SALT, columns_to_spread_by, placements_of
+from operators.key_groups import hash_keys, key_groups
 from operators.predicates.query_set import Bools
 from operators.queries import Join, JoinInput, Query
 from optimizer.plan_changes import PlanChange, Situation, SplitPolicy
@@ -57,12 +57,16 @@ class Rows:
     others: float
     tuples: npt.NDArray[np.float64]
 
-    def busiest(self, split: Set[int], lanes: int) -> float:
-        """Return the share of the rows that the busiest of so many lanes forms while some keys are split."""
+    def busiest(self, split: Set[int], lanes: int, of_split: float | None = None) -> float:
+        """Return the share of the rows that the busiest of so many lanes forms while some keys are split.
+
+        Of the rows of those it forms the share ``of_split``; all lanes alike unless it is given.
+        """
         is_split = self._is_in(split)
         lane = (self.hashes % np.uint64(lanes)).astype(np.int64)
         own = np.bincount(lane[~is_split], weights=self.shares[~is_split], minlength=lanes)
-        return float(own.max() + (self.others + self.shares[is_split].sum()) / lanes)
+        shared = self.shares[is_split].sum() * (1 / lanes if of_split is None else of_split)
+        return float(own.max() + self.others / lanes + shared)
 
     def hottest(self, lanes: int) -> frozenset[int]:
         """Return the keys with most rows, as many as it takes for no lane to have much more to do than others."""
@@ -221,21 +225,23 @@ class _Operator:
         """Return a new split where that promises to pay, or the end of one that is not needed any more."""
         split, lanes = now.splits[self._name], now.lanes
         joins = forming([member.query for member in now.operators[self._name]])
-        spreads = inputs_to_spread(joins)
-        rows = rows_by_key(joins[0], now.statistics) if spreads else None
+        spreadings = spreadings_of(joins)
+        rows = rows_by_key(joins[0], now.statistics) if spreadings else None
         if rows is None:
             return None
         cores, hottest = now.statistics.lane_cores([self._name]), rows.hottest(lanes)
-        unsplit, before, after = (rows.busiest(keys, lanes) for keys in (frozenset[int](), split.hashes, hottest))
+        unsplit, before = rows.busiest(frozenset(), lanes), rows.busiest(split.hashes, lanes)
+        spread, by = max(spreadings, key=lambda each: rows.tuples_of(hottest, each[0]))
+        after = rows.busiest(hottest, lanes, share_of_busiest(joins[0], spread, by, hottest, lanes, now.statistics))
         if after <= (1 - LEAST_GAIN) * before and self._is_uneven(lanes) and not self._is_vain(hottest, now.now_us):
-            spread = max(spreads, key=lambda number: rows.tuples_of(hottest, number))
             share = 1 - rows.others - float(rows.shares[len(hottest) :].sum())
             why = (
                 f"{len(hottest)} key{'s' * (len(hottest) > 1)} of {joins[0].inputs[spread].alias} and what is joined"
-                f" with it have {share:.0%} of the rows: split among {lanes} lanes, the busiest should have {after:.0%}"
-                f" of them instead of {before:.0%}"
+                f" with it have {share:.0%} of the rows: split among {lanes} lanes{' by ' * bool(by)}{', '.join(by)},"
+                f" the busiest should have {after:.0%} of them instead of {before:.0%}"
             )
-            return self._change(now, "split", why, KeySplit(next(now.numbers), hottest, spread), before, after, cores)
+            new = KeySplit(next(now.numbers), hottest, spread, by=by)
+            return self._change(now, "split", why, new, before, after, cores)
         if split.hashes and unsplit <= (1 + BALANCED) * before:
             why = "no key has so many rows any more that it must be split"
             return self._change(now, "unsplit", why, NOT_SPLIT, before, unsplit, cores)
@@ -260,10 +266,41 @@ class _Operator:
 def forming(queries: Iterable[Query]) -> list[Join]:
     """Return the joins of which lanes form rows that may be split."""
     joins = [query for query in queries if isinstance(query, Join)]
-    return [join for join in joins if any(can_split(join, number) for number in range(len(join.inputs)))]
+    return [join for join in joins if any(columns_to_spread_by(join, n) is not None for n in range(len(join.inputs)))]
 
 
-def inputs_to_spread(joins: Sequence[Join]) -> list[int]:
-    """Return the inputs of joins of one operator that may be spread in all of them."""
-    numbers = range(len(joins[0].inputs)) if joins else range(0)
-    return [number for number in numbers if all(can_split(join, number) for join in joins)]
+def spreadings_of(joins: Sequence[Join]) -> list[tuple[int, tuple[str, ...]]]:
+    """Return the inputs of joins of one operator that may be spread in all of them, and by which columns, if by any.
+
+    Where there is none, those that may be spread in the joins without GROUP BY.
+    """
+    found = []
+    for number in range(len(joins[0].inputs)) if joins else ():
+        ways = [columns_to_spread_by(join, number) for join in joins]
+        grouped = [set(way) for way in ways if way]
+        common = tuple(sorted(set.intersection(*grouped))) if grouped else ()
+        if None not in ways and bool(common) == bool(grouped):
+            found.append((number, common))
+    plain = [join for join in joins if join.grouping is None]
+    return found if found or len(plain) == len(joins) else spreadings_of(plain)
+
+
+def share_of_busiest(
+    join: Join, number: int, by: Sequence[str], hot: Set[int], lanes: int, statistics: Statistics
+) -> float:
+    """Return which share of an input's tuples with hot keys goes to the busiest lane if they are spread by columns.
+
+    All of them while no sample has such tuples.
+    """
+    if not by:
+        return 1 / lanes
+    each, hashed = join.inputs[number], placements_of(join)[number].hashed or ()
+    keys = [key for key in each.keys if key is not None]
+    sample = statistics.sample(each.input, {*by, *(name for place in hashed for name in columns_of(keys[place]))})
+    if sample is None:
+        return 1.0
+    hashes = hash_keys([sample.value(keys[place]) for place in hashed], sample.length, SALT)
+    is_hot = np.isin(hashes, np.array(sorted(hot), dtype=np.uint64))
+    turn = key_groups([sample.columns[name] for name in by], sample.length, lanes, SALT)
+    counts = np.bincount(turn[is_hot], minlength=lanes)
+    return float(counts.max() / counts.sum()) if is_hot.any() else 1.0

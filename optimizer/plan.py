@@ -99,11 +99,12 @@ class Operator:
         }
 
     def _split_json(self, streams: Mapping[str, str]) -> dict[str, Any]:
-        """Return how many keys are split, and of which input the tuples are spread; nothing where none is."""
+        """Return how many keys are split, of which input the tuples are spread, and by what; nothing for no keys."""
         if not self.split.hashes or self.join is None:
             return {}
         stream = self.join.inputs[self.split.spread].stream
-        return {"split": {"keys": len(self.split.hashes), "spread": streams.get(stream, stream)}}
+        by = {"by": list(self.split.by)} if self.split.by else {}
+        return {"split": {"keys": len(self.split.hashes), "spread": streams.get(stream, stream), **by}}
 
 
 class Plan:

@@ -76,7 +76,7 @@ class Split:
     """Keys of an operator of joins, of so many streams, that are split among lanes from a changelog on (thesis 5.6.2).
 
     They are those with one of the ``hashes``; ``number`` 0, without any, ends the split before. Input ``spread`` is the
-    one whose tuples are spread.
+    one whose tuples are spread, by their columns ``by`` if there are any.
     """
 
     operator: str
@@ -84,6 +84,7 @@ class Split:
     number: int
     hashes: tuple[int, ...]
     spread: int
+    by: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form."""
@@ -93,13 +94,14 @@ class Split:
             "number": self.number,
             "hashes": list(self.hashes),
             "spread": self.spread,
+            "by": list(self.by),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Split:
         """Read what :meth:`to_json` wrote."""
         streams, hashes = tuple(value["streams"]), tuple(value["hashes"])
-        return cls(value["operator"], streams, value["number"], hashes, value["spread"])
+        return cls(value["operator"], streams, value["number"], hashes, value["spread"], tuple(value.get("by", ())))
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def cut_changelog(
         Regrouped(query_id, _slot(state.queries[query_id]), group) for query_id, group in sorted(moved.items())
     )
     split = tuple(
-        Split(name, state.plan.operators[name].streams, each.number, tuple(sorted(each.hashes)), each.spread)
+        Split(name, state.plan.operators[name].streams, each.number, tuple(sorted(each.hashes)), each.spread, each.by)
         for name, each in sorted((splits or {}).items())
         if state.may_split(name) and not state.plan.operators[name].queries.keys() <= gone
     )

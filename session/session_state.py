@@ -258,7 +258,7 @@ class SessionState:
             {s.id: s.name for s in changelog.streams_created},
             changelog.streams_dropped,
             groups,
-            {s.operator: KeySplit(s.number, frozenset(s.hashes), s.spread) for s in changelog.split},
+            {s.operator: KeySplit(s.number, frozenset(s.hashes), s.spread, by=s.by) for s in changelog.split},
         )
         if self.plan.version != changelog.plan_version:
             raise CorruptData(

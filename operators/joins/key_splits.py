@@ -26,13 +26,16 @@ _MARKED = re.compile(f"{_MARK}[0-9]+$")
 class KeySplit:
     """Keys with one of the ``hashes`` are split: the tuples of input ``spread`` are spread over the lanes.
 
-    It is in effect for windows that begin after ``since`` (µs). ``number`` tells it from all others, 0 is none.
+    Which lane a tuple goes to is decided by its columns ``by``, which what one group has must be equal in, or by all
+    that it has where there are none. It is in effect for windows that begin after ``since`` (µs). ``number`` tells it
+    from all others, 0 is none.
     """
 
     number: int
     hashes: frozenset[int] = field(default_factory=frozenset)
     spread: int = 0
     since: int = EARLIEST
+    by: tuple[str, ...] = ()
 
     def name_of(self, operator: str) -> str:
         """Return the name of what an operator is for windows of this split."""
@@ -40,12 +43,18 @@ class KeySplit:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for plan snapshots."""
-        return {"number": self.number, "hashes": sorted(self.hashes), "spread": self.spread, "since": self.since}
+        return {
+            "number": self.number,
+            "hashes": sorted(self.hashes),
+            "spread": self.spread,
+            "since": self.since,
+            "by": list(self.by),
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> KeySplit:
         """Read what :meth:`to_json` wrote."""
-        return cls(value["number"], frozenset(value["hashes"]), value["spread"], value["since"])
+        return cls(value["number"], frozenset(value["hashes"]), value["spread"], value["since"], _by(value))
 
 
 NOT_SPLIT = KeySplit(0)
@@ -57,6 +66,10 @@ KeySplits = Sequence[KeySplit]
 def unsplit(operator: str) -> str:
     """Return the name that an operator has without splits."""
     return _MARKED.sub("", operator)
+
+
+def _by(value: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(value.get("by", ()))  # older records have none
 
 
 class OperatorSplits(dict[str, KeySplits]):
@@ -97,4 +110,4 @@ def begin(splits: KeySplits, split: Mapping[str, Any], clocks: Iterable[int | No
     last = splits[-1] if splits else NOT_SPLIT
     if split["number"] == last.number:
         return (last,) if last.number else ()
-    return last, KeySplit(split["number"], frozenset(split["hashes"]), split["spread"], since)
+    return last, KeySplit(split["number"], frozenset(split["hashes"]), split["spread"], since, _by(split))

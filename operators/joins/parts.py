@@ -5,7 +5,9 @@ their operators with those of all joins that compare the stream by the same attr
 
 What belongs together meets in one lane: keys are spread over lanes by attributes that decide about every combination
 (see :func:`spread_by`). Inputs that lack these go to all lanes, since a join is distributive over union (thesis 5.6.2).
-Where there are no such attributes, or GROUP BY brings any keys together again, all of the join goes to one lane.
+Where GROUP BY brings any keys together again, and lanes form rows, the tuples of an input are spread by columns of it
+that are grouped by, and those of others go to all lanes. Where there is no such column or attribute, all of the join
+goes to one lane.
 
 Where rows are formed in lanes, what a few keys have may be split among these (:mod:`operators.joins.key_splits`): the
 parts for windows of another split have operators of their own.
@@ -35,20 +37,27 @@ def join_of(live: LiveQuery) -> Join:
 
 @dataclass(frozen=True)
 class Placement:
-    """Which lane a key of an input goes to: that of ``salt`` and its columns ``hashed``, or all where that is None.
+    """Which lane the tuples of an input go to: that of ``salt`` and of the columns ``hashed`` of their key.
 
-    Keys with one of the hashes ``split`` go elsewhere: each tuple to one lane where it ``is_spread``, else to all.
+    Those of keys with one of the hashes ``split``, or all where nothing is ``hashed``, go to all lanes. If the input
+    ``is_spread`` each of them goes to one: that of its values in the columns ``by``, or of all its values without any.
     """
 
     salt: str
     hashed: tuple[int, ...] | None
     split: frozenset[int] = frozenset()
     is_spread: bool = False
+    by: tuple[str, ...] = ()
 
     @property
     def is_everywhere(self) -> bool:
-        """Whether every lane gets all keys."""
-        return self.hashed is None
+        """Whether every lane gets all tuples."""
+        return self.hashed is None and not self.is_spread
+
+    @property
+    def is_by_key(self) -> bool:
+        """Whether a tuple's key alone says where it goes."""
+        return not self.split and not self.is_spread
 
 
 @dataclass(frozen=True)
@@ -85,22 +94,36 @@ def splits_of(live: LiveQuery, splits: KeySplits) -> list[tuple[KeySplit, tuple[
         return [(NOT_SPLIT, (EARLIEST, LATEST))]
     mine: list[tuple[KeySplit, int]] = []
     for split in splits:
-        current = split if can_split(join_of(live), split.spread) else NOT_SPLIT
+        current = split if can_split(join_of(live), split) else NOT_SPLIT
         if not mine or current.number != mine[-1][0].number:
             mine.append((current, split.since if mine else EARLIEST))
     ends = [*(begin for _, begin in mine[1:]), LATEST]
     return [(split, (begin, end)) for (split, begin), end in zip(mine, ends, strict=True)]
 
 
-def can_split(join: Join, spread: int) -> bool:
-    """Return whether the tuples of an input may be spread over lanes, those of others going to all of them.
+def can_split(join: Join, split: KeySplit) -> bool:
+    """Return whether what a join has of some keys may be split so."""
+    columns = columns_to_spread_by(join, split.spread)
+    return columns is not None and (not columns or (bool(split.by) and set(split.by) <= set(columns)))
 
-    Outer inputs go to all, else nobody knew which tuples have no partner; and groups are not to span lanes. Rows that
-    are counted, not formed, gain nothing.
+
+def columns_to_spread_by(join: Join, number: int) -> tuple[str, ...] | None:
+    """Return by which columns the tuples of an input with split keys may be spread, those of others going to all lanes.
+
+    None where they may not, nothing where any way will do. Outer inputs go to all lanes, else nobody knew which tuples
+    have no partner. Groups are not to span lanes: with GROUP BY it has to be columns that are grouped by, of which
+    those that decide about the lane anyway do not serve. Rows that are counted, not formed, gain nothing.
     """
-    if join.is_factorised or join.grouping is not None or isinstance(join.window, SessionWindow):
-        return False
-    return spread < len(join.inputs) and not join.inputs[spread].outer_of and bool(placements_of(join)[spread].hashed)
+    if join.is_factorised or isinstance(join.window, SessionWindow) or number >= len(join.inputs):
+        return None
+    each, hashed = join.inputs[number], placements_of(join)[number].hashed
+    if each.outer_of or not hashed:
+        return None
+    if join.grouping is None:
+        return ()
+    keys = [key for key in each.keys if key is not None]
+    decide = {key.name for place in hashed if isinstance(key := keys[place], Column)}
+    return tuple(name for name in _grouped_columns(join, number) if name not in decide) or None
 
 
 def parts_of(
@@ -126,7 +149,10 @@ def parts_of(
                 apart=each.apart,
             ),
         )
-        placement = replace(placement, split=split.hashes, is_spread=bool(split.hashes) and number == split.spread)
+        if split.hashes and number == split.spread:
+            placement = replace(placement, split=split.hashes, is_spread=True, by=split.by)
+        elif split.hashes:
+            placement = replace(placement, split=split.hashes)
         found.append(Part(live, number, query, attributes_of(join)[number], _extras(join, number), placement, starts))
     return tuple(found)
 
@@ -147,6 +173,8 @@ def operators_of(join: Join) -> tuple[str, ...]:
             name += " sessions"
         if placement.is_everywhere:
             name += " everywhere"
+        elif placement.is_spread:
+            name += f" spread by columns {','.join(placement.by)}"
         elif placement.salt != SALT:
             name += f" in one lane, {placement.salt}"
         elif placement.hashed != tuple(range(len(keys))):
@@ -164,12 +192,16 @@ def attributes_of(join: Join) -> list[tuple[int, ...]]:
 def placements_of(join: Join) -> list[Placement]:
     """Return for each input which lanes its keys go to."""
     spread = spread_by(join)
-    if not spread:
-        return [Placement(f"{SALT} {'+'.join(sorted(join.streams))}", ())] * len(join.inputs)
-    return [
-        Placement(SALT, tuple(map(mine.index, spread)) if set(spread) <= set(mine) else None)
-        for mine in attributes_of(join)
-    ]
+    if spread:
+        return [
+            Placement(SALT, tuple(map(mine.index, spread)) if set(spread) <= set(mine) else None)
+            for mine in attributes_of(join)
+        ]
+    number, columns = _most_grouped(join)
+    if columns:
+        everywhere, spread_out = Placement(SALT, None), Placement(SALT, None, is_spread=True, by=columns)
+        return [spread_out if each == number else everywhere for each in range(len(join.inputs))]
+    return [Placement(f"{SALT} {'+'.join(sorted(join.streams))}", ())] * len(join.inputs)
 
 
 def spread_by(join: Join) -> tuple[int, ...]:
@@ -196,6 +228,25 @@ def spread_by(join: Join) -> tuple[int, ...]:
     if common or join.is_factorised:
         return common
     return tuple(sorted(holders, key=lambda a: -holders[a])[:1])
+
+
+def _most_grouped(join: Join) -> tuple[int, tuple[str, ...]]:
+    """Return the inner input with most columns that formed rows are grouped by, and these; none for no such input.
+
+    Only of windows: a session is of all tuples of a key together.
+    """
+    if join.is_factorised or isinstance(join.window, SessionWindow):
+        return 0, ()
+    found = {n: _grouped_columns(join, n) for n, each in enumerate(join.inputs) if not each.outer_of}
+    return max(found.items(), key=lambda each: len(each[1]))
+
+
+def _grouped_columns(join: Join, number: int) -> tuple[str, ...]:
+    """Return the columns of an input that are keys of GROUP BY."""
+    prefix = f"{join.inputs[number].alias}."
+    keys = () if join.grouping is None else join.grouping.keys
+    names = {key.name for key in keys if isinstance(key, Column) and key.name.startswith(prefix)}
+    return tuple(sorted(name[len(prefix) :] for name in names))
 
 
 def input_of(join: Join, expression: Expression) -> int | None:

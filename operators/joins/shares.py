@@ -47,22 +47,25 @@ def shares_of(
 ) -> list[Share]:
     """Return the shares of those tuples whose event times lie in ``[span[0], span[1])`` (µs).
 
-    Which lane a tuple is spread to depends on itself alone, on its event time and ``columns``: so another attempt that
-    gets the same tuples in other chunks does the same with each.
+    Which lane a tuple is spread to depends on itself alone, on what it is spread by, else on its event time and
+    ``columns``: so another attempt that gets the same tuples in other chunks does the same with each.
     """
     whole = Share.of_all(placement, lanes)
     inside = (times >= span[0]) & (times < span[1])
     rows = None if inside.all() else np.flatnonzero(inside).astype(np.int32)
     if rows is not None and not len(rows):
         return []
+    if placement.is_by_key or placement.is_everywhere:
+        return [Share(rows, whole.groups, whole.lanes)]
     is_split = _is_split(tuples, keys, placement)
-    if is_split is None:
+    if not is_split.any():
         return [Share(rows, whole.groups, whole.lanes)]
     split = np.flatnonzero(inside & is_split).astype(np.int32)
     others = np.flatnonzero(inside & ~is_split).astype(np.int32)
     found = [Share(others, whole.groups, whole.lanes)]
     if placement.is_spread:
-        values = [pa.array(times[split]), *(tuples.columns[name].take(pa.array(split)) for name in columns)]
+        when = () if placement.by else (pa.array(times[split]),)
+        values = [*when, *(tuples.columns[name].take(pa.array(split)) for name in placement.by or columns)]
         turn = key_groups(values, len(split), lanes, placement.salt)
         found += [Share(split[turn == lane], 1, range(lane, lane + 1)) for lane in range(lanes)]
     else:
@@ -70,12 +73,12 @@ def shares_of(
     return [share for share in found if share.rows is not None and len(share.rows)]
 
 
-def _is_split(tuples: Tuples, keys: Sequence[Expression], placement: Placement) -> Bools | None:
-    """Return which tuples have a key that is split, None if none has."""
-    if not placement.split or placement.hashed is None:
-        return None
+def _is_split(tuples: Tuples, keys: Sequence[Expression], placement: Placement) -> Bools:
+    """Return which tuples have a key that is split: all where keys say nothing."""
+    if placement.hashed is None:
+        return np.ones(tuples.length, dtype=np.bool_)
     columns = [tuples.value(keys[number]) for number in placement.hashed]
     coded = encode_keys(columns, tuples.length, 1, placement.salt)
     hashes = hash_keys([one_array(column) for column in coded.keys.columns], coded.count, placement.salt)
     is_hot = np.isin(hashes, np.array(sorted(placement.split), dtype=np.uint64))
-    return is_hot[coded.codes] if is_hot.any() else None
+    return is_hot[coded.codes]

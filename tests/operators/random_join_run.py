@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.joins.parts import SALT
+from operators.joins.parts import SALT, columns_to_spread_by
 from operators.key_groups import hash_keys
 from operators.queries import Aggregation, Join
 from operators.windows import Window
@@ -90,12 +90,14 @@ def _random_split(rng: random.Random, number: int, join: Join, pipeline: JoinPip
     hashes = [int(hash_keys([pa.array([value]) for value in key], 1, SALT)[0]) for key in keys]
     if rng.random() < 0.3:
         return {"operator": operator_of(join), "streams": join.streams, "number": 0, "hashes": [], "spread": 0}
+    spread = rng.randrange(len(join.inputs))
     return {
         "operator": operator_of(join),
         "streams": list(join.streams),
         "number": number,
         "hashes": [each for each in hashes if rng.random() < 0.5],
-        "spread": rng.randrange(len(join.inputs)),
+        "spread": spread,
+        "by": list(columns_to_spread_by(join, spread) or ()),
     }
 
 

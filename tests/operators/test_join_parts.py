@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from operators.joins.parts import operators_of, placements_of, spread_by
+from operators.joins.key_splits import KeySplit
+from operators.joins.parts import can_split, columns_to_spread_by, operators_of, placements_of, spread_by
 from operators.queries import Join
 from session.sql.select import plan_select
 from tests.kit.random_joins import CATALOG
@@ -41,6 +42,8 @@ def join(text: str) -> Join:
          [None, (1,), (0,)]),
         ("SELECT x.m, COUNT(*) AS n FROM a ~ x, b ~ y WHERE x.k = y.k AND x.m = y.m GROUP BY x.m", [(1,), (1,)]),
         ("SELECT x.v, COUNT(*) AS n FROM a ~ x, b ~ y WHERE x.k = y.k GROUP BY x.v", [(), ()]),
+        ("SELECT x.v + y.v AS v, COUNT(*) AS n FROM a ~ x, b ~ y WHERE x.k = y.k GROUP BY x.v + y.v", [(), ()]),
+        ("SELECT y.v, COUNT(*) AS n FROM a ~ x LEFT JOIN b ~ y ON x.k = y.k AND x.v < y.v GROUP BY y.v", [(), ()]),
         ("SELECT SUM(x.v + z.v) AS n FROM a ~ x, b ~ y, c ~ z WHERE x.k = y.k AND y.m = z.m", [(), (), ()]),
     ],
 )  # fmt: skip
@@ -48,6 +51,51 @@ def test_keys_are_spread_by_what_decides_about_combinations(text: str, hashed: l
     placements = placements_of(join(text))
     assert [placement.hashed for placement in placements] == hashed
     assert len({placement.salt for placement in placements}) == 1
+
+
+@pytest.mark.parametrize(
+    ("grouped", "by"),
+    [
+        ("x.v", [("v",), None]),
+        ("y.m, x.v, y.s", [None, ("m", "s")]),
+        ("x.v + y.v, y.s", [None, ("s",)]),
+        ("x.v + 1", None),
+    ],
+)
+def test_what_is_grouped_by_other_columns_is_spread_by_these(
+    grouped: str, by: list[tuple[str, ...] | None] | None
+) -> None:
+    found = join(f"SELECT COUNT(*) AS n FROM a ~ x, b ~ y WHERE x.k = y.k AND x.v < y.v GROUP BY {grouped}")
+    placements = placements_of(found)
+    if by is None:
+        assert [placement.hashed for placement in placements] == [(), ()]
+        return
+    assert [placement.by or None for placement in placements] == by
+    assert [placement.is_everywhere for placement in placements] == [each is None for each in by]
+    assert not any(placement.hashed for placement in placements)
+    assert len(set(operators_of(found))) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("SELECT x.v FROM a ~ x, b ~ y WHERE x.k = y.k AND x.v < y.v", [(), ()]),
+        ("SELECT x.v FROM a ~ x LEFT JOIN b ~ y ON x.k = y.k WHERE x.v < COALESCE(y.v, 3)", [(), None]),
+        ("SELECT COUNT(*) AS n FROM a ~ x, b ~ y WHERE x.k = y.k AND x.v < y.v GROUP BY x.k", [None, None]),
+        ("SELECT COUNT(*) AS n FROM a ~ x, b ~ y WHERE x.k = y.k AND x.v < y.v GROUP BY x.k, x.v, y.s, x.s",
+         [("s", "v"), ("s",)]),
+        ("SELECT COUNT(*) AS n FROM a ~ x, b ~ y WHERE x.k = y.k AND x.v < y.v GROUP BY x.k, x.v + 1", [None, None]),
+        ("SELECT COUNT(*) AS n FROM a ~ x, b ~ y WHERE x.k = y.k GROUP BY x.k, x.v", [None, None]),
+        ("SELECT COUNT(*) AS n FROM a ~ x, b ~ y WHERE x.k = y.k AND x.v < y.v GROUP BY x.v", [None, None]),
+    ],
+)  # fmt: skip
+def test_by_what_tuples_with_split_keys_may_be_spread(text: str, columns: list[tuple[str, ...] | None]) -> None:
+    found = join(text)
+    assert [columns_to_spread_by(found, number) for number in (0, 1)] == columns
+    for number, mine in enumerate(columns):
+        for by in ((), ("v",), ("s",), ("s", "v"), ("k",)):
+            may = mine == () or (mine is not None and 0 < len(by) == len(set(by) & set(mine)))
+            assert can_split(found, KeySplit(1, frozenset([1]), number, by=by)) == may
 
 
 def test_an_input_is_shared_by_joins_of_other_streams_that_place_it_alike() -> None:

@@ -14,9 +14,9 @@ import pytest
 from operators.joins.key_splits import NOT_SPLIT, KeySplit
 from operators.joins.parts import SALT
 from operators.key_groups import hash_keys
-from operators.queries import Query
+from operators.queries import Join, Query
 from operators.report import draw_sample
-from optimizer.key_splitting import KeySplitting, NoSplits
+from optimizer.key_splitting import KeySplitting, NoSplits, forming, spreadings_of
 from optimizer.optimizer import operator_of
 from optimizer.plan_changes import Member, PlanChange, Situation
 from optimizer.statistics import Statistics
@@ -28,6 +28,12 @@ PERIOD = 5
 LANES = 2
 TESTED = "SELECT x.v FROM a [RANGE 1 SECOND] AS x, b [RANGE 1 SECOND] AS y WHERE x.k = y.k AND x.v < y.v"
 Keys = npt.NDArray[np.int64]
+
+
+def plan_join(sql: str) -> Join:
+    found = plan_select(sql, CATALOG)
+    assert isinstance(found, Join)
+    return found
 
 
 def hash_of(key: int) -> int:
@@ -51,6 +57,7 @@ class World:
         self.rates = {"s-a": 1000, "s-b": 3000}
         self.split = NOT_SPLIT
         self.keys: Keys = np.zeros(64, dtype=np.int64)
+        self.texts = ["a"]
         self.statistics = Statistics()
         self.policy = KeySplitting()
         self._numbers = count(1)
@@ -63,9 +70,12 @@ class World:
             self._second += 1
             samples = {}
             for stream in self.rates:
-                batches = [{"k": pa.array(rng.choice(self.keys, 64))} for _ in range(8)]
+                batches = [
+                    {"k": pa.array(rng.choice(self.keys, 64)), "s": pa.array(rng.choice(self.texts, 64))}
+                    for _ in range(8)
+                ]
                 drawn = [pa.RecordBatch.from_pydict(batch) for batch in batches]
-                samples[stream] = [draw_sample(each, ["k"], self._second) for each in drawn]
+                samples[stream] = [draw_sample(each, ["k", "s"], self._second) for each in drawn]
             fires = self._second % self.fires_every == 0
             busy_us = round(self.cores * SECOND * self.fires_every) if fires else 0
             each_lane = [{self.name: round(share * busy_us)} for share in self.lane_shares]
@@ -230,6 +240,43 @@ def test_nothing_is_split_in_vain(sql: str, cores: float, lanes: int, keys: Keys
     world = World(sql, cores)
     world.keys = keys
     assert [world.look(lanes=lanes) for _ in range(4)] == [None] * 4
+
+
+GROUPED = (
+    "SELECT x.k, COUNT(*) AS n FROM a [RANGE 1 SECOND] AS x, b [RANGE 1 SECOND] AS y"
+    " WHERE x.k = y.k AND x.v < y.v GROUP BY x.k, x.s"
+)
+
+
+def test_what_is_grouped_is_split_by_what_it_is_grouped_by() -> None:
+    world = World(GROUPED)
+    world.keys, world.texts = skewed(7), [f"{n}" for n in range(40)]
+    change = world.look()
+    assert change is not None
+    assert (change.kind, world.split.hashes) == ("split", {hash_of(7)})
+    assert (world.split.spread, world.split.by) == (0, ("s",)), "though the other input is larger"
+    assert "split among 2 lanes by s, the busiest should have" in change.why
+
+
+def test_what_is_grouped_is_not_split_by_a_column_with_hardly_any_values() -> None:
+    world = World(GROUPED)
+    world.keys, world.texts = skewed(7), [*["a"] * 9, "b"]
+    assert [world.look() for _ in range(4)] == [None] * 4
+
+
+def test_joins_with_and_without_groups_are_split_together_where_they_can_be() -> None:
+    plain, by_s, by_both, by_v, by_key = (
+        plan_join(text)
+        for text in (
+            TESTED, GROUPED, f"{GROUPED}, x.v", GROUPED.replace("x.s", "x.v"), GROUPED.replace(", x.s", ""),
+        )
+    )  # fmt: skip
+    assert spreadings_of([plain]) == [(0, ()), (1, ())]
+    assert spreadings_of([by_both]) == [(0, ("s", "v"))]
+    assert spreadings_of([plain, by_both, by_s]) == [(0, ("s",))]
+    assert spreadings_of([plain, by_v, by_s]) == [(0, ()), (1, ())], "those with groups stay as they are"
+    assert spreadings_of([by_v, by_s]) == []
+    assert forming([by_key, by_s, plain]) == [by_s, plain]
 
 
 def test_outer_inputs_are_not_spread() -> None:

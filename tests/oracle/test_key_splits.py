@@ -1,4 +1,4 @@
-"""A running service splits the one key that all tuples have, and the rows of its join do not show it."""
+"""A running service splits the one key that all tuples have, and the rows and groups of its joins do not show it."""
 
 from __future__ import annotations
 
@@ -19,28 +19,49 @@ SIZE = timedelta(milliseconds=500)
 WINDOWS = 6
 
 
-def pairs_of(prices: list[float]) -> list[tuple[float, float]]:
+Purchases = list[tuple[float, int]]
+"""Prices and gem packs."""
+
+
+def pairs_of(purchases: Purchases) -> list[tuple[float, float]]:
     """Return what the join has of the tuples of a window."""
-    low, high = np.sort(np.array(prices)), np.array(prices)
-    return sorted((one, other) for one in high.tolist() for other in low[low < one / TIMES].tolist())
+    prices = np.array([price for price, _ in purchases])
+    low = np.sort(prices)
+    return sorted((one, other) for one in prices.tolist() for other in low[low < one / TIMES].tolist())
+
+
+def groups_of(purchases: Purchases) -> list[tuple[int, int, float]]:
+    """Return the groups of the join by the gem pack of the first: how many, and the highest price of the second."""
+    groups: dict[int, list[float]] = {}
+    low = np.sort(np.array([price for price, _ in purchases]))
+    for one, pack in purchases:
+        groups.setdefault(pack, []).extend(low[low < one / TIMES].tolist())
+    return sorted((pack, len(others), max(others)) for pack, others in groups.items() if others)
 
 
 def test_a_key_is_split_and_rows_stay_the_same(fresh_service: FreshService) -> None:
     with Api(fresh_service(BRAID_REOPTIMIZE_SECONDS="1", BRAID_LANES="2").url) as api:
         api.create_stream(
-            "CREATE STREAM purchases (user_id BIGINT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
+            "CREATE STREAM purchases (user_id BIGINT, gem_pack INT, price DOUBLE,"
+            " time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
             " WITH (connector = 'generator', rate = '6000', keys = '1')"
         )
         window = f"[RANGE {SIZE // timedelta(milliseconds=1)} MILLISECONDS]"
         join = (
-            f"SELECT p.price AS one, q.price AS other FROM purchases {window} AS p JOIN purchases {window} AS q"
+            f"FROM purchases {window} AS p JOIN purchases {window} AS q"
             f" ON p.user_id = q.user_id WHERE p.price / {TIMES} > q.price"
         )
-        bodies = [{"sql": "SELECT price, time FROM purchases"}, {"sql": join}]
-        tuples, joined = (query["id"] for query in api.create_queries(bodies))
-        cursors: dict[str, str | None] = {tuples: None, joined: None}
-        prices: dict[datetime, list[float]] = {}
+        pairs = f"SELECT p.price AS one, q.price AS other {join}"
+        groups = (
+            f"SELECT p.user_id, p.gem_pack AS pack, COUNT(*) AS pairs, MAX(q.price) AS highest {join}"
+            " GROUP BY p.user_id, p.gem_pack"
+        )
+        bodies = [{"sql": text} for text in ("SELECT gem_pack, price, time FROM purchases", pairs, groups)]
+        tuples, joined, grouped = (query["id"] for query in api.create_queries(bodies))
+        cursors: dict[str, str | None] = {tuples: None, joined: None, grouped: None}
+        purchases: dict[datetime, Purchases] = {}
         rows: dict[datetime, list[tuple[float, float]]] = {}
+        packs: dict[datetime, list[tuple[int, int, float]]] = {}
         partial: set[datetime] = set()
 
         def read(query: str) -> list[dict[str, Any]]:
@@ -56,6 +77,10 @@ def test_a_key_is_split_and_rows_stay_the_same(fresh_service: FreshService) -> N
                     rows.setdefault(start, []).append((float(row["one"]), float(row["other"])))
                     if row["_partial"]:
                         partial.add(start)
+            while found := read(grouped):
+                for row in found:
+                    start = datetime.fromisoformat(row["window_start"])
+                    packs.setdefault(start, []).append((row["pack"], int(row["pairs"]), float(row["highest"])))
 
         def splits() -> list[dict[str, Any]]:
             take_rows()
@@ -63,7 +88,7 @@ def test_a_key_is_split_and_rows_stay_the_same(fresh_service: FreshService) -> N
             return [node["split"]] if "split" in node else []
 
         (split,) = wait_until(splits, 120, "the key is split")
-        assert split == {"keys": 1, "spread": "purchases"}
+        assert split == {"keys": 1, "spread": "purchases", "by": ["gem_pack"]}
         (change,) = (each for each in api.request("GET", "/plan").json()["changes"] if each["kind"] == "split")
         assert (change["keys"], change["estimated_cores"]["after"] < change["estimated_cores"]["before"]) == (1, True)
         (told,) = (each for each in api.request("GET", "/changelogs").json()["changelogs"] if each["split"])
@@ -72,23 +97,24 @@ def test_a_key_is_split_and_rows_stay_the_same(fresh_service: FreshService) -> N
 
         def have_rows() -> bool:
             take_rows()
-            return sum(start > began for start in rows) >= WINDOWS
+            return all(sum(start > began for start in found) >= WINDOWS for found in (rows, packs))
 
         wait_until(have_rows, 60, "windows come after the key was split")
-        last = max(rows)
+        last = min(max(rows), max(packs))
 
         def have_tuples() -> bool:
             found = read(tuples)
             for row in found:
                 at = datetime.fromisoformat(row["time"])
-                prices.setdefault(at - (at - datetime.min.replace(tzinfo=at.tzinfo)) % SIZE, []).append(
-                    float(row["price"])
+                purchases.setdefault(at - (at - datetime.min.replace(tzinfo=at.tzinfo)) % SIZE, []).append(
+                    (float(row["price"]), row["gem_pack"])
                 )
-            return max(prices) > last
+            return max(purchases) > last
 
         wait_until(have_tuples, 60, "all tuples of the windows are read")
-        whole = [start for start in prices if min(rows) <= start < last and start not in partial]
+        whole = [start for start in purchases if min(rows) <= start < last and start not in partial]
         assert sum(start < began for start in whole) >= 1
         assert sum(start > began for start in whole) >= WINDOWS - 1
         for start in whole:
-            assert sorted(rows.get(start, [])) == pairs_of(prices[start]), start
+            assert sorted(rows.get(start, [])) == pairs_of(purchases[start]), start
+            assert sorted(packs.get(start, [])) == groups_of(purchases[start]), start
