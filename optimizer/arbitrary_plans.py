@@ -32,7 +32,7 @@ class ArbitrarySplits(SplitPolicy):
             rows = rows_by_key(joins[0], now.statistics, least_sample=1, least_seen=1)
             known = range(4) if rows is None else rows.hashes.tolist()
             hashes = frozenset(key for key in known if self._random.random() < 0.5)
-            spread, by = self._random.choice(spreadings_of(joins) or [(0, ())])
+            spread, by = self._random.choice(spreadings_of(joins, lambda _: self._random.random()) or [(0, ())])
             split = KeySplit(next(now.numbers), hashes, spread, by=by) if hashes else NOT_SPLIT
             found.append(PlanChange(now.now_us, name, "arbitrary", "drawn by lot, as tests want it", {}, split=split))
         return found

@@ -9,7 +9,7 @@ take for the operator; a split that saves nothing is ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import reduce
 
@@ -225,15 +225,17 @@ class _Operator:
         """Return a new split where that promises to pay, or the end of one that is not needed any more."""
         split, lanes = now.splits[self._name], now.lanes
         joins = forming([member.query for member in now.operators[self._name]])
-        spreadings = spreadings_of(joins)
-        rows = rows_by_key(joins[0], now.statistics) if spreadings else None
+        rows = rows_by_key(joins[0], now.statistics) if joins else None
         if rows is None:
             return None
         cores, hottest = now.statistics.lane_cores([self._name]), rows.hottest(lanes)
         unsplit, before = rows.busiest(frozenset(), lanes), rows.busiest(split.hashes, lanes)
-        spread, by = max(spreadings, key=lambda each: rows.tuples_of(hottest, each[0]))
-        after = rows.busiest(hottest, lanes, share_of_busiest(joins[0], spread, by, hottest, lanes, now.statistics))
-        if after <= (1 - LEAST_GAIN) * before and self._is_uneven(lanes) and not self._is_vain(hottest, now.now_us):
+        may_split = self._is_uneven(lanes) and not self._is_vain(hottest, now.now_us)
+        for spread, by in spreadings_of(joins, lambda number: rows.tuples_of(hottest, number)) if may_split else ():
+            of_hottest = share_of_busiest(joins[0], spread, by, hottest, lanes, now.statistics)
+            after = rows.busiest(hottest, lanes, of_hottest)
+            if after > (1 - LEAST_GAIN) * before:
+                continue
             share = 1 - rows.others - float(rows.shares[len(hottest) :].sum())
             why = (
                 f"{len(hottest)} key{'s' * (len(hottest) > 1)} of {joins[0].inputs[spread].alias} and what is joined"
@@ -269,10 +271,10 @@ def forming(queries: Iterable[Query]) -> list[Join]:
     return [join for join in joins if any(columns_to_spread_by(join, n) is not None for n in range(len(join.inputs)))]
 
 
-def spreadings_of(joins: Sequence[Join]) -> list[tuple[int, tuple[str, ...]]]:
+def spreadings_of(joins: Sequence[Join], tuples: Callable[[int], float]) -> list[tuple[int, tuple[str, ...]]]:
     """Return the inputs of joins of one operator that may be spread in all of them, and by which columns, if by any.
 
-    Where there is none, those that may be spread in the joins without GROUP BY.
+    Those with most of the ``tuples`` come first; after them those that may be spread in the joins without GROUP BY.
     """
     found = []
     for number in range(len(joins[0].inputs)) if joins else ():
@@ -281,8 +283,9 @@ def spreadings_of(joins: Sequence[Join]) -> list[tuple[int, tuple[str, ...]]]:
         common = tuple(sorted(set.intersection(*grouped))) if grouped else ()
         if None not in ways and bool(common) == bool(grouped):
             found.append((number, common))
+    found.sort(key=lambda each: -tuples(each[0]))
     plain = [join for join in joins if join.grouping is None]
-    return found if found or len(plain) == len(joins) else spreadings_of(plain)
+    return found if len(plain) == len(joins) else found + spreadings_of(plain, tuples)
 
 
 def share_of_busiest(

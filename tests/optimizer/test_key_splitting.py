@@ -50,6 +50,7 @@ class World:
 
     def __init__(self, sql: str = TESTED, cores: float = 0.8) -> None:
         self.query: Query = plan_select(sql, CATALOG)
+        self.others: list[Query] = []
         self.name = operator_of(self.query)
         self.cores = cores
         self.lane_shares = (0.9, 0.1)
@@ -92,7 +93,8 @@ class World:
         """Let some time pass and the optimizer look, and do what it says."""
         self.pass_seconds()
         splits: dict[str, KeySplit] = {self.name: self.split} if may_split else {}
-        members = {self.name: [Member("q-1", self.query, 0)]}
+        queries = [self.query, *self.others]
+        members = {self.name: [Member(f"q-{n}", query, 0) for n, query in enumerate(queries, 1)]}
         now_us = self._second * SECOND
         now = Situation(now_us, members, splits, self._numbers, lanes, self.statistics)
         changes = self.policy.propose(now)
@@ -262,6 +264,10 @@ def test_what_is_grouped_is_not_split_by_a_column_with_hardly_any_values() -> No
     world = World(GROUPED)
     world.keys, world.texts = skewed(7), [*["a"] * 9, "b"]
     assert [world.look() for _ in range(4)] == [None] * 4
+    world.others.append(plan_join(TESTED))
+    assert operator_of(world.others[0]) == world.name
+    assert world.look() is not None
+    assert (world.split.spread, world.split.by) == (1, ()), "the join without groups is split alone"
 
 
 def test_joins_with_and_without_groups_are_split_together_where_they_can_be() -> None:
@@ -271,11 +277,11 @@ def test_joins_with_and_without_groups_are_split_together_where_they_can_be() ->
             TESTED, GROUPED, f"{GROUPED}, x.v", GROUPED.replace("x.s", "x.v"), GROUPED.replace(", x.s", ""),
         )
     )  # fmt: skip
-    assert spreadings_of([plain]) == [(0, ()), (1, ())]
-    assert spreadings_of([by_both]) == [(0, ("s", "v"))]
-    assert spreadings_of([plain, by_both, by_s]) == [(0, ("s",))]
-    assert spreadings_of([plain, by_v, by_s]) == [(0, ()), (1, ())], "those with groups stay as they are"
-    assert spreadings_of([by_v, by_s]) == []
+    assert spreadings_of([plain], [1, 2].__getitem__) == [(1, ()), (0, ())]
+    assert spreadings_of([by_both], [1, 2].__getitem__) == [(0, ("s", "v"))]
+    assert spreadings_of([plain, by_both, by_s], [2, 1].__getitem__) == [(0, ("s",)), (0, ()), (1, ())]
+    assert spreadings_of([plain, by_v, by_s], [1, 2].__getitem__) == [(1, ()), (0, ())], "groups stay where they are"
+    assert spreadings_of([by_v, by_s], [1, 2].__getitem__) == []
     assert forming([by_key, by_s, plain]) == [by_s, plain]
 
 
