@@ -75,8 +75,8 @@ class _Operator:
     """An aggregation operator: its queries, and their cell spaces with the measures that they need.
 
     ``keys`` are those of its queries, and for COUNT(DISTINCT …) the expression one more; ``placement`` says which of
-    them decide about the lane. ``columns`` are what rows of joins are made of, None when it has no part in them. Its
-    windows read tuples with event times in ``[span[0], span[1])`` (µs).
+    them decide about the lane. ``columns`` are what rows of joins are made of and tuples with split keys are spread by,
+    None when it has no part in joins' rows. Its windows read tuples with event times in ``[span[0], span[1])`` (µs).
     """
 
     name: str
@@ -90,7 +90,7 @@ class _Operator:
     @property
     def takes_all(self) -> bool:
         """Whether all tuples go where their keys do."""
-        return self.span == (EARLIEST, LATEST) and self.placement.is_by_key
+        return self.span == (EARLIEST, LATEST) and not self.placement.split
 
     @cached_property
     def read(self) -> frozenset[str]:

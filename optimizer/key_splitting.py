@@ -229,7 +229,8 @@ class _Operator:
         if rows is None:
             return None
         cores, hottest = now.statistics.lane_cores([self._name]), rows.hottest(lanes)
-        unsplit, before = rows.busiest(frozenset(), lanes), rows.busiest(split.hashes, lanes)
+        of_split = share_of_busiest(joins[0], split.spread, split.by, split.hashes, lanes, now.statistics)
+        unsplit, before = rows.busiest(frozenset(), lanes), rows.busiest(split.hashes, lanes, of_split)
         may_split = self._is_uneven(lanes) and not self._is_vain(hottest, now.now_us)
         for spread, by in spreadings_of(joins, lambda number: rows.tuples_of(hottest, number)) if may_split else ():
             of_hottest = share_of_busiest(joins[0], spread, by, hottest, lanes, now.statistics)

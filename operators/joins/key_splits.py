@@ -54,7 +54,8 @@ class KeySplit:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> KeySplit:
         """Read what :meth:`to_json` wrote."""
-        return cls(value["number"], frozenset(value["hashes"]), value["spread"], value["since"], _by(value))
+        by = tuple(value.get("by", ()))  # older records have none
+        return cls(value["number"], frozenset(value["hashes"]), value["spread"], value["since"], by)
 
 
 NOT_SPLIT = KeySplit(0)
@@ -66,10 +67,6 @@ KeySplits = Sequence[KeySplit]
 def unsplit(operator: str) -> str:
     """Return the name that an operator has without splits."""
     return _MARKED.sub("", operator)
-
-
-def _by(value: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(value.get("by", ()))  # older records have none
 
 
 class OperatorSplits(dict[str, KeySplits]):
@@ -110,4 +107,4 @@ def begin(splits: KeySplits, split: Mapping[str, Any], clocks: Iterable[int | No
     last = splits[-1] if splits else NOT_SPLIT
     if split["number"] == last.number:
         return (last,) if last.number else ()
-    return last, KeySplit(split["number"], frozenset(split["hashes"]), split["spread"], since, _by(split))
+    return last, KeySplit.from_json({**split, "since": since})

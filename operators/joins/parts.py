@@ -5,9 +5,7 @@ their operators with those of all joins that compare the stream by the same attr
 
 What belongs together meets in one lane: keys are spread over lanes by attributes that decide about every combination
 (see :func:`spread_by`). Inputs that lack these go to all lanes, since a join is distributive over union (thesis 5.6.2).
-Where GROUP BY brings any keys together again, and lanes form rows, the tuples of an input are spread by columns of it
-that are grouped by, and those of others go to all lanes. Where there is no such column or attribute, all of the join
-goes to one lane.
+Where there are no such attributes, or GROUP BY brings any keys together again, all of the join goes to one lane.
 
 Where rows are formed in lanes, what a few keys have may be split among these (:mod:`operators.joins.key_splits`): the
 parts for windows of another split have operators of their own.
@@ -39,8 +37,8 @@ def join_of(live: LiveQuery) -> Join:
 class Placement:
     """Which lane the tuples of an input go to: that of ``salt`` and of the columns ``hashed`` of their key.
 
-    Those of keys with one of the hashes ``split``, or all where nothing is ``hashed``, go to all lanes. If the input
-    ``is_spread`` each of them goes to one: that of its values in the columns ``by``, or of all its values without any.
+    All go to all lanes where ``hashed`` is None. Those of keys with one of the hashes ``split`` do, too, unless the
+    input ``is_spread``: then each goes to one, that of its values in the columns ``by``, or of all without any.
     """
 
     salt: str
@@ -52,12 +50,7 @@ class Placement:
     @property
     def is_everywhere(self) -> bool:
         """Whether every lane gets all tuples."""
-        return self.hashed is None and not self.is_spread
-
-    @property
-    def is_by_key(self) -> bool:
-        """Whether a tuple's key alone says where it goes."""
-        return not self.split and not self.is_spread
+        return self.hashed is None
 
 
 @dataclass(frozen=True)
@@ -149,10 +142,10 @@ def parts_of(
                 apart=each.apart,
             ),
         )
-        if split.hashes and number == split.spread:
-            placement = replace(placement, split=split.hashes, is_spread=True, by=split.by)
-        elif split.hashes:
-            placement = replace(placement, split=split.hashes)
+        if split.hashes:
+            is_spread = number == split.spread
+            by = split.by if is_spread else ()
+            placement = replace(placement, split=split.hashes, is_spread=is_spread, by=by)
         found.append(Part(live, number, query, attributes_of(join)[number], _extras(join, number), placement, starts))
     return tuple(found)
 
@@ -173,8 +166,6 @@ def operators_of(join: Join) -> tuple[str, ...]:
             name += " sessions"
         if placement.is_everywhere:
             name += " everywhere"
-        elif placement.is_spread:
-            name += f" spread by columns {','.join(placement.by)}"
         elif placement.salt != SALT:
             name += f" in one lane, {placement.salt}"
         elif placement.hashed != tuple(range(len(keys))):
@@ -192,16 +183,12 @@ def attributes_of(join: Join) -> list[tuple[int, ...]]:
 def placements_of(join: Join) -> list[Placement]:
     """Return for each input which lanes its keys go to."""
     spread = spread_by(join)
-    if spread:
-        return [
-            Placement(SALT, tuple(map(mine.index, spread)) if set(spread) <= set(mine) else None)
-            for mine in attributes_of(join)
-        ]
-    number, columns = _most_grouped(join)
-    if columns:
-        everywhere, spread_out = Placement(SALT, None), Placement(SALT, None, is_spread=True, by=columns)
-        return [spread_out if each == number else everywhere for each in range(len(join.inputs))]
-    return [Placement(f"{SALT} {'+'.join(sorted(join.streams))}", ())] * len(join.inputs)
+    if not spread:
+        return [Placement(f"{SALT} {'+'.join(sorted(join.streams))}", ())] * len(join.inputs)
+    return [
+        Placement(SALT, tuple(map(mine.index, spread)) if set(spread) <= set(mine) else None)
+        for mine in attributes_of(join)
+    ]
 
 
 def spread_by(join: Join) -> tuple[int, ...]:
@@ -228,17 +215,6 @@ def spread_by(join: Join) -> tuple[int, ...]:
     if common or join.is_factorised:
         return common
     return tuple(sorted(holders, key=lambda a: -holders[a])[:1])
-
-
-def _most_grouped(join: Join) -> tuple[int, tuple[str, ...]]:
-    """Return the inner input with most columns that formed rows are grouped by, and these; none for no such input.
-
-    Only of windows: a session is of all tuples of a key together.
-    """
-    if join.is_factorised or isinstance(join.window, SessionWindow):
-        return 0, ()
-    found = {n: _grouped_columns(join, n) for n, each in enumerate(join.inputs) if not each.outer_of}
-    return max(found.items(), key=lambda each: len(each[1]))
 
 
 def _grouped_columns(join: Join, number: int) -> tuple[str, ...]:

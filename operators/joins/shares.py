@@ -55,7 +55,7 @@ def shares_of(
     rows = None if inside.all() else np.flatnonzero(inside).astype(np.int32)
     if rows is not None and not len(rows):
         return []
-    if placement.is_by_key or placement.is_everywhere:
+    if not placement.split or placement.is_everywhere:
         return [Share(rows, whole.groups, whole.lanes)]
     is_split = _is_split(tuples, keys, placement)
     if not is_split.any():
@@ -74,10 +74,8 @@ def shares_of(
 
 
 def _is_split(tuples: Tuples, keys: Sequence[Expression], placement: Placement) -> Bools:
-    """Return which tuples have a key that is split: all where keys say nothing."""
-    if placement.hashed is None:
-        return np.ones(tuples.length, dtype=np.bool_)
-    columns = [tuples.value(keys[number]) for number in placement.hashed]
+    """Return which tuples have a key that is split."""
+    columns = [tuples.value(keys[number]) for number in placement.hashed or ()]
     coded = encode_keys(columns, tuples.length, 1, placement.salt)
     hashes = hash_keys([one_array(column) for column in coded.keys.columns], coded.count, placement.salt)
     is_hot = np.isin(hashes, np.array(sorted(placement.split), dtype=np.uint64))

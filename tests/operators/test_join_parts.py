@@ -54,29 +54,6 @@ def test_keys_are_spread_by_what_decides_about_combinations(text: str, hashed: l
 
 
 @pytest.mark.parametrize(
-    ("grouped", "by"),
-    [
-        ("x.v", [("v",), None]),
-        ("y.m, x.v, y.s", [None, ("m", "s")]),
-        ("x.v + y.v, y.s", [None, ("s",)]),
-        ("x.v + 1", None),
-    ],
-)
-def test_what_is_grouped_by_other_columns_is_spread_by_these(
-    grouped: str, by: list[tuple[str, ...] | None] | None
-) -> None:
-    found = join(f"SELECT COUNT(*) AS n FROM a ~ x, b ~ y WHERE x.k = y.k AND x.v < y.v GROUP BY {grouped}")
-    placements = placements_of(found)
-    if by is None:
-        assert [placement.hashed for placement in placements] == [(), ()]
-        return
-    assert [placement.by or None for placement in placements] == by
-    assert [placement.is_everywhere for placement in placements] == [each is None for each in by]
-    assert not any(placement.hashed for placement in placements)
-    assert len(set(operators_of(found))) == 2
-
-
-@pytest.mark.parametrize(
     ("text", "columns"),
     [
         ("SELECT x.v FROM a ~ x, b ~ y WHERE x.k = y.k AND x.v < y.v", [(), ()]),
@@ -87,6 +64,8 @@ def test_what_is_grouped_by_other_columns_is_spread_by_these(
         ("SELECT COUNT(*) AS n FROM a ~ x, b ~ y WHERE x.k = y.k AND x.v < y.v GROUP BY x.k, x.v + 1", [None, None]),
         ("SELECT COUNT(*) AS n FROM a ~ x, b ~ y WHERE x.k = y.k GROUP BY x.k, x.v", [None, None]),
         ("SELECT COUNT(*) AS n FROM a ~ x, b ~ y WHERE x.k = y.k AND x.v < y.v GROUP BY x.v", [None, None]),
+        ("SELECT COUNT(*) AS n FROM a ~ x, b ~ y WHERE x.k + 1 = y.k AND x.v < y.v GROUP BY x.k, y.k, y.s",
+         [("k",), ("s",)]),
     ],
 )  # fmt: skip
 def test_by_what_tuples_with_split_keys_may_be_spread(text: str, columns: list[tuple[str, ...] | None]) -> None:

@@ -55,7 +55,6 @@ SPREAD = Placement(SALT, (0,), SPLIT, is_spread=True)
 BROADCAST = Placement(SALT, (0,), SPLIT)
 AS_EVER = Placement(SALT, (0,))
 BY_COLUMN = Placement(SALT, (0,), SPLIT, is_spread=True, by=("v",))
-ALL_BY_COLUMN = Placement(SALT, None, is_spread=True, by=("v",))
 
 
 def test_tuples_with_a_split_key_go_to_one_lane_each_or_to_all() -> None:
@@ -69,12 +68,11 @@ def test_tuples_with_a_split_key_go_to_one_lane_each_or_to_all() -> None:
     assert all(spread[time] == broadcast[time] == before[time] for time in others)
 
 
-@pytest.mark.parametrize("placement", [BY_COLUMN, ALL_BY_COLUMN])
-def test_tuples_that_are_alike_in_a_column_meet_in_a_lane(placement: Placement) -> None:
-    found, before = lanes_of(TIMES, KEYS, placement), lanes_of(TIMES, KEYS, AS_EVER)
+def test_tuples_with_a_split_key_that_are_alike_in_a_column_meet_in_a_lane() -> None:
+    found, before = lanes_of(TIMES, KEYS, BY_COLUMN), lanes_of(TIMES, KEYS, AS_EVER)
     lanes: dict[int, set[int]] = {}
     for time, key in zip(TIMES, KEYS, strict=True):
-        if key == HOT or placement is ALL_BY_COLUMN:
+        if key == HOT:
             lanes.setdefault(time % 7, set()).update(found[time])
         else:
             assert found[time] == before[time]
@@ -83,7 +81,7 @@ def test_tuples_that_are_alike_in_a_column_meet_in_a_lane(placement: Placement) 
     assert all(len(each) == 1 for each in found.values())
 
 
-@pytest.mark.parametrize("placement", [SPREAD, BY_COLUMN, ALL_BY_COLUMN])
+@pytest.mark.parametrize("placement", [SPREAD, BY_COLUMN])
 @pytest.mark.parametrize("sizes", [(1,), (7, 13), (400, 3)])
 def test_where_a_tuple_goes_does_not_depend_on_its_chunk(sizes: tuple[int, ...], placement: Placement) -> None:
     whole = lanes_of(TIMES, KEYS, placement)
@@ -93,7 +91,7 @@ def test_where_a_tuple_goes_does_not_depend_on_its_chunk(sizes: tuple[int, ...],
     assert pieces == whole
 
 
-@pytest.mark.parametrize("placement", [SPREAD, BROADCAST, AS_EVER, ALL_BY_COLUMN, Placement(SALT, None)])
+@pytest.mark.parametrize("placement", [SPREAD, BROADCAST, AS_EVER, BY_COLUMN, Placement(SALT, None)])
 def test_tuples_that_no_window_reads_go_nowhere(placement: Placement) -> None:
     found = lanes_of(TIMES, KEYS, placement, (100, 300))
     assert sorted(found) == list(range(100, 300))
@@ -109,6 +107,7 @@ def test_splits_follow_each_other_and_settle() -> None:
     first = begin((), told, [None, 70, 50])
     assert first == (NOT_SPLIT, KeySplit(1, frozenset([3, 4]), 1, 70, ("v",)))
     assert KeySplit.from_json(first[1].to_json()) == first[1]
+    assert KeySplit.from_json({"number": 1, "hashes": [3], "spread": 1, "since": 7}).by == (), "an older record"
     settled = begin(first, told, [90, 90])
     assert settled == (first[1],)
     ended = begin(settled, {"number": 0, "hashes": [], "spread": 0}, [100, 120])

@@ -7,7 +7,7 @@ from pathlib import Path
 from operators.joins.key_splits import KeySplit
 from tests.session.driver import TESTED_JOIN, Driver
 
-ONE, OTHER = KeySplit(7, frozenset([1, 2**64 - 1])), KeySplit(8, frozenset([3]), 1)
+ONE, OTHER = KeySplit(7, frozenset([1, 2**64 - 1])), KeySplit(8, frozenset([3]), 1, by=("price", "user_id"))
 NONE = KeySplit(0)
 
 
@@ -39,12 +39,21 @@ def test_keys_are_split_anew_once_windows_from_before_are_over(tmp_path: Path) -
     assert split(driver, ONE)
     driver.batch({"s-1": 172})
     assert [each.number for each in driver.state.active_splits[name]] == [7]
-    assert split(driver, NONE)
+    assert split(driver, OTHER)
     driver.batch({"s-1": 173})
+    assert driver.state.plan.to_json()["nodes"][1]["split"]["by"] == ["price", "user_id"]
+    assert [each.by for each in driver.state.active_splits[name]] == [(), ("price", "user_id")]
+    assert driver.recovered() == driver.observed()
+    for second in (250, 251):
+        driver.batch({"s-1": second})
+    assert split(driver, OTHER)
+    driver.batch({"s-1": 252})
+    assert split(driver, NONE)
+    driver.batch({"s-1": 253})
     assert "split" not in driver.state.plan.to_json()["nodes"][1]
-    assert [each.number for each in driver.state.active_splits[name]] == [7, 0]
-    driver.batch({"s-1": 300})
-    driver.batch({"s-1": 301})
+    assert [each.number for each in driver.state.active_splits[name]] == [8, 0]
+    for second in (400, 401):
+        driver.batch({"s-1": second})
     assert split(driver, NONE)
     driver.batch()
     assert driver.state.active_splits == {}
