@@ -225,14 +225,16 @@ class _Run:
             number = len(self._found.steps) + 1
             steps.settle(self._rig, rate, self._step_seconds)
             self._rig.system.missing(CATCHING_UP_SECONDS)  # of the step before, which may have been too much
+            self._rig.system.failed()
             profile = [(self._step_seconds, rate)]
             teller = self._teller("search", number, rate)
             run = steps.run_step(self._rig, profile, self._settings.warm_up_share, teller)
             result = steps.judge(run, rate) if run.logs else steps.judge_own_generator(run, rate)
-            if result.sustained:
+            missing = self._rig.system.failed()
+            if missing is None and result.sustained:
                 reading = max(READING_SHARE * self._step_seconds, LEAST_READING_SECONDS, self._longest_slide)
                 missing = self._rig.system.missing(reading)
-                result = replace(result, sustained=missing is None, missing=missing)
+            result = replace(result, sustained=result.sustained and missing is None, missing=missing)
             self._note(steps=(*self._found.steps, result))
             longer = self._step_seconds * LONGER_STEP
             most = self._lengthened == MOST_LONGER_STEPS or longer > LONGEST_STEP_SECONDS

@@ -123,11 +123,16 @@ class ServiceProcess:
 
     def memory_bytes(self) -> int:
         """Return the resident memory of the service's processes together; a page that they share counts once."""
-        total = 0
+        return sum(self.memory_by_kind().values())
+
+    def memory_by_kind(self) -> dict[str, int]:
+        """Return the same by the kind of process: `java`, or the Python module that it runs."""
+        found: dict[str, int] = {}
         for process in _session_processes(0 if self._process is None else self._process.pid):
             with contextlib.suppress(psutil.Error):
-                total += process.memory_full_info().pss
-        return total
+                kind, used = _kind_of(process), process.memory_full_info().pss
+                found[kind] = found.get(kind, 0) + used
+        return found
 
     def processor_seconds(self) -> float:
         """Return how long the processes of the service that run kept processors busy, all together."""
@@ -200,6 +205,15 @@ def _session_processes(session: int) -> list[psutil.Process]:
             if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found
+
+
+def _kind_of(process: psutil.Process) -> str:
+    """Return the Python module that a process runs, for one that Spark forks its worker's, else its program."""
+    command = process.cmdline()
+    if "-m" not in command:
+        return process.name()
+    modules = command[command.index("-m") + 1 :]
+    return modules[1] if modules[0] == "pyspark.daemon" and len(modules) > 1 else modules[0]
 
 
 def _detail(answer: httpx.Response) -> str:

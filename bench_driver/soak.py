@@ -2,14 +2,15 @@
 
 `python -m bench_driver.soak [--queries 10000] [--rate 200000] [--minutes 20] [--output FILE.json]` starts a service of
 its own, gives it the queries of a workload at a constant rate of tuples, and prints a line a minute: memory of all its
-processes, tuples that wait, batches. The first quarter of the time is warm-up; what memory does after it is the result.
+processes, tuples that wait, batches. The first quarter of the time is warm-up; what memory does after it, of all
+processes and of each kind, is the result.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -36,24 +37,36 @@ SEED = 1
 
 @dataclass(frozen=True)
 class Minute:
-    """What was seen at the end of a minute: bytes of memory and files, tuples that wait, batches since and how long."""
+    """What was seen at the end of a minute: bytes of memory and files, tuples that wait, batches since and how long.
+
+    Memory is that of each kind of process.
+    """
 
     at_seconds: float
-    memory_bytes: int
+    memory: Mapping[str, int]
     data_bytes: int
     waiting: int
     batches: int
     batch_p50: float | None
     batch_p95: float | None
 
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of all processes."""
+        return sum(self.memory.values())
 
-def trend(minutes: Sequence[Minute]) -> float:
-    """Return by how many bytes a minute memory grew after the warm-up, by the line through it."""
+
+def trend(minutes: Sequence[Minute], kind: str | None = None) -> float:
+    """Return by how many bytes a minute memory grew after the warm-up, by the line through it.
+
+    It is the memory of all processes or of those of one kind.
+    """
     last = minutes[-1].at_seconds
     kept = [minute for minute in minutes if minute.at_seconds >= WARM_UP_SHARE * last]
     if len(kept) < 2:
         return 0.0
-    slope, _ = np.polyfit([m.at_seconds / 60 for m in kept], [m.memory_bytes for m in kept], 1)
+    memory = [m.memory_bytes if kind is None else m.memory.get(kind, 0) for m in kept]
+    slope, _ = np.polyfit([m.at_seconds / 60 for m in kept], memory, 1)
     return float(slope)
 
 
@@ -91,7 +104,7 @@ def soak(workload_name: str, queries: int, rate: int, minutes: float) -> list[Mi
             found.append(
                 Minute(
                     time.monotonic() - began,
-                    service.memory_bytes(),
+                    service.memory_by_kind(),
                     service.data_bytes(),
                     waiting,
                     round(took.count),
@@ -130,7 +143,15 @@ def render(minutes: Sequence[Minute]) -> str:
     ]
     most = max(m.memory_bytes for m in minutes) / 2**30
     grew = trend(minutes) / 2**20
-    return f"{table(rows)}\n\nAt most {most:.2f} GiB; after the warm-up it grew by {grew:+.1f} MiB a minute."
+    processes = [["process", "at first", "at last", "MiB a minute after the warm-up"]]
+    first, last = minutes[0].memory, minutes[-1].memory
+    for kind in sorted(last, key=last.__getitem__, reverse=True):
+        sizes = [f"{memory.get(kind, 0) / 2**20:,.0f} MiB" for memory in (first, last)]
+        processes.append([kind, *sizes, f"{trend(minutes, kind) / 2**20:+.1f}"])
+    return (
+        f"{table(rows)}\n\n{table(processes)}\n\n"
+        f"At most {most:.2f} GiB; after the warm-up it grew by {grew:+.1f} MiB a minute."
+    )
 
 
 def _seconds(value: float | None) -> str:

@@ -17,7 +17,8 @@ class StepResult:
     """What came of offering `rate`; all in tuples a second and stream.
 
     `growth` is that of the fastest growing queue, `pulled_per_second` what the slowest consumer pulled, `consumers`
-    what each consumer of the slowest stream pulled. `missing` are rows, in words, that did not reach their readers.
+    what each consumer of the slowest stream pulled. `missing` are rows, in words, that did not reach their readers, or
+    that were left out.
     """
 
     rate: float

@@ -90,7 +90,8 @@ class Summary:
             notes.append(f"failed in {len(self.errors)} of {len(self.errors) + len(self.rows)} rounds")
         notes += self.errors[:1]
         if self.rows and not self.sustained:
-            notes.append("not sustained")
+            missing = [step["missing"] for row in self.rows for step in row["steps"] if step.get("missing")]
+            notes.append(f"not sustained ({missing[0]})" if missing else "not sustained")
         notes += ["own generator"] if self.own_generator else []
         return "; ".join(notes)
 

@@ -32,6 +32,7 @@ CONSUMER = "bench_driver.query_load.consume"
 CONSUMER_SECONDS = 60.0
 LOOK_SECONDS = 0.1
 LABEL = "probe"
+PAGE = 1000
 # twice as long as it takes until a plan is on trial, with the settings as they are
 ADAPTED_SECONDS = 25.0
 NOT_ALLOWED = 422
@@ -161,22 +162,24 @@ class BraidSystem:
                     self._rows_read[query] = self._rows_read.get(query, 0) + rows
         return list(self._outputs)
 
-    def missing(self, most_seconds: float) -> str | None:
-        """Wait until all rows are read that were there when asked, where all are, and see whether any were left out."""
-        if self._reading != READ_ALL:
-            return None
-        with self._translated():
-            _, client = self._running()
-            queries = list(client.queries(state="RUNNING"))
-        errors = {query["id"]: query["error"] for query in queries if query["error"] is not None}
+    def failed(self) -> str | None:
+        """Return a new error of a query that runs: windows that it leaves out."""
+        errors = {query["id"]: query["error"] for query in self._queries() if query["error"] is not None}
         new = [error for query, error in errors.items() if self._errors.get(query) != error]
         self._errors = errors
+        return new[0] if new else None
+
+    def missing(self, most_seconds: float) -> str | None:
+        """Wait until all rows are read that were there when asked, where all are."""
+        if self._reading != READ_ALL:
+            return None
+        queries = self._queries()
         deadline = time.monotonic() + most_seconds
         while True:
             self.outputs()
             behind = sum(max(0, query["rows_out"] - self._rows_read.get(query["id"], 0)) for query in queries)
             if not behind:
-                return new[0] if new else None
+                return None
             if time.monotonic() > deadline:
                 return f"{behind} rows were not read within {most_seconds:g} s"
             time.sleep(LOOK_SECONDS)
@@ -243,6 +246,11 @@ class BraidSystem:
             else {"sql": query_sql(query, probe=False)}
             for place, query in enumerate(queries)
         )
+
+    def _queries(self) -> list[dict[str, Any]]:
+        with self._translated():
+            _, client = self._running()
+            return list(client.queries(state="RUNNING", limit=PAGE))
 
     def _running(self) -> tuple[ServiceProcess, BraidClient]:
         if self._service is None or self._client is None:

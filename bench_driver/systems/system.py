@@ -84,6 +84,9 @@ class System(Protocol):
     def outputs(self) -> list[Output]:
         """Return everything that the probe queries gave to their consumer so far."""
 
+    def failed(self) -> str | None:
+        """Return in words why rows of some query were left out since this was asked before, None when none were."""
+
     def missing(self, most_seconds: float) -> str | None:
         """Return in words which rows that were there when asked nobody has got `most_seconds` later, None for none.
 

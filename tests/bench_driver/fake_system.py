@@ -32,7 +32,8 @@ class FakeSystem:
     When it is done with a chunk is worked out from when its tuples came, not from when this process gets the processor:
     delayed by other programs, it catches up at once. So its speed is exact on a busy machine, too. It pulls small
     chunks, or all there is when it works in `batches`. `pulling` is False for one that takes nothing; `fails_in` names
-    the method that fails, `refuses` the reason not to run the queries, `unread` rows that nobody gets.
+    the method that fails, `refuses` the reason not to run the queries, `unread` rows that nobody gets, `left_out` why
+    there are none.
     """
 
     name = "fake"
@@ -46,8 +47,10 @@ class FakeSystem:
         refuses: str | None = None,
         batches: bool = False,
         unread: str | None = None,
+        left_out: str | None = None,
     ) -> None:
         self._unread = unread
+        self._left_out = left_out
         self.tuples_per_second = tuples_per_second
         self.batches = batches
         self.calls: list[str] = []
@@ -95,6 +98,11 @@ class FakeSystem:
         for puller in self._pullers:
             puller.check()
         return list(self._outputs)
+
+    def failed(self) -> str | None:
+        """Return why it leaves rows out."""
+        self._called("failed")
+        return self._left_out
 
     def missing(self, _: float) -> str | None:
         """Return what its readers never get."""

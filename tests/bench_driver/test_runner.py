@@ -156,6 +156,13 @@ def test_a_step_whose_rows_are_not_read_is_not_sustained(queues: dict[str, Queue
     assert (row["steps"][0]["sustained"], row["steps"][0]["missing"]) == (False, "7 rows were not read")
 
 
+def test_a_step_that_leaves_rows_out_is_not_sustained(queues: dict[str, QueueProcess]) -> None:
+    system = FakeSystem(SERVICE, left_out="A window is left out.")
+    row = run(system, queues, workload=replace(WORKLOAD, start_rate=50_000)).row()
+    assert not row["sustained"]
+    assert (row["steps"][0]["sustained"], row["steps"][0]["missing"]) == (False, "A window is left out.")
+
+
 def test_a_step_that_its_batches_outlast_is_made_longer(
     queues: dict[str, QueueProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,17 +10,23 @@ MIB = 2**20
 
 
 def minutes(memory: list[float]) -> list[Minute]:
-    return [Minute(60.0 * (i + 1), round(m * MIB), 2**30, 10 * i, 80, 0.5, 0.9) for i, m in enumerate(memory)]
+    """Return minutes of which a JVM has 100 MiB, and what else there is a worker."""
+    kinds = [{"java": 100 * MIB, "pyspark.worker": round((m - 100) * MIB)} for m in memory]
+    return [Minute(60.0 * (i + 1), each, 2**30, 10 * i, 80, 0.5, 0.9) for i, each in enumerate(kinds)]
 
 
 def test_growth_is_that_after_the_warm_up() -> None:
     assert trend(minutes([100, *[1000] * 7])) == pytest.approx(0, abs=1)
-    assert trend(minutes([0, 0, *(1000 + 3 * i for i in range(10))])) == pytest.approx(3 * MIB)
+    growing = minutes([0, 0, *(1000 + 3 * i for i in range(10))])
+    assert trend(growing) == pytest.approx(3 * MIB)
+    assert trend(growing, "pyspark.worker") == pytest.approx(3 * MIB)
+    assert trend(growing, "java") == pytest.approx(0, abs=1)
     assert trend(minutes([100])) == 0.0
 
 
 def test_the_text_has_the_most_and_the_growth() -> None:
     text = render(minutes([512, *[1024] * 7]))
+    assert text.index("pyspark.worker   412 MiB  924 MiB") < text.index("java             100 MiB  100 MiB")
     assert "At most 1.00 GiB; after the warm-up it grew by +0.0 MiB a minute." in text
     assert "70" in text
     assert "1.0 GiB" in text

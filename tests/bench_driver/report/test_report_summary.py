@@ -46,6 +46,13 @@ def test_a_failed_round_counts_once_and_gives_no_figures() -> None:
     assert summary.note == "failed in 1 of 2 rounds; ended by itself; not sustained"
 
 
+def test_it_is_told_why_a_rate_is_not_sustained() -> None:
+    row = made_up_row("braid", "w", 1, sustained=False)
+    row["steps"] = [{**row["steps"][0], "missing": "A window is left out."}]
+    (summary,) = summarize([row])
+    assert summary.note == "not sustained (A window is left out.)"
+
+
 def test_ratios_are_braids_over_the_peers() -> None:
     rows = [
         made_up_row("braid", "w", 20, sustainable_tuples_per_second=300.0),
