@@ -225,12 +225,12 @@ class _Run:
             number = len(self._found.steps) + 1
             steps.settle(self._rig, rate, self._step_seconds)
             self._rig.system.missing(CATCHING_UP_SECONDS)  # of the step before, which may have been too much
-            self._rig.system.failed()
+            self._rig.system.left_out()
             profile = [(self._step_seconds, rate)]
             teller = self._teller("search", number, rate)
             run = steps.run_step(self._rig, profile, self._settings.warm_up_share, teller)
             result = steps.judge(run, rate) if run.logs else steps.judge_own_generator(run, rate)
-            missing = self._rig.system.failed()
+            missing = self._rig.system.left_out()
             if missing is None and result.sustained:
                 reading = max(READING_SHARE * self._step_seconds, LEAST_READING_SECONDS, self._longest_slide)
                 missing = self._rig.system.missing(reading)

@@ -162,9 +162,10 @@ class BraidSystem:
                     self._rows_read[query] = self._rows_read.get(query, 0) + rows
         return list(self._outputs)
 
-    def failed(self) -> str | None:
-        """Return a new error of a query that runs: windows that it leaves out."""
-        errors = {query["id"]: query["error"] for query in self._queries() if query["error"] is not None}
+    def left_out(self) -> str | None:
+        """Return a new error of a query: windows that it leaves out, or why it failed, which leaves out all."""
+        queries = [*self._queries("RUNNING"), *self._queries("FAILED")]
+        errors = {query["id"]: query["error"] for query in queries if query["error"] is not None}
         new = [error for query, error in errors.items() if self._errors.get(query) != error]
         self._errors = errors
         return new[0] if new else None
@@ -173,7 +174,7 @@ class BraidSystem:
         """Wait until all rows are read that were there when asked, where all are."""
         if self._reading != READ_ALL:
             return None
-        queries = self._queries()
+        queries = self._queries("RUNNING")
         deadline = time.monotonic() + most_seconds
         while True:
             self.outputs()
@@ -247,10 +248,10 @@ class BraidSystem:
             for place, query in enumerate(queries)
         )
 
-    def _queries(self) -> list[dict[str, Any]]:
+    def _queries(self, state: str) -> list[dict[str, Any]]:
         with self._translated():
             _, client = self._running()
-            return list(client.queries(state="RUNNING", limit=PAGE))
+            return list(client.queries(state=state, limit=PAGE))
 
     def _running(self) -> tuple[ServiceProcess, BraidClient]:
         if self._service is None or self._client is None:

@@ -159,7 +159,7 @@ class FlinkSystem:
         self._read()
         return list(self._told.taken)
 
-    def failed(self) -> str | None:
+    def left_out(self) -> str | None:
         """Return None: it leaves nothing out."""
         return None
 

@@ -84,7 +84,7 @@ class System(Protocol):
     def outputs(self) -> list[Output]:
         """Return everything that the probe queries gave to their consumer so far."""
 
-    def failed(self) -> str | None:
+    def left_out(self) -> str | None:
         """Return in words why rows of some query were left out since this was asked before, None when none were."""
 
     def missing(self, most_seconds: float) -> str | None:

@@ -99,9 +99,9 @@ class FakeSystem:
             puller.check()
         return list(self._outputs)
 
-    def failed(self) -> str | None:
+    def left_out(self) -> str | None:
         """Return why it leaves rows out."""
-        self._called("failed")
+        self._called("left_out")
         return self._left_out
 
     def missing(self, _: float) -> str | None:

@@ -56,7 +56,7 @@ def braid(service: RunningService, api: Api, workload: Workload) -> Iterator[Bra
     for query in mine:
         api.delete_query(query["id"], drain=False)
     for query in mine:
-        api.wait_state(query["id"], "RETIRED")
+        api.wait_state(query["id"], "RETIRED", "FAILED")
     api.request("DELETE", f"/streams/{stream.name}")
 
 
@@ -124,6 +124,24 @@ def test_what_braid_cannot_run_is_unsupported_in_its_own_words(
         braid.deploy([wrong], 1.0)
     with pytest.raises(UnsupportedError, match="colour"):  # only the first is tried out, but none is passed over
         braid.deploy([query, wrong], 100.0)
+
+
+@pytest.mark.service
+def test_windows_that_a_query_leaves_out_are_told_once(
+    braid: BraidSystem, api: Api, workload: Workload, queue: QueueProcess
+) -> None:
+    (stream,) = workload.streams
+    braid.start(workload, {stream.name: queue.location})
+    windows = f"{stream.name} [RANGE 1 SECONDS]"
+    (query,) = api.create_queries(
+        [{"sql": f"SELECT l.field0 FROM {windows} AS l JOIN {windows} AS r ON l.key = r.key WHERE l.field0 < r.field1"}]
+    )
+    api.wait_state(query["id"], "RUNNING")
+    assert braid.left_out() is None
+    queue.run(int(time.time() * 1e6), [(None, 20_000)])  # 40 million combinations of the ten keys
+    wait_until(lambda: api.query(query["id"])["error"], 60, "a window is left out")
+    assert "A window is left out" in (braid.left_out() or "")
+    assert braid.left_out() is None
 
 
 def test_braid_must_be_started_first() -> None:
