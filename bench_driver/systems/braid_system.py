@@ -163,9 +163,11 @@ class BraidSystem:
         return list(self._outputs)
 
     def left_out(self) -> str | None:
-        """Return a new error of a query: windows that it leaves out, or why it failed, which leaves out all."""
-        queries = [*self._queries("RUNNING"), *self._queries("FAILED")]
-        errors = {query["id"]: query["error"] for query in queries if query["error"] is not None}
+        """Return why a query has failed, which leaves out all that follows, else a new error: windows left out."""
+        failed = self._queries("FAILED")
+        if failed:
+            return str(failed[0]["error"])
+        errors = {query["id"]: query["error"] for query in self._queries("RUNNING") if query["error"] is not None}
         new = [error for query, error in errors.items() if self._errors.get(query) != error]
         self._errors = errors
         return new[0] if new else None
@@ -249,9 +251,12 @@ class BraidSystem:
         )
 
     def _queries(self, state: str) -> list[dict[str, Any]]:
+        """Return the queries over the workload's streams that are in a state."""
+        assert self._workload is not None
+        streams = {stream.name for stream in self._workload.streams}
         with self._translated():
             _, client = self._running()
-            return list(client.queries(state=state, limit=PAGE))
+            return [query for query in client.queries(state=state, limit=PAGE) if streams & query["active_from"].keys()]
 
     def _running(self) -> tuple[ServiceProcess, BraidClient]:
         if self._service is None or self._client is None:

@@ -85,7 +85,10 @@ class System(Protocol):
         """Return everything that the probe queries gave to their consumer so far."""
 
     def left_out(self) -> str | None:
-        """Return in words why rows of some query were left out since this was asked before, None when none were."""
+        """Return in words why rows of some query were left out since this was asked before, or why none come any more.
+
+        None when nothing was left out.
+        """
 
     def missing(self, most_seconds: float) -> str | None:
         """Return in words which rows that were there when asked nobody has got `most_seconds` later, None for none.

@@ -127,7 +127,7 @@ def test_what_braid_cannot_run_is_unsupported_in_its_own_words(
 
 
 @pytest.mark.service
-def test_windows_that_a_query_leaves_out_are_told_once(
+def test_a_query_that_leaves_rows_out_is_told(
     braid: BraidSystem, api: Api, workload: Workload, queue: QueueProcess
 ) -> None:
     (stream,) = workload.streams
@@ -140,8 +140,8 @@ def test_windows_that_a_query_leaves_out_are_told_once(
     assert braid.left_out() is None
     queue.run(int(time.time() * 1e6), [(None, 20_000)])  # 40 million combinations of the ten keys
     wait_until(lambda: api.query(query["id"])["error"], 60, "a window is left out")
-    assert "A window is left out" in (braid.left_out() or "")
-    assert braid.left_out() is None
+    for _ in range(2):  # it has failed, and stays so
+        assert "A window is left out" in (braid.left_out() or "")
 
 
 def test_braid_must_be_started_first() -> None:
