@@ -55,7 +55,12 @@ def by_window(queries: Iterable[LiveQuery]) -> dict[Window, list[LiveQuery]]:
 
 def measures_of(queries: Sequence[LiveQuery]) -> tuple[Measure, ...]:
     """Return the distinct measures with components that the queries need."""
-    wanted = {m.name: m for live in queries for m in aggregation_of(live).measures if m.argument is not None}
+    return with_components(aggregation_of(live).measures for live in queries)
+
+
+def with_components(lists: Iterable[Sequence[Measure]]) -> tuple[Measure, ...]:
+    """Return the distinct measures of some lists that have components."""
+    wanted = {m.name: m for measures in lists for m in measures if m.argument is not None}
     return tuple(measure for measure in wanted.values() if measure.function != COUNT_DISTINCT)
 
 

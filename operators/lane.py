@@ -258,10 +258,10 @@ class Lane:
     ) -> Fired | None:
         """Return the rows of queries of one operator for the windows that end in ``(start, reached]``."""
         distinct = {argument: buckets.get(distinct_operator(name, argument), []) for argument in operator.distinct}
-        mine, predicate_of = buckets[name], self._operators.predicate_of
+        mine = buckets[name]
         if operator.is_sessions:
-            return fire_sessions(mine, operator.queries, predicate_of, start, reached, self.failures, distinct)
-        return fire(mine, operator.by_window, predicate_of, start, reached, self.failures, distinct)
+            return fire_sessions(mine, operator.queries, operator.predicates, start, reached, self.failures, distinct)
+        return fire(mine, operator.windowed, start, reached, self.failures, distinct)
 
     def _current(
         self,
@@ -273,7 +273,7 @@ class Lane:
     ) -> Current:
         """Return what the windows hold that a batch can have changed."""
         after, upto = reach_of(brought, queries, passed)
-        rows = self._rows(name, buckets, OperatorQueries(queries), after, upto)
+        rows = self._rows(name, buckets, OperatorQueries(queries, self._operators.predicate_of), after, upto)
         return Current(rows, after, upto, frozenset(query.slot for query in queries if query.id in self.failures))
 
     def _settle(self, seq: int, head: Head, state: LaneState) -> None:

@@ -32,7 +32,7 @@ class LaneOperators:
             return
         self._epoch = id(live), live.epoch
         self._live = live  # so that nothing else gets its id
-        self.aggregations = operators_of(live)
+        self.aggregations = operators_of(live, self.predicate_of)
         self.joins = join_operators(live)
         self._joins_of = {}
         parts: dict[str, list[LiveQuery]] = {}
@@ -41,7 +41,7 @@ class LaneOperators:
                 self._joins_of.setdefault(part.operator, []).append(joins)
                 parts.setdefault(part.operator, []).extend(each[number].query for each in joins.joins)
         self.every = with_distinct(self.aggregations)
-        self.every |= {name: OperatorQueries(queries) for name, queries in parts.items()}
+        self.every |= {name: OperatorQueries(queries, self.predicate_of) for name, queries in parts.items()}
         running = {query.id for operator in self.every.values() for query in operator.queries}
         self._predicates = {query: known for query, known in self._predicates.items() if query in running}
 

@@ -9,16 +9,19 @@ from functools import cached_property
 from operators.aggregation import by_window, distinct_arguments, distinct_operator, sliding_window
 from operators.expressions import Expression
 from operators.live_queries import LiveQueries, LiveQuery
+from operators.windowing.due import WindowedQueries
 from operators.windowing.early_rows import is_changelog, is_early
 from operators.windowing.sessions import has_sessions
+from operators.windowing.space_queries import Predicates
 from operators.windows import Window
 
 
 @dataclass(frozen=True)
 class OperatorQueries:
-    """Queries that share an operator, by slot."""
+    """Queries that share an operator, by slot; ``predicates`` tells their predicates."""
 
     queries: Sequence[LiveQuery]
+    predicates: Predicates
 
     @property
     def stream(self) -> str:
@@ -33,7 +36,7 @@ class OperatorQueries:
     @cached_property
     def final(self) -> OperatorQueries:
         """Those whose rows come when they are final."""
-        return OperatorQueries([query for query in self.queries if not is_early(query)])
+        return OperatorQueries([query for query in self.queries if not is_early(query)], self.predicates)
 
     @cached_property
     def early(self) -> list[LiveQuery]:
@@ -56,6 +59,11 @@ class OperatorQueries:
         return by_window(self.queries)
 
     @cached_property
+    def windowed(self) -> WindowedQueries:
+        """They as their windows are fired; not for sessions."""
+        return WindowedQueries(self.queries, self.predicates)
+
+    @cached_property
     def windows(self) -> list[tuple[Window, int]]:
         """Their windows, the longest first, each with the first epoch of a query that has it."""
         by_size = sorted(self.by_window, key=lambda window: window.size_us, reverse=True)
@@ -71,15 +79,15 @@ class OperatorQueries:
         return found
 
 
-def operators_of(live: LiveQueries) -> dict[str, OperatorQueries]:
+def operators_of(live: LiveQueries, predicates: Predicates) -> dict[str, OperatorQueries]:
     """Return the aggregation operators of all streams, by name."""
-    return {name: OperatorQueries(queries) for name, queries in live.aggregations().items()}
+    return {name: OperatorQueries(queries, predicates) for name, queries in live.aggregations().items()}
 
 
 def with_distinct(operators: Mapping[str, OperatorQueries]) -> dict[str, OperatorQueries]:
     """Return operators, and those that have a counted expression as one more key."""
     derived = {
-        distinct_operator(name, argument): OperatorQueries(counting)
+        distinct_operator(name, argument): OperatorQueries(counting, operator.predicates)
         for name, operator in operators.items()
         for argument, (_, counting) in operator.distinct.items()
     }

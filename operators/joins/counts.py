@@ -27,8 +27,8 @@ from operators.predicates.cell_space import SpaceKey
 from operators.predicates.cells import CellMap
 from operators.predicates.query_set import Bools
 from operators.predicates.range_reduction import CellRuns, RangeReduction
-from operators.windowing.fired_rows import Due
-from operators.windowing.firing import Predicates, cells_of_queries
+from operators.windowing.due import Due
+from operators.windowing.space_queries import Predicates, SpaceQueries
 
 STEPS_PER_KEY = 4
 """So many pairs of entries take as long as a key of a query that is counted by itself."""
@@ -196,7 +196,9 @@ class _Side:
         for key, mine in queries.items():
             buckets = [bucket for bucket in due.buckets[number] if bucket.space == key]
             if buckets:
-                runs, cells, cell_of = cells_of_queries(buckets, list(mine.values()), predicates)
+                runs, cells, cell_of = SpaceQueries(list(mine.values()), predicates).cells(
+                    buckets, np.arange(len(mine))
+                )
                 code_of = [self._code[due.keys[number].places[id(bucket.keys)]] for bucket in buckets]
                 number_of = {query: i for i, query in enumerate(mine)}
                 self._spaces[key] = _Space(buckets, cell_of, code_of, cells, runs, number_of)

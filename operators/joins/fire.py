@@ -20,7 +20,7 @@ from operators.joins.session_joins import fire_session_joins
 from operators.joins.tuple_bucket import TupleBucket
 from operators.windowing.early_rows import together
 from operators.windowing.fired_rows import Fired
-from operators.windowing.firing import Predicates
+from operators.windowing.space_queries import Predicates
 
 
 def fire_joins(

@@ -25,9 +25,11 @@ from operators.joins.relations import JoinResult, Relation, Rows, TooManyCombina
 from operators.joins.tuple_bucket import TupleBucket, between
 from operators.live_queries import LiveQueries
 from operators.queries import Join
-from operators.windowing.fired_rows import Due, Held
-from operators.windowing.firing import Predicates, held_windows
+from operators.windowing.due import Due
+from operators.windowing.fired_rows import Held
+from operators.windowing.firing import held_windows
 from operators.windowing.slicing import due_windows, with_ends_in
+from operators.windowing.space_queries import Predicates
 from operators.windows import SessionWindow, Window
 
 # a query's window: the query's id, the window's start and end (µs)
@@ -271,7 +273,7 @@ def _by_due(held: Held, keys: InputKeys) -> Iterator[tuple[Due, PartHeld]]:
     counts = held.counts(held.runs)
     names = [name for name in held.totals if name != COUNT_NAME]
     totals = {name: held.over(name, held.runs) for name in names}
-    for number, due in enumerate(held.due):
+    for number, due in enumerate(held.due.listed()):
         present = np.flatnonzero(counts[number])
         numbers = {COUNT_NAME: counts[number][present]}
         for name, total in totals.items():

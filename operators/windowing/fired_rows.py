@@ -23,6 +23,7 @@ from operators.predicates.range_reduction import CellRuns, RangeReduction
 from operators.queries import Aggregation, Join, Measure, Query
 from operators.totals import empty
 from operators.tuples import Tuples
+from operators.windowing.due import Due, DueWindows
 from operators.windowing.window_rows import WindowRows
 from sources.columns import arrays_of, one_array
 
@@ -57,16 +58,6 @@ class Fired:
 
 
 @dataclass(frozen=True)
-class Due:
-    """A query's window that is due; ``reads_from`` is the start of the first slice that it may read."""
-
-    query: LiveQuery
-    start: int
-    end: int
-    reads_from: int
-
-
-@dataclass(frozen=True)
 class Held:
     """What windows of several queries hold that read the same slices, for some of the keys.
 
@@ -74,7 +65,7 @@ class Held:
     ``first_key`` on; ``newest`` is the greatest event time in the slices.
     """
 
-    due: Sequence[Due]
+    due: DueWindows
     runs: CellRuns
     totals: Mapping[str, RangeReduction]
     keys: pa.Table
@@ -101,7 +92,7 @@ class DistinctCounts:
 
     def add(self, argument: str, held: Held) -> None:
         """Note which keys and values windows have."""
-        for due, counts in zip(held.due, held.counts(held.runs), strict=True):
+        for due, counts in zip(held.due.listed(), held.counts(held.runs), strict=True):
             present = np.flatnonzero(counts) + held.first_key
             self._present.setdefault((due.query.id, due.start, due.end, argument), []).append((held.keys, present))
 
@@ -140,7 +131,7 @@ def keys_of_wide(keys: pa.Table, wide: pa.Table) -> npt.NDArray[np.int64]:
 class _Part:
     """Rows of several windows with the same measures: ``lengths`` of them each, one window's after the other's."""
 
-    due: Sequence[Due]
+    due: DueWindows
     lengths: Places
     values: pa.Table
     newest: int
@@ -156,22 +147,17 @@ class FiredRows:
     def add(self, held: Held, distinct: DistinctCounts) -> None:
         """Take the rows of windows: one for each key that has tuples."""
         counts = held.counts(held.runs)
-        measures = [aggregation_of(due.query).measures for due in held.due]
-        by_measures: dict[tuple[str, ...], list[int]] = {}
-        for number, mine in enumerate(measures):
-            by_measures.setdefault(tuple(measure.name for measure in mine), []).append(number)
-        for names, numbers in by_measures.items():
-            whole = len(numbers) == len(held.due)
-            part = _part(
-                held,
-                [held.due[number] for number in numbers],
-                held.runs if whole else held.runs.taken(numbers),
-                counts if whole else counts[numbers],
-                measures[numbers[0]],
-                distinct,
-            )
+        space, due = held.due.space, held.due
+        lists = space.measures_of[due.query]
+        for number in np.unique(lists).tolist():
+            mine = np.flatnonzero(lists == number)
+            measures = space.measures[number]
+            if len(mine) == len(due):
+                part = _part(held, due, held.runs, counts, measures, distinct)
+            else:
+                part = _part(held, due.taken(mine), held.runs.taken(mine), counts[mine], measures, distinct)
             if part.lengths.any():
-                self._alike.setdefault(names, []).append(part)
+                self._alike.setdefault(tuple(measure.name for measure in measures), []).append(part)
 
     def fired(self) -> Fired | None:
         """Return everything that was taken."""
@@ -190,7 +176,7 @@ class FiredRows:
 
 def _part(
     held: Held,
-    due: Sequence[Due],
+    due: DueWindows,
     runs: CellRuns,
     counts: Numbers,
     measures: tuple[Measure, ...],
@@ -202,7 +188,7 @@ def _part(
     numbers = {COUNT_NAME: counts.reshape(-1)[at]}
     for measure in measures:
         if measure.function == COUNT_DISTINCT:
-            found = np.array([distinct.of(str(measure.argument), each, held.keys) for each in due])
+            found = np.array([distinct.of(str(measure.argument), each, held.keys) for each in due.listed()])
             numbers[measure.name] = found[query, key + held.first_key]
             continue
         for name in names_of(measure):
@@ -230,16 +216,14 @@ def _values(measures: Sequence[Measure], numbers: Mapping[str, Numbers], held: H
 
 def _rows(parts: Sequence[_Part], found: dict[int, tuple[int, int]], failures: dict[str, str]) -> WindowRows:
     """Return rows in the order of the parts; ``found`` gets each slot's number and newest event time."""
-    due = [each for part in parts for each in part.due]
-    slots, ends, starts = (
-        np.array(column, dtype=np.int64) for column in zip(*((d.query.slot, d.end, d.start) for d in due), strict=True)
-    )
+    columns = zip(*((p.due.space.slots[p.due.query], p.due.start, p.due.end) for p in parts), strict=True)
+    slots, starts, ends = (np.concatenate(column) for column in columns)
     lengths = np.concatenate([part.lengths for part in parts])
     newest = np.repeat([part.newest for part in parts], [len(part.due) for part in parts])
     values = pa.concat_tables([part.values for part in parts])
     if values.num_rows < _LEAST_CHUNK * len(parts):
         values = values.combine_chunks()
-    kept = _having(WindowRows.one(values, slots, starts, ends, lengths), due, failures)
+    kept = _having(WindowRows.one(values, slots, starts, ends, lengths), parts, failures)
     some = kept.count > 0
     distinct, which = np.unique(slots[some], return_inverse=True)
     counts, latest = np.zeros(len(distinct), dtype=np.int64), np.full(len(distinct), np.iinfo(np.int64).min)
@@ -249,17 +233,18 @@ def _rows(parts: Sequence[_Part], found: dict[int, tuple[int, int]], failures: d
     return kept
 
 
-def _having(rows: WindowRows, due: Sequence[Due], failures: dict[str, str]) -> WindowRows:
+def _having(rows: WindowRows, parts: Sequence[_Part], failures: dict[str, str]) -> WindowRows:
     """Return the rows that satisfy their query's HAVING; a run may be left without any."""
-    having = [number for number, each in enumerate(due) if having_of(each.query.query) is not None]
-    if not having:
+    having = np.flatnonzero(np.concatenate([part.due.space.having[part.due.query] for part in parts]))
+    if not len(having):
         return rows
+    queries = [part.due.space.queries[number] for part in parts for number in part.due.query.tolist()]
     table, count = rows.table(), rows.count.copy()
     bounds = np.concatenate([[0], np.cumsum(rows.count)]).tolist()
     keep = np.ones(table.num_rows, dtype=np.bool_)
-    for number in having:
+    for number in having.tolist():
         low, high = bounds[number], bounds[number + 1]
-        keep[low:high] = _satisfies_having(table.slice(low, high - low), due[number].query, failures)
+        keep[low:high] = _satisfies_having(table.slice(low, high - low), queries[number], failures)
         count[number] = keep[low:high].sum()
     (values,) = rows.tables
     kept = values.filter(pa.array(keep)) if values.num_columns else values  # one without columns has no rows, either

@@ -35,7 +35,8 @@ from operators.predicates.index import TupleCells
 from operators.queries import WINDOW_END, WINDOW_START, Measure
 from operators.totals import accumulate, empty, merge_into
 from operators.windowing.fired_rows import Fired, apply_having, counts_distinct, keys_of_wide
-from operators.windowing.firing import Predicates, cells_of_queries, needed_names
+from operators.windowing.firing import needed_names
+from operators.windowing.space_queries import Predicates, SpaceQueries, by_space
 from operators.windowing.window_rows import SLOT, WindowRows
 from operators.windows import SessionWindow
 from sources.columns import one_array
@@ -259,15 +260,12 @@ def fire_sessions(
     distinct: Mapping[str, Sequence[Bucket]] | None = None,
 ) -> Fired | None:
     """Return the rows of all sessions that end in ``(after, upto]``, or None when there are none; as `firing.fire`."""
-    by_space: dict[SpaceKey, list[LiveQuery]] = {}
-    for query in queries:
-        by_space.setdefault(SpaceKey.of(query, predicates(query)), []).append(query)
     tables: dict[int, tuple[pa.Table, int]] = {}
-    for space, members in by_space.items():
+    for space, members in by_space(queries, predicates).items():
         mine = [bucket for bucket in buckets if bucket.space == space]
         if not mine:
             continue
-        runs, cells, maps = cells_of_queries(mine, members, predicates)
+        runs, cells, maps = SpaceQueries(members, predicates).cells(mine)
         joined = _Joined(mine, maps, needed_names(mine, measures_of(members)))
         values = _values_of(distinct or {}, space, members, predicates, joined.keys)
         for query, mask in zip(members, runs.masks(cells), strict=True):
@@ -321,7 +319,7 @@ def _values_of(
         mine = [bucket for bucket in buckets if bucket.space == space]
         counting = [query for query in queries if counts_distinct(query, argument)]
         if mine and counting:
-            runs, cells, maps = cells_of_queries(mine, counting, predicates)
+            runs, cells, maps = SpaceQueries(counting, predicates).cells(mine)
             joined = _Joined(mine, maps, needed_names(mine, ()))
             masks = dict(zip((query.id for query in counting), runs.masks(cells), strict=True))
             found[argument] = _Values(joined, keys_of_wide(keys, joined.keys), masks)

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.aggregation import aggregate, aggregation_of, by_window, measures_of
+from operators.aggregation import aggregate, aggregation_of, measures_of
 from operators.bucket import Bucket
 from operators.entries import SlicedTuples
 from operators.expressions import Call, Column, Expression, Literal
@@ -37,6 +37,7 @@ from operators.predicates.index import PredicateIndex
 from operators.queries import Aggregation, Measure
 from operators.stream_operators import StreamOperators
 from operators.tuples import Tuples
+from operators.windowing.due import WindowedQueries
 from operators.windowing.firing import fire
 from operators.windowing.slicing import Combs, cut_slices
 from operators.windows import Window
@@ -232,8 +233,8 @@ def test_firing(benchmark: Any, count: int) -> None:
                 buckets.append(Bucket.deserialize(bucket.serialize()))
     ((_, members),) = live.aggregations(STREAM.id).items()
     known = {query.id: predicate_of(query) for query in members}
-    windows = by_window(members)
-    fired = benchmark(lambda: fire(buckets, windows, lambda q: known[q.id], 105 * SECOND, 106 * SECOND))
+    windows = WindowedQueries(members, lambda query: known[query.id])
+    fired = benchmark(lambda: fire(buckets, windows, 105 * SECOND, 106 * SECOND))
     assert fired is not None
     assert sum(fired.counts) > 0
 
@@ -272,15 +273,14 @@ def test_windows_that_share_no_edge(benchmark: Any, count: int, slicings: int, r
 
     earlier = [bucket for second in range(19) for bucket in process(second)]
     of_operator = {
-        name: ({query.id: predicate_of(query) for query in members}, by_window(members))
-        for name, members in live.aggregations(STREAM.id).items()
+        name: WindowedQueries(members, predicate_of) for name, members in live.aggregations(STREAM.id).items()
     }
 
     def run() -> int:
         buckets, rows = [*earlier, *process(19)], 0
-        for name, (known, windows) in of_operator.items():
+        for name, windows in of_operator.items():
             mine = [bucket for bucket in buckets if bucket.operator == name]
-            fired = fire(mine, windows, lambda q, known=known: known[q.id], 119 * SECOND, 120 * SECOND)
+            fired = fire(mine, windows, 119 * SECOND, 120 * SECOND)
             rows += 0 if fired is None else sum(fired.counts)
         return rows
 

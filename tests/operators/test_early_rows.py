@@ -432,7 +432,7 @@ def test_only_windows_that_tuples_came_to_are_computed(tmp_path: Path, monkeypat
     original = lane.fire
 
     def fire(*arguments: Any) -> Any:
-        asked.append(arguments[3:5])
+        asked.append(arguments[2:4])
         return original(*arguments)
 
     monkeypatch.setattr(lane, "fire", fire)
@@ -446,7 +446,7 @@ def test_a_query_whose_having_raises_tells_nothing_of_the_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fire(*arguments: Any) -> None:
-        arguments[5]["q"] = "raised"
+        arguments[4]["q"] = "raised"
 
     pipeline = run_delayed(tmp_path, [5], emit=EVERY_CHANGE)
     with monkeypatch.context() as patch:

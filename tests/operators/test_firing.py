@@ -15,7 +15,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from operators.aggregation import by_window
 from operators.bucket import Bucket
 from operators.evaluation import evaluate
 from operators.event_times import EARLIEST
@@ -25,6 +24,7 @@ from operators.live_queries import LiveQueries
 from operators.queries import COUNT_ALL, Aggregation, Measure
 from operators.stream_operators import StreamOperators
 from operators.windowing import firing
+from operators.windowing.due import WindowedQueries
 from operators.windowing.firing import fire
 from operators.windowing.window_rows import SLOT
 from operators.windows import Window
@@ -82,7 +82,7 @@ def fired(
 ) -> list[dict[str, Any]]:
     """Fire all windows of one operator over some batches."""
     (queries,) = live.aggregations(stream.id).values()
-    found = fire(buckets_of(live, stream, *batches), by_window(queries), predicate_of, EARLIEST, upto)
+    found = fire(buckets_of(live, stream, *batches), WindowedQueries(queries, predicate_of), EARLIEST, upto)
     return [] if found is None else found.table.to_pylist()
 
 
@@ -221,10 +221,10 @@ def test_having_may_look_at_the_window() -> None:
 def test_nothing_due_gives_none() -> None:
     live = live_of(aggregation())
     (queries,) = live.aggregations(STREAM.id).values()
-    assert fire([], by_window(queries), predicate_of, 0, 100) is None
+    assert fire([], WindowedQueries(queries, predicate_of), 0, 100) is None
     buckets = buckets_of(live, STREAM, [{"k": 1, "t": 5}])
-    assert fire(buckets, by_window(queries), predicate_of, EARLIEST, 9) is None
-    assert fire(buckets, by_window(queries), predicate_of, 10, 100) is None
+    assert fire(buckets, WindowedQueries(queries, predicate_of), EARLIEST, 9) is None
+    assert fire(buckets, WindowedQueries(queries, predicate_of), 10, 100) is None
     never = live_of(aggregation(having=Literal(False, BOOLEAN)))
     assert fired(never, STREAM, [{"k": 1, "t": 5}]) == []
 
@@ -234,7 +234,9 @@ def test_a_window_is_due_at_its_very_end_and_never_again() -> None:
     (queries,) = live.aggregations(STREAM.id).values()
     buckets = buckets_of(live, STREAM, [{"k": 1, "t": 5}])
     ends = [
-        upto for upto in range(1, 30) if fire(buckets, by_window(queries), predicate_of, upto - 1, upto) is not None
+        upto
+        for upto in range(1, 30)
+        if fire(buckets, WindowedQueries(queries, predicate_of), upto - 1, upto) is not None
     ]
     assert ends == [10]
 
@@ -251,9 +253,9 @@ def test_a_refilled_slot_does_not_get_its_predecessors_tuples() -> None:
     old = buckets_of(live, STREAM, [{"k": 1, "t": 5}])
     live.apply(changelog(2, [("new", 0, aggregation())], [], [("q0", 0)], capacity=1), {STREAM.id: 5})
     (queries,) = live.aggregations(STREAM.id).values()
-    assert fire(old, by_window(queries), predicate_of, EARLIEST, 10) is None
+    assert fire(old, WindowedQueries(queries, predicate_of), EARLIEST, 10) is None
     new = StreamOperators(live, STREAM, 1).process(batch_of([{"k": 1, "t": 6}]), None).buckets
-    found = fire([*old, *(b for _, b in new)], by_window(queries), predicate_of, EARLIEST, 10)
+    found = fire([*old, *(b for _, b in new)], WindowedQueries(queries, predicate_of), EARLIEST, 10)
     assert found is not None
     table = found.table
     assert table["count(*)"].to_pylist() == [1]
@@ -265,14 +267,14 @@ def test_query_sets_of_epochs_with_fewer_and_with_more_slots() -> None:
     live.apply(changelog(2, [("far", 70, aggregation())], capacity=71), {STREAM.id: None})
     many = buckets_of(live, STREAM, [{"k": 1, "v": 9, "t": 5}])
     (queries,) = live.aggregations(STREAM.id).values()
-    found = fire(few + many, by_window(queries), predicate_of, EARLIEST, 10)
+    found = fire(few + many, WindowedQueries(queries, predicate_of), EARLIEST, 10)
     assert found is not None
     table = found.table
     counts = dict(zip(table["_slot"].to_pylist(), table["count(*)"].to_pylist(), strict=True))
     assert counts == {0: 2, 1: 2, 2: 2, 70: 1}
     live.apply(changelog(3, [], [], [("far", 70)], capacity=3), {})
     (queries,) = live.aggregations(STREAM.id).values()
-    found = fire(few + many, by_window(queries), predicate_of, EARLIEST, 10)
+    found = fire(few + many, WindowedQueries(queries, predicate_of), EARLIEST, 10)
     assert found is not None
     table = found.table
     assert table["count(*)"].to_pylist() == [2, 2, 2]
@@ -299,7 +301,7 @@ def test_keys_in_chunks_give_the_same(seed: int, entries: int) -> None:
 def test_types_of_the_result() -> None:
     live = live_of(aggregation(keys=(K, S)))
     (queries,) = live.aggregations(STREAM.id).values()
-    found = fire(buckets_of(live, STREAM, [{"k": 1, "t": 5}]), by_window(queries), predicate_of, EARLIEST, 10)
+    found = fire(buckets_of(live, STREAM, [{"k": 1, "t": 5}]), WindowedQueries(queries, predicate_of), EARLIEST, 10)
     assert found is not None
     table = found.table
     assert table.schema.field("_slot").type == pa.int32()
@@ -320,7 +322,7 @@ def test_a_having_that_raises_fails_its_query_alone(monkeypatch: pytest.MonkeyPa
     (queries,) = live.aggregations(STREAM.id).values()
     buckets = buckets_of(live, STREAM, [{"k": 1, "v": 2, "s": "a", "t": 3}])
     failures: dict[str, str] = {}
-    found = fire(buckets, by_window(queries), predicate_of, EARLIEST, 10, failures)
+    found = fire(buckets, WindowedQueries(queries, predicate_of), EARLIEST, 10, failures)
     assert found is not None
     table = found.table
     assert table[SLOT].to_pylist() == [0]

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.aggregation import by_window
 from operators.bucket import Bucket
 from operators.components import COUNT_NAME
 from operators.live_queries import LiveQueries
 from operators.queries import COUNT_ALL, Measure
 from operators.stream_operators import StreamOperators
 from operators.windowing import slice_tree
+from operators.windowing.due import WindowedQueries
 from operators.windowing.firing import fire
 from operators.windowing.slice_tree import Entries, level_above, stretches
 from operators.windows import Window
@@ -142,7 +142,7 @@ def test_windows_fire_the_same_rows_with_and_without_stretches() -> None:
     (queries,) = live.aggregations(STREAM.id).values()
 
     def rows_fired() -> list[dict[str, Any]]:
-        found = fire(buckets, by_window(queries), predicate_of, 1000, 2500)
+        found = fire(buckets, WindowedQueries(queries, predicate_of), 1000, 2500)
         assert found is not None
         return found.table.to_pylist()
 

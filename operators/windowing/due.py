@@ -1,0 +1,105 @@
+"""Which windows of which queries are due, in columns: with thousands of queries thousands of windows end together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from operators.aggregation import by_window
+from operators.live_queries import LiveQuery
+from operators.predicates.cell_space import SpaceKey
+from operators.windowing.slicing import Times, due_windows, with_ends_in
+from operators.windowing.space_queries import Places, Predicates, SpaceQueries, by_space
+
+
+@dataclass(frozen=True)
+class Due:
+    """A query's window that is due; ``reads_from`` is the start of the first slice that it may read."""
+
+    query: LiveQuery
+    start: int
+    end: int
+    reads_from: int
+
+
+@dataclass(frozen=True)
+class DueWindows:
+    """Windows of queries of one space: number i is that of ``space.queries[query[i]]``; else as in :class:`Due`."""
+
+    space: SpaceQueries
+    query: Places
+    start: Times
+    end: Times
+    reads_from: Times
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def taken(self, which: Places | slice) -> DueWindows:
+        """Return some of them."""
+        mine = (each[which] for each in (self.query, self.start, self.end, self.reads_from))
+        return DueWindows(self.space, *mine)
+
+    def listed(self) -> Iterator[Due]:
+        """Yield them one by one."""
+        columns = (each.tolist() for each in (self.query, self.start, self.end, self.reads_from))
+        for query, start, end, reads_from in zip(*columns, strict=True):
+            yield Due(self.space.queries[query], start, end, reads_from)
+
+
+class WindowedQueries:
+    """The queries of one operator over windows that are not sessions, by window."""
+
+    def __init__(self, queries: Sequence[LiveQuery], predicates: Predicates) -> None:
+        windows = by_window(queries)
+        ordered = [query for members in windows.values() for query in members]
+        streams = [query.query.streams[0] for query in ordered]
+        self._number = {window: number for number, window in enumerate(windows)}
+        self._count = np.array([len(members) for members in windows.values()], dtype=np.int64)
+        self._seen_after = np.array([q.after(s) for q, s in zip(ordered, streams, strict=True)], dtype=np.int64)
+        self._until = np.array([q.until(s) for q, s in zip(ordered, streams, strict=True)], dtype=np.int64)
+        split = by_space(ordered, predicates)
+        self.spaces = {key: SpaceQueries(members, predicates) for key, members in split.items()}
+        places = {query.id: (i, n) for i, each in enumerate(split.values()) for n, query in enumerate(each)}
+        self._space, self._place = np.array([places[q.id] for q in ordered], dtype=np.int64).reshape(-1, 2).T
+
+    def due(self, slices: Times, after: int, upto: int) -> Iterator[tuple[SpaceKey, DueWindows]]:
+        """Yield the windows that contain one of the slices, shape (slices, 2), and end in ``(after, upto]``."""
+        windows = with_ends_in(list(self._number), after, upto)
+        if not windows:
+            return
+        some = [self._number[window] for window in windows]
+        bounds = [due_windows(slices, window, after, upto) for window in windows]
+        first = (np.cumsum(self._count) - self._count)[some]
+        query, window = _pairs(first, self._count[some], np.array([len(each) for each in bounds], dtype=np.int64))
+        start, end = np.concatenate(bounds)[window].T
+        begin = self._seen_after[query] + 1
+        seen = (self._until[query] >= end) & (end > begin)
+        query, start, end, begin = (each[seen] for each in (query, start, end, begin))
+        for number, (key, space) in enumerate(self.spaces.items()):
+            mine = np.flatnonzero(self._space[query] == number)
+            if len(mine):
+                reads_from = np.maximum(start[mine], begin[mine])
+                yield key, DueWindows(space, self._place[query[mine]], start[mine], end[mine], reads_from)
+
+
+def due_by_space(due: Iterable[Due], predicates: Predicates) -> Iterator[tuple[SpaceKey, DueWindows]]:
+    """Yield windows by the space of their query."""
+    listed = list(due)
+    queries = {each.query.id: each.query for each in listed}
+    for key, members in by_space(queries.values(), predicates).items():
+        place = {query.id: number for number, query in enumerate(members)}
+        mine = [each for each in listed if each.query.id in place]
+        rows = [(place[each.query.id], each.start, each.end, each.reads_from) for each in mine]
+        yield key, DueWindows(SpaceQueries(members, predicates), *np.array(rows, dtype=np.int64).T)
+
+
+def _pairs(first: Places, count: Places, windows: Places) -> tuple[Places, Places]:
+    """Pair queries ``[first[i], first[i] + count[i])`` with the next ``windows[i]`` windows each, for all i in turn."""
+    pairs = count * windows
+    of = np.repeat(np.arange(len(pairs)), pairs)
+    number = np.arange(len(of)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
+    before = np.cumsum(windows) - windows
+    return first[of] + number // windows[of], before[of] + number % windows[of]

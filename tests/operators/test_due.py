@@ -1,0 +1,80 @@
+"""Due windows: in columns they are those that each query has by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.event_times import EARLIEST
+from operators.live_queries import LiveQuery
+from operators.predicates.cell_space import SpaceKey
+from operators.windowing.due import Due, WindowedQueries, due_by_space
+from operators.windows import Window
+from tests.operators.pipeline import STREAM, K, V, aggregation, compare, live_of, predicate_of
+
+PREDICATES = [None, compare(V, ">", 3), compare(V, "<", 5), compare(K, "=", 1)]
+
+windows = st.builds(
+    lambda size, slide, offset: Window(size, min(slide, size), offset % size),
+    st.integers(1, 12), st.integers(1, 12), st.integers(0, 12),
+)  # fmt: skip
+times = st.none() | st.integers(-10, 40)
+
+
+@st.composite
+def live_queries(draw: st.DrawFn) -> list[LiveQuery]:
+    """Return queries over one stream that see tuples between different times."""
+    specs = draw(st.lists(st.tuples(windows, st.sampled_from(PREDICATES), times, st.none() | times), max_size=6))
+    live = live_of(*(aggregation(where, window=window) for window, where, _, _ in specs))
+    return [
+        replace(query, active_from={STREAM.id: begin}, active_to=None if end is None else {STREAM.id: end})
+        for query, (_, _, begin, end) in zip(live.by_slot.values(), specs, strict=True)
+    ]
+
+
+def expected(queries: list[LiveQuery], slices: np.ndarray, after: int, upto: int) -> set[tuple[str, int, int, int]]:
+    """Return each query's windows with a slice in them, by trying all."""
+    found = set()
+    for query in queries:
+        size, slide, offset = query.query.window.to_json()
+        begin = query.after(STREAM.id) + 1
+        for start in range(-20 * slide + offset, 60, slide):
+            end = start + size
+            holds_one = any(start <= low and high <= end for low, high in slices.tolist())
+            if after < end <= upto and holds_one and begin < end <= query.until(STREAM.id):
+                found.add((query.id, start, end, max(start, begin)))
+    return found
+
+
+@given(live_queries(), st.lists(st.integers(0, 30), max_size=5), st.integers(-5, 40), st.integers(0, 30))
+def test_each_query_has_the_windows_that_it_has_alone(
+    queries: list[LiveQuery], at: list[int], after: int, length: int
+) -> None:
+    slices = np.array([[start, start + 1] for start in sorted(set(at))], dtype=np.int64).reshape(-1, 2)
+    found = []
+    for key, due in WindowedQueries(queries, predicate_of).due(slices, after, after + length):
+        assert len(due) > 0
+        for each in due.listed():
+            assert SpaceKey.of(each.query, predicate_of(each.query)) == key
+            found.append((each.query.id, each.start, each.end, each.reads_from))
+    assert len(found) == len(set(found))
+    assert set(found) == expected(queries, slices, after, after + length)
+
+
+def test_windows_of_a_query_come_in_order() -> None:
+    queries = list(live_of(aggregation(window=Window(6, 2)), aggregation(compare(V, ">", 3))).by_slot.values())
+    slices = np.array([[0, 2], [2, 4], [4, 6]], dtype=np.int64)
+    due = dict(WindowedQueries(queries, predicate_of).due(slices, EARLIEST, 100))
+    ends = [each.end for windows in due.values() for each in windows.listed() if each.query.id == "q0"]
+    assert ends == [2, 4, 6, 8, 10]
+
+
+def test_given_windows_are_split_by_space() -> None:
+    over_v, over_k = live_of(aggregation(PREDICATES[1]), aggregation(PREDICATES[3])).by_slot.values()
+    listed = [Due(over_v, 0, 10, 0), Due(over_k, 0, 10, 5), Due(over_v, 10, 20, 10)]
+    split = {key.dimensions: list(due.listed()) for key, due in due_by_space(listed, predicate_of)}
+    assert split == {("v",): [listed[0], listed[2]], ("k",): [listed[1]]}
+    assert dict(due_by_space([], predicate_of)) == {}
