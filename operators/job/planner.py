@@ -16,9 +16,11 @@ from typing import Any
 import orjson
 
 from operators.job.batch_budget import BatchBudget
+from operators.job.batch_start import BatchStart
 from operators.job.idleness import Idleness
 from operators.job.offsets import Offset
 from operators.job.plan_log import CHANGELOGS, PLANS, PlannedBatch, write_planned, write_unavailable
+from operators.queries import query_from_json
 from sources.connector import Connector, Extent
 from sources.connectors import open_for_planner
 from sources.record_log import RecordLog
@@ -49,6 +51,7 @@ class Planner:
         self._definitions: dict[str, StreamDefinition] = {}
         self._connectors: dict[str, Connector] = {}
         self._budget = BatchBudget(target_seconds)
+        self._start = BatchStart()
         self._warm_ups = WARM_UP_BATCHES
         self._asked: _Asked | None = None
         self._rests: dict[str, _Rest] = {}
@@ -57,7 +60,7 @@ class Planner:
         self._told_problems: dict[str, str] | None = None
 
     def latest(self, start: Offset, now_us: int) -> Offset:
-        """Return the offset at which the next batch ends, or ``start`` when there is nothing to do."""
+        """Return the offset at which the next batch ends, or ``start`` when there is nothing to do yet."""
         if start.seq and not self._batches.has(start.seq):
             return start
         record: dict[str, Any] = {"clocks": {}, "waterlines": {}, "streams": {}}
@@ -80,8 +83,11 @@ class Planner:
         is_news = self._epoch != start.epoch or idle != start.idle
         if not read and not is_news and not self._warm_ups and not is_due and not skipped:
             return start
-        self._warm_ups = max(0, self._warm_ups - 1)
         left = _tuples_between(begins, _ends(begins, available)) - read
+        is_urgent = is_news or self._warm_ups or is_due or skipped or left
+        if not is_urgent and self._start.is_too_early(start.planned_us, now_us):
+            return start
+        self._warm_ups = max(0, self._warm_ups - 1)
         self._asked = _Asked(start.seq + 1, read, left, time.monotonic())
         end = Offset(
             seq=start.seq + 1,
@@ -108,7 +114,9 @@ class Planner:
             return
         unread = {stream for stream, counted in record["streams"].items() if counted["unread"] is not None}
         if not unread:  # else the batch took as long as somebody's patience
-            self._budget.learn(asked.read, time.monotonic() - asked.at, asked.left)
+            took = time.monotonic() - asked.at
+            self._budget.learn(asked.read, took, asked.left)
+            self._start.learn(record, round(took * 1e6))
         for stream, counted in record["streams"].items():
             if stream in unread:
                 self._let_rest(stream)
@@ -166,7 +174,7 @@ class Planner:
         self._rests[stream] = self._rests.get(stream, _Rest()).again()
 
     def _follow_changelogs(self) -> None:
-        """Learn of new epochs and of the streams that they create and drop."""
+        """Learn of new epochs, and of the streams and queries that come and go with them."""
         latest = self._changelogs.latest()
         if self._epoch == 0 and latest:
             self._start_from_snapshot()
@@ -174,6 +182,10 @@ class Planner:
             changelog = self._changelogs.read(self._epoch + 1)
             for value in changelog["streams_created"]:
                 self._open(StreamDefinition.from_json(value))
+            for created in changelog["created"]:
+                self._start.ends.add(created["id"], query_from_json(created["query"]))
+            for freed in changelog["freed"]:
+                self._start.ends.remove(freed["id"])
             for stream in changelog["streams_dropped"]:
                 self._definitions.pop(stream, None)
                 self._connectors.pop(stream, None)
@@ -186,6 +198,8 @@ class Planner:
             plan = orjson.loads(self._storage.get(f"{PLANS}/{names[-1]}"))
             for value in plan["streams"]:
                 self._open(StreamDefinition.from_json(value))
+            for live in plan["queries"]:
+                self._start.ends.add(live["id"], query_from_json(live["query"]))
             self._epoch = plan["epoch"]
 
     def _open(self, definition: StreamDefinition) -> None:

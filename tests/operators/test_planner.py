@@ -61,7 +61,7 @@ class Folder:
             name: {"tuples": sum(ends.values()), "offsets": dict(ends), "unread": None}
             for name, ends in offset.streams.items()
         }
-        common = {"seq": offset.seq, "epoch": offset.epoch, "streams": streams}
+        common = {"seq": offset.seq, "epoch": offset.epoch, "planned_us": offset.planned_us, "streams": streams}
         times = {"clocks": dict(offset.clocks), "waterlines": dict(offset.waterlines)}
         self.batches.append(offset.seq, {**common, **times, **record})
 

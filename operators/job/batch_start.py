@@ -1,0 +1,147 @@
+"""When the next batch had better begin: at once, or just after the next windows end.
+
+Batches run one after the other. A window that ends just after a batch was planned waits for that batch and has its rows
+with the next one, two batches later; planned just after its end, the batch that takes its last tuples fires it. Windows
+of different queries mostly end together, at whole seconds or minutes, and batches then do best to begin there. The
+price is that what ended before waits a little longer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.queries import Aggregation, Query, Selection
+from operators.windows import Window
+
+Numbers = npt.NDArray[np.int64]
+
+# a stream's tuples come later than their event times; how much, its last batches say
+_BATCHES = 8
+# in parts of a batch's time: where delays differ by more, nobody can tell when tuples come
+_MOST_SPREAD = 0.25
+# no batch waits for longer (µs)
+_LONGEST_US = 200_000
+# windows that end within so long after the first one that ends are taken for the same (µs)
+_TOGETHER_US = 5_000
+# tuples come in chunks: how long after the latest that was seen the next are waited for, and at least (µs)
+_LATER, _LATER_US = 0.25, 5_000
+
+
+class WindowEnds:
+    """At which event times windows of running queries end, and how many queries have rows whenever tuples come."""
+
+    def __init__(self) -> None:
+        self._queries: dict[str, tuple[tuple[str, ...], Window | None]] = {}
+        self._known: _Combs | None = None
+
+    def add(self, query_id: str, query: Query) -> None:
+        """Take note of a new query."""
+        window = None if isinstance(query, Selection) else query.window
+        is_final = not isinstance(query, Aggregation) or (query.emit.delay_us is None and query.emit.after_watermark)
+        self._queries[query_id] = query.streams, window if isinstance(window, Window) and is_final else None
+        self._known = None
+
+    def remove(self, query_id: str) -> None:
+        """Take note that a query is gone."""
+        self._queries.pop(query_id, None)
+        self._known = None
+
+    def around(self, delays: Mapping[str, int], before_us: int, now_us: int) -> tuple[int, int, int]:
+        """Return how many windows ended in ``(before, now]``, how long it is until the next ones, how many these are.
+
+        All in processing time (µs). Waterlines follow it with ``delays``; a window over several streams ends with the
+        last of them. A query that does not wait for windows counts as one that ended. What is over a stream without a
+        delay is left out; without any window the next end is -1 away.
+        """
+        if self._known is None:
+            self._known = _Combs.of(self._queries.values())
+        known = [streams for streams in self._known.always if delays.keys() >= set(streams)]
+        ended = sum(self._known.always[streams] for streams in known)
+        windowed = [
+            (combs, max(delays[stream] for stream in streams))
+            for streams, combs in self._known.ends.items()
+            if delays.keys() >= set(streams)
+        ]
+        if not windowed:
+            return ended, -1, 0
+        phase = np.concatenate([combs[1] + delay for combs, delay in windowed])
+        slide, count = (np.concatenate([combs[row] for combs, _ in windowed]) for row in (0, 2))
+        passed = (now_us - phase) // slide
+        ended += int(((passed - (before_us - phase) // slide) * count).sum())
+        ahead = (passed + 1) * slide + phase - now_us
+        together = ahead <= ahead.min() + _TOGETHER_US
+        return ended, int(ahead[together].max()), int(count[together].sum())
+
+
+@dataclass(frozen=True)
+class _Combs:
+    """By streams: slides and phases of the ends of windows and how many queries have them, shape (3, combs).
+
+    ``always`` is how many queries do not wait for windows.
+    """
+
+    ends: Mapping[tuple[str, ...], Numbers]
+    always: Mapping[tuple[str, ...], int]
+
+    @classmethod
+    def of(cls, queries: Iterable[tuple[tuple[str, ...], Window | None]]) -> _Combs:
+        ends: dict[tuple[str, ...], Counter[tuple[int, int]]] = {}
+        always: Counter[tuple[str, ...]] = Counter()
+        for streams, window in queries:
+            if window is None:
+                always[streams] += 1
+            else:
+                phase = (window.offset_us + window.size_us) % window.slide_us
+                ends.setdefault(streams, Counter())[window.slide_us, phase] += 1
+        rows = {streams: [(*comb, count) for comb, count in found.items()] for streams, found in ends.items()}
+        return cls({streams: np.array(each, dtype=np.int64).T for streams, each in rows.items()}, always)
+
+
+class BatchStart:
+    """Decides whether a batch begins at once; ``ends`` must know the running queries."""
+
+    def __init__(self) -> None:
+        self.ends = WindowEnds()
+        self._took_us: deque[int] = deque(maxlen=_BATCHES // 2)
+        self._delays: dict[str, deque[int]] = {}
+
+    def learn(self, record: Mapping[str, Any], took_us: int) -> None:
+        """Take note of a batch that took so long, of its processing time and of the waterlines that it came to."""
+        self._took_us.append(took_us)
+        waterlines = {stream: record["waterlines"].get(stream) for stream in record["streams"]}
+        self._delays = {stream: self._delays.get(stream, deque(maxlen=_BATCHES)) for stream in waterlines}
+        for stream, waterline in waterlines.items():
+            if waterline is None or not record["streams"][stream]["tuples"]:
+                self._delays[stream].clear()
+            else:
+                self._delays[stream].append(record["planned_us"] - waterline)
+
+    def is_too_early(self, before_us: int, now_us: int) -> bool:
+        """Return whether rows come sooner on the whole if the next batch waits for the next windows to end.
+
+        The batch before was planned at ``before_us``. A batch takes about as long as those before it, longer by as much
+        as it waits. With the wait, windows that end next are spared a batch and lose what it takes longer; all that
+        ended before lose both. It is for less than half of a batch, and never for long: batches that take long would
+        only get longer.
+        """
+        if len(self._took_us) < _BATCHES // 2:
+            return False
+        takes_us = sum(self._took_us) / len(self._took_us)
+        ended, next_us, ending = self.ends.around(self._expected_delays(takes_us), before_us, now_us)
+        return next_us >= 0 and next_us * (ending + ended) < min(takes_us / 2, _LONGEST_US) * ending
+
+    def _expected_delays(self, takes_us: float) -> dict[str, int]:
+        """Return after how long waterlines are certain to be there, for streams of which that can be told (µs)."""
+        found = {}
+        for stream, delays in self._delays.items():
+            if len(delays) == _BATCHES:
+                spread = max(delays) - min(delays)
+                if spread <= _MOST_SPREAD * takes_us:
+                    found[stream] = max(delays) + max(_LATER_US, round(_LATER * spread))
+        return found
