@@ -30,6 +30,9 @@ class _Columns(Mapping[str, pa.Array]):
             self._joined[name] = one_array(self._table.column(name))
         return self._joined[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._table.column_names  # a mapping's own would join the column to see
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._table.column_names)
 

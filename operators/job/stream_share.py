@@ -11,6 +11,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators import kernels
 from operators.job.recent_times import POINTS_OF_CHUNK, Sum, sum_up
 from sources.connector import Chunk
 from sources.schema import StreamDefinition
@@ -55,16 +56,15 @@ class StreamShare:
             self.dead_letters.append(
                 dead_letter_table("malformed", chunk.received_us, [(m.detail, None, m.raw) for m in chunk.malformed])
             )
-        tuples, times = self._within_max_future(chunk)
+        tuples, times, earliest, latest = self._within_max_future(chunk)
         self.counts["tuples"] += tuples.num_rows
         if not tuples.num_rows:
             return tuples
         if self.stream.waterline.percentile is not None:
             self.event_times.append(sum_up(times, points=POINTS_OF_CHUNK))
-        latest = int(times.max())
         known = self.counts["latest_us"]
         self.counts["latest_us"] = latest if known is None else max(known, latest)
-        if self.waterline is None or int(times.min()) >= self.waterline:
+        if self.waterline is None or earliest >= self.waterline:
             return tuples
         late = times < self.waterline
         self.counts["late"] += int(late.sum())
@@ -75,18 +75,23 @@ class StreamShare:
         )
         return tuples.filter(pa.array(~late))
 
-    def _within_max_future(self, chunk: Chunk) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
-        """Return the tuples of a chunk that are not too far in the future, and their event times (µs)."""
+    def _within_max_future(self, chunk: Chunk) -> tuple[pa.RecordBatch, npt.NDArray[np.int64], int, int]:
+        """Return the tuples of a chunk that are not too far in the future, their event times, the first and the last.
+
+        Times are µs; 0 where there are no tuples.
+        """
         tuples = chunk.tuples
         times = self._times(tuples)
-        if self._last_us is None or not len(times) or int(times.max()) <= self._last_us:
-            return tuples, times
+        earliest, latest = kernels.extent(times) if len(times) else (0, 0)
+        if self._last_us is None or latest <= self._last_us:
+            return tuples, times, earliest, latest
         beyond = times > self._last_us
         self.counts["malformed"] += int(beyond.sum())
         rows = tuples.filter(pa.array(beyond)).to_pylist()
         entries = [(self._beyond(us), _json(row), None) for us, row in zip(times[beyond].tolist(), rows, strict=True)]
         self.dead_letters.append(dead_letter_table("malformed", chunk.received_us, entries))
-        return tuples.filter(pa.array(~beyond)), times[~beyond]
+        kept = times[~beyond]
+        return tuples.filter(pa.array(~beyond)), kept, earliest, int(kept.max(initial=earliest))
 
     def _times(self, tuples: pa.RecordBatch) -> npt.NDArray[np.int64]:
         return np.asarray(tuples.column(self.stream.schema.event_time).view(pa.int64()))
