@@ -84,7 +84,7 @@ class Planner:
         if not read and not is_news and not self._warm_ups and not is_due and not skipped:
             return start
         left = _tuples_between(begins, _ends(begins, available)) - read
-        is_urgent = is_news or self._warm_ups or is_due or skipped or left
+        is_urgent = is_news or is_due or bool(self._warm_ups or skipped or left)
         if not is_urgent and self._start.is_too_early(start.planned_us, now_us):
             return start
         self._warm_ups = max(0, self._warm_ups - 1)

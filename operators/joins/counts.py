@@ -196,9 +196,7 @@ class _Side:
         for key, mine in queries.items():
             buckets = [bucket for bucket in due.buckets[number] if bucket.space == key]
             if buckets:
-                runs, cells, cell_of = SpaceQueries(list(mine.values()), predicates).cells(
-                    buckets, np.arange(len(mine))
-                )
+                runs, cells, cell_of = SpaceQueries(list(mine.values()), predicates).cells(buckets)
                 code_of = [self._code[due.keys[number].places[id(bucket.keys)]] for bucket in buckets]
                 number_of = {query: i for i, query in enumerate(mine)}
                 self._spaces[key] = _Space(buckets, cell_of, code_of, cells, runs, number_of)

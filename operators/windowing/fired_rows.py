@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators import components
-from operators.aggregation import aggregation_of
 from operators.arrays import Numbers
 from operators.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
 from operators.expressions import Expression
@@ -108,9 +107,9 @@ class DistinctCounts:
         return totals
 
 
-def counts_distinct(query: LiveQuery, argument: str) -> bool:
-    """Return whether a query counts the distinct values of ``argument``, a text."""
-    return any(m.function == COUNT_DISTINCT and str(m.argument) == argument for m in aggregation_of(query).measures)
+def counts_distinct(measures: Iterable[Measure], argument: str) -> bool:
+    """Return whether one of the measures is how many distinct values ``argument``, a text, has."""
+    return any(m.function == COUNT_DISTINCT and str(m.argument) == argument for m in measures)
 
 
 def keys_of_wide(keys: pa.Table, wide: pa.Table) -> npt.NDArray[np.int64]:

@@ -56,8 +56,8 @@ def fire(
     for space, due in queries.due(slices, after, upto):
         counts = DistinctCounts()
         for argument, having in (distinct or {}).items():
-            counting = np.array([counts_distinct(query, argument) for query in due.space.queries])
-            mine = due.taken(np.flatnonzero(counting[due.query]))
+            counting = np.array([counts_distinct(measures, argument) for measures in due.space.measures])
+            mine = due.taken(np.flatnonzero(counting[due.space.measures_of[due.query]]))
             for held in _windows([b for b in having if b.space == space], mine, False):
                 counts.add(argument, held)
         for held in _windows([bucket for bucket in buckets if bucket.space == space], due, True):

@@ -317,7 +317,7 @@ def _values_of(
     found = {}
     for argument, buckets in distinct.items():
         mine = [bucket for bucket in buckets if bucket.space == space]
-        counting = [query for query in queries if counts_distinct(query, argument)]
+        counting = [query for query in queries if counts_distinct(aggregation_of(query).measures, argument)]
         if mine and counting:
             runs, cells, maps = SpaceQueries(counting, predicates).cells(mine)
             joined = _Joined(mine, maps, needed_names(mine, ()))
