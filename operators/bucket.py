@@ -20,10 +20,13 @@ import pyarrow as pa
 
 from operators.arrays import Numbers
 from operators.components import COUNT_NAME
+from operators.packed_sums import PackedSums, WithPacked, arrays_of
 from operators.predicates.cell_space import SpaceKey
 from operators.predicates.cells import Cells, cells_from_arrow
 from operators.windowing.slice_tree import Level, level_above
 from sources.columns import one_array
+
+_PACKED = "packed"
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,8 @@ class Bucket:
     ``[starts[i], starts[i + 1])``, and ``latest[i]`` is the greatest event time in it, whichever query selected it.
     ``places`` are the cell and the key of each entry, numbers of the ``cells`` and of the rows of ``keys``; None for a
     full bucket, whose slices each have all keys of the first cell, then those of the next. ``components`` maps names to
-    one number per entry (:mod:`operators.components`), neutral where there are no tuples, ``dictionaries`` measures to
-    the values behind their ranks.
+    one number per entry (:mod:`operators.components`), neutral where there are no tuples; the count and a sum may be
+    packed (:class:`~operators.packed_sums.WithPacked`). ``dictionaries`` maps measures to what is behind their ranks.
     ``space`` names the cell space; ``epoch`` is the one in which the bucket was made.
     """
 
@@ -88,18 +91,24 @@ class Bucket:
     @property
     def nbytes(self) -> int:
         """The size of the data in memory."""
-        arrays: list[Numbers] = [self.slices, self.starts, self.latest, *(self.places or ()), *self.components.values()]
+        arrays = [self.slices, self.starts, self.latest, *(self.places or ()), *arrays_of(self.components)]
         return sum(a.nbytes for a in arrays) + int(self.keys.nbytes + self.cells.nbytes)
 
     def serialize(self) -> bytes:
         """Return the bucket as Arrow IPC streams after each other: slices, cells, keys, dictionaries, entries."""
-        header = {
+        header: dict[str, Any] = {
             "operator": self.operator,
             "dimensions": self.space.dimensions,
             "has_extremes": self.space.has_extremes,
             "epoch": self.epoch,
             "dictionaries": list(self.dictionaries),
         }
+        columns: dict[str, Any] = {}
+        components = self.components
+        if isinstance(components, WithPacked):
+            packed = components.packed
+            header["packed"] = [packed.name, packed.bits, packed.least]
+            columns[_PACKED], components = packed.numbers, components.others
         slices = pa.table(
             {
                 "start": self.slices[:, 0],
@@ -108,11 +117,10 @@ class Bucket:
                 "latest": self.latest,
             }
         ).replace_schema_metadata({b"bucket": orjson.dumps(header)})
-        columns: dict[str, Any] = {}
         if self.places is not None:
             cell, key = self.places
-            columns = {"cell": _short(cell, self.cells.count), "key": _short(key, self.keys.num_rows)}
-        for name, numbers in self.components.items():
+            columns |= {"cell": _short(cell, self.cells.count), "key": _short(key, self.keys.num_rows)}
+        for name, numbers in components.items():
             if self.places is None or name != COUNT_NAME or not _is_list(numbers):
                 columns[name] = _to_arrow(_narrow(numbers) if self.is_full or name.startswith("count(") else numbers)
         entries = pa.table(columns)
@@ -137,7 +145,12 @@ class Bucket:
         dictionaries = {name: one_array(table().column(0)) for name in header["dictionaries"]}
         entries = table()
         columns = {name: _flat(entries.column(name)) for name in entries.column_names}
-        columns.setdefault(COUNT_NAME, np.ones(entries.num_rows, dtype=np.int32))
+        components: Mapping[str, Numbers] = columns
+        if "packed" in header:
+            name, bits, least = header["packed"]
+            components = WithPacked(PackedSums(name, columns.pop(_PACKED), bits, least), columns)
+        else:
+            columns.setdefault(COUNT_NAME, np.ones(entries.num_rows, dtype=np.int32))
         places = (columns.pop("cell"), columns.pop("key")) if "cell" in columns else None
         return cls(
             operator=header["operator"],
@@ -149,7 +162,7 @@ class Bucket:
             latest=_flat(slices.column("latest")),
             places=places,
             keys=keys,
-            components=columns,
+            components=components,
             dictionaries=dictionaries,
         )
 

@@ -105,11 +105,16 @@ class Encoded:
     valid: npt.NDArray[np.int32] | None
     dictionary: pa.Array | None = None
 
+    def extent(self, name: str) -> tuple[int, int, int]:
+        """Return the least and the greatest of a component's whole numbers and their sum, which wraps at 64 bits."""
+        if name not in self._extents:
+            numbers = self.numbers[name]
+            self._extents[name] = (*kernels.extent(numbers), kernels.total(numbers)) if len(numbers) else (0, 0, 0)
+        return self._extents[name]
+
     @cached_property
-    def greatest(self) -> int:
-        """The greatest of the numbers, whole ones, whatever their sign."""
-        extents = (kernels.extent(numbers) for numbers in self.numbers.values() if len(numbers))
-        return max((max(-low, high) for low, high in extents), default=0)
+    def _extents(self) -> dict[str, tuple[int, int, int]]:
+        return {}
 
     def taken(self, rows: npt.NDArray[np.int32]) -> Encoded:
         """Return the numbers of some tuples."""

@@ -36,7 +36,7 @@ from operators.tuples import Tuples
 
 # of one key group: its number, where its slices start, the cell and key of each entry, None where all have one, and the
 # components of each
-Entries = tuple[int, npt.NDArray[np.int64], tuple[Numbers, Numbers] | None, dict[str, Numbers]]
+Entries = tuple[int, npt.NDArray[np.int64], tuple[Numbers, Numbers] | None, Mapping[str, Numbers]]
 
 # so many entries are addressed directly however few the tuples are, else at most so many for each tuple
 _ALWAYS_DENSE = 1 << 16
@@ -106,6 +106,13 @@ class SlicedTuples:
         column = np.empty(self.length, dtype=np.int32)
         kernels.place(column, self.slice_of, self.keys.codes, np.int32(self.keys.count))
         return column
+
+    @cached_property
+    def fullest_column(self) -> int:
+        """How many tuples the slice and key with most of them has."""
+        counts = np.zeros(len(self.slices) * self.keys.count, dtype=np.int64)
+        kernels.count(counts, self.column)
+        return int(counts.max())
 
     @cached_property
     def by_group(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
@@ -183,10 +190,17 @@ def cell_by_cell(
     packable, packed = Packable.first_of(encoded, length), None
     totals = new_totals(addresses, encoded, () if packable is None else (COUNT_NAME, packable.name))
     if packable is not None:
-        packed = packable.add_up(cell, offsets, sliced.column, addresses).first(entries)
+        most = _fullest(sliced, cell) if entries > _ALWAYS_DENSE else None
+        packed = packable.add_up(cell, offsets, sliced.column, addresses, most).first(entries)
     add_looked_up(totals, cell, offsets, sliced.column, encoded)
     totals = {name: total[:entries] for name, total in totals.items()}
     yield from _dense_entries(totals, packed, shape, keys.group_starts)
+
+
+def _fullest(sliced: SlicedTuples, cell: CellLookup) -> float:
+    """Return about how many tuples the fullest entry has, if cells and keys have nothing to do with each other."""
+    cells = cell.cells_at(sliced.sample[0])
+    return float(np.bincount(cells + 1).max()) / len(cells) * sliced.fullest_column
 
 
 def _is_list(sliced: SlicedTuples, cell: npt.NDArray[np.int32]) -> bool:
@@ -292,10 +306,9 @@ def _dense_entries(
         first, last = group_starts[group : group + 2].tolist()
         if count > FULL * cells * slices * (last - first):
             starts = np.arange(slices + 1, dtype=np.int64) * (cells * (last - first))
-            numbers = {} if packed is None else packed.of_keys(shape, first, last)
-            for name, total in totals.items():
-                numbers[name] = total.reshape(shape)[:, :, first:last].transpose(1, 0, 2).ravel()
-            yield group, starts, None, numbers
+            numbers = {n: t.reshape(shape)[:, :, first:last].transpose(1, 0, 2).ravel() for n, t in totals.items()}
+            mine = numbers if packed is None else packed.of_keys(shape, first, last).beside(numbers)
+            yield group, starts, None, mine
             continue
         position, cell, key = (np.empty(count, dtype=np.int32) for _ in range(3))
         starts = np.empty(slices + 1, dtype=np.int64)

@@ -7,16 +7,18 @@ written: what is written, sent and added up by lanes then follows the cells and 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from operators.bucket import Bucket
 from operators.merging import merge_buckets
+from operators.packed_sums import WithPacked, add_blocks, alike
 from operators.predicates.cell_space import SpaceKey
 from operators.predicates.cells import LineCells
 
 # so much may wait
-_MOST_BYTES = 1 << 26
+_MOST_BYTES = 1 << 27
 
 
 class HeldBuckets:
@@ -45,6 +47,27 @@ class HeldBuckets:
 
 def _added_up(buckets: list[Bucket]) -> Bucket:
     """Return one bucket for several of one epoch, whose cells are the same."""
+    packed = _packed_added_up(buckets)
+    if packed is not None:
+        return packed
     cells = buckets[0].cells
     assert isinstance(cells, LineCells)
     return merge_buckets(buckets, [np.ones(len(bucket.slices), dtype=np.bool_) for bucket in buckets], cells)
+
+
+def _packed_added_up(buckets: list[Bucket]) -> Bucket | None:
+    """Do it with sums that are packed alike, as they are; None where they are not, or have no room for all together."""
+    first = buckets[0]
+    parts = [bucket.components for bucket in buckets if bucket.keys.equals(first.keys)]
+    sums = alike([part.packed for part in parts if isinstance(part, WithPacked) and not part.others])
+    if len(sums) < len(buckets):
+        return None
+    slices, places = np.unique(np.concatenate([bucket.slices for bucket in buckets]), axis=0, return_inverse=True)
+    latest = np.full(len(slices), np.iinfo(np.int64).min)
+    np.maximum.at(latest, places, np.concatenate([bucket.latest for bucket in buckets]))
+    size = first.cells.count * first.keys.num_rows
+    added = add_blocks(sums, places, size)
+    if added is None:
+        return None
+    starts = np.arange(len(slices) + 1, dtype=np.int64) * size
+    return replace(first, slices=slices, starts=starts, latest=latest, components=WithPacked(added, {}))

@@ -16,6 +16,7 @@ from operators.bucket import Bucket
 from operators.components import COUNT_NAME, Component, component_named
 from operators.entries import FULL
 from operators.keys import unite_keys
+from operators.packed_sums import WithPacked, types_of
 from operators.predicates.cells import CellMap, Cells, LineCells, SetCells, unite_sets
 from operators.totals import empty, merge_into
 from operators.windowing.slice_tree import Entries
@@ -31,9 +32,7 @@ _WAYS = {"sum": kernels.SUM, "min": kernels.LEAST, "max": kernels.GREATEST}
 def component_names(buckets: Iterable[Bucket]) -> dict[str, np.dtype[Any]]:
     """Return the names of all components of some buckets, with their types, the count of tuples first."""
     return {COUNT_NAME: np.dtype(np.int64)} | {
-        name: np.dtype(np.int64) if numbers.dtype.kind == "i" else numbers.dtype
-        for bucket in buckets
-        for name, numbers in bucket.components.items()
+        name: dtype for bucket in buckets for name, dtype in types_of(bucket.components).items()
     }
 
 
@@ -88,7 +87,10 @@ class Renumbered:
     def add(self, totals: Mapping[str, Numbers], entries: Entries, low: int, high: int) -> None:
         """Add the entries ``[low, high)`` of the bucket, or of a level of it, to the components in ``totals``."""
         at: npt.NDArray[np.int32] | None = None
+        packed = self._add_packed(totals, entries, low, high)
         for name, total in totals.items():
+            if name in packed:
+                continue
             component = component_named(name, total.dtype)
             numbers = numbers_of(entries, component, low, high, self.ranks)
             if numbers is None:
@@ -102,6 +104,18 @@ class Renumbered:
                 cell, key = entries.cell[low:high], entries.key[low:high]
                 kernels.place_mapped(at, cell, key, self.cell_map, self.key_map, self.first, self.keys)
             merge_into(component, total, at, numbers)
+
+    def _add_packed(self, totals: Mapping[str, Numbers], entries: Entries, low: int, high: int) -> tuple[str, ...]:
+        """Add the count and the sum that are packed, if they are and both are wanted; return their names."""
+        found = entries.components
+        if not isinstance(found, WithPacked) or not totals.keys() >= {COUNT_NAME, found.packed.name}:
+            return ()
+        packed, names = found.packed, (COUNT_NAME, found.packed.name)
+        counts, sums = (totals[name] for name in names)
+        numbers, own = packed.numbers[low:high], len(self.key_map)
+        where = self.cell_map, self.key_map, self.first, self.keys, own
+        kernels.merge_packed(counts, sums, numbers, packed.bits, packed.least, *where)
+        return names
 
 
 def merge_buckets(

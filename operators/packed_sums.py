@@ -1,9 +1,20 @@
-"""Packed sums: a count and a sum of whole numbers in one number of 64 bits, so that a tuple is added in one place."""
+"""Packed sums: a count and a sum of whole numbers in one number, so that a tuple is added in one place.
+
+The sum has the lowest bits, the count those above. Numbers are added less the least of them, so a sum is never negative
+and lacks the least number once for each tuple that was counted. One number has 64 bits if an entry must have room for
+all tuples, whatever they are. With thousands of queries there are millions of entries of few tuples each: then 32 bits
+do, half the memory to add up in, to write and to read. What an entry has no room for is lost, but not unnoticed: a sum
+that grows beyond its bits takes from all sums together, a count beyond its own from all counts together, and nothing
+gives that back. If both are what the tuples have together, every entry is right; if not, 64 bits are used after all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +25,18 @@ from operators.components import COUNT_NAME, Encoded
 from operators.predicates.dimension import CellLookup
 from operators.queries import Measure
 
-_BITS = 63
+_BITS, _FEW_BITS = 63, 32
+# the least number is rounded to so many bits of what numbers differ by
+_ROUNDED = 4
 
 
 @dataclass(frozen=True)
 class Packable:
-    """A component that is a sum of ``numbers``, one per tuple; with its sign it takes so many ``bits``."""
+    """A component that is a sum of ``numbers``, one per tuple; ``extent`` is the least, the greatest and their sum."""
 
     name: str
     numbers: Numbers
-    bits: int
+    extent: tuple[int, int, int]
 
     @classmethod
     def first_of(cls, encoded: Mapping[Measure, Encoded], length: int) -> Packable | None:
@@ -31,9 +44,9 @@ class Packable:
         for measure, values in encoded.items():
             for component in components.components_of(measure):
                 if component.merge == "sum" and component.dtype.kind == "i":
-                    bits = (length * values.greatest).bit_length() + 1
-                    if bits + length.bit_length() < _BITS:
-                        return cls(component.name, values.numbers[component.name], bits)
+                    found = cls(component.name, values.numbers[component.name], values.extent(component.name))
+                    if found._bits_for(length) + length.bit_length() < _BITS:
+                        return found
         return None
 
     def add_up(
@@ -42,43 +55,159 @@ class Packable:
         offsets: npt.NDArray[np.int32],
         column: npt.NDArray[np.int32],
         size: int,
+        most: float | None = None,
     ) -> PackedSums:
-        """Return the sums of ``size`` entries; where a tuple is added say its cell's offset and its column."""
-        packed = np.zeros(size, dtype=np.int64)
+        """Return the sums of ``size`` entries; where a tuple is added say its cell's offset and its column.
+
+        The fullest entry has about ``most`` tuples, None if that is not known.
+        """
+        few = None if most is None else self._few_bits(self._round_least, most)
+        if few is not None:
+            empty = PackedSums(self.name, np.zeros(size, dtype=np.uint32), few, self._round_least)
+            found = self._added(empty, cell, offsets, column)
+            if found.are_of(len(column), self.extent[2]):
+                return found
+        empty = PackedSums(self.name, np.zeros(size, dtype=np.int64), self._bits_for(len(column)), self.extent[0])
+        return self._added(empty, cell, offsets, column)
+
+    def _added(
+        self, sums: PackedSums, cell: CellLookup, offsets: npt.NDArray[np.int32], column: npt.NDArray[np.int32]
+    ) -> PackedSums:
+        one = _wrapped((1 << sums.bits) - sums.least)
         for columns, numbers, values in cell.with_their(column, self.numbers):
-            kernels.add_packed(packed, values, cell.least, offsets, columns, numbers, 1 << self.bits)
-        return PackedSums(self.name, packed, self.bits)
+            kernels.add_packed(sums.numbers, values, cell.least, offsets, columns, numbers, one)
+        return sums
+
+    def _bits_for(self, tuples: int) -> int:
+        """Return how many bits the sum of so many numbers takes."""
+        return (tuples * (self.extent[1] - self.extent[0])).bit_length()
+
+    def _few_bits(self, least: int, most: float) -> int | None:
+        """Return how many of 32 bits a sum should have, None if a few more than ``most`` tuples have no room.
+
+        It is the same for all chunks of a stream whose numbers are alike, so that sums of several can be added up.
+        """
+        bits_of_number = (self.extent[1] - least).bit_length()
+        bits_of_count = (_FEW_BITS - bits_of_number) // 2
+        fits = bits_of_count > 0 and most + 6 * math.sqrt(most) + 16 < 1 << bits_of_count
+        return _FEW_BITS - bits_of_count if fits else None
+
+    @cached_property
+    def _round_least(self) -> int:
+        """A number that is not above the least one, and that of other chunks, too, if theirs is not much different."""
+        return self.extent[0] & -(1 << max(0, (self.extent[1] - self.extent[0]).bit_length() - _ROUNDED))
 
 
 @dataclass(frozen=True)
 class PackedSums:
-    """Entries with their counts above the lowest ``bits``; those without tuples are 0, all others above."""
+    """Entries with their counts above the lowest ``bits``; sums lack ``least`` for each tuple. Without tuples it is 0.
+
+    ``numbers`` have 64 bits and a sign that is never set, or 32 bits and none.
+    """
 
     name: str
-    numbers: npt.NDArray[np.int64]
+    numbers: Numbers
     bits: int
+    least: int
+
+    def are_of(self, tuples: int, total: int) -> bool:
+        """Return whether they are those of so many tuples with this sum, which may have wrapped at 64 bits."""
+        counts, sums = self.totals()
+        return counts == tuples and _wrapped(sums + counts * self.least) == total
+
+    def totals(self) -> tuple[int, int]:
+        """Return all counts together, and all sums, which still lack the least number."""
+        counts, sums = kernels.packed_totals(self.numbers, self.bits)
+        return int(counts), int(sums)
 
     def first(self, count: int) -> PackedSums:
         """Return those of the first ``count`` entries."""
-        return PackedSums(self.name, self.numbers[:count], self.bits)
+        return replace(self, numbers=self.numbers[:count])
 
     def at(self, positions: npt.NDArray[np.int32]) -> dict[str, Numbers]:
         """Return the counts and the sums of some entries."""
-        some = kernels.taken(self.numbers, positions)
-        return self._taken_apart(some.reshape(-1, 1, 1), 0, 1)
+        return replace(self, numbers=kernels.taken(self.numbers, positions)).apart()
 
-    def of_keys(self, shape: tuple[int, int, int], first: int, last: int) -> dict[str, Numbers]:
+    def of_keys(self, shape: tuple[int, int, int], first: int, last: int) -> PackedSums:
         """Return those of the keys ``[first, last)``, slice by slice and cell by cell.
 
         ``shape`` is that of all: cells, slices, keys.
         """
-        return self._taken_apart(self.numbers.reshape(shape), first, last)
+        cells, slices, _ = shape
+        numbers = np.empty(cells * slices * (last - first), dtype=self.numbers.dtype)
+        kernels.take_keys(numbers, self.numbers.reshape(shape), first, last)
+        return replace(self, numbers=numbers)
 
-    def _taken_apart(self, numbers: npt.NDArray[np.int64], first: int, last: int) -> dict[str, Numbers]:
-        cells, slices, _ = numbers.shape
-        counts = np.empty(cells * slices * (last - first), dtype=np.int32)
+    def beside(self, others: Mapping[str, Numbers]) -> Mapping[str, Numbers]:
+        """Return them with other components of the same entries: of 32 bits as they are, of 64 bits apart."""
+        return WithPacked(self, others) if self.numbers.itemsize == 4 else {**self.apart(), **others}
+
+    def apart(self) -> dict[str, Numbers]:
+        """Return counts and sums, of 32 bits if that is enough."""
+        counts = np.empty(len(self.numbers), dtype=np.int32)
         sums: Numbers = np.empty_like(counts)
-        if not kernels.unpack(counts, sums, numbers, first, last, self.bits):
+        if not kernels.unpack(counts, sums, self.numbers, self.bits, self.least):
             sums = np.empty(len(counts), dtype=np.int64)
-            kernels.unpack(counts, sums, numbers, first, last, self.bits)
+            kernels.unpack(counts, sums, self.numbers, self.bits, self.least)
         return {COUNT_NAME: counts, self.name: sums}
+
+
+class WithPacked(Mapping[str, Numbers]):
+    """The components of entries, of which the count and a sum are packed until somebody asks for them apart."""
+
+    def __init__(self, packed: PackedSums, others: Mapping[str, Numbers]) -> None:
+        self.packed = packed
+        self.others = others
+
+    def __getitem__(self, name: str) -> Numbers:
+        return self._apart[name] if name in (COUNT_NAME, self.packed.name) else self.others[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (COUNT_NAME, self.packed.name, *self.others)
+
+    def __len__(self) -> int:
+        return 2 + len(self.others)
+
+    @cached_property
+    def _apart(self) -> Mapping[str, Numbers]:
+        return self.packed.apart()
+
+
+def alike(sums: Sequence[PackedSums]) -> Sequence[PackedSums]:
+    """Return those that are packed as the first one is."""
+    return [each for each in sums if (each.name, each.bits, each.least) == (sums[0].name, sums[0].bits, sums[0].least)]
+
+
+def add_blocks(sums: Sequence[PackedSums], places: npt.NDArray[np.int64], size: int) -> PackedSums | None:
+    """Return blocks of ``size`` entries with those of sums that are packed alike added up; None if there is no room.
+
+    ``places`` says which block each block of the sums, one after the other, goes to.
+    """
+    numbers = np.zeros((int(places.max()) + 1, size), dtype=sums[0].numbers.dtype)
+    blocks = (block for each in sums for block in each.numbers.reshape(-1, size))
+    for place, block in zip(places.tolist(), blocks, strict=True):
+        numbers[place] += block
+    added = replace(sums[0], numbers=numbers.ravel())
+    totals = [each.totals() for each in sums]
+    is_all = added.totals() == tuple(map(sum, zip(*totals, strict=True)))
+    return added if is_all else None
+
+
+def arrays_of(numbers: Mapping[str, Numbers]) -> list[Numbers]:
+    """Return the arrays behind some components, without taking any apart."""
+    if isinstance(numbers, WithPacked):
+        return [numbers.packed.numbers, *numbers.others.values()]
+    return list(numbers.values())
+
+
+def types_of(numbers: Mapping[str, Numbers]) -> dict[str, np.dtype[Any]]:
+    """Return the types of some components, 64 bits for all whole numbers, without taking any apart."""
+    whole = np.dtype(np.int64)
+    if isinstance(numbers, WithPacked):
+        return {COUNT_NAME: whole, numbers.packed.name: whole, **types_of(numbers.others)}
+    return {name: whole if each.dtype.kind == "i" else each.dtype for name, each in numbers.items()}
+
+
+def _wrapped(number: int) -> int:
+    """Return a whole number as 64 bits have it."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -18,12 +18,15 @@ from operators.kernels.accumulation import (
     least,
     merge_full,
     merge_looked_up,
+    merge_packed,
     occupied_per_group,
+    packed_totals,
     pick_group,
     place,
     place_looked_up,
     place_mapped,
     running_sums,
+    take_keys,
     unpack,
 )
 from operators.kernels.boundaries import (
@@ -48,6 +51,7 @@ from operators.kernels.rows import (
     rows_between,
     scatter,
     taken,
+    total,
 )
 
 __all__ = [
@@ -79,10 +83,12 @@ __all__ = [
     "match_groups",
     "merge_full",
     "merge_looked_up",
+    "merge_packed",
     "number",
     "number_ascending",
     "occupied_per_group",
     "order_by_code",
+    "packed_totals",
     "pick_group",
     "pick_pairs",
     "pick_tuples",
@@ -94,7 +100,9 @@ __all__ = [
     "running_sums",
     "scatter",
     "set_bits",
+    "take_keys",
     "taken",
+    "total",
     "unpack",
     "warm_up",
 ]

@@ -36,15 +36,25 @@ def place_looked_up(at: Places, values: Numbers, least_value: int, table: Places
 def add_packed(
     packed: Numbers, values: Numbers, least_value: int, table: Places, column: Places, numbers: Numbers, one: int
 ) -> None:
-    """Count and add up in one pass: each entry gets a number and ``one``, a power of two, for each tuple.
+    """Add a number and ``one`` to an entry for each tuple: a count above the sum, see :mod:`operators.packed_sums`.
 
-    Where that is, is looked up as in :func:`place_looked_up`.
+    Which entry that is, is looked up as in :func:`place_looked_up`. What the entry has no room for is lost.
     """
     last = np.uint64(table.size - 1)
     for i in range(values.size):
         # an index without a sign needs no look whether it counts from the end: a fifth of the time
         at = min(last, np.uint64(max(least_value, values[i]) - least_value))
         packed[np.uint64(table[at] + column[i])] += numbers[i] + one
+
+
+@njit(cache=True, nogil=True)
+def packed_totals(packed: Numbers, bits: int) -> tuple[Any, Any]:
+    """Return all counts of packed sums together, and all sums; these take the lowest ``bits``."""
+    counts, sums, mask = np.int64(0), np.int64(0), (np.int64(1) << bits) - 1
+    for i in range(packed.size):
+        counts += np.int64(packed[i]) >> bits
+        sums += np.int64(packed[i]) & mask
+    return counts, sums
 
 
 SUM, LEAST, GREATEST = 0, 1, 2
@@ -71,24 +81,29 @@ def merge_looked_up(
 
 
 @njit(cache=True, nogil=True)
-def unpack(counts: Numbers, sums: Numbers, packed: Numbers, first: int, last: int, bits: int) -> bool:
-    """Take apart what :func:`add_packed` added up with ``one`` = 2 ** ``bits``; sums take fewer bits, and a sign.
+def unpack(counts: Numbers, sums: Numbers, packed: Numbers, bits: int, least_number: int) -> bool:
+    """Take packed sums apart. Return whether all sums fit into what they are put into."""
+    mask, fits = (np.int64(1) << bits) - 1, True
+    for i in range(packed.size):
+        number = np.int64(packed[i])
+        count = number >> bits
+        total = (number & mask) + count * least_number
+        counts[i] = count
+        sums[i] = total
+        fits &= sums[i] == total
+    return fits
 
-    ``packed`` has the shape (cells, slices, keys); the keys ``[first, last)`` are wanted, slice by slice and cell by
-    cell. Return whether all sums fit into what they are put into.
-    """
-    half, fits, i = 1 << (bits - 1), True, 0
-    cells, slices, _ = packed.shape
+
+@njit(cache=True, nogil=True)
+def take_keys(out: Numbers, dense: Numbers, first: int, last: int) -> None:
+    """Pick the keys ``[first, last)`` of ``dense``, shape (cells, slices, keys): slice by slice and cell by cell."""
+    i = 0
+    cells, slices, _ = dense.shape
     for s in range(slices):
         for c in range(cells):
             for k in range(first, last):
-                count = (packed[c, s, k] + half) >> bits
-                total = packed[c, s, k] - (count << bits)
-                counts[i] = count
-                sums[i] = total
-                fits &= sums[i] == total
+                out[i] = dense[c, s, k]
                 i += 1
-    return fits
 
 
 @njit(cache=True, nogil=True)
@@ -160,6 +175,43 @@ def merge_full(
             at = key_map[k] - first
             if 0 <= at < keys:
                 out[row + at] = _merged(way, out[row + at], numbers[base + k])
+
+
+@njit(cache=True, nogil=True)
+def merge_packed(
+    counts: Numbers,
+    sums: Numbers,
+    packed: Numbers,
+    bits: int,
+    least_number: int,
+    cell_map: Places,
+    key_map: Places,
+    first: int,
+    keys: int,
+    own_keys: int,
+) -> None:
+    """Add packed sums to counts and sums, each as :func:`merge_full` does it."""
+    shift, follow = key_map[0] - first, shift_is_whole(key_map, first, keys)
+    cells, mask = cell_map.size, (np.int64(1) << bits) - 1
+    for i in range(packed.size // own_keys):
+        c = cell_map[i % cells]
+        if c < 0:
+            continue
+        row, base = c * keys, i * own_keys
+        if follow:
+            for k in range(own_keys):
+                number = np.int64(packed[base + k])
+                count = number >> bits
+                counts[row + shift + k] += count
+                sums[row + shift + k] += (number & mask) + count * least_number
+            continue
+        for k in range(own_keys):
+            at = key_map[k] - first
+            if 0 <= at < keys:
+                number = np.int64(packed[base + k])
+                count = number >> bits
+                counts[row + at] += count
+                sums[row + at] += (number & mask) + count * least_number
 
 
 @njit(cache=True, nogil=True)
@@ -281,12 +333,18 @@ def warm_up() -> None:
             place_mapped(at, cell, key, table, table, 0, 1)
     counts = np.zeros(1, dtype=np.int64)
     count(counts, at)
-    for sums in (at, longs):
-        unpack(at, sums, np.zeros((1, 1, 1), dtype=np.int64), 0, 1, 1)
+    shorts = np.zeros(1, dtype=np.uint32)
+    for packed in (shorts, read_only(shorts), longs):
+        for sums in (at, longs):
+            unpack(at, sums, packed, 1, 0)
+        take_keys(packed.copy(), packed.reshape(1, 1, 1), 0, 1)
+        merge_packed(longs, longs, packed, 1, 0, table, table, 0, 1, 1)
+    packed_totals(shorts, 1)
     for values in (at, read_only(ints), read_only(longs)):
         place_looked_up(at, values, 0, table, at)
         for numbers in (read_only(ints), read_only(longs)):
-            add_packed(longs, values, 0, table, at, numbers, 1)
+            for packed in (longs, shorts):
+                add_packed(packed, values, 0, table, at, numbers, 1)
         for out, kinds in ((longs, (ints, longs)), (doubles, (doubles,))):
             for kind in kinds:
                 for numbers in (kind, read_only(kind)):
@@ -298,9 +356,10 @@ def warm_up() -> None:
         greatest(out, at, values)
         for numbers in (values, read_only(values)):
             merge_full(SUM, out, numbers, table, table, 0, 1, 1)
-    dense, starts = np.zeros((1, 1, 1), dtype=np.int64), np.zeros(2, dtype=np.int64)
-    occupied_per_group(dense, starts)
-    pick_group(dense, 0, 1, at, at, at, starts)
+    starts = np.zeros(2, dtype=np.int64)
+    for dense in (longs.reshape(1, 1, 1), shorts.reshape(1, 1, 1)):
+        occupied_per_group(dense, starts)
+        pick_group(dense, 0, 1, at, at, at, starts)
     table_of_one = np.zeros((2, 1), dtype=np.int64)
     running_sums(table_of_one, table_of_one[:1].copy())
     add_runs(table_of_one.copy(), counts, counts, counts, table_of_one, table_of_one)

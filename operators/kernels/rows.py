@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
@@ -52,6 +54,15 @@ def extent(values: Numbers) -> tuple[int, int]:
     for i in range(1, values.size):
         low, high = min(low, values[i]), max(high, values[i])
     return low, high
+
+
+@njit(cache=True, nogil=True)
+def total(values: Numbers) -> Any:
+    """Return the sum of some whole numbers, which wraps around at 64 bits."""
+    found = np.int64(0)
+    for i in range(values.size):
+        found += values[i]
+    return found
 
 
 @njit(cache=True, nogil=True)
@@ -189,6 +200,7 @@ def warm_up() -> None:
             keep_mapped(at.copy(), at.copy(), at.copy(), cell, key, table, table)
     for values in (ints, longs, read_only(ints), read_only(longs)):
         extent(values)
+        total(values)
         mark(np.zeros(1, dtype=np.bool_), values, 0)
         number(at, longs, np.zeros(1, dtype=np.int32), values, 0)
         number_ascending(at, longs, np.zeros(1, dtype=np.int32), values, 0, 1)
@@ -205,3 +217,4 @@ def warm_up() -> None:
     for values in (ints, longs, doubles, np.zeros(1, dtype=np.complex128), np.zeros(1, dtype=np.bool_)):
         taken(values, table)
     taken(table, short)
+    taken(np.zeros(1, dtype=np.uint32), table)

@@ -52,6 +52,16 @@ class CellLookup:
             kernels.look_up(some, values, self.least, self.table)
         return found
 
+    def cells_at(self, positions: npt.NDArray[np.int64]) -> Cells:
+        """Look up those of the tuples at some positions, which ascend."""
+        found, first = np.empty(len(positions), dtype=np.int32), 0
+        for values in self.pieces:
+            low, high = np.searchsorted(positions, (first, first + len(values)))
+            some = values[positions[low:high] - first]
+            kernels.look_up(found[low:high], some, self.least, self.table)
+            first += len(values)
+        return found
+
     def with_their(self, *arrays: npt.NDArray[Any]) -> Iterator[tuple[npt.NDArray[Any], ...]]:
         """Yield the part of each of some arrays, shape (tuples,), that belongs to a piece, and the piece."""
         first = 0

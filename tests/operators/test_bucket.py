@@ -19,6 +19,7 @@ from operators.expressions import Call
 from operators.held_buckets import HeldBuckets
 from operators.live_queries import LiveQueries
 from operators.merging import merge_buckets
+from operators.packed_sums import WithPacked
 from operators.predicates.cells import LineCells, SetCells
 from operators.queries import COUNT_ALL, Measure
 from operators.stream_operators import StreamOperators
@@ -129,13 +130,19 @@ def test_far_apart_entries_are_those_that_lie_together(seed: int, length: int, b
 FULL_ALWAYS, FULL_NEVER = -1.0, 2.0
 
 
-@given(st.integers(0, 2**32), st.integers(2, 60), st.booleans())
-def test_full_buckets_hold_what_listed_ones_do(seed: int, length: int, both: bool) -> None:
+# with these, counts and sums are packed into 32 bits
+PACKED = {"_ALWAYS_DENSE": 0, "_DENSE_PER_TUPLE": 10**9, "_LEAST_GROUP": 0.0, "_MOST_ALONE": 0}
+
+
+@given(st.integers(0, 2**32), st.integers(2, 60), st.booleans(), st.booleans())
+def test_full_buckets_hold_what_listed_ones_do(seed: int, length: int, both: bool, packed: bool) -> None:
     rng = random.Random(seed)
     live, rows = queries(both), random_rows(rng, length)
-    listed = buckets_with(live, rows, FULL=FULL_NEVER)
-    full = buckets_with(live, rows, FULL=FULL_ALWAYS)
+    limits: dict[str, float] = PACKED if packed else {}
+    listed = buckets_with(live, rows, **limits, FULL=FULL_NEVER)
+    full = buckets_with(live, rows, **limits, FULL=FULL_ALWAYS)
     assert all(bucket.is_full for bucket in full)
+    assert all(isinstance(bucket.components, WithPacked) == packed for bucket in full)
     assert not any(bucket.is_full for bucket in listed)
     assert [contents(Bucket.deserialize(bucket.serialize())) for bucket in full] == [contents(b) for b in listed]
     if not listed:
@@ -143,7 +150,7 @@ def test_full_buckets_hold_what_listed_ones_do(seed: int, length: int, both: boo
     parts = [
         bucket
         for part in (rows[: length // 2], rows[length // 2 :])
-        for bucket in buckets_with(live, part, FULL=rng.choice([FULL_ALWAYS, FULL_NEVER]))
+        for bucket in buckets_with(live, part, **limits, FULL=rng.choice([FULL_ALWAYS, FULL_NEVER]))
     ]
     (expected,) = listed
     cells = expected.cells if isinstance(expected.cells, LineCells) else None
@@ -187,6 +194,41 @@ def test_buckets_that_wait_travel_as_one() -> None:
     assert not list(held.release())
     listed = buckets_with(live, rows, FULL=FULL_NEVER)
     assert [bucket for each in listed for _, bucket in held.take(0, each)] == listed
+
+
+@pytest.mark.parametrize(
+    ("last", "times", "packed"),
+    [
+        pytest.param({}, 1, True, id="alike"),
+        pytest.param({"v": 2**40}, 1, False, id="numbers far apart"),
+        pytest.param({"k": 5}, 1, False, id="another key"),
+        pytest.param({}, 60, False, id="no room for all together"),
+    ],
+)
+def test_packed_sums_that_wait_are_added_up_as_they_are(last: dict[str, Any], times: int, packed: bool) -> None:
+    live, held = live_of(aggregation(compare(V, ">", 0), (K,), measures=(COUNT_ALL, Measure("sum", V)))), HeldBuckets()
+    # numbers below 2 ** 16 leave 8 bits for counts
+    rows = [{"k": key, "v": value, "s": None, "t": 1} for key in (1, 2) for value in (0, 1, 60_000)] * times
+    later, others = [row | {"t": 2} for row in rows], [row | last for row in rows]
+    for part in (rows, rows, later, others):
+        for bucket in buckets_with(live, part, **PACKED, FULL=FULL_ALWAYS):
+            assert isinstance(bucket.components, WithPacked)
+            assert not list(held.take(0, bucket))
+    ((_, one),) = held.release()
+    assert isinstance(one.components, WithPacked) == packed
+    found = Counter[tuple[int, str]]()
+    numbers = (one.component(name).tolist() for name in ("count(*)", "sum(v)"))
+    keys = one.keys.column(0).to_pylist()
+    for place, (count, total) in enumerate(zip(*numbers, strict=True)):
+        if one.cell[place] == 1:
+            found[keys[one.key[place]], "count"] += count
+            found[keys[one.key[place]], "sum"] += total
+    expected = Counter[tuple[int, str]]()
+    for row in (*rows, *rows, *later, *others):
+        if row["v"] > 0:
+            expected[row["k"], "count"] += 1
+            expected[row["k"], "sum"] += row["v"]
+    assert +found == expected
 
 
 @given(st.integers(0, 2**32), st.integers(1, 60), st.booleans())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 from operators.components import COUNT_NAME, encode
 from operators.expressions import Column
-from operators.packed_sums import Packable
+from operators.packed_sums import Packable, PackedSums
 from operators.predicates.dimension import CellLookup
 from operators.queries import Measure
 from sources.schema import BIGINT, DOUBLE
@@ -26,35 +28,84 @@ def offsets_of(lookup: CellLookup) -> npt.NDArray[np.int32]:
     return np.where(lookup.table >= 0, lookup.table * np.int32(SLICES * KEYS), ENTRIES).astype(np.int32)
 
 
-@given(
-    numbers=st.lists(
-        st.one_of(st.integers(-5, 5), st.integers(-(2**31), 2**31), st.integers(-(2**50), 2**50)), max_size=40
-    ),
-    seed=st.integers(0, 2**32),
-)
-def test_taken_apart_they_are_counts_and_sums(numbers: list[int], seed: int) -> None:
+NUMBERS = st.one_of(st.integers(-5, 5), st.integers(-(2**31), 2**31), st.integers(-(2**50), 2**50))
+
+
+@dataclass(frozen=True)
+class Added:
+    """Tuples added up, and what counts and sums of each entry must be, shape (cells, slices, keys)."""
+
+    packed: PackedSums
+    counts: npt.NDArray[np.int64]
+    sums: npt.NDArray[np.int64]
+
+
+def add_up(numbers: list[int], seed: int, most: float | None) -> Added:
+    """Add numbers up at random entries, and where no query wants them."""
     rng = np.random.default_rng(seed)
     cell = rng.integers(-1, CELLS, len(numbers)).astype(np.int32)
     column = rng.integers(0, SLICES * KEYS, len(numbers)).astype(np.int32)
     packable = Packable.first_of({SUM: encode(SUM, pa.array(numbers, pa.int64()))}, len(numbers))
     assert packable is not None
     lookup = CellLookup.of(cell, CELLS)
-    offsets = offsets_of(lookup)
-    packed = packable.add_up(lookup, offsets, column, ENTRIES + SLICES * KEYS).first(ENTRIES)
+    packed = packable.add_up(lookup, offsets_of(lookup), column, ENTRIES + SLICES * KEYS, most).first(ENTRIES)
     counts, sums = np.zeros((2, *SHAPE), dtype=np.int64)
     some = cell >= 0
     places = cell[some], column[some] // KEYS, column[some] % KEYS
     np.add.at(counts, places, 1)
     np.add.at(sums, places, np.array(numbers, dtype=np.int64)[some])
+    return Added(packed, counts, sums)
+
+
+def check(added: Added) -> None:
+    """See that counts and sums are right, of some keys and of some entries."""
+    packed, counts, sums = added.packed, added.counts, added.sums
     assert ((packed.numbers > 0) == (counts > 0).ravel()).all()
     for first, last in ((0, KEYS), (1, 3)):
-        found = packed.of_keys(SHAPE, first, last)
-        assert found[COUNT_NAME].tolist() == counts[:, :, first:last].transpose(1, 0, 2).ravel().tolist()
-        assert found["sum(x)"].tolist() == sums[:, :, first:last].transpose(1, 0, 2).ravel().tolist()
+        for found in (packed.of_keys(SHAPE, first, last).beside({}), packed.of_keys(SHAPE, first, last).apart()):
+            assert found[COUNT_NAME].tolist() == counts[:, :, first:last].transpose(1, 0, 2).ravel().tolist()
+            assert found["sum(x)"].tolist() == sums[:, :, first:last].transpose(1, 0, 2).ravel().tolist()
     positions = np.flatnonzero(counts).astype(np.int32)
     found = packed.at(positions)
     assert found[COUNT_NAME].tolist() == counts.ravel()[positions].tolist()
     assert found["sum(x)"].tolist() == sums.ravel()[positions].tolist()
+
+
+@given(numbers=st.lists(NUMBERS, max_size=40), seed=st.integers(0, 2**32), most=st.sampled_from([None, 0.0, 3.0, 40.0]))
+def test_taken_apart_they_are_counts_and_sums(numbers: list[int], seed: int, most: float | None) -> None:
+    check(add_up(numbers, seed, most))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "bits"),
+    [
+        pytest.param([1000, 0, 7] * 20, 32, id="few"),
+        pytest.param([-1000, 1000] * 50, 32, id="negative"),
+        pytest.param([2**62, 2**62 + 5] * 9, 32, id="large but close"),
+        pytest.param([0, 2**31], 64, id="far apart"),
+        pytest.param([1000, 0] * 200_000, 64, id="more tuples an entry than was thought"),
+        pytest.param([0, 2**20] * 2_000, 64, id="larger sums than was thought"),
+    ],
+)
+def test_32_bits_are_used_where_that_is_enough(numbers: list[int], bits: int) -> None:
+    added = add_up(numbers, 0, 3.0)
+    assert added.packed.numbers.itemsize * 8 == bits
+    check(added)
+
+
+@given(
+    counts=st.lists(st.integers(0, 2**5), min_size=1, max_size=6),
+    sums=st.lists(st.integers(0, 2**7), min_size=6, max_size=6),
+    least=st.integers(-(2**63), 2**63 - 1),
+)
+def test_what_had_no_room_is_noticed(counts: list[int], sums: list[int], least: int) -> None:
+    """Entries of 2 bits for the sum and 30 for the count, and of 28 and 4."""
+    total = (sum(sums[: len(counts)]) + sum(counts) * least + 2**63) % 2**64 - 2**63
+    for bits in (2, 28):
+        kept = [(count * 2**bits + sum_) % 2**32 for count, sum_ in zip(counts, sums, strict=False)]
+        packed = PackedSums("sum(x)", np.array(kept, dtype=np.uint32), bits, least)
+        right = [(number >> bits, number % 2**bits) for number in kept] == list(zip(counts, sums, strict=False))
+        assert packed.are_of(sum(counts), total) == right
 
 
 @pytest.mark.parametrize("greatest", [2**61, -(2**63)])
