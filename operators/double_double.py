@@ -18,7 +18,11 @@ Pairs = npt.NDArray[np.complex128]
 Doubles = npt.NDArray[np.float64]
 
 _SPLITTER = float(2**27 + 1)
-_ROUNDING = 2.0**-98
+_ROUNDING = 2.0**-140
+# with less than this left of the squares, double-double may have lost it
+_DOUBTFUL = 2.0**-60
+# what a double has no room for of a whole number
+_LOW_BITS = 11
 _LEAST = 2.0**-1060  # a few of the smallest steps there are, which squares of tiny values lose each
 
 
@@ -50,6 +54,13 @@ def pairs(values: Doubles) -> Pairs:
     return values.astype(np.complex128)
 
 
+def whole_pairs(values: npt.NDArray[np.int64]) -> Pairs:
+    """Return whole numbers of 64 bits as pairs, which have all of their bits."""
+    found = np.empty(len(values), dtype=np.complex128)
+    found.real, found.imag = (values >> _LOW_BITS) << _LOW_BITS, values & ((1 << _LOW_BITS) - 1)
+    return found
+
+
 def _join(high: Doubles, low: Doubles) -> Pairs:
     """Return high and low as pairs; where high is not finite, low is of no use."""
     joined = np.empty(len(high), dtype=np.complex128)
@@ -58,30 +69,73 @@ def _join(high: Doubles, low: Doubles) -> Pairs:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def square(values: Doubles) -> Pairs:
+def squares(values: Pairs) -> tuple[Pairs, Pairs]:
+    """Return the exact squares of pairs in two parts, what fits into a double and the rest, which are added up apart.
+
+    So they are exact sums as long as values are of the same size, as they are where it matters: many times the spread.
+    """
+    high = _square(values.real)
+    rest = pairs(high.imag)
+    if values.imag.any():
+        rest = add_pairs(rest, add_pairs(_product(2.0 * values.real, values.imag), pairs(values.imag * values.imag)))
+    return pairs(high.real), rest
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def variance(count: npt.NDArray[np.int64], total: Pairs, high: Pairs, rest: Pairs) -> Doubles:
+    """Return the sample variance (divided by count - 1) of values from their number, their sum and :func:`squares`'.
+
+    With any m near the mean, the squared differences from the mean are
+    ``squares - 2 m total + n m² - (total - n m)² / n``; what is large cancels in double-double, and where hardly
+    anything would be left of it then, in more bits.
+    """
+    n = count.astype(np.float64)
+    m = total.real / n
+    both = add_pairs(high, rest)
+    around = add_pairs(both, add_pairs(times(total, -2.0 * m), times(_square(m), n)))
+    beside = add_pairs(total, _product(-m, n)).real
+    differences = around.real - beside * beside / n
+    doubtful = np.flatnonzero((n > 1) & (differences < _DOUBTFUL * both.real))
+    differences[doubtful] = _differences(n[doubtful], total[doubtful], high[doubtful], rest[doubtful])
+    # what is left of equal values is the rounding of the last steps, and its root would look like a deviation
+    rounding = np.maximum(_ROUNDING * both.real, _LEAST * n)
+    return np.where(differences <= rounding, 0.0, differences) / (n - 1.0)
+
+
+def _differences(n: Doubles, total: Pairs, high: Pairs, rest: Pairs) -> Doubles:
+    """Return the squared differences from the mean as `variance` does, from terms of which none is rounded."""
+    m = total.real / n
+    square = _square(m)
+    products = [_product(-2.0 * m, total.real), _product(-2.0 * m, total.imag)]
+    products += [_product(square.real, n), _product(square.imag, n)]
+    beside = _accurate_sum([total, _product(-m, n)])
+    return _accurate_sum([high, rest, *products]) - beside * beside / n
+
+
+def _accurate_sum(terms: list[Pairs]) -> Doubles:
+    """Return the sums of pairs as if they were added up with four times the bits of a double, then rounded.
+
+    T. Ogita, S. M. Rump, S. Oishi, *Accurate sum and dot product*, 2005, algorithm 4.8 (SumK).
+    """
+    parts = [part.copy() for term in terms for part in (term.real, term.imag)]
+    for _ in range(3):
+        for i in range(1, len(parts)):
+            a, b = parts[i], parts[i - 1]
+            total = a + b
+            moved = total - a
+            parts[i - 1] = (a - (total - moved)) + (b - moved)
+            parts[i] = total
+    return np.asarray(sum(parts[:-1], np.zeros_like(parts[0])) + parts[-1])
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _square(values: Doubles) -> Pairs:
     """Return the exact squares of doubles."""
     high = values * values
     scaled = _SPLITTER * values
     upper = scaled - (scaled - values)
     lower = values - upper
     return _join(high, ((upper * upper - high) + 2.0 * upper * lower) + lower * lower)
-
-
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def variance(count: npt.NDArray[np.int64], total: Pairs, squares: Pairs) -> Doubles:
-    """Return the sample variance (divided by count - 1) of values from their number, their sum and that of squares.
-
-    With any m near the mean, the squared differences from the mean are
-    ``squares - 2 m total + n m² - (total - n m)² / n``; what is large cancels in double-double.
-    """
-    n = count.astype(np.float64)
-    m = total.real / n
-    around = add_pairs(squares, add_pairs(_times(total, -2.0 * m), _times(square(m), n)))
-    rest = add_pairs(total, _product(-m, n)).real
-    differences = around.real - rest * rest / n
-    # what is left of equal values is the rounding of pairs, and its root would look like a deviation
-    rounding = np.maximum(_ROUNDING * squares.real, _LEAST * n)
-    return np.where(differences <= rounding, 0.0, differences) / (n - 1.0)
 
 
 def _product(a: Doubles, b: Doubles) -> Pairs:
@@ -95,5 +149,7 @@ def _product(a: Doubles, b: Doubles) -> Pairs:
     return _join(high, ((a1 * b1 - high) + a1 * b2 + a2 * b1) + a2 * b2)
 
 
-def _times(values: Pairs, factor: Doubles) -> Pairs:
+@np.errstate(over="ignore", invalid="ignore")
+def times(values: Pairs, factor: Doubles) -> Pairs:
+    """Return pairs times doubles."""
     return np.asarray(add_pairs(_product(values.real, factor), pairs(values.imag * factor)))

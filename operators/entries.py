@@ -25,6 +25,7 @@ import pyarrow as pa
 from operators import components, kernels
 from operators.arrays import Numbers
 from operators.components import COUNT_NAME, Encoded
+from operators.containment import contained
 from operators.expressions import Expression
 from operators.keys import KeyCodes, encode_keys
 from operators.packed_sums import Packable, PackedSums
@@ -61,8 +62,17 @@ class EncodedMeasures:
 
     @classmethod
     def of_tuples(cls, tuples: Tuples) -> EncodedMeasures:
-        """Take them from columns."""
-        return cls(lambda measure: components.encode(measure, tuples.value(argument_of(measure))))
+        """Take them from columns. What cannot be encoded is NULL, and the failures of ``tuples`` say why."""
+
+        def find(measure: Measure) -> Encoded:
+            argument = argument_of(measure)
+            failures: dict[str, str] = {}
+            with contained([str(argument)], failures):
+                return components.encode(measure, tuples.value(argument))
+            tuples.failures.update(failures)
+            return components.encode(measure, pa.nulls(tuples.length, argument.type.arrow))
+
+        return cls(find)
 
     def of(self, measures: Iterable[Measure]) -> dict[Measure, Encoded]:
         """Return the numbers of some measures."""

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from operators.aggregation import changelog_times, distinct_operator
 from operators.bucket import Bucket
 from operators.bucket_store import batch_of, get_payload, is_path_of_tuples, put_payload
+from operators.containment import contained
 from operators.event_times import EARLIEST
 from operators.joins.fire import fire_joins
 from operators.joins.late_rows import JoinedRows
@@ -178,10 +179,10 @@ class Lane:
         buckets = self._by_operator()
         for name, operator in self._operators.aggregations.items():
             passed, reached = before.get(operator.stream), after.get(operator.stream)
-            with self.work.timed(name):
+            with self.work.timed(name), contained((query.id for query in operator.queries), self.failures):
                 parts = self._fire_one(name, operator, buckets, passed, reached, brought, now_us)
-            if parts:
-                fired[name] = (operator.queries, together(parts))
+                if parts:
+                    fired[name] = (operator.queries, together(parts))
         for name in self._told.operators:
             if name not in self._operators.aggregations:
                 self._told.revise(name, None, (), None, None, now_us)
@@ -227,7 +228,9 @@ class Lane:
                 continue
             tuples = self._tuples_of({part.operator for part in operator.joins[0]})
             start = EARLIEST if passed is None else passed
-            with self.work.timed(operator.operator):
+            formed, late = None, None
+            queries = [parts[0].live for parts in operator.joins]
+            with self.work.timed(operator.operator), contained((query.id for query in queries), self.failures):
                 formed, late = fire_joins(
                     operator,
                     buckets,
@@ -239,7 +242,7 @@ class Lane:
                     self.failures,
                 )
             if formed is not None:
-                fired[name] = [parts[0].live for parts in operator.joins], formed
+                fired[name] = queries, formed
             if late is not None:
                 self.joined[name] = late
                 self.failures |= late.beyond

@@ -24,6 +24,7 @@ from operators.aggregation import (
     sliding_window,
 )
 from operators.bucket import Bucket
+from operators.containment import contained
 from operators.entries import SlicedTuples
 from operators.event_times import EARLIEST, LATEST
 from operators.expressions import Expression, columns_of, conjuncts_of
@@ -98,6 +99,11 @@ class _Operator:
         measures = (m.argument for _, mine in self.spaces for m in mine if m.argument is not None)
         return frozenset(name for expression in (*self.keys, *measures) for name in columns_of(expression))
 
+    @property
+    def query_ids(self) -> Iterator[str]:
+        """The ids of its queries."""
+        return (query_of(query.id) for query in self.queries)
+
     @cached_property
     def cuts(self) -> list[int]:
         """The changelog times: where each query begins to see tuples."""
@@ -110,6 +116,11 @@ class _Operator:
     @cached_property
     def combs(self) -> Combs:
         return Combs.of({sliding_window(q) for q in self.queries})
+
+
+def query_of(name: str) -> str:
+    """Return the id of a query, given its own or that of an input of its join."""
+    return name.partition("#")[0]
 
 
 class StreamOperators:
@@ -174,7 +185,7 @@ class StreamOperators:
     @property
     def queries(self) -> set[str]:
         """The ids of all queries that see its tuples."""
-        return {query.partition("#")[0] for query in self._expressions}
+        return {query_of(name) for name in self._expressions}
 
     def _aggregations(self, name: str, queries: list[LiveQuery]) -> Iterator[_Operator]:
         """Yield an operator, and one for each expression of which its queries count distinct values."""
@@ -219,20 +230,25 @@ class StreamOperators:
         times = np.asarray(tuples.columns[self._stream.schema.event_time].view(pa.int64()))
         with work.timed(index_of(self.name)):
             cells = self._index.cells_of(tuples)
+        failed = output.failures
         if self._selections:
-            with work.timed(self._selections[0].operator):
+            with work.timed(self._selections[0].operator), contained((q.id for q in self._selections), failed):
                 output.selected = self._select(tuples, times, cells, waterline)
         wanted: list[Wanted] = []
         for operator in self._operators:
-            with work.timed(operator.name):
-                work.saw(operator.name, self._aggregate(operator, tuples, times, cells, output, wanted))
+            mine, of_joins = StreamOutput(), list[Wanted]()
+            with work.timed(operator.name), contained(operator.query_ids, failed):
+                work.saw(operator.name, self._aggregate(operator, tuples, times, cells, mine, of_joins))
+                output.buckets += mine.buckets
+                wanted += of_joins
         if wanted:
-            with work.timed(index_of(self.name)):
+            joins = (query for operator in self._operators if operator.columns for query in operator.query_ids)
+            with work.timed(index_of(self.name)), contained(joins, failed):
                 output.joined = index_tuples(tuples, times, wanted)
         if tuples.failures:
-            output.failures = {
-                query.partition("#")[0]: tuples.failures[text]
-                for query, texts in self._expressions.items()
+            failed |= {
+                query_of(name): tuples.failures[text]
+                for name, texts in self._expressions.items()
                 for text in texts
                 if text in tuples.failures
             }

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators.arrays import Places
+from operators.containment import describe
 from operators.evaluation import evaluate
 from operators.expressions import Column, Expression
 from sources.columns import one_array
@@ -86,7 +87,7 @@ class Tuples:
             try:
                 found = evaluate(expression, self.columns, self.length)
             except Exception as error:
-                self.failures[text] = f"{type(error).__name__}: {error}"
+                self.failures[text] = describe(error)
                 found = pa.nulls(self.length, expression.type.arrow)
             self._values[text] = found
         return found

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from operators import components
+from operators import components, double_double
 from operators.arrays import Numbers, Places
 from operators.components import COUNT, COUNT_DISTINCT, COUNT_NAME, Component
 from operators.expressions import Expression
@@ -124,8 +125,13 @@ def _measure(window: JoinedWindow, measure: Measure, at: Places, count: int) -> 
     else:
         for part in parts:
             found = numbers_of(part)
-            numbers[part.name] = merged(part, found * times if part.merge == "sum" else found, at, count)
+            numbers[part.name] = merged(part, _often(found, times) if part.merge == "sum" else found, at, count)
     return components.decode(mine, numbers, dictionary)
+
+
+def _often(numbers: Numbers, times: npt.NDArray[np.int64]) -> Numbers:
+    """Return what numbers add up to that come so many times."""
+    return double_double.times(numbers, times.astype(np.float64)) if numbers.dtype.kind == "c" else numbers * times
 
 
 def distinct_counts(values: pa.Array, at: Places, count: int) -> Numbers:

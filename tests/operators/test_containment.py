@@ -1,0 +1,96 @@
+"""What goes wrong for some queries, in a source task or in a lane, is told to them, and the others go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from operators import components, lane, stream_operators
+from operators.containment import contained
+from operators.queries import COUNT_ALL, Measure, Query
+from operators.stream_operators import StreamOperators
+from sources.errors import CorruptData
+from sources.storage import Storage
+from tests.operators.pipeline import STREAM, K, Pipeline, S, V, aggregation, batch_of, changelog, live_of
+
+SUM, GREATEST = Measure("sum", V), Measure("max", S)
+
+
+def row(t: int) -> dict[str, Any]:
+    return {"k": 0, "v": 1, "s": "a", "t": t}
+
+
+def test_errors_of_queries_are_told() -> None:
+    failures: dict[str, str] = {"c": "before"}
+    with contained(["a", "b"], failures):
+        raise pa.ArrowInvalid("too large")
+    assert failures == {"a": "ArrowInvalid: too large", "b": "ArrowInvalid: too large", "c": "before"}
+
+
+@pytest.mark.parametrize(
+    "problem", [MemoryError(), OSError("no space"), pa.ArrowMemoryError("x"), CorruptData("bytes")]
+)
+def test_errors_of_the_machine_are_not(problem: Exception) -> None:
+    failures: dict[str, str] = {}
+    with pytest.raises(type(problem)), contained(["a"], failures):
+        raise problem
+    assert not failures
+
+
+def test_a_measure_that_cannot_be_encoded_fails_its_queries_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = components.encode
+
+    def encode(measure: Measure, column: pa.Array) -> components.Encoded:
+        if measure == GREATEST and column.null_count < len(column):
+            raise pa.ArrowInvalid("out of range")
+        return whole(measure, column)
+
+    monkeypatch.setattr(components, "encode", encode)
+    live = live_of(*(aggregation(measures=measures) for measures in ((COUNT_ALL, SUM), (SUM, GREATEST), (GREATEST,))))
+    output = StreamOperators(live, STREAM, 1).process(batch_of([row(1), row(2)]), None)
+    assert output.failures == dict.fromkeys(["q1", "q2"], "ArrowInvalid: out of range")
+    ((_, bucket),) = output.buckets
+    assert int(bucket.component(COUNT_ALL.name).sum()) == 2
+
+
+def test_an_operator_that_cannot_add_up_fails_its_queries_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = stream_operators.aggregate
+
+    def aggregate(sliced: Any, space: Any, rows: Any, cells: Any, measures: Any, operator: str, epoch: int) -> Any:
+        yield from whole(sliced, space, rows, cells, measures, operator, epoch)
+        if operator == "s":
+            raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr(stream_operators, "aggregate", aggregate)
+    live = live_of(aggregation(keys=(K,)), aggregation(keys=(S,)), aggregation(keys=(S,)))
+    output = StreamOperators(live, STREAM, 1).process(batch_of([row(1)]), None)
+    assert output.failures == dict.fromkeys(["q1", "q2"], "ZeroDivisionError: by zero")
+    assert [bucket.operator for _, bucket in output.buckets] == ["k"]
+
+
+def test_a_lane_that_cannot_fire_fails_the_queries_of_the_operator_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = lane.fire
+
+    def fire(buckets: Any, *rest: Any) -> Any:
+        if buckets[0].operator == "s":
+            raise IndexError("beyond the end")
+        return whole(buckets, *rest)
+
+    monkeypatch.setattr(lane, "fire", fire)
+    created: list[tuple[str, int, Query]] = [
+        ("a", 0, aggregation(keys=(K,))),
+        ("b", 1, aggregation(keys=(S,))),
+        ("c", 2, aggregation(keys=(K,))),
+    ]
+    pipeline = Pipeline(Storage(str(tmp_path)))
+    pipeline.run([row(0)], [changelog(1, created)])
+    pipeline.run([row(1000)])
+    assert {name: message for lane in pipeline.lanes for name, message in lane.failures.items()} == {
+        "b": "IndexError: beyond the end"
+    }
+    assert set(pipeline.rows) == {"a", "c"}
