@@ -29,6 +29,7 @@ from session.sql.syntax import Node, conjuncts
 
 MAX_INPUTS = 10
 _EQUALITIES = "A join of streams compares each input with others by equal columns, as in a.user_id = b.user_id"
+_EARLY = " An aggregate or GROUP BY, such as SELECT COUNT(*) …, has early rows."
 
 
 def plan_join(select: Select, scopes: Sequence[Scope]) -> Join:
@@ -39,8 +40,9 @@ def plan_join(select: Select, scopes: Sequence[Scope]) -> Join:
     scope = JoinScope(select.sql, scopes, [source.at for source in sources])
     window = _common_window(select, sources)
     if select.emit is not None and select.emit.emit != EMIT_AFTER_WATERMARK:
+        what, also = ("The rows of a join", "") if select.joins else ("The tuples of a window", _EARLY)
         raise select.sql.not_allowed(
-            "The rows of a join come once, when they are final; leave EMIT out or write EMIT AFTER WATERMARK.",
+            f"{what} come once, when they are final; leave EMIT out or write EMIT AFTER WATERMARK.{also}",
             select.emit.at,
         )
     conditions = _Conditions(select, scope)

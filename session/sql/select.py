@@ -72,12 +72,7 @@ def _plan_selection(select: Select, scope: Scope, aggregate: Node | None) -> Sel
         raise select.sql.not_allowed(
             f"GROUP BY and HAVING need a window; write FROM {stream} [RANGE 8 SECONDS].", grouped[0].at
         )
-    # EMIT STREAM and AFTER WATERMARK are what a selection does anyway
-    if select.emit is not None and select.emit.emit.delay_us is not None:
-        raise select.sql.not_allowed(
-            "AFTER DELAY needs a window; a selection's rows come at once and never change. Leave it out.",
-            select.emit.delay_at,
-        )
+    _check_emit(select, stream)
     where = Binder(scope, "WHERE").condition(select.where)
     binder = Binder(scope, "SELECT")
     outputs = Outputs(select)
@@ -88,6 +83,18 @@ def _plan_selection(select: Select, scope: Scope, aggregate: Node | None) -> Sel
         else:
             outputs.add(output_name(item, scope), binder.value(item.node), item.node.at)
     return Selection(scope.definition.id, where, outputs.all(), scope.lookups)
+
+
+def _check_emit(select: Select, stream: str) -> None:
+    """Raise SqlNotAllowed for an EMIT that a selection does not do anyway."""
+    if select.emit is None or select.emit.emit == EMIT_AFTER_WATERMARK:
+        return
+    emit = select.emit.emit
+    raise select.sql.not_allowed(
+        f"{'EMIT STREAM' if emit.stream else 'AFTER DELAY'} needs a window and an aggregate or GROUP BY; a selection's"
+        f" rows come at once and never change. Leave it out, or write SELECT COUNT(*) FROM {stream} [RANGE 8 SECONDS].",
+        select.emit.at if emit.stream else select.emit.delay_at,
+    )
 
 
 def _plan_aggregation(select: Select, scope: Scope, window: Window | SessionWindow) -> Aggregation:
