@@ -17,6 +17,8 @@ from sources.schema import BIGINT, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, 
 INT_RANGE = (-(2**31), 2**31 - 1)
 BIGINT_RANGE = (-(2**63), 2**63 - 1)
 MAX_PRECISION = 38
+# takes the type that what surrounds it needs
+UNTYPED_NULL = Literal(None, NULL)
 
 
 def describe(expression: Expression) -> str:

@@ -8,10 +8,10 @@ from decimal import ROUND_FLOOR, Decimal
 import pyarrow as pa
 
 from operators.expressions import Call, Column, Expression, Literal
-from operators.functions.coercion import describe, integer_type, unify, widest
+from operators.functions.coercion import UNTYPED_NULL, common_type, describe, integer_type, unify, widest
 from operators.functions.signature import Arguments, Datum, Function, as_type, kernel
 from sources.errors import NotAllowed
-from sources.schema import BOOLEAN, VARCHAR
+from sources.schema import BOOLEAN, NULL, VARCHAR
 
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _KERNELS = {
@@ -128,6 +128,8 @@ def _bind_extreme(function: Function, arguments: Arguments) -> Expression:
     unified = unify(arguments)
     if unified is None or unified[0].type == BOOLEAN:
         raise function.refuse(arguments, "Its arguments must be numbers, texts, dates or timestamps.")
+    if common_type(arguments) == NULL:
+        return UNTYPED_NULL
     return Call(function.name, unified, widest(unified))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from operators.expressions import Call, Expression
-from operators.functions.coercion import describe, unify, widest
+from operators.functions.coercion import UNTYPED_NULL, common_type, describe, unify, widest
 from operators.functions.signature import Arguments, Datum, Function, as_type, is_true, kernel, typed
 from sources.errors import NotAllowed
 from sources.schema import BOOLEAN, NULL
@@ -62,6 +62,8 @@ def _bind_case(function: Function, arguments: Arguments) -> Expression:
             + ", ".join(str(v.type) for v in values)
             + ". Write CAST around the odd one."
         )
+    if common_type(values) == NULL:
+        return UNTYPED_NULL
     pairs = [part for pair in zip(conditions, unified[:-1], strict=True) for part in pair]
     return Call(function.name, (*pairs, unified[-1]), widest(unified))
 
@@ -79,6 +81,8 @@ def _bind_coalesce(function: Function, arguments: Arguments) -> Expression:
     unified = unify(arguments)
     if unified is None:
         raise function.refuse(arguments, "Its arguments must have a common type.")
+    if common_type(arguments) == NULL:
+        return UNTYPED_NULL
     return Call(function.name, unified, widest(unified))
 
 
@@ -90,6 +94,8 @@ def _bind_nullif(function: Function, arguments: Arguments) -> Expression:
     unified = unify(arguments)
     if unified is None:
         raise function.refuse(arguments, "Its arguments must have a common type.")
+    if common_type(arguments) == NULL:
+        return UNTYPED_NULL
     return Call(function.name, unified, unified[0].type)
 
 

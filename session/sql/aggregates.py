@@ -5,13 +5,13 @@ from __future__ import annotations
 from operators.expressions import Call, Column, Expression, Literal, columns_of
 from operators.functions import call
 from operators.functions.casts import cast_to
-from operators.functions.coercion import describe
+from operators.functions.coercion import UNTYPED_NULL, describe
 from operators.queries import COUNT_ALL, Measure
 from session.sql.expressions import Binder
 from session.sql.function_names import shown_aggregate
 from session.sql.scope import WINDOW_COLUMNS, Names
 from session.sql.syntax import Node
-from sources.schema import BOOLEAN, DATE, DOUBLE, TIMESTAMP, VARCHAR
+from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, NULL, TIMESTAMP, VARCHAR
 
 # no column of a stream has such a name, but one may be called key0
 _KEY = "(key)"
@@ -80,7 +80,9 @@ class AggregateBinder(Binder):
         child = node.children[0]
         if child.kind == "star":
             return self._measure(COUNT_ALL)
-        argument = AggregateArgument(self.scope, shown_aggregate(name)).value(child)
+        argument = AggregateArgument(self.scope, shown_aggregate(name)).bind(child)
+        if argument.type == NULL:
+            return _of_nulls(name)
         if any(c in WINDOW_COLUMNS for c in columns_of(argument)):
             return self._of_window(name, argument, child)
         return self._aggregate_of(name, argument, child)
@@ -112,6 +114,15 @@ class AggregateBinder(Binder):
     def _measure(self, measure: Measure) -> Column:
         self._measures.setdefault(measure)
         return Column(measure.name, measure.type)
+
+
+def _of_nulls(name: str) -> Literal:
+    """Return what an aggregate of an untyped NULL is in every group."""
+    if name in ("count", "count_distinct"):
+        return Literal(0, BIGINT)
+    if name in ("min", "max"):
+        return UNTYPED_NULL
+    return Literal(None, BIGINT if name == "sum" else DOUBLE)
 
 
 def _rename_keys(expression: Expression) -> Expression:
