@@ -301,9 +301,13 @@ class ExpressionParser(Cursor):
         raise self.unexpected("NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM")
 
     def _parse_between(self, this: Expr | None) -> exp.Between:
+        symmetric = False
+        # before AND it is a column of that name
+        if self.at("SYMMETRIC", "ASYMMETRIC") and self.ahead() != "AND":
+            symmetric = self.advance().text.upper() == "SYMMETRIC"
         low = self._parse_bitwise()
         self.expect("AND")
-        return self.expression(exp.Between(this=this, low=low, high=self._parse_bitwise()))
+        return self.expression(exp.Between(this=this, low=low, high=self._parse_bitwise(), symmetric=symmetric))
 
     def _parse_in(self, this: Expr | None, alias: bool = False) -> exp.In:  # noqa: ARG002
         self.expect("(")

@@ -115,7 +115,13 @@ class TreeReader:
 
     def _between(self, part: Expr, left: Node) -> Node:
         low, high = self.read(part.args["low"]), self.read(part.args["high"])
-        return self.call("between", _after(part.this), left, low, high)
+        at = _after(part.this)
+        if not part.args.get("symmetric"):
+            return self.call("between", at, left, low, high)
+        if _is_number(low) and _is_number(high):
+            return self.call("between", at, left, *sorted((low, high), key=lambda bound: bound.value.value))
+        either = (self.call("between", at, left, *bounds) for bounds in ((low, high), (high, low)))
+        return self.call("or", at, *either)
 
     def _in(self, part: Expr, left: Node) -> Node:
         return self.call("in", _after(part.this), left, *map(self.read, part.expressions))
@@ -244,6 +250,10 @@ class TreeReader:
     def _parts(self, name: str, leaf: Expr, *keys: str) -> Node:
         given = [leaf.args[key] for key in keys if leaf.args.get(key) is not None]
         return self.call(name, _at(leaf), *map(self.read, given))
+
+
+def _is_number(node: Node) -> bool:
+    return node.kind == "literal" and bool(node.value.type.is_numeric)
 
 
 def _at(expression: Expr) -> int:

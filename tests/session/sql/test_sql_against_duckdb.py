@@ -1,7 +1,8 @@
 """Random typed expressions: Braid's SQL and evaluation against DuckDB's, where both mean the same.
 
-The one difference in spelling is ``/`` of integers, which DuckDB writes ``//``. Left out: what differs by intent (see
-``operators/functions/``), such as casts of fractions to integers and GREATEST of NULL.
+Spelled otherwise are ``/`` of integers, which DuckDB writes ``//``, and BETWEEN SYMMETRIC, which it lacks.
+Left out: what differs by intent (see ``operators/functions/``), such as casts of fractions to integers and
+GREATEST of NULL.
 """
 
 from __future__ import annotations
@@ -127,6 +128,11 @@ TRUTH_0 = st.one_of(
     join("({} {} {})", DAYS, COMPARED, DAYS),
     join("(day {} '2024-02-29')", COMPARED),
     join("({} BETWEEN {} AND {})", WHOLE_1, WHOLE_0, WHOLE_0),
+    join(
+        "({0} NOT BETWEEN SYMMETRIC {1} AND {2})",
+        *(WHOLE_1, WHOLE_0, WHOLE_0),
+        duck="(NOT ({0} BETWEEN {1} AND {2} OR {0} BETWEEN {2} AND {1}))",
+    ),
     join("({} NOT IN ({}, {}))", WHOLE_1, WHOLE_0, both("NULL", "1", "user_id")),
     join("(name IN ({}, {}, NULL))", TEXT_0, TEXT_0),
     join("({} LIKE {})", TEXT_1, both("'a%'", "'%b%'", "'_'", "'%'", "''", "'é_%'", "'a\nb'", "name")),

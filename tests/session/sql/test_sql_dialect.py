@@ -70,6 +70,14 @@ EXPRESSIONS = [
     ("gem_pack + 1 IN (1, 2) IS NOT NULL", "not(is_null(in(+(gem_pack, 1), 1, 2)))"),
     ("gem_pack IS NOT DISTINCT FROM 1 + 1", "is_not_distinct_from(gem_pack, 2)"),
     ("gem_pack BETWEEN 1 AND 2 AND ok", "and(>=(gem_pack, 1), <=(gem_pack, 2), ok)"),
+    ("gem_pack BETWEEN SYMMETRIC 5 AND 1.5", "and(>(gem_pack, 1), <=(gem_pack, 5))"),
+    ("gem_pack NOT BETWEEN symmetric -1 AND 2", "not(and(>=(gem_pack, -1), <=(gem_pack, 2)))"),
+    ("gem_pack BETWEEN ASYMMETRIC 5 AND 1", "and(>=(gem_pack, 5), <=(gem_pack, 1))"),
+    (
+        "price NOT BETWEEN SYMMETRIC (gem_pack) AND 1",
+        "not(or(and(>=(price, cast(gem_pack as DOUBLE)), <=(price, 1.0)),"
+        " and(>=(price, 1.0), <=(price, cast(gem_pack as DOUBLE)))))",
+    ),
     ("ok OR ok AND ok", "or(ok, and(ok, ok))"),
 ]
 
@@ -89,6 +97,8 @@ def test_expressions_keep_their_meaning(text: str, expected: str) -> None:
         ("SELECT price, ^FROM purchases", 400, "Expected an expression"),
         ("SELECT ^AS price FROM purchases", 400, "Expected an expression"),
         ("SELECT price FROM purchases WHERE gem_pack BETWEEN 1 ^2", 400, "Expected AND"),
+        ("SELECT price FROM purchases WHERE gem_pack BETWEEN SYMMETRIC 1 ^2", 400, "Expected AND, got '2'"),
+        ("SELECT price FROM purchases WHERE gem_pack BETWEEN ^symmetric AND 2", 422, "Column 'symmetric' does not"),
         ("SELECT price FROM purchases WHERE gem_pack IN ^[1]", 400, "Expected ("),
         ("SELECT price FROM purchases WHERE ok IS ^5", 400, "Expected NULL, TRUE, FALSE"),
         ("SELECT price FROM purchases WHERE name LIKE 'a' ESCAPE ^)", 400, "Expected an expression"),
