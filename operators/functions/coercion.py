@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from operators.expressions import Call, Expression, Literal, Value
+from operators.functions.sql_text import sql_text
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
 
@@ -22,8 +23,8 @@ UNTYPED_NULL = Literal(None, NULL)
 
 
 def describe(expression: Expression) -> str:
-    """Return the expression and its type for an error message, shortened."""
-    text = str(expression)
+    """Return the expression as SQL and its type for an error message, shortened."""
+    text = sql_text(expression)
     return f"{text if len(text) <= 60 else text[:57] + '...'} ({expression.type})"
 
 

@@ -51,11 +51,19 @@ def _whole(name: str, left: Expression, right: Expression) -> tuple[str, Express
 def _comparable(arguments: Arguments) -> Arguments:
     unified = unify(arguments)
     if unified is None:
-        quoted = any(isinstance(a, Literal) and a.type == VARCHAR for a in arguments)
+        pair = _odd_pair(arguments)
+        quoted = any(isinstance(a, Literal) and a.type == VARCHAR for a in pair)
         hint = "Write numbers and booleans without quotes" if quoted else "Write CAST around one side"
-        got = " with ".join(dict.fromkeys(map(describe, arguments[:3])))
+        got = " with ".join(map(describe, pair))
         raise NotAllowed(f"Cannot compare {got}: they have no common type. {hint}.")
     return unified
+
+
+def _odd_pair(arguments: Arguments) -> tuple[Expression, Expression]:
+    """Return the first argument that has no common type with those before it, after the one that it does not fit."""
+    at = next(n for n in range(1, len(arguments)) if common_type(arguments[: n + 1]) is None)
+    odd, before = arguments[at], arguments[:at]
+    return next((each for each in before if common_type((each, odd)) is None), before[0]), odd
 
 
 def _bind_comparison(function: Function, arguments: Arguments) -> Expression:

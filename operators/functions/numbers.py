@@ -14,6 +14,7 @@ from operators.functions.arithmetic import ARITHMETIC
 from operators.functions.casts import fit_decimal
 from operators.functions.coercion import BIGINT_RANGE, MAX_PRECISION, coerce
 from operators.functions.signature import Arguments, Datum, Function, as_type, by_row, kernel, typed
+from operators.functions.sql_text import sql_text
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, DOUBLE, INT, NULL, ColumnType
 
@@ -87,7 +88,8 @@ def _digits(arguments: Arguments) -> int:
     if isinstance(value, int) and abs(value) <= _MOST_DIGITS:
         return value
     raise NotAllowed(
-        f"ROUND(number, digits) needs a whole number of digits from -{_MOST_DIGITS} to {_MOST_DIGITS}; got {digits}."
+        f"ROUND(number, digits) needs a whole number of digits from -{_MOST_DIGITS} to {_MOST_DIGITS};"
+        f" got {sql_text(digits)}."
     )
 
 

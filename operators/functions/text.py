@@ -14,6 +14,7 @@ import pyarrow as pa
 from operators.expressions import Call, Expression, Literal
 from operators.functions.casts import cast_to
 from operators.functions.signature import Arguments, Datum, Function, as_type, by_row, constant, kernel, typed
+from operators.functions.sql_text import sql_text
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, BOOLEAN, NULL, VARCHAR
 
@@ -100,7 +101,7 @@ def _bind_like(function: Function, arguments: Arguments) -> Expression:
     if len(arguments) == 3:
         escape = arguments[2]
         if not (isinstance(escape, Literal) and isinstance(escape.value, str) and len(escape.value) == 1):
-            raise NotAllowed(f"ESCAPE must be followed by one character; got {escape}.")
+            raise NotAllowed(f"ESCAPE must be followed by one character; got {sql_text(escape)}.")
         pattern = arguments[1]
         if isinstance(pattern, Literal) and isinstance(pattern.value, str):
             kernel_pattern(pattern.value, escape.value)

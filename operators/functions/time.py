@@ -14,6 +14,7 @@ import pyarrow as pa
 from operators.expressions import Call, Expression, Literal
 from operators.functions.arithmetic import ARITHMETIC
 from operators.functions.signature import Arguments, Datum, Function, as_type, kernel, typed
+from operators.functions.sql_text import sql_text
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, TIMESTAMP, VARCHAR
 
@@ -71,7 +72,7 @@ def _bind_date_trunc(function: Function, arguments: Arguments) -> Expression:
     unit = arguments[0]
     name = unit.value.lower() if isinstance(unit, Literal) and isinstance(unit.value, str) else None
     if name not in _UNITS:
-        raise NotAllowed(f"DATE_TRUNC needs one of the units {', '.join(map(repr, _UNITS))}; got {unit}.")
+        raise NotAllowed(f"DATE_TRUNC needs one of the units {', '.join(map(repr, _UNITS))}; got {sql_text(unit)}.")
     # the column first, as in all other calls
     return typed(TIMESTAMP, TIMESTAMP, VARCHAR)(function, (arguments[1], Literal(name, VARCHAR)))
 

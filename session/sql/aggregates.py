@@ -6,6 +6,7 @@ from operators.expressions import Call, Column, Expression, Literal, columns_of
 from operators.functions import call
 from operators.functions.casts import cast_to
 from operators.functions.coercion import UNTYPED_NULL, describe
+from operators.functions.sql_text import sql_text
 from operators.queries import COUNT_ALL, Measure
 from session.sql.expressions import Binder
 from session.sql.function_names import shown_aggregate
@@ -32,6 +33,8 @@ class AggregateBinder(Binder):
         self._has_calls = any(isinstance(key, Call) for key in keys)
         self._measures = measures
         self._names_at: dict[str, int] = {}
+        # the function and the argument of what stands for an aggregate
+        self._aggregates: dict[Expression, tuple[str, Expression | None]] = {}
 
     def bind(self, node: Node) -> Expression:
         """Return the expression over the columns of the group, window bounds and measures."""
@@ -109,11 +112,30 @@ class AggregateBinder(Binder):
         if name != "avg":
             return self._measure(Measure(name, argument))
         total, count = self._measure(Measure("sum", argument)), self._measure(Measure("count", argument))
-        return call("/", cast_to(total, DOUBLE), cast_to(count, DOUBLE))
+        average = call("/", cast_to(total, DOUBLE), cast_to(count, DOUBLE))
+        self._aggregates[average] = "avg", argument
+        return average
 
     def _measure(self, measure: Measure) -> Column:
         self._measures.setdefault(measure)
-        return Column(measure.name, measure.type)
+        column = Column(measure.name, measure.type)
+        self._aggregates[column] = measure.function, measure.argument
+        return column
+
+    def shown(self, expression: Expression) -> Expression:
+        """Return an expression for messages: keys and aggregates are called as SQL writes them."""
+        if expression in self._aggregates:
+            return Column(_shown_call(*self._aggregates[expression]), expression.type)
+        if isinstance(expression, Column) and expression.name.startswith(_KEY):
+            return Column(sql_text(self._keys[int(expression.name.removeprefix(_KEY))]), expression.type)
+        if isinstance(expression, Call):
+            return Call(expression.function, tuple(map(self.shown, expression.arguments)), expression.type)
+        return expression
+
+
+def _shown_call(function: str, argument: Expression | None) -> str:
+    shown = "*" if argument is None else sql_text(argument)
+    return f"COUNT(DISTINCT {shown})" if function == "count_distinct" else f"{function.upper()}({shown})"
 
 
 def _of_nulls(name: str) -> Literal:

@@ -12,7 +12,7 @@ from session.sql.function_names import shown_aggregate
 from session.sql.limits import Limits
 from session.sql.scope import WINDOW_COLUMNS, Names
 from session.sql.syntax import Node
-from sources.errors import NotAllowed
+from sources.errors import NotAllowed, SqlNotAllowed
 from sources.schema import BIGINT, BOOLEAN, NULL, VARCHAR
 
 _COMPARING = (*MIRRORED, "between", "in", "is_distinct_from", "is_not_distinct_from")
@@ -41,7 +41,7 @@ class Binder:
             return Literal(None, BOOLEAN)
         if expression.type != BOOLEAN:
             raise self.sql.not_allowed(
-                f"{self.clause} must be followed by a condition; got {describe(expression)}.", node.at
+                f"{self.clause} must be followed by a condition; got {describe(self.shown(expression))}.", node.at
             )
         return None if isinstance(expression, Literal) and expression.value is True else expression
 
@@ -83,11 +83,22 @@ class Binder:
 
     def _call(self, node: Node, arguments: tuple[Expression, ...]) -> Expression:
         try:
-            cast = node.kind == "cast"
-            expression = cast_to(arguments[0], node.value) if cast else call(node.value, *arguments)
-        except NotAllowed as error:
-            raise self.sql.not_allowed(error.detail, _culprit(node)) from None
+            expression = _called(node, arguments)
+        except NotAllowed:
+            raise self._refused(node, arguments) from None
         return fold(self._limits.check(expression, node.at))
+
+    def _refused(self, node: Node, arguments: tuple[Expression, ...]) -> SqlNotAllowed:
+        """Return why a call is not allowed: bound once more, with its arguments as they are shown."""
+        try:
+            _called(node, tuple(map(self.shown, arguments)))
+        except NotAllowed as error:
+            return self.sql.not_allowed(error.detail, _culprit(node))
+        raise AssertionError(f"{node.value} is allowed or not whatever its arguments are called")
+
+    def shown(self, expression: Expression) -> Expression:
+        """Return an expression for messages, its columns called as the statement writes them."""
+        return expression
 
     def _shift(self, node: Node) -> Expression:
         """Add an interval to a timestamp, or subtract it."""
@@ -109,6 +120,10 @@ class Binder:
                 raise
             raise self.sql.not_allowed(error.detail, node.at) from None
         return fold(self._limits.check(expression, node.at))
+
+
+def _called(node: Node, arguments: tuple[Expression, ...]) -> Expression:
+    return cast_to(arguments[0], node.value) if node.kind == "cast" else call(node.value, *arguments)
 
 
 def _culprit(node: Node) -> int:

@@ -16,6 +16,7 @@ from typing import Protocol
 from operators.evaluation import is_null_for_nulls
 from operators.expressions import Call, Column, Expression, all_of, columns_of
 from operators.functions.coercion import in_one_type
+from operators.functions.sql_text import sql_text
 from operators.joins.lookup_join import MOST_MATCHES, TableIndex
 from operators.lookups import Lookup
 from session.sql.expressions import Binder
@@ -262,7 +263,7 @@ class _Lookups:
             if not condition.inputs <= here or max(condition.inputs, default=0) > table.number:
                 raise self._select.sql.not_allowed(
                     "ON of a LEFT JOIN with a table may name the table and, of the inputs before it, the one that it is"
-                    f" compared with; {condition.expression} names others.",
+                    f" compared with; {sql_text(condition.expression)} names others.",
                     condition.node.at,
                 )
         if not left and host.joined.left:  # tuples that are not there have no partner in the table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from operators.expressions import Expression
+from operators.functions.sql_text import sql_text
 from operators.queries import Aggregation, Measure, Query, Selection
 from operators.windows import EMIT_AFTER_WATERMARK, SessionWindow, Window
 from session.sql.aggregates import AggregateBinder, has_aggregate
@@ -117,10 +118,10 @@ def _check_partitioning(select: Select, scope: Scope, keys: tuple[Expression, ..
     columns = {binder.value(node): node for node in select.source.partition_by}
     for column, node in columns.items():
         if column not in keys:
-            raise select.sql.not_allowed(f"{_SAME_GROUPS}; got {column}. Add it to GROUP BY.", node.at)
+            raise select.sql.not_allowed(f"{_SAME_GROUPS}; got {sql_text(column)}. Add it to GROUP BY.", node.at)
     for key in keys:
         if key not in columns:
             raise select.sql.not_allowed(
-                f"{_SAME_GROUPS}; {key} is missing. Add it, or leave PARTITION BY out.",
+                f"{_SAME_GROUPS}; {sql_text(key)} is missing. Add it, or leave PARTITION BY out.",
                 select.source.partition_by[0].at,
             )
