@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from operators.expressions import Call, Column, Expression, Literal, columns_of
 from operators.functions import call
 from operators.functions.casts import cast_to
@@ -11,7 +13,7 @@ from operators.queries import COUNT_ALL, Measure
 from session.sql.expressions import Binder
 from session.sql.function_names import shown_aggregate
 from session.sql.scope import WINDOW_COLUMNS, Names
-from session.sql.syntax import Node
+from session.sql.syntax import Node, walk
 from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, NULL, TIMESTAMP, VARCHAR
 
 # no column of a stream has such a name, but one may be called key0
@@ -24,11 +26,21 @@ _ORDERED = (VARCHAR, DATE, TIMESTAMP)
 class AggregateBinder(Binder):
     """Binds outputs and HAVING; collects the measures they need.
 
-    ``keys`` are the GROUP BY expressions: where one occurs, the column ``key{i}`` takes its place.
+    ``keys`` are the GROUP BY expressions: where one occurs, the column ``key{i}`` takes its place. Names that are those
+    of no column may be ``aliases`` of the select list, in lower case.
     """
 
-    def __init__(self, scope: Names, clause: str, keys: tuple[Expression, ...], measures: dict[Measure, None]) -> None:
+    def __init__(
+        self,
+        scope: Names,
+        clause: str,
+        keys: tuple[Expression, ...],
+        measures: dict[Measure, None],
+        aliases: Mapping[str, Node] | None = None,
+    ) -> None:
         super().__init__(scope, clause)
+        self._aliases = dict(aliases or {})
+        self._aliased: dict[str, Expression] = {}
         self._keys = keys
         self._has_calls = any(isinstance(key, Call) for key in keys)
         self._measures = measures
@@ -38,12 +50,28 @@ class AggregateBinder(Binder):
 
     def bind(self, node: Node) -> Expression:
         """Return the expression over the columns of the group, window bounds and measures."""
-        if self._has_calls and node.kind in ("call", "cast") and has_aggregate((node,)) is None:
+        if self._has_calls and node.kind in ("call", "cast") and not self._is_of_groups(node):
             whole = self._key(AggregateArgument(self.scope, self.clause).bind(node))
             if whole is not None:  # else a part of it may be a key
                 return whole
         expression = super().bind(node)
         return self._key(expression) or expression
+
+    def _is_of_groups(self, node: Node) -> bool:
+        """Return whether an aggregate or an alias occurs, which single tuples do not have."""
+        if has_aggregate((node,)) is not None:
+            return True
+        names = (each for each in walk(node) if each.kind == "name") if self._aliases or self._aliased else ()
+        return any(self._alias(name) is not None for name in names)
+
+    def _alias(self, node: Node) -> Expression | None:
+        """Return the entry of the select list that a name means, bound once; it does not know its own alias."""
+        name = node.value[0].lower()
+        if len(node.value) > 1 or self.scope.find(node.value) is not None:
+            return None
+        if name in self._aliases:
+            self._aliased[name] = self.bind(self._aliases.pop(name))
+        return self._aliased.get(name)
 
     def _key(self, expression: Expression) -> Column | None:
         if expression not in self._keys:
@@ -70,7 +98,10 @@ class AggregateBinder(Binder):
         return _rename_keys(expression)
 
     def column(self, node: Node) -> Expression:
-        """Return the column that a name means, remembering where it stands."""
+        """Return the column that a name means, remembering where it stands, or what an alias stands for."""
+        aliased = self._alias(node)
+        if aliased is not None:
+            return aliased
         column = self.scope.resolve(node.value, node.at)
         self._names_at.setdefault(column.name, node.at)
         return column

@@ -23,7 +23,7 @@ from session.sql.aggregates import AggregateBinder, has_aggregate
 from session.sql.expressions import Binder
 from session.sql.join_scope import JoinScope
 from session.sql.scope import WINDOW_COLUMNS, Scope
-from session.sql.select_list import group_keys, output_name, windowed_outputs, with_bounds
+from session.sql.select_list import aliases, group_keys, output_name, windowed_outputs, with_bounds
 from session.sql.statements import JoinedSource, Select, WindowedSource
 from session.sql.syntax import Node, conjuncts
 
@@ -123,7 +123,7 @@ def _grouping(select: Select, scope: JoinScope) -> tuple[Grouping, tuple[Output,
     keys = group_keys(select, scope)
     measures: dict[Measure, None] = {}
     outputs = windowed_outputs(select, scope, AggregateBinder(scope, "SELECT", keys, measures).group_value)
-    having = AggregateBinder(scope, "HAVING", keys, measures).group_condition(select.having)
+    having = AggregateBinder(scope, "HAVING", keys, measures, aliases(select)).group_condition(select.having)
     return Grouping(keys, tuple(measures), having), outputs
 
 

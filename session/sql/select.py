@@ -14,7 +14,7 @@ from session.sql.join import plan_join
 from session.sql.lookups import NO_TABLES, KnownTables, with_lookups
 from session.sql.parser import parse_statement
 from session.sql.scope import Scope
-from session.sql.select_list import Outputs, group_keys, output_name, windowed_outputs
+from session.sql.select_list import Outputs, aliases, group_keys, output_name, windowed_outputs
 from session.sql.statements import CreateQuery, Explain, Select, Statement
 from session.sql.syntax import Node
 from sources.errors import SqlNotAllowed
@@ -105,7 +105,7 @@ def _plan_aggregation(select: Select, scope: Scope, window: Window | SessionWind
     measures: dict[Measure, None] = {}
     binder = AggregateBinder(scope, "SELECT", keys, measures)
     outputs = windowed_outputs(select, scope, binder.group_value)
-    having = AggregateBinder(scope, "HAVING", keys, measures).group_condition(select.having)
+    having = AggregateBinder(scope, "HAVING", keys, measures, aliases(select)).group_condition(select.having)
     emit = EMIT_AFTER_WATERMARK if select.emit is None else select.emit.emit
     return Aggregation(scope.definition.id, window, where, keys, tuple(measures), outputs, having, emit, scope.lookups)
 

@@ -40,11 +40,13 @@ def _grouped_node(select: Select, scope: Names, node: Node) -> Node:
             )
         return select.items[ordinal - 1].node
     if node.kind == "name" and scope.find(node.value) is None and len(node.value) == 1:
-        wanted = node.value[0].lower()
-        for item in select.items:
-            if item.alias is not None and item.alias.lower() == wanted:
-                return item.node
+        return aliases(select).get(node.value[0].lower(), node)
     return node
+
+
+def aliases(select: Select) -> dict[str, Node]:
+    """Return what the aliases of the select list stand for, by their names in lower case; of two alike the first."""
+    return {item.alias.lower(): item.node for item in reversed(select.items) if item.alias is not None}
 
 
 def output_name(item: SelectItem, scope: Names) -> str:

@@ -144,6 +144,11 @@ def test_groups() -> None:
     assert [output.name for output in query.outputs] == ["window_start", "window_end", "pack", "n", "mean"]
 
 
+def test_having_takes_aliases() -> None:
+    select = "SELECT p.pack AS k, COUNT(*) AS n FROM purchases ~ p JOIN ads ~ a USING (user_id) GROUP BY k HAVING"
+    assert plan(f"{select} n > 2 AND k > 1") == plan(f"{select} COUNT(*) > 2 AND p.pack > 1")
+
+
 def test_stars_and_names_that_one_input_has() -> None:
     query = plan("SELECT p.*, a FROM purchases ~ p JOIN ads ~ a USING (user_id)")
     assert [str(output.expression) for output in query.outputs[2:]] == [

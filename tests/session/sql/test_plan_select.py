@@ -321,6 +321,26 @@ def test_a_column_called_like_a_key_is_not_mistaken_for_one() -> None:
         plan_select("SELECT key0, COUNT(*) FROM s [RANGE 1 SECOND] GROUP BY b", catalog)
 
 
+@pytest.mark.parametrize(
+    ("select", "having"),
+    [
+        ("SELECT COUNT(*) AS n {} HAVING n > 1", "COUNT(*) > 1"),
+        ("SELECT COUNT(*) AS n {} HAVING N + n > 1", "COUNT(*) + COUNT(*) > 1"),
+        ('SELECT AVG(price) AS "Mean price" {} HAVING "mean price" > 1', "AVG(price) > 1"),
+        ("SELECT gem_pack AS g, SUM(price) {} GROUP BY g HAVING g > 1", "gem_pack > 1"),
+        ("SELECT gem_pack % 2 AS h, SUM(price) {} GROUP BY h HAVING h + 1 > 1", "gem_pack % 2 + 1 > 1"),
+        ("SELECT gem_pack % 2 AS h, SUM(price) AS s {} GROUP BY h HAVING h = s", "gem_pack % 2 = SUM(price)"),
+        # a column goes first
+        ("SELECT gem_pack AS g, SUM(price) AS gem_pack {} GROUP BY g HAVING gem_pack > 1", "g > 1"),
+        ("SELECT COUNT(*) AS n, MAX(price) AS n2 {} HAVING n < n2", "COUNT(*) < MAX(price)"),
+    ],
+)
+def test_having_takes_aliases(select: str, having: str) -> None:
+    plain, _, _ = select.partition(" HAVING ")
+    window = "FROM purchases [RANGE 8 SECONDS]"
+    assert aggregation(select.format(window)) == aggregation(f"{plain} HAVING {having}".format(window))
+
+
 def test_types_of_outputs() -> None:
     items = (
         "SUM(gem_pack) a, SUM(price) b, SUM(amount) c, COUNT(*) d, AVG(gem_pack) e, MAX(day) f, MAX(gem_pack) g,"
