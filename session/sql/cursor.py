@@ -116,7 +116,8 @@ class Cursor(Parser):
         """Read a name, quoted or not."""
         if self.kind == "quoted":
             if not self._curr.text:
-                raise self.syntax_error(f"The name of {what} must not be empty.")
+                named = what if what.startswith(("the name of", "the alias of")) else f"the name of {what}"
+                raise self.syntax_error(f"T{named[1:]} must not be empty.")
             return self.advance().text
         if self.kind == "word" and self.word not in RESERVED:
             return self.advance().text

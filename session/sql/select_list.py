@@ -67,6 +67,7 @@ class Outputs:
         self._sql = select.sql
         self._outputs: list[Output] = []
         self._names: set[str] = set()
+        self._stars = {item.node.at for item in select.items if item.node.kind == "star"}
 
     def add(self, name: str, expression: Expression, at: int) -> None:
         """Append a column; SqlNotAllowed when its name is taken or reserved."""
@@ -75,7 +76,12 @@ class Outputs:
         if name.lower() in self._names:
             own = name.lower() in (WINDOW_START, WINDOW_END)
             why = "every result of a window has it" if own else "two columns have it"
-            raise self._sql.not_allowed(f"The output name {name!r} is taken: {why}; write AS and another alias.", at)
+            raise self._sql.not_allowed(
+                f"The output name {name!r} is taken: {why};"
+                + (" list the columns instead of *, and" if at in self._stars else "")
+                + " write AS and another alias.",
+                at,
+            )
         if len(self._outputs) >= MAX_OUTPUTS:
             raise self._sql.not_allowed(f"A query must have at most {MAX_OUTPUTS} output columns.", at)
         self._names.add(name.lower())

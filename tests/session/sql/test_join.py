@@ -230,7 +230,9 @@ def test_refusals_say_what_and_where(marked: str, message: str) -> None:
     [
         ("p.price, COUNT(*)", "Column 'p.price' must stand in GROUP BY"),
         ("price", "write which: p.price and a.price"),
-        ("p.price, a.price", "write AS and another alias"),
+        ("p.price, a.price", "two columns have it; write AS and another alias"),
+        ("p.price, a.*", "list the columns instead of *, and write AS and another alias"),
+        ("*", "list the columns instead of *, and write AS and another alias"),
     ],
 )
 def test_outputs_that_are_refused(items: str, message: str) -> None:
