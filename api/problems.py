@@ -16,11 +16,14 @@ import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sources.errors import BraidError, MalformedRequest, Overloaded, Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_NO_BOOLEAN = ("bool_parsing", "bool_type")
 log = logging.getLogger("braid.api")
 
 
@@ -113,19 +116,35 @@ async def _of_validation(_: Request, error: Exception) -> Response:
     parts = []
     for found in error.errors():
         place, *path = (str(part) for part in found["loc"])
-        parts.append(f"The {place} parameter {'.'.join(path)!r}: {found['msg']}; got {found.get('input')!r}.")
+        what = "must be true or false" if found["type"] in _NO_BOOLEAN else found["msg"]
+        parts.append(f"The {place} parameter {'.'.join(path)!r}: {what}; got {found.get('input')!r}.")
     return problem(document_of(MalformedRequest(" ".join(parts))))
 
 
 async def _of_routing(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        # the routing names those of one route, and each method has a route of its own
+        headers["Allow"] = ", ".join(_methods_of(request)) or headers.get("Allow", "")
     details = {
         404: f"There is no {request.url.path!r} here; /docs lists all calls.",
-        405: f"{request.url.path!r} does not take {request.method}; it takes {(error.headers or {}).get('Allow')}.",
+        405: f"{request.url.path!r} does not take {request.method}; it takes {headers.get('Allow')}.",
     }
     status = error.status_code
     body = status_document(status, details.get(status, str(error.detail)))
-    return Response(body, status, dict(error.headers or {}), MEDIA_TYPE)
+    return Response(body, status, headers, MEDIA_TYPE)
+
+
+def _methods_of(request: Request) -> list[str]:
+    """Return the methods that some route takes at the path of a request."""
+    scope = {"type": "http", "path": request.scope["path"], "root_path": request.scope.get("root_path", "")}
+    routes = request.app.routes
+    return [
+        method
+        for method in _METHODS
+        if any(route.matches({**scope, "method": method})[0] == Match.FULL for route in routes)
+    ]
 
 
 async def _of_defect(request: Request, error: Exception) -> Response:

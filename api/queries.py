@@ -225,6 +225,8 @@ def fields_of(value: Any) -> dict[str, Any]:
     unknown = sorted(value.keys() - set(FIELDS))
     if unknown:
         raise MalformedRequest(f"A query has the fields {', '.join(FIELDS)}; got {', '.join(map(repr, unknown))} too.")
-    if not isinstance(value.get("sql"), str):
-        raise MalformedRequest(f'A query must have its text in "sql"; got {value.get("sql")!r}.')
+    text = value.get("sql")
+    if not isinstance(text, str):
+        got = "it is missing" if "sql" not in value else "it is null" if text is None else f"got {repr(text)[:80]}"
+        raise MalformedRequest(f'A query must have its text in "sql"; {got}.')
     return dict(value)

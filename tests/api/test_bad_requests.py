@@ -58,8 +58,10 @@ TABLE = [
     Bad("POST", "/queries", 400, "must be an object", 5),
     Bad("POST", "/queries", 400, "At least one query", []),
     Bad("POST", "/queries", 400, "Query 2 of 2: A query must be an object", [{"sql": ALL}, 7]),
-    Bad("POST", "/queries", 400, 'must have its text in "sql"', {"name": "x"}),
-    Bad("POST", "/queries", 400, 'must have its text in "sql"', {"sql": None}),
+    Bad("POST", "/queries", 400, 'must have its text in "sql"; it is missing.', {"name": "x"}),
+    Bad("POST", "/queries", 400, 'must have its text in "sql"; it is missing.', {}),
+    Bad("POST", "/queries", 400, 'must have its text in "sql"; it is null.', {"sql": None}),
+    Bad("POST", "/queries", 400, 'must have its text in "sql"; got 5.', {"sql": 5}),
     Bad("POST", "/queries", 400, "'sqk' too", {"sql": ALL, "sqk": 1}),
     Bad("POST", "/queries", 413, "at most 20000 bytes", content=b" " * (BODY_LIMIT + 1)),
     Bad("POST", "/streams", 413, "at most 20000 bytes", {"sql": S2 + " " * BODY_LIMIT}),
@@ -116,8 +118,12 @@ TABLE = [
     Bad("GET", "/queries/q-99/plan", 404, "q-99"),
     Bad("DELETE", "/queries/q-99", 404, "q-99"),
     Bad("GET", "/nothing", 404, "/docs lists all calls"),
-    Bad("PUT", "/queries", 405, "does not take PUT"),
-    Bad("POST", "/queries/q-1", 405, "does not take POST"),
+    Bad("PUT", "/queries", 405, "does not take PUT; it takes GET, POST."),
+    Bad("POST", "/queries/q-1", 405, "does not take POST; it takes GET, PUT, DELETE."),
+    Bad("PUT", "/streams/purchases", 405, "does not take PUT; it takes GET, DELETE."),
+    Bad("PUT", "/streams/purchases/events", 405, "does not take PUT; it takes POST."),
+    Bad("PUT", "/healthz", 405, "does not take PUT; it takes GET"),
+    Bad("PUT", "/", 405, "does not take PUT; it takes GET"),
     # parameters
     Bad("GET", "/queries/q-1/results?after=garbage", 400, "taken unchanged"),
     Bad("GET", "/queries/q-1/results?limit=0", 400, "'limit'"),
@@ -132,7 +138,8 @@ TABLE = [
     Bad("GET", "/changelogs?after=-1", 400, "'after'"),
     Bad("GET", "/plan?format=png", 400, "'format'"),
     Bad("GET", "/streams/purchases/dead-letters?after=%00", 400, "taken unchanged"),
-    Bad("DELETE", "/queries/q-1?drain=maybe", 400, "'drain'"),
+    Bad("DELETE", "/queries/q-1?drain=maybe", 400, "parameter 'drain': must be true or false; got 'maybe'."),
+    Bad("DELETE", "/queries/q-1?drain=", 400, "parameter 'drain': must be true or false; got ''."),
     Bad("POST", "/queries?wait=soon", 400, "'wait'", {"sql": ALL}),
     Bad("POST", "/queries", 400, "Idempotency-Key", {"sql": ALL}, headers={"Idempotency-Key": "k" * 256}),
     Bad("POST", "/queries", 400, "Idempotency-Key", {"sql": ALL}, headers={"Idempotency-Key": ""}),
@@ -190,7 +197,7 @@ def test_a_bad_request_is_refused_and_changes_nothing(rest: Rest, bad: Bad) -> N
         assert problem["position"]["line"] >= 1
         assert problem["position"]["column"] >= 1
     if bad.status == 405:
-        assert response.headers["allow"]
+        assert problem["detail"].endswith(f"; it takes {response.headers['allow']}.")
     assert rest.everything() == before
 
 
