@@ -1,4 +1,4 @@
-"""Functions of timestamps; dates widen to them, at midnight. All is UTC and in microseconds.
+"""Functions of timestamps; dates widen to them, at midnight. All is UTC, in microseconds, of the years 1 to 9999.
 
 Weeks begin on Monday (ISO 8601); ``dow`` counts from Sunday = 0, ``isodow`` from Monday = 1, as in PostgreSQL and
 DuckDB.
@@ -6,6 +6,7 @@ DuckDB.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -19,6 +20,9 @@ from sources.errors import NotAllowed
 from sources.schema import BIGINT, TIMESTAMP, VARCHAR
 
 _ADD = next(f for f in ARITHMETIC if f.name == "+")
+# RFC 3339 and Python's datetime have the years 1 to 9999
+_FIRST, _LAST = (int(np.datetime64(moment, "us").astype(np.int64)) for moment in (dt.datetime.min, dt.datetime.max))
+_FIRST_MONTH, _LAST_MONTH = np.datetime64("0001-01"), np.datetime64("9999-12")
 _UNITS = (
     "microsecond",
     "millisecond",
@@ -82,19 +86,21 @@ def _date_trunc(_call: Call, arguments: Sequence[Datum]) -> Datum:
 
 
 def _add_interval(_call: Call, arguments: Sequence[Datum]) -> Datum:
-    """Add microseconds; NULL beyond what 64 bits of microseconds hold."""
+    """Add microseconds; NULL outside the years 1 to 9999."""
     whole = [as_type(a, pa.int64()) for a in arguments]
     total = _ADD.evaluate(Call("+", (), BIGINT), whole)
-    return kernel.cast(total, pa.timestamp("us"))
+    inside = kernel.and_(kernel.greater_equal(total, _FIRST), kernel.less_equal(total, _LAST))
+    return kernel.cast(kernel.if_else(inside, total, pa.scalar(None, pa.int64())), pa.timestamp("us"))
 
 
 def _add_months(_call: Call, arguments: Sequence[Datum]) -> Datum:
-    """Add months, keeping to the last day of a shorter month."""
+    """Add months, keeping to the last day of a shorter month; NULL outside the years 1 to 9999."""
     value, months = arguments[0], arguments[1].as_py()
     at = value.to_numpy(zero_copy_only=False).astype("M8[us]")
     day = at.astype("M8[D]")
     month = at.astype("M8[M]")
     target = month + np.timedelta64(months, "M")
+    target[(target < _FIRST_MONTH) | (target > _LAST_MONTH)] = np.datetime64("NaT")
     last = (target + 1).astype("M8[D]") - np.timedelta64(1, "D")
     moved = np.minimum(target.astype("M8[D]") + (day - month.astype("M8[D]")), last)
     result = moved.astype("M8[us]") + (at - day.astype("M8[us]"))

@@ -338,6 +338,28 @@ def test_date_trunc_and_intervals() -> None:
     assert values(call("add_interval", DAY, lit(-1)), day=[dt.date(1970, 1, 1)]) == [BEFORE_1970]
 
 
+FIRST, LAST = dt.datetime.min, dt.datetime.max
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "expected"),
+    [
+        ("add_interval", 0, [FIRST, MOMENT, LAST]),
+        ("add_interval", 1, [FIRST.replace(microsecond=1), MOMENT.replace(microsecond=123457), None]),
+        ("add_interval", -1, [None, MOMENT.replace(microsecond=123455), LAST.replace(microsecond=999998)]),
+        ("add_interval", MAX, [None, None, None]),
+        ("add_months", 1, [FIRST.replace(month=2), dt.datetime(2024, 3, 29, 23, 59, 58, 123456), None]),
+        ("add_months", -1, [None, dt.datetime(2024, 1, 29, 23, 59, 58, 123456), LAST.replace(month=11, day=30)]),
+        # as many as it takes to come round in 64 bits of microseconds
+        ("add_months", round(2**64 / 1e6 / 86400 / 365.2425 * 12), [None, None, None]),
+    ],
+)
+def test_timestamps_overflow_to_null(name: str, amount: int, expected: list[dt.datetime | None]) -> None:
+    assert values(call(name, T, lit(amount)), t=[FIRST, MOMENT, LAST, None]) == [*expected, None]
+    folded = [fold(call(name, lit(moment), lit(amount))) for moment in (FIRST, MOMENT, LAST)]
+    assert folded == [Literal(value, TIMESTAMP) for value in expected]
+
+
 def test_dates_and_timestamps_compare_with_texts() -> None:
     assert values(call(">=", DAY, lit("2024-02-29")), day=[MOMENT.date()]) == [True]
     assert values(call("<", T, lit("2024-03-01T01:00:00+02:00")), t=[MOMENT]) == [False]
