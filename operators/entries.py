@@ -44,8 +44,11 @@ _ALWAYS_DENSE = 1 << 16
 _DENSE_PER_TUPLE = 4
 # with more than this share of the addresses occupied, saying which costs more than the others do
 FULL = 0.5
+# packed sums of 32 bits take a third of what entries do that say which they are, so fewer need to be occupied
+_SMALL = 2 / 3
 # tuples are added up where on average so many have the same address, which a sample of them tells
 _LEAST_GROUP = 2.0
+_SMALL_GROUP = 0.6  # as many, if that is with sums of 32 bits
 _SAMPLE = 4096
 # queries are added up alone in so many entries at most, and with so many queries a tuple at most
 _MOST_ALONE = 1 << 24
@@ -185,9 +188,14 @@ def cell_by_cell(
     entries = math.prod(shape)
     if not entries:
         return
-    if entries > _ALWAYS_DENSE and _group_size(length, entries) < _LEAST_GROUP:
+    packable, most = Packable.first_of(encoded, length), None
+    least_group = _LEAST_GROUP
+    if packable is not None and _ALWAYS_DENSE < entries <= _most_entries(length):
+        most = _fullest(sliced, cell)
+        least_group *= _SMALL_GROUP if packable.is_small(most) else 1
+    if entries > _ALWAYS_DENSE and _group_size(length, entries) < least_group:
         of_each = cell.cells()
-        if _is_list(sliced, of_each):
+        if _is_list(sliced, of_each, least_group):
             yield from _list_entries(sliced, of_each, encoded)
             return
         cell = CellLookup.of(of_each, cells)
@@ -197,10 +205,9 @@ def cell_by_cell(
     width = shape[1] * shape[2]
     offsets = np.where(cell.table >= 0, cell.table * np.int32(width), entries).astype(np.int32)
     addresses = entries + width  # what nobody wants goes beyond the last entry
-    packable, packed = Packable.first_of(encoded, length), None
+    packed = None
     totals = new_totals(addresses, encoded, () if packable is None else (COUNT_NAME, packable.name))
     if packable is not None:
-        most = _fullest(sliced, cell) if entries > _ALWAYS_DENSE else None
         packed = packable.add_up(cell, offsets, sliced.column, addresses, most).first(entries)
     add_looked_up(totals, cell, offsets, sliced.column, encoded)
     totals = {name: total[:entries] for name, total in totals.items()}
@@ -213,8 +220,8 @@ def _fullest(sliced: SlicedTuples, cell: CellLookup) -> float:
     return float(np.bincount(cells + 1).max()) / len(cells) * sliced.fullest_column
 
 
-def _is_list(sliced: SlicedTuples, cell: npt.NDArray[np.int32]) -> bool:
-    """Return whether hardly two tuples have the same address.
+def _is_list(sliced: SlicedTuples, cell: npt.NDArray[np.int32], least_group: float) -> bool:
+    """Return whether hardly two tuples have the same address: fewer than ``least_group`` on average.
 
     They are spread over the addresses as evenly as can be, or less; how much less a sample tells by its equal pairs.
     """
@@ -229,7 +236,7 @@ def _is_list(sliced: SlicedTuples, cell: npt.NDArray[np.int32]) -> bool:
     alike = np.diff(changes)
     pairs = max(float((alike * (alike - 1)).sum()) / 2, 0.5)
     addresses = len(sample) * (len(sample) - 1) / 2 / pairs
-    return _group_size(sliced.length * len(sample) / len(positions), addresses) < _LEAST_GROUP
+    return _group_size(sliced.length * len(sample) / len(positions), addresses) < least_group
 
 
 def _group_size(length: float, addresses: float) -> float:
@@ -310,11 +317,12 @@ def _dense_entries(
     counts = (totals[COUNT_NAME] if packed is None else packed.numbers).reshape(shape)
     cells, slices, _ = shape
     found = kernels.occupied_per_group(counts, group_starts)
+    least_share = FULL if packed is None or not packed.is_small else FULL * _SMALL
     for group, count in enumerate(found.tolist()):
         if not count:
             continue
         first, last = group_starts[group : group + 2].tolist()
-        if count > FULL * cells * slices * (last - first):
+        if count > least_share * cells * slices * (last - first):
             starts = np.arange(slices + 1, dtype=np.int64) * (cells * (last - first))
             numbers = {n: t.reshape(shape)[:, :, first:last].transpose(1, 0, 2).ravel() for n, t in totals.items()}
             mine = numbers if packed is None else packed.of_keys(shape, first, last).beside(numbers)

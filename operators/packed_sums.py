@@ -49,6 +49,10 @@ class Packable:
                         return found
         return None
 
+    def is_small(self, most: float) -> bool:
+        """Return whether sums have 32 bits if the fullest entry has about so many tuples."""
+        return self._few_bits(self._round_least, most) is not None
+
     def add_up(
         self,
         cell: CellLookup,
@@ -110,6 +114,11 @@ class PackedSums:
     bits: int
     least: int
 
+    @property
+    def is_small(self) -> bool:
+        """Whether they have 32 bits."""
+        return self.numbers.itemsize == 4
+
     def are_of(self, tuples: int, total: int) -> bool:
         """Return whether they are those of so many tuples with this sum, which may have wrapped at 64 bits."""
         counts, sums = self.totals()
@@ -140,7 +149,7 @@ class PackedSums:
 
     def beside(self, others: Mapping[str, Numbers]) -> Mapping[str, Numbers]:
         """Return them with other components of the same entries: of 32 bits as they are, of 64 bits apart."""
-        return WithPacked(self, others) if self.numbers.itemsize == 4 else {**self.apart(), **others}
+        return WithPacked(self, others) if self.is_small else {**self.apart(), **others}
 
     def apart(self) -> dict[str, Numbers]:
         """Return counts and sums, of 32 bits if that is enough."""

@@ -33,7 +33,7 @@ from sources.record_log import RecordLog
 from sources.schema import StreamDefinition
 from sources.storage import Storage
 
-# the more tuples are added up at once, the fewer entries the buckets of a batch have
+# about so many tuples are added up at once: the more, the fewer entries the buckets of a batch have
 TUPLES_AT_ONCE = 1 << 22
 BYTES_AT_ONCE = 1 << 28
 
@@ -66,7 +66,8 @@ class SourceTasks:
             operators = self._operators_of(share.stream, live)
             read = {name for each in operators for name in each.lookup_join.reads}
             names = [name for name in share.stream.schema.names if name in read]
-            for tuples in _gathered(map(share.admit, self._read(share, mine)), names):
+            most = even_share(mine.end - mine.start, TUPLES_AT_ONCE)
+            for tuples in _gathered(map(share.admit, self._read(share, mine)), names, most):
                 for each in operators:
                     held = waiting.setdefault(share.stream.id, HeldBuckets())
                     yield from self._process(share, each, tuples, held, end.seq, task, samples)
@@ -255,15 +256,23 @@ class _Samples:
             self.by_input.setdefault(operators.name, []).append(sample)
 
 
-def _gathered(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.Table]:
-    """Put small batches together, so that many tuples are added up at once; only of the columns ``names``."""
+def even_share(whole: int, about: int) -> int:
+    """Return how many there are in each share of a whole if shares are even and of about so many."""
+    return -(-whole // max(1, round(whole / about)))
+
+
+def _gathered(batches: Iterable[pa.RecordBatch], names: Sequence[str], most: int) -> Iterator[pa.Table]:
+    """Put small batches together, so that about ``most`` tuples are added up at once; only of the columns ``names``.
+
+    A small rest would be listed rather than added up.
+    """
     waiting: list[pa.RecordBatch] = []
     rows = nbytes = 0
     for batch in batches:
         waiting.append(batch.select(names))
         rows += batch.num_rows
         nbytes += waiting[-1].nbytes
-        if rows >= TUPLES_AT_ONCE or nbytes >= BYTES_AT_ONCE:
+        if rows >= most or nbytes >= BYTES_AT_ONCE:
             yield pa.Table.from_batches(waiting)
             waiting, rows, nbytes = [], 0, 0
     if rows:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from operators.job import source_task
-from operators.job.source_task import _gathered
+from operators.job.source_task import _gathered, even_share
 
 
 def batches(lengths: list[int]) -> list[pa.RecordBatch]:
@@ -29,11 +29,8 @@ def batches(lengths: list[int]) -> list[pa.RecordBatch]:
         ([25, 1], [25, 1]),
     ],
 )
-def test_batches_are_joined_until_they_are_large(
-    lengths: list[int], joined: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source_task, "TUPLES_AT_ONCE", 10)
-    found = list(_gathered(batches(lengths), ["b", "a"]))
+def test_batches_are_joined_until_they_are_large(lengths: list[int], joined: list[int]) -> None:
+    found = list(_gathered(batches(lengths), ["b", "a"], 10))
     assert [batch.num_rows for batch in found] == joined
     assert all(batch.schema.names == ["b", "a"] for batch in found)
     rows = [row for batch in found for row in batch.to_pylist()]
@@ -42,8 +39,13 @@ def test_batches_are_joined_until_they_are_large(
 
 def test_batches_are_joined_until_they_have_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_task, "BYTES_AT_ONCE", 10 * 8)
-    assert [batch.num_rows for batch in _gathered(batches([4, 5, 6, 12, 1]), ["a"])] == [15, 12, 1]
+    assert [batch.num_rows for batch in _gathered(batches([4, 5, 6, 12, 1]), ["a"], 1000)] == [15, 12, 1]
+
+
+@pytest.mark.parametrize(("whole", "share"), [(1, 1), (10, 10), (14, 14), (16, 8), (24, 12), (29, 10), (1_000_001, 11)])
+def test_shares_are_even(whole: int, share: int) -> None:
+    assert even_share(whole, 10) == share
 
 
 def test_nothing_is_joined_where_nobody_reads() -> None:
-    assert not [batch for batch in _gathered(batches([3, 4]), []) if batch.num_columns]
+    assert not [batch for batch in _gathered(batches([3, 4]), [], 10) if batch.num_columns]
