@@ -50,6 +50,7 @@ _SMALL = 2 / 3
 _LEAST_GROUP = 2.0
 _SMALL_GROUP = 0.6  # as many, if that is with sums of 32 bits
 _SAMPLE = 4096
+_MANY_ALIKE = 4  # of a sample in one entry are no accident
 # queries are added up alone in so many entries at most, and with so many queries a tuple at most
 _MOST_ALONE = 1 << 24
 _MOST_QUERIES_ALONE = 2000
@@ -215,9 +216,16 @@ def cell_by_cell(
 
 
 def _fullest(sliced: SlicedTuples, cell: CellLookup) -> float:
-    """Return about how many tuples the fullest entry has, if cells and keys have nothing to do with each other."""
-    cells = cell.cells_at(sliced.sample[0])
-    return float(np.bincount(cells + 1).max()) / len(cells) * sliced.fullest_column
+    """Return about how many tuples the fullest entry has.
+
+    Cells and keys are taken to have nothing to do with each other, unless a sample shows entries with far more.
+    """
+    positions, column = sliced.sample
+    cells = cell.cells_at(positions)
+    apart = float(np.bincount(cells + 1).max()) / len(cells) * sliced.fullest_column
+    _, alike = np.unique(cells.astype(np.int64) * (len(sliced.slices) * sliced.keys.count) + column, return_counts=True)
+    most = int(alike.max())
+    return max(apart, most / len(cells) * sliced.length) if most >= _MANY_ALIKE else apart
 
 
 def _is_list(sliced: SlicedTuples, cell: npt.NDArray[np.int32], least_group: float) -> bool:

@@ -59,7 +59,7 @@ def analyse(where: Expression | None) -> Predicate:
             if column is None or column.type.kind == "DECIMAL":
                 raise NotIndexable
             name, kind, truth = column.name, column.type.kind, _outcomes(conjunct, column.type.kind)[0]
-        except NotIndexable:
+        except Exception:  # whatever the reason, evaluating it can fail for its query alone, the index for all
             name, kind, truth = f"({conjunct})", "BOOLEAN", _HOLDS
             residuals[name] = conjunct
         kinds[name] = kind

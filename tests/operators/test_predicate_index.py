@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from operators.evaluation import evaluate
 from operators.expressions import Call, Column, Expression, Literal
 from operators.functions import call
+from operators.predicates import analysis
 from operators.predicates.analysis import analyse
 from operators.predicates.index import PredicateIndex
 from operators.tuples import Tuples
@@ -254,3 +255,12 @@ def test_an_update_leaves_untouched_dimensions_alone() -> None:
     before = index.dimensions["i"]
     index.update({"a": on_i})
     assert index.dimensions == {"i": before}
+
+
+def test_what_the_index_cannot_take_is_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise OverflowError("too large")
+
+    where = Call(">", (COLUMN["b"], Literal(3, BIGINT)), BOOLEAN)
+    monkeypatch.setattr(analysis, "_fit", broken)
+    assert list(analyse(where).residuals.values()) == [where]
