@@ -51,7 +51,7 @@ class Packable:
 
     def is_small(self, most: float) -> bool:
         """Return whether sums have 32 bits if the fullest entry has about so many tuples."""
-        return self._few_bits(self._round_least, most) is not None
+        return self._few_bits(most) is not None
 
     def add_up(
         self,
@@ -65,7 +65,7 @@ class Packable:
 
         The fullest entry has about ``most`` tuples, None if that is not known.
         """
-        few = None if most is None else self._few_bits(self._round_least, most)
+        few = None if most is None else self._few_bits(most)
         if few is not None:
             empty = PackedSums(self.name, np.zeros(size, dtype=np.uint32), few, self._round_least)
             found = self._added(empty, cell, offsets, column)
@@ -86,12 +86,12 @@ class Packable:
         """Return how many bits the sum of so many numbers takes."""
         return (tuples * (self.extent[1] - self.extent[0])).bit_length()
 
-    def _few_bits(self, least: int, most: float) -> int | None:
+    def _few_bits(self, most: float) -> int | None:
         """Return how many of 32 bits a sum should have, None if a few more than ``most`` tuples have no room.
 
         It is the same for all chunks of a stream whose numbers are alike, so that sums of several can be added up.
         """
-        bits_of_number = (self.extent[1] - least).bit_length()
+        bits_of_number = (self.extent[1] - self._round_least).bit_length()
         bits_of_count = (_FEW_BITS - bits_of_number) // 2
         fits = bits_of_count > 0 and most + 6 * math.sqrt(most) + 16 < 1 << bits_of_count
         return _FEW_BITS - bits_of_count if fits else None

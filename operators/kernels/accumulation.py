@@ -48,12 +48,21 @@ def add_packed(
 
 
 @njit(cache=True, nogil=True)
+def _apart(packed: Any, bits: int, least_number: int) -> tuple[Any, Any]:
+    """Return the count and the sum in one packed number."""
+    number = np.int64(packed)
+    count = number >> bits
+    return count, (number & ((np.int64(1) << bits) - 1)) + count * least_number
+
+
+@njit(cache=True, nogil=True)
 def packed_totals(packed: Numbers, bits: int) -> tuple[Any, Any]:
     """Return all counts of packed sums together, and all sums; these take the lowest ``bits``."""
-    counts, sums, mask = np.int64(0), np.int64(0), (np.int64(1) << bits) - 1
+    counts, sums = np.int64(0), np.int64(0)
     for i in range(packed.size):
-        counts += np.int64(packed[i]) >> bits
-        sums += np.int64(packed[i]) & mask
+        count, total = _apart(packed[i], bits, 0)
+        counts += count
+        sums += total
     return counts, sums
 
 
@@ -83,11 +92,9 @@ def merge_looked_up(
 @njit(cache=True, nogil=True)
 def unpack(counts: Numbers, sums: Numbers, packed: Numbers, bits: int, least_number: int) -> bool:
     """Take packed sums apart. Return whether all sums fit into what they are put into."""
-    mask, fits = (np.int64(1) << bits) - 1, True
+    fits = True
     for i in range(packed.size):
-        number = np.int64(packed[i])
-        count = number >> bits
-        total = (number & mask) + count * least_number
+        count, total = _apart(packed[i], bits, least_number)
         counts[i] = count
         sums[i] = total
         fits &= sums[i] == total
@@ -192,7 +199,7 @@ def merge_packed(
 ) -> None:
     """Add packed sums to counts and sums, each as :func:`merge_full` does it."""
     shift, follow = key_map[0] - first, shift_is_whole(key_map, first, keys)
-    cells, mask = cell_map.size, (np.int64(1) << bits) - 1
+    cells = cell_map.size
     for i in range(packed.size // own_keys):
         c = cell_map[i % cells]
         if c < 0:
@@ -200,18 +207,16 @@ def merge_packed(
         row, base = c * keys, i * own_keys
         if follow:
             for k in range(own_keys):
-                number = np.int64(packed[base + k])
-                count = number >> bits
+                count, total = _apart(packed[base + k], bits, least_number)
                 counts[row + shift + k] += count
-                sums[row + shift + k] += (number & mask) + count * least_number
+                sums[row + shift + k] += total
             continue
         for k in range(own_keys):
             at = key_map[k] - first
             if 0 <= at < keys:
-                number = np.int64(packed[base + k])
-                count = number >> bits
+                count, total = _apart(packed[base + k], bits, least_number)
                 counts[row + at] += count
-                sums[row + at] += (number & mask) + count * least_number
+                sums[row + at] += total
 
 
 @njit(cache=True, nogil=True)
