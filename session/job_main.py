@@ -27,7 +27,7 @@ from operators.job.pipeline import JobSettings, settled_lanes, start_job, start_
 from operators.job.planner import BATCHES, WARM_UP_BATCHES
 from operators.job.spark_conf import slots
 from router.stream_sink import RouterSink, sweep_unpublished
-from session.supervisor import JOB_FILE, READY_FILE
+from session.supervisor import FAILING_FILE, JOB_FILE, READY_FILE
 from sources.record_log import RecordLog
 from sources.storage import Storage
 
@@ -82,6 +82,7 @@ class Job:
                 print(f"The streaming query ended: {query.exception()}", flush=True)
                 self._storage.delete(READY_FILE)
                 failures = 1 if self._batches.latest() > before + WARM_UP_BATCHES else failures + 1
+                self._storage.put(FAILING_FILE, orjson.dumps({"pid": os.getpid(), "times": failures}))
                 if not _is_alive(spark):
                     break
         return 0 if self._stopping.is_set() else 1
@@ -93,6 +94,7 @@ class Job:
         while query.isActive and not self._stopping.is_set():
             if not ready and self._batches.latest() >= wanted:
                 self._storage.put(READY_FILE, orjson.dumps({"pid": os.getpid()}))
+                self._storage.delete(FAILING_FILE)
                 ready = True
             self._stopping.wait(0.2 if ready else POLL_SECONDS)
         if self._stopping.is_set():

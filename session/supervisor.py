@@ -4,8 +4,9 @@ Lifecycle of a child: leftovers of an earlier service are ended → spawn → (d
 spawn)* → stop. Its standard input is a pipe that nobody writes to: the end of it tells the child that the service died.
 Its process group is its own, so that Ctrl-C in a terminal reaches the service alone.
 
-The Spark driver writes two files in the data directory: ``job.json`` with the process ids of itself and of its JVM (and
-when those were created, because ids are reused), and ``ready.json`` with its own id once its first batch is committed.
+The Spark driver writes files in the data directory: ``job.json`` with the process ids of itself and of its JVM (and
+when those were created, because ids are reused), ``ready.json`` with its own id once its first batch is committed, and
+``failing.json`` with its own id and how often the query ended in a row, until it is ready again.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from sources.storage import Storage
 
 JOB_FILE = "job.json"
 READY_FILE = "ready.json"
+FAILING_FILE = "failing.json"
 LOG_BYTES = 16 << 20
 LOG_FILES = 4
 HEALTHY_SECONDS = 60.0
@@ -187,6 +189,12 @@ class JobSupervisor(Supervisor):
         """Say what the child is doing while it is not ready."""
         if self._stopping.is_set():
             return "The service is stopping."
+        failing = _read_json(self._storage, FAILING_FILE)
+        if self.pid is not None and failing.get("pid") == self.pid:
+            return (
+                f"The Spark job's query ended {failing['times']} times in a row and is started again."
+                f" The log says why: {self.log_file}."
+            )
         if self.deaths:
             return (
                 f"The Spark job is being restarted; it ended {self.deaths} times, the last time with"
@@ -196,6 +204,7 @@ class JobSupervisor(Supervisor):
 
     def _before_spawn(self) -> None:
         self._storage.delete(READY_FILE)
+        self._storage.delete(FAILING_FILE)
 
     def _end_leftovers(self) -> None:
         end_leftovers(self._storage)

@@ -23,6 +23,9 @@ mode = sys.argv[2]
 print(f"child {os.getpid()} says 100% hello", flush=True)
 if mode == "dies":
     sys.exit(3)
+if mode == "fails":
+    (data / "failing.json").write_text(json.dumps({"pid": os.getpid(), "times": 2}))
+    sys.stdin.read()
 if mode == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], stdin=subprocess.DEVNULL)
@@ -106,6 +109,20 @@ def test_a_child_that_cannot_start_is_tried_again_with_growing_pauses(start: Sta
     wait_until(lambda: supervisor.deaths >= 3, 20, "three deaths")
     assert not supervisor.is_ready()
     assert "exit status 3" in supervisor.why_not_ready()
+    assert str(supervisor.log_file) in supervisor.why_not_ready()
+
+
+def test_a_child_whose_query_ends_again_and_again_is_told_apart_from_one_that_starts(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "failing.json").write_text(f'{{"pid": {os.getpid()}, "times": 9}}')
+    supervisor = start("serves")
+    wait_until(supervisor.is_ready, 10, "the child is ready")
+    assert "in a row" not in supervisor.why_not_ready()
+    supervisor.stop(1)
+    supervisor = start("fails")
+    wait_until(lambda: "ended 2 times in a row" in supervisor.why_not_ready(), 10, "the reason is told")
+    assert not supervisor.is_ready()
     assert str(supervisor.log_file) in supervisor.why_not_ready()
 
 
