@@ -140,12 +140,15 @@ def _extent(pieces: Sequence[npt.NDArray[np.integer]]) -> tuple[int, int]:
     return min(low for low, _ in extents), max(high for _, high in extents)
 
 
-def unite_keys(tables: Sequence[pa.Table]) -> tuple[pa.Table, list[Codes]]:
-    """Return the distinct keys of several tables, and for each table the new code of each of its rows."""
+def unite_keys(tables: Sequence[pa.Table], *, are_distinct: bool = True) -> tuple[pa.Table, list[Codes]]:
+    """Return the distinct keys of several tables, and for each table the new code of each of its rows.
+
+    ``are_distinct`` says that no table has a key twice.
+    """
     first = tables[0]
     if not first.num_columns or first.column_names == [_NONE]:
         return first, [np.zeros(table.num_rows, dtype=np.int32) for table in tables]
-    if all(table is first or table.equals(first) for table in tables):
+    if are_distinct and all(table is first or table.equals(first) for table in tables):
         return first, [np.arange(first.num_rows, dtype=np.int32)] * len(tables)
     together = pa.concat_tables(tables).combine_chunks()
     columns = [one_array(column) for column in together.columns]

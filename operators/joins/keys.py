@@ -53,7 +53,8 @@ def _together(
 ) -> list[InputKeys]:
     """Number keys whose first columns are all attributes; their combination is the code of one of them."""
     heads = {id(table): table.select(range(columns)) for mine in tables for table in mine}
-    united, numbers = _united(heads.values())
+    # of what has more columns, several rows may begin alike
+    united, numbers = _united(heads.values(), all(table.num_columns == columns for mine in tables for table in mine))
     number_of = {table: numbers[id(head)] for table, head in heads.items()}
     is_null = _has_null(united)
     inner = [] if is_outer is None else [mine for mine, outer in zip(tables, is_outer, strict=True) if not outer]
@@ -92,8 +93,10 @@ def _with_extras(tables: Sequence[pa.Table], places: Mapping[int, Codes], attrib
     return InputKeys(keys, {attribute: codes}, wide)
 
 
-def _united(tables: Iterable[pa.Table]) -> tuple[pa.Table, dict[int, Codes]]:
+def _united(tables: Iterable[pa.Table], are_distinct: bool = True) -> tuple[pa.Table, dict[int, Codes]]:
     """Return the distinct keys of tables, and by each table's id which of them it has.
+
+    ``are_distinct`` says that no table has a key twice.
 
     The buckets that one task makes of the same tuples have the same keys: these count once.
     """
@@ -109,7 +112,7 @@ def _united(tables: Iterable[pa.Table]) -> tuple[pa.Table, dict[int, Codes]]:
     alike = [same for known in by_looks.values() for same in known]
     if not alike:
         return pa.table({}), {}
-    keys, codes = unite_keys([same[0] for same in alike])
+    keys, codes = unite_keys([same[0] for same in alike], are_distinct=are_distinct)
     return keys, {id(table): code for same, code in zip(alike, codes, strict=True) for table in same}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from operators.evaluation import holds_for_nulls
+from operators.evaluation import holds_for_nulls, is_null_for_nulls
 from operators.expressions import Call, Expression, all_of, columns_of, conjuncts_of
 from operators.functions import call
 from operators.functions.coercion import in_one_type
@@ -141,6 +141,11 @@ class _Equality:
     right: int
     right_key: Expression
 
+    @property
+    def condition(self) -> Expression:
+        """It as an expression."""
+        return call("=", self.left_key, self.right_key)
+
 
 @dataclass
 class _Split:
@@ -149,6 +154,11 @@ class _Split:
     filters: list[tuple[int, Expression, int]] = field(default_factory=list)
     equalities: list[_Equality] = field(default_factory=list)
     others: list[Expression] = field(default_factory=list)
+
+    def keep_equalities(self, kept: list[_Equality]) -> None:
+        """Take the equalities that are not kept for others."""
+        self.others += [each.condition for each in self.equalities if each not in kept]
+        self.equalities = kept
 
 
 class _Conditions:
@@ -271,13 +281,32 @@ class _Conditions:
             self._inner.filters += split.filters
             self._inner.equalities += split.equalities
             self._inner.others += split.others
+        # what is left of them holds for some rows without a partner, so it has to be tested on rows
+        named = self._outer.keys()
+        self._inner.keep_equalities([e for e in self._inner.equalities if not {e.left, e.right} & named])
         for number, split in self._outer.items():
-            _keep_its_own(number, split)
+            self._keep_its_own(number, split)
             if not split.equalities:
                 self._refuse_unconnected(number)
         for number in self._outer:
             self._check_dependents(number)
         self._make_anti()
+
+    def _keep_its_own(self, number: int, split: _Split) -> None:
+        """Leave in the ON of a LEFT JOIN tests of its own input, and what that is compared with; all else is others.
+
+        A key over another LEFT JOIN's input that is not NULL without a partner there, such as COALESCE(b.x, 1), is no
+        key of that input's tuples.
+        """
+        split.others += [condition for other, condition, _ in split.filters if other != number]
+        split.filters = [each for each in split.filters if each[0] == number]
+        split.keep_equalities(
+            [
+                each
+                for each in split.equalities
+                if each.right == number and (each.left not in self._outer or is_null_for_nulls(each.left_key))
+            ]
+        )
 
     def _check_dependents(self, number: int) -> None:
         """Raise SqlNotAllowed where it takes more than equality to be a partner, and another LEFT JOIN looks at it."""
@@ -296,8 +325,8 @@ class _Conditions:
 
     def _not_outer(self) -> int | None:
         for equality in self._inner.equalities:
-            for number in (equality.left, equality.right):
-                if number in self._outer:
+            for number, key in ((equality.left, equality.left_key), (equality.right, equality.right_key)):
+                if number in self._outer and is_null_for_nulls(key):
                     return number
         for number, condition, _ in self._inner.filters:
             if number in self._outer and not holds_for_nulls(condition):
@@ -340,14 +369,6 @@ class _Conditions:
             f"{_EQUALITIES}; {self._names[number]!r} is not compared with the others.",
             self._select.joins[number - 1].source.at,
         )
-
-
-def _keep_its_own(number: int, split: _Split) -> None:
-    """Leave in the ON of a LEFT JOIN the tests of its own input, and what that is compared with; all else is others."""
-    split.others += [condition for other, condition, _ in split.filters if other != number]
-    split.filters = [each for each in split.filters if each[0] == number]
-    split.others += [call("=", each.left_key, each.right_key) for each in split.equalities if each.right != number]
-    split.equalities = [each for each in split.equalities if each.right == number]
 
 
 class _Attributes:

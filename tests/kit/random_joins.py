@@ -57,7 +57,12 @@ AGGREGATES = (
     "SUM({0}.v + {1}.v)", "MIN({0}.s || {1}.s)", "AVG({0}.x - {1}.x)", "COUNT(DISTINCT {0}.k + {1}.v)",
     "SUM({0}.d + {1}.d)",
 )  # fmt: skip
-REFUSALS = ("whose own ON has more than equal columns", "the one that it is compared with", "be compared by all of it")
+REFUSALS = (
+    "whose own ON has more than equal columns",
+    "the one that it is compared with",
+    "be compared by all of it",
+    "is not compared with the others",
+)
 
 
 def _random_rows(rng: random.Random, keys: Sequence[int | None]) -> pa.Table:
@@ -150,6 +155,15 @@ class RandomJoin:
 PARTNERS = ("{0}.v < {1}.v", "{0}.v > 0", "({0}.s = {1}.s OR {1}.v IS NULL)", "{0}.v = {0}.k", "{0}.k <> {1}.m")
 """What ON says of partners besides that they are equal."""
 
+ACROSS = (
+    "{0}.v < {1}.v",
+    "{0}.v + {1}.v > 3",
+    "{0}.s = {1}.s OR {0}.v IS NULL",
+    "{0}.v IS NULL",
+    "{0}.v = COALESCE({1}.v, 2)",
+    "{0}.k = CASE WHEN {1}.v IS NULL THEN 1 ELSE 2 END",
+)
+"""What WHERE says of two inputs together."""
 
 APART = ("", "", "", "", "", "one", "other")
 
@@ -164,7 +178,10 @@ def random_join(rng: random.Random) -> RandomJoin:
         other = 0 if same else rng.randrange(n)
         columns = ["k"] if same else [rng.choice(["k", "m"]) for _ in range(rng.choice([1, 1, 2]))]
         mine = [column if same else rng.choice(["k", "m", column]) for column in columns]
-        compared = [f"i{other}.{left} = i{n}.{right}" for left, right in zip(columns, mine, strict=True)]
+        compared = [
+            f"COALESCE(i{other}.{left}, 1) = i{n}.{right}" if rng.random() < 0.1 else f"i{other}.{left} = i{n}.{right}"
+            for left, right in zip(columns, mine, strict=True)
+        ]
         own = [f"i{n}.{condition(rng)}"] * (rng.random() < 0.3)
         kind = rng.choice([",", "JOIN", "LEFT JOIN"])
         if kind == ",":
@@ -177,7 +194,7 @@ def random_join(rng: random.Random) -> RandomJoin:
             conditions.append(f"i{n}.{mine[0]} IS NULL")
     conditions += [f"{rng.choice(aliases)}.{condition(rng)}" for _ in range(rng.choice([0, 1, 1, 2]))]
     if rng.random() < 0.3:
-        across = rng.choice(["{0}.v < {1}.v", "{0}.v + {1}.v > 3", "{0}.s = {1}.s OR {0}.v IS NULL", "{0}.v IS NULL"])
+        across = rng.choice(ACROSS)
         conditions.append(f"({across.format(rng.choice(aliases), rng.choice(aliases))})")
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     size = rng.randint(1, 8)

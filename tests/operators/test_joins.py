@@ -34,6 +34,8 @@ from tests.kit.random_joins import (
     STREAMS,
     TABLES,
     RandomJoin,
+    comparable,
+    expected,
     plan,
     random_join,
     random_values,
@@ -70,6 +72,44 @@ def test_joins_give_the_rows_that_duckdb_gives(seed: int, tmp_path_factory: pyte
         monkeypatch.setattr(lookup_join, "MOST_AT_ONCE", rng.choice([1, 3, 1000]))
         monkeypatch.setattr(formed_rows, "FORMED_AT_ONCE", rng.choice([1, 3, 1000]))
         run_random_joins(pipeline, rng, queries)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # all key tables are alike, and several of their rows begin alike
+        "SELECT COUNT(*) AS n, COUNT(DISTINCT x.v) AS p, COUNT(DISTINCT y.v) AS q FROM a~ x JOIN a~ y ON x.k = y.k"
+        " HAVING COUNT(*) > 0",
+        "SELECT x.v AS p, y.v AS q, COUNT(*) AS n FROM a~ x JOIN a~ y ON x.k = y.k GROUP BY x.v, y.v",
+        "SELECT y.v AS q, COUNT(DISTINCT x.v) AS n FROM a~ x LEFT JOIN b~ y ON x.k = y.k GROUP BY y.v",
+        # equal to what is not NULL without a partner
+        "SELECT x.v, y.v AS w FROM a~ x LEFT JOIN a~ y ON x.k = y.m WHERE x.v = COALESCE(y.v, 20)",
+        "SELECT x.v FROM a~ x LEFT JOIN a~ y ON x.k = y.m WHERE x.k = CASE WHEN y.v IS NULL THEN 5 ELSE 1 END",
+        "SELECT x.v, z.v AS w FROM a~ x LEFT JOIN a~ y ON x.k = y.m JOIN a~ z ON z.k = x.k AND z.k = COALESCE(y.m, 5)",
+        "SELECT x.v, z.v AS w FROM a~ x LEFT JOIN a~ y ON x.k = y.m"
+        " LEFT JOIN a~ z ON z.k = x.k AND z.k = COALESCE(y.m, 5)",
+        "SELECT x.v, z.v AS w FROM a~ x LEFT JOIN a~ y ON x.k = y.m"
+        " LEFT JOIN a~ z ON z.k = x.k AND z.k = COALESCE(y.m, 5) WHERE z.v > 0",
+        "SELECT x.v, u.v AS w FROM a~ x LEFT JOIN a~ y ON x.k = y.m JOIN u@ u ON u.k = x.k AND u.k = COALESCE(y.k, 3)",
+    ],
+)
+def test_one_batch_of_alike_inputs(tmp_path: Any, text: str) -> None:
+    storage = Storage(str(tmp_path))
+    for version in TABLES.versions.values():
+        storage.put(version_path(version.id), version.data)
+    pipeline, query = JoinPipeline(storage, STREAMS, random.Random(1)), RandomJoin(text, 4, 4)
+    planned = plan(query)
+    assert planned is not None
+    other = {"x": 0.0, "s": "", "d": None}
+    drawn = [(1, 1, 10), (2, None, 20), (1, 1, 30), (5, 2, 20), (3, None, 2)]
+    rows = [other | {"k": k, "m": m, "v": v, "t": 5 * SECOND + v} for k, m, v in drawn * 2]  # both tasks have the same
+    seen = pipeline.run({"s-a": rows, "s-b": rows}, [changelog(1, [("q", 0, planned)])])
+    end = [other | {"k": 9, "m": 9, "v": 0, "t": 50 * SECOND}]
+    pipeline.run({stream.id: end for stream in STREAMS})
+    wanted = expected(query, {stream.id: seen.get(stream.id, []) for stream in STREAMS}, {}, None, 40 * SECOND)
+    got = [tuple(value for name, value in row.items() if name != "_partial") for row in pipeline.rows.get("q", [])]
+    assert wanted
+    assert sorted(map(comparable, got)) == sorted(map(comparable, wanted))
 
 
 def test_a_window_has_no_more_rows_than_the_limit(tmp_path: Any) -> None:
