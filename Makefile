@@ -50,7 +50,7 @@ types: setup ## mypy: strict on the kernels and the plan
 unit: setup ## the tests that need no running service
 	$(call step,pytest without a service,$(PY) -m pytest -m "not service")
 
-test-more: setup ## what takes a minute a test: several executors, Prometheus, pauses under kills, a backup, secrets; ten minutes
+test-more: setup ## what takes a minute a test: executors, Prometheus, pauses under kills, groups and split keys, a backup, secrets; ten minutes
 	$(call step,pytest of what takes long,$(PY) -m pytest -n 2 --dist loadgroup -m long)
 
 test-long: setup ## the oracle with 60 examples and 2000 windows at once, the crash test with 15 kills, and all other tests

@@ -11,7 +11,7 @@ from tests.kit.client import Api
 from tests.kit.fixtures import FreshService
 from tests.kit.waiting import wait_until
 
-pytestmark = pytest.mark.service
+pytestmark = [pytest.mark.service, pytest.mark.long]
 
 CLUSTERS = 10
 USERS = 10_000
