@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from operators.job.composite_source import CompositeSource
 from operators.job.masters import is_local_cluster, is_one_machine, lay_out_home, scaled_options, with_retries
 from operators.job.operator_stage import OperatorStage
 from operators.job.plan_log import LANES, read_lanes
-from operators.job.spark_conf import DRIVER_OPTIONS, combined
+from operators.job.spark_conf import DRIVER_OPTIONS, EXECUTOR_OPTIONS, combined
 from operators.job.wire import OUTPUT_SCHEMA
 from operators.key_groups import spread_over_partitions
 from sources.storage import Storage
@@ -66,9 +67,12 @@ def start_spark(settings: JobSettings, log_config: Path | None = None) -> SparkS
         home = local_root / EXECUTORS
         lay_out_home(home, Path(_find_spark_home()))
         os.environ["SPARK_HOME"] = str(home)
-    options = combined(settings.master, settings.lanes, settings.spark_conf)
+    temporary = tempfile.gettempdir()
+    options = {"spark.local.dir": temporary} | combined(settings.master, settings.lanes, settings.spark_conf)
     if settings.executors is not None:
         options |= scaled_options(settings.master, settings.executors)
+    for name in (DRIVER_OPTIONS, EXECUTOR_OPTIONS) if is_one_machine(settings.master) else (DRIVER_OPTIONS,):
+        options[name] = f"-Djava.io.tmpdir={temporary} {options[name]}"
     if log_config is not None:
         options[DRIVER_OPTIONS] += f" -Dlog4j2.configurationFile=file:{log_config}"
     builder = SparkSession.builder.appName("braid").master(with_retries(settings.master))

@@ -104,6 +104,32 @@ def test_a_killed_child_is_started_again_and_its_jvm_is_ended(start: Start, tmp_
     assert "signal 9" in supervisor.why_not_ready()
 
 
+def test_temporary_files_of_a_child_go_with_it(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disks = [tmp_path / "one", tmp_path / "two"]
+    for disk in disks:
+        disk.mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", ",".join(map(str, disks)))
+    supervisor = start("serves")
+
+    def folders() -> list[Path]:
+        environment = psutil.Process(int(job(tmp_path)["jvm_pid"])).environ()
+        return [Path(folder) for name in ("TMPDIR", "SPARK_LOCAL_DIRS") for folder in environment[name].split(",")]
+
+    wait_until(supervisor.is_ready, 10, "the child is ready")
+    killed, first = folders(), supervisor.pid
+    assert first is not None
+    assert [folder.parent for folder in killed[1:]] == disks
+    for folder in killed:
+        (folder / "left").write_text("behind")
+    os.kill(first, 9)
+    wait_until(lambda: supervisor.is_ready() and supervisor.pid not in (None, first), 10, "another child is ready")
+    assert not [folder for folder in killed if folder.exists()]
+    stopped = folders()
+    assert all(folder.is_dir() for folder in stopped)
+    supervisor.stop(4)
+    assert not [folder for folder in stopped if folder.exists()]
+
+
 def test_a_child_that_cannot_start_is_tried_again_with_growing_pauses(start: Start) -> None:
     supervisor = start("dies", longest_pause=0.1)
     wait_until(lambda: supervisor.deaths >= 3, 20, "three deaths")
