@@ -157,9 +157,12 @@ def plan_requests(
                 )
             if stated.sink is not None and request.sink is not None:
                 raise NotAllowed("The sink of a query must be said once: in its SQL or beside it.")
-            name = _first(request.name, stated.name, kept.name)
-            if name is not None:
-                check_name(name)
+            given = _first(request.name, stated.name)
+            if given is not None:
+                check_name(given)
+                if given.startswith("_"):
+                    raise NotAllowed(f"Names starting with '_' are reserved; rename the query {given!r}.")
+            name = _first(given, kept.name)
             said = _first(stated.sink, request.sink, kept.sink)
             sink = read_sink(said)
             if sink is not None:

@@ -253,6 +253,7 @@ REFUSED: Refused = [
         "'taken'",
     ),
     (lambda s: s.create_queries([QueryRequest(CHEAP, name="q-7")]), NotAllowed, "look like an id"),
+    (lambda s: s.create_queries([QueryRequest(CHEAP, name="_x")]), NotAllowed, "rename the query '_x'"),
     (lambda s: s.create_queries([QueryRequest(CHEAP, name="a/b")]), NotAllowed, "no '/'"),
     (lambda s: s.create_queries([QueryRequest(CHEAP, sink="kafka")]), NotAllowed, '"log".*kafka'),
     (lambda s: s.create_queries([QueryRequest(CHEAP, ttl_seconds=0)]), NotAllowed, "ttl_seconds"),
