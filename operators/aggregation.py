@@ -12,6 +12,7 @@ import numpy as np
 from operators.arrays import Places
 from operators.bucket import Bucket
 from operators.components import COUNT_DISTINCT
+from operators.dense_totals import DenseTotals, FinerTotals
 from operators.entries import SlicedTuples, cell_by_cell, query_by_query, tuples_alone
 from operators.event_times import EARLIEST
 from operators.expressions import Expression
@@ -88,16 +89,23 @@ def aggregate(
     measures: Sequence[Measure],
     operator: str,
     epoch: int,
+    dense: dict[LineSpace, DenseTotals],
 ) -> Iterator[tuple[int, Bucket]]:
     """Add tuples up in the cells of a space; yield a bucket for each key group that has any, with its number.
 
-    ``rows`` are the tuples that it may take, all if None, and ``found`` all tuples' cells in each dimension.
+    ``rows`` are the tuples that it may take, all if None, and ``found`` all tuples' cells in each dimension. ``dense``
+    are totals of the same tuples in finer spaces that others have yet to read, to which those of this one may be added.
     """
     cells: Cells
     if isinstance(space, LineSpace):
         encoded = sliced.measures.of(measures)
         cells = space.cells
-        entries = cell_by_cell(sliced, space.lookup(found, sliced.length), cells.count, encoded)
+        lookup, finer = space.lookup(found, sliced.length), None
+        if space.finer is not None and space.finer in dense:
+            finer = FinerTotals(dense.pop(space.finer), space.of_finer)
+        entries, totals = cell_by_cell(sliced, lookup, cells.count, encoded, finer)
+        if space.has_besides and totals is not None:
+            dense[space] = totals
     else:
         if rows is not None:
             sliced = sliced.taken(rows)
@@ -109,7 +117,7 @@ def aggregate(
             entries = query_by_query(sliced, cell, query_sets, len(space.queries), encoded, alone)
         else:
             cell, cells = space.wanted(cell, query_sets)
-            entries = cell_by_cell(sliced, CellLookup.of(cell, cells.count), cells.count, encoded)
+            entries, _ = cell_by_cell(sliced, CellLookup.of(cell, cells.count), cells.count, encoded)
     dictionaries = {m.name: e.dictionary for m, e in encoded.items() if e.dictionary is not None}
     for group, starts, places, numbers in entries:
         some = np.diff(starts) > 0

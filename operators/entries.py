@@ -9,6 +9,8 @@ Entries are addressed by number: slice, cell and key of a tuple make its address
   the place of groups of equal query-sets as these get small);
 - *alone*: queries with predicates on several columns are added up query by query, where hardly two tuples have the same
   query-set.
+
+What dense entries of finer cells over the same column hold already is not added up tuple by tuple a second time.
 """
 
 from __future__ import annotations
@@ -26,26 +28,19 @@ from operators import components, kernels
 from operators.arrays import Numbers
 from operators.components import COUNT_NAME, Encoded
 from operators.containment import contained
+from operators.dense_totals import DenseTotals, Entries, FinerTotals
 from operators.expressions import Expression
 from operators.keys import KeyCodes, encode_keys
-from operators.packed_sums import Packable, PackedSums
+from operators.packed_sums import Packable
 from operators.predicates.dimension import CellLookup
 from operators.predicates.query_set import Words
 from operators.queries import Measure
-from operators.totals import accumulate, add_looked_up, add_up, argument_of, new_totals
+from operators.totals import accumulate, add_looked_up, add_up, argument_of, new_totals, wanted_components
 from operators.tuples import Tuples
-
-# of one key group: its number, where its slices start, the cell and key of each entry, None where all have one, and the
-# components of each
-Entries = tuple[int, npt.NDArray[np.int64], tuple[Numbers, Numbers] | None, Mapping[str, Numbers]]
 
 # so many entries are addressed directly however few the tuples are, else at most so many for each tuple
 _ALWAYS_DENSE = 1 << 16
 _DENSE_PER_TUPLE = 4
-# with more than this share of the addresses occupied, saying which costs more than the others do
-FULL = 0.5
-# packed sums of 32 bits take a third of what entries do that say which they are, so fewer need to be occupied
-_SMALL = 2 / 3
 # tuples are added up where on average so many have the same address, which a sample of them tells
 _LEAST_GROUP = 2.0
 _SMALL_GROUP = 0.6  # as many, if that is with sums of 32 bits
@@ -181,38 +176,43 @@ class SlicedTuples:
 
 
 def cell_by_cell(
-    sliced: SlicedTuples, cell: CellLookup, cells: int, encoded: Mapping[Measure, Encoded]
-) -> Iterator[Entries]:
-    """Yield the entries of tuples of which each belongs to one cell, -1 for none."""
+    sliced: SlicedTuples,
+    cell: CellLookup,
+    cells: int,
+    encoded: Mapping[Measure, Encoded],
+    finer: FinerTotals | None = None,
+) -> tuple[Iterator[Entries], DenseTotals | None]:
+    """Return the entries of tuples of which each belongs to one cell, -1 for none; and what they are, if dense."""
     length, keys = sliced.length, sliced.keys
     shape = (cells, len(sliced.slices), keys.count)
     entries = math.prod(shape)
     if not entries:
-        return
-    packable, most = Packable.first_of(encoded, length), None
+        return iter(()), None
+    width = shape[1] * shape[2]
+    addresses = entries + width  # what nobody wants goes beyond the last entry
+    known = {}
+    if finer is not None and entries <= _most_entries(length):
+        known = finer.added_up(wanted_components(encoded), addresses)
+    packable, most = None if known else Packable.first_of(encoded, length), None
     least_group = _LEAST_GROUP
     if packable is not None and _ALWAYS_DENSE < entries <= _most_entries(length):
         most = _fullest(sliced, cell)
         least_group *= _SMALL_GROUP if packable.is_small(most) else 1
-    if entries > _ALWAYS_DENSE and _group_size(length, entries) < least_group:
+    if not known and entries > _ALWAYS_DENSE and _group_size(length, entries) < least_group:
         of_each = cell.cells()
         if _is_list(sliced, of_each, least_group):
-            yield from _list_entries(sliced, of_each, encoded)
-            return
+            return _list_entries(sliced, of_each, encoded), None
         cell = CellLookup.of(of_each, cells)
     if entries > _most_entries(length):
-        yield from _sparse_entries(sliced, cell.cells(), shape, encoded)
-        return
-    width = shape[1] * shape[2]
+        return _sparse_entries(sliced, cell.cells(), shape, encoded), None
     offsets = np.where(cell.table >= 0, cell.table * np.int32(width), entries).astype(np.int32)
-    addresses = entries + width  # what nobody wants goes beyond the last entry
+    totals = new_totals(addresses, encoded, known if packable is None else (COUNT_NAME, packable.name))
     packed = None
-    totals = new_totals(addresses, encoded, () if packable is None else (COUNT_NAME, packable.name))
     if packable is not None:
         packed = packable.add_up(cell, offsets, sliced.column, addresses, most).first(entries)
     add_looked_up(totals, cell, offsets, sliced.column, encoded)
-    totals = {name: total[:entries] for name, total in totals.items()}
-    yield from _dense_entries(totals, packed, shape, keys.group_starts)
+    dense = DenseTotals(shape, {name: total[:entries] for name, total in (known | totals).items()}, packed)
+    return dense.entries(keys.group_starts), dense
 
 
 def _fullest(sliced: SlicedTuples, cell: CellLookup) -> float:
@@ -304,44 +304,12 @@ def query_by_query(
         add_up(totals, at, encoded, source)
         first = last
     by_query = {name: total.reshape(-1, queries).T.ravel() for name, total in totals.items()}
-    yield from _dense_entries(by_query, None, shape, keys.group_starts)
+    yield from DenseTotals(shape, by_query).entries(keys.group_starts)
 
 
 def _most_entries(length: float) -> float:
     """Return how many entries are addressed directly for so many tuples."""
     return max(_ALWAYS_DENSE, _DENSE_PER_TUPLE * length)
-
-
-def _dense_entries(
-    totals: dict[str, Numbers],
-    packed: PackedSums | None,
-    shape: tuple[int, int, int],
-    group_starts: npt.NDArray[np.int64],
-) -> Iterator[Entries]:
-    """Yield, for each key group, where its slices start, and the cell, key and numbers of its entries.
-
-    Entries without tuples have a count of 0, or are 0 in what is ``packed``.
-    """
-    counts = (totals[COUNT_NAME] if packed is None else packed.numbers).reshape(shape)
-    cells, slices, _ = shape
-    found = kernels.occupied_per_group(counts, group_starts)
-    least_share = FULL if packed is None or not packed.is_small else FULL * _SMALL
-    for group, count in enumerate(found.tolist()):
-        if not count:
-            continue
-        first, last = group_starts[group : group + 2].tolist()
-        if count > least_share * cells * slices * (last - first):
-            starts = np.arange(slices + 1, dtype=np.int64) * (cells * (last - first))
-            numbers = {n: t.reshape(shape)[:, :, first:last].transpose(1, 0, 2).ravel() for n, t in totals.items()}
-            mine = numbers if packed is None else packed.of_keys(shape, first, last).beside(numbers)
-            yield group, starts, None, mine
-            continue
-        position, cell, key = (np.empty(count, dtype=np.int32) for _ in range(3))
-        starts = np.empty(slices + 1, dtype=np.int64)
-        kernels.pick_group(counts, first, last, position, cell, key, starts)
-        numbers = {} if packed is None else packed.at(position)
-        numbers |= {name: kernels.taken(total, position) for name, total in totals.items()}
-        yield group, starts, (cell, key), numbers
 
 
 def _sparse_entries(

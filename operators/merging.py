@@ -14,7 +14,7 @@ from operators import components, kernels
 from operators.arrays import Numbers
 from operators.bucket import Bucket
 from operators.components import COUNT_NAME, Component, component_named
-from operators.entries import FULL
+from operators.dense_totals import FULL
 from operators.keys import unite_keys
 from operators.packed_sums import WithPacked, types_of
 from operators.predicates.cells import CellMap, Cells, LineCells, SetCells, unite_sets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -30,16 +31,21 @@ def accumulate(at: npt.NDArray[np.int32], size: int, encoded: Mapping[Measure, E
     return totals
 
 
-def new_totals(size: int, encoded: Mapping[Measure, Encoded], without: Collection[str] = ()) -> dict[str, Numbers]:
-    """Return the components of ``size`` entries without tuples, but for some by name."""
-    totals = {COUNT_NAME: np.zeros(size, dtype=np.int64)}
+def wanted_components(encoded: Mapping[Measure, Encoded]) -> dict[str, Component]:
+    """Return the components of entries by their names; a count that equals that of all tuples is left out."""
+    found = {COUNT_NAME: components.COUNT}
     for measure, values in encoded.items():
         if values.valid is not None:
-            totals[components.count_name(measure)] = np.zeros(size, dtype=np.int64)
-        for component in components.components_of(measure):
-            if component.name not in without:
-                totals[component.name] = empty(component, size)
-    return {name: total for name, total in totals.items() if name not in without}
+            counted = components.count_name(measure)
+            found[counted] = replace(components.COUNT, name=counted)
+        found |= {component.name: component for component in components.components_of(measure)}
+    return found
+
+
+def new_totals(size: int, encoded: Mapping[Measure, Encoded], without: Collection[str] = ()) -> dict[str, Numbers]:
+    """Return the components of ``size`` entries without tuples, but for some by name."""
+    wanted = wanted_components(encoded)
+    return {name: empty(component, size) for name, component in wanted.items() if name not in without}
 
 
 def add_up(
@@ -52,7 +58,7 @@ def add_up(
 
     Components that are not in ``totals`` are left out.
     """
-    done = {COUNT_NAME, *(c.name for m in encoded for c in components.components_of(m))} - totals.keys()
+    done = wanted_components(encoded).keys() - totals.keys()
     for measure, values in encoded.items():
         counted = components.count_name(measure)
         if values.valid is not None and counted not in done:

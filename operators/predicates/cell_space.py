@@ -7,15 +7,16 @@ its queries selects are left out. Which groups take a tuple is found like a quer
 cells have the bits of their queries alone, so a query that changes its group finds its tuples in the buckets of both.
 
 Queries over one column that ask for a minimum or a maximum have a space of their own beside those that only add up:
-few of the one kind among many of the other would else have a minimum kept in every cell of all.
+few of the one kind among many of the other would else have a minimum kept in every cell of all. What they add up
+besides is not added up again where cells of the others are made such that each lies in one of theirs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +41,10 @@ _ALL = (1 << _BITS) - 1
 # so many combinations of cells are looked at beforehand
 _MOST_JOINT = 1 << 16
 _MOST_CODES = np.iinfo(np.int32).max
+# cells of queries that only add up are made finer for those with extremes if that gives at most so many boundaries, or
+# so many times as many
+_FEW_BOUNDARIES = 64
+_MORE_BOUNDARIES = 1.25
 
 
 class SpaceKey(NamedTuple):
@@ -60,32 +65,53 @@ class SpaceKey(NamedTuple):
 
 
 class LineSpace:
-    """Queries with predicates on one column at most."""
+    """Queries with predicates on one column at most.
 
-    def __init__(self, queries: Sequence[LiveQuery], index: PredicateIndex, key: SpaceKey) -> None:
+    Its cells are fine enough for the queries ``besides``, too, and tuples that these want have one. A space whose
+    queries were beside those of ``finer`` finds sums in that one's cells.
+    """
+
+    def __init__(
+        self,
+        queries: Sequence[LiveQuery],
+        index: PredicateIndex,
+        key: SpaceKey,
+        besides: Sequence[LiveQuery] = (),
+        finer: LineSpace | None = None,
+    ) -> None:
         self.queries = tuple(queries)
         self.key = key
+        self.has_besides = bool(besides)
+        self.finer = finer
         self.cells = LineCells()
+        self._wanted = np.ones(self.cells.count, dtype=np.bool_)
         self._local: Cells | None = None
         if not key.dimensions:
             return
         (name,) = key.dimensions
-        truths = [index.predicates[q.id].truths[name] for q in queries]
-        self.cells = LineCells(tuple(sorted({b for truth in truths for b in truth.boundaries})))
+        self.cells = LineCells(tuple(sorted(_boundaries([*queries, *besides], index, name))))
         edges = np.zeros(self.cells.count + 1, dtype=np.int32)
-        for truth in truths:
-            for first, last in truth.runs_over(self.cells.boundaries):
+        for query in (*queries, *besides):
+            for first, last in index.predicates[query.id].truths[name].runs_over(self.cells.boundaries):
                 edges[first] += 1
                 edges[last] -= 1
-        wanted = np.cumsum(edges)[:-1] > 0
-        local = LineCells(index.dimensions[name].boundaries).map_to(self.cells)
-        self._local = np.where(wanted[local], local, NO_CELL).astype(np.int32)
+        self._wanted = np.cumsum(edges)[:-1] > 0
+        self._local = self._wanted_only(LineCells(index.dimensions[name].boundaries).map_to(self.cells))
 
     def lookup(self, found: TupleCells, length: int) -> CellLookup:
         """Return how the cell of each tuple is looked up, ``NO_CELL`` for one that no query selects."""
         if self._local is None:
             return CellLookup.of(np.zeros(length, dtype=np.int32), 1)
         return found.lookup(self.key.dimensions[0]).mapped(self._local)
+
+    @cached_property
+    def of_finer(self) -> Cells:
+        """The cell of which each cell of ``finer`` is a part, ``NO_CELL`` where no query selects it."""
+        assert self.finer is not None
+        return self._wanted_only(self.finer.cells.map_to(self.cells))
+
+    def _wanted_only(self, cells: Cells) -> Cells:
+        return np.where(self._wanted[cells], cells, NO_CELL).astype(np.int32)
 
 
 class SetSpace:
@@ -249,12 +275,32 @@ def _distinct_pairs(cell: Cells, count: int, other: Cells, others: int) -> tuple
 def cell_spaces(queries: Sequence[LiveQuery], index: PredicateIndex, words: int) -> list[CellSpace]:
     """Split aggregations, all of them in the index, by their space; where it is over several columns, by group, too."""
     spaces: list[CellSpace] = []
-    for key, members in _by_key(queries, index):
+    by_key = dict(_by_key(queries, index))
+    finer: dict[tuple[str, ...], LineSpace] = {}
+    for key, members in by_key.items():
         if len(key.dimensions) > 1:
             spaces += [SetSpace(group, index, key, words) for group in _by_group(members)]
-        else:
-            spaces.append(LineSpace(members, index, key))
+            continue
+        besides = [] if key.has_extremes else by_key.get(key._replace(has_extremes=True), [])
+        if besides and not _add_few_cells(besides, members, index, *key.dimensions):
+            besides = []
+        space = LineSpace(members, index, key, besides, finer.get(key.dimensions))
+        spaces.append(space)
+        if besides:
+            finer[key.dimensions] = space
     return spaces
+
+
+def _add_few_cells(
+    besides: Sequence[LiveQuery], queries: Sequence[LiveQuery], index: PredicateIndex, name: str
+) -> bool:
+    """Return whether cells fine enough for the queries ``besides``, too, are not many more."""
+    own = _boundaries(queries, index, name)
+    return len(own | _boundaries(besides, index, name)) <= max(_FEW_BOUNDARIES, _MORE_BOUNDARIES * len(own))
+
+
+def _boundaries(queries: Iterable[LiveQuery], index: PredicateIndex, name: str) -> set[Any]:
+    return {boundary for query in queries for boundary in index.predicates[query.id].truths[name].boundaries}
 
 
 def set_spaces(queries: Sequence[LiveQuery], index: PredicateIndex, words: int) -> list[SetSpace]:

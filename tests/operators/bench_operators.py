@@ -214,7 +214,7 @@ def test_query_groups(benchmark: Any, groups: int | str, share: float) -> None:
         sliced = SlicedTuples.of(tuples, times, slices, slice_of, keys, 2, "")
         rows = of_groups.rows(cells, tuples.length)
         made = (
-            aggregate(sliced, space, mine, cells, measures, "", 1) for space, mine in zip(spaces, rows, strict=True)
+            aggregate(sliced, space, mine, cells, measures, "", 1, {}) for space, mine in zip(spaces, rows, strict=True)
         )
         return sum(len(list(each)) for each in made)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators import entries, merging
+from operators import dense_totals, entries, merging
 from operators.bucket import Bucket
 from operators.bucket_store import INLINE_BYTES, get_payload, put_bucket
 from operators.expressions import Call
@@ -20,8 +20,9 @@ from operators.held_buckets import HeldBuckets
 from operators.live_queries import LiveQueries
 from operators.merging import merge_buckets
 from operators.packed_sums import WithPacked
+from operators.predicates import cell_space
 from operators.predicates.cells import LineCells, SetCells
-from operators.queries import COUNT_ALL, Measure
+from operators.queries import COUNT_ALL, Aggregation, Measure
 from operators.stream_operators import StreamOperators
 from sources.schema import BOOLEAN
 from sources.storage import Storage
@@ -55,10 +56,11 @@ def buckets_of(live: LiveQueries, rows: list[dict[str, Any]]) -> list[Bucket]:
 
 
 def buckets_with(live: LiveQueries, rows: list[dict[str, Any]], **limits: float) -> list[Bucket]:
-    """Return what `buckets_of` does where these are the limits by which `entries` chooses forms."""
+    """Return what `buckets_of` does where these are the limits by which forms are chosen."""
     with pytest.MonkeyPatch.context() as patch:
         for name, limit in limits.items():
-            patch.setattr(entries, name, limit)
+            module = dense_totals if name == "FULL" else cell_space if "BOUNDARIES" in name else entries
+            patch.setattr(module, name, limit)
         return buckets_of(live, rows)
 
 
@@ -132,6 +134,51 @@ FULL_ALWAYS, FULL_NEVER = -1.0, 2.0
 
 # with these, counts and sums are packed into 32 bits
 PACKED = {"_ALWAYS_DENSE": 0, "_DENSE_PER_TUPLE": 10**9, "_LEAST_GROUP": 0.0, "_MOST_ALONE": 0}
+
+
+def mixed_queries(rng: random.Random) -> LiveQueries:
+    """Queries over one column of which some add up only and others ask for extremes, too."""
+    sums = [COUNT_ALL, Measure("count", S), *(Measure(way, V) for way in ("sum", "stddev_samp", "count"))]
+    extremes = [Measure("min", S), Measure("max", V)]
+
+    def query(measures: list[Measure]) -> Aggregation:
+        where = rng.choice(
+            [compare(V, rng.choice(["<", ">", "="]), rng.randint(-3, 3)), Call("is_null", (V,), BOOLEAN)]
+        )
+        return aggregation(where, (K,), measures=tuple(measures))
+
+    adding = [query(rng.sample(sums, rng.randint(1, 3))) for _ in range(rng.randint(1, 4))]
+    asking = [
+        query(rng.sample(sums, rng.randint(0, 3)) + rng.sample(extremes, rng.randint(1, 2)))
+        for _ in range(rng.randint(1, 3))
+    ]
+    return live_of(*adding, *asking)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60), st.booleans())
+def test_sums_beside_extremes_are_the_same_from_finer_cells(seed: int, length: int, packed: bool) -> None:
+    rng = random.Random(seed)
+    live, rows = mixed_queries(rng), random_rows(rng, length)
+    limits: dict[str, float] = PACKED if packed else {}
+    apart = buckets_with(live, rows, **limits, _FEW_BOUNDARIES=-1, _MORE_BOUNDARIES=-1.0)
+    found = buckets_with(live, rows, **limits)
+    with_extremes = [[bucket for bucket in each if bucket.space.has_extremes] for each in (apart, found)]
+    assert len(with_extremes[0]) == len(with_extremes[1])
+    for expected, bucket in zip(*with_extremes, strict=True):
+        assert bucket.components.keys() == expected.components.keys()
+        assert (bucket.cells, bucket.slices.tolist()) == (expected.cells, expected.slices.tolist())
+        assert bucket.keys.equals(expected.keys)
+        assert by_entry(bucket) == by_entry(expected)
+
+
+def by_entry(bucket: Bucket) -> dict[tuple[int, ...], list[Any]]:
+    """Return all numbers of each entry with tuples, by its slice, cell and key."""
+    slice_of = np.repeat(np.arange(len(bucket.slices)), np.diff(bucket.starts))
+    places = np.stack([slice_of, bucket.cell, bucket.key], axis=1).tolist()
+    numbers = {name: bucket.component(name).tolist() for name in sorted(bucket.components)}
+    return {
+        tuple(place): [each[i] for each in numbers.values()] for i, place in enumerate(places) if numbers["count(*)"][i]
+    }
 
 
 @given(st.integers(0, 2**32), st.integers(2, 60), st.booleans(), st.booleans())

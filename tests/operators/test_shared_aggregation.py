@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import entries, lane, merging
+from operators import dense_totals, entries, lane, merging
 from operators import tuples as tuples_module
 from operators.expressions import Call, Column, Expression, Literal
 from operators.queries import Aggregation, Measure, Output, Query, Selection, set_apart
@@ -261,7 +261,7 @@ def test_every_query_gets_its_rows(seed: int, tmp_path_factory: pytest.TempPathF
     pipeline = Pipeline(Storage(str(tmp_path_factory.mktemp("data"))), rng=rng)
     monkeypatch = pytest.MonkeyPatch()
     monkeypatch.setattr(tuples_module, "_LEAST_CHUNK", rng.choice([0, 1 << 13]))
-    for module in (entries, merging):
+    for module in (dense_totals, merging):
         monkeypatch.setattr(module, "FULL", rng.choice([-1.0, 0.5, 2.0]))
     monkeypatch.setattr(lane, "MOST_ENTRIES", rng.choice([0, 2, 64]))
     if rng.random() < 0.3:  # a list of the tuples, however few addresses there are
