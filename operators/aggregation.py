@@ -5,20 +5,20 @@ Every tuple is added to one entry per cell space: that of its slice, its cell an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from operators.arrays import Places
 from operators.bucket import Bucket
-from operators.components import COUNT_DISTINCT
-from operators.dense_totals import DenseTotals, FinerTotals
+from operators.components import COUNT_DISTINCT, Encoded
+from operators.dense_totals import DenseTotals, Entries, FinerTotals
 from operators.entries import SlicedTuples, cell_by_cell, query_by_query, tuples_alone
 from operators.event_times import EARLIEST
 from operators.expressions import Expression
 from operators.live_queries import LiveQuery
 from operators.predicates import query_set
-from operators.predicates.cell_space import CellSpace, LineSpace
+from operators.predicates.cell_space import CellSpace, LineSpace, SetSpace
 from operators.predicates.cells import Cells, SetCells
 from operators.predicates.dimension import CellLookup
 from operators.predicates.index import TupleCells
@@ -81,59 +81,71 @@ def distinct_operator(operator: str, argument: str) -> str:
     return f"{operator} distinct {argument}"
 
 
-def aggregate(
-    sliced: SlicedTuples,
-    space: CellSpace,
-    rows: Places | None,
-    found: TupleCells,
-    measures: Sequence[Measure],
-    operator: str,
-    epoch: int,
-    dense: dict[LineSpace, DenseTotals],
-) -> Iterator[tuple[int, Bucket]]:
-    """Add tuples up in the cells of a space; yield a bucket for each key group that has any, with its number.
+class SharedAggregation:
+    """Adds the tuples of one chunk up in the cell spaces of an operator, one after the other.
 
-    ``rows`` are the tuples that it may take, all if None, and ``found`` all tuples' cells in each dimension. ``dense``
-    are totals of the same tuples in finer spaces that others have yet to read, to which those of this one may be added.
+    ``found`` are the tuples' cells in each dimension.
     """
-    cells: Cells
-    if isinstance(space, LineSpace):
+
+    def __init__(self, sliced: SlicedTuples, found: TupleCells, operator: str, epoch: int) -> None:
+        self._sliced = sliced
+        self._found = found
+        self._operator = operator
+        self._epoch = epoch
+        self._finer: dict[LineSpace, DenseTotals] = {}
+
+    def aggregate(
+        self, space: CellSpace, rows: Places | None, measures: Sequence[Measure]
+    ) -> Iterator[tuple[int, Bucket]]:
+        """Add tuples up in the cells of a space; yield a bucket for each key group that has any, with its number.
+
+        ``rows`` are the tuples that it may take, all if None.
+        """
+        sliced = self._sliced if rows is None else self._sliced.taken(rows)
         encoded = sliced.measures.of(measures)
-        cells = space.cells
-        lookup, finer = space.lookup(found, sliced.length), None
-        if space.finer is not None and space.finer in dense:
-            finer = FinerTotals(dense.pop(space.finer), space.of_finer)
-        entries, totals = cell_by_cell(sliced, lookup, cells.count, encoded, finer)
+        if isinstance(space, LineSpace):
+            cells, entries = self._along_a_line(space, encoded)
+        else:
+            cells, entries = self._by_query_set(space, sliced, rows, encoded)
+        dictionaries = {m.name: e.dictionary for m, e in encoded.items() if e.dictionary is not None}
+        for group, starts, places, numbers in entries:
+            some = np.diff(starts) > 0
+            yield (
+                group,
+                Bucket(
+                    operator=self._operator,
+                    space=space.key,
+                    epoch=self._epoch,
+                    cells=cells,
+                    slices=sliced.slices[some],
+                    starts=np.concatenate([[0], np.cumsum(np.diff(starts)[some])]),
+                    latest=sliced.latest[some],
+                    places=places,
+                    keys=sliced.keys.of_group(group),
+                    components=numbers,
+                    dictionaries=dictionaries,
+                ),
+            )
+
+    def _along_a_line(self, space: LineSpace, encoded: Mapping[Measure, Encoded]) -> tuple[Cells, Iterator[Entries]]:
+        """Return the cells and the entries of a space over one column at most; it may have what finer cells hold."""
+        known = None
+        if space.finer is not None and space.finer in self._finer:
+            known = FinerTotals(self._finer.pop(space.finer), space.of_finer)
+        lookup = space.lookup(self._found, self._sliced.length)
+        entries, totals = cell_by_cell(self._sliced, lookup, space.cells.count, encoded, known)
         if space.has_besides and totals is not None:
-            dense[space] = totals
-    else:
-        if rows is not None:
-            sliced = sliced.taken(rows)
-        encoded = sliced.measures.of(measures)
-        cell, query_sets = space.assign(found, sliced.length, rows)
+            self._finer[space] = totals
+        return space.cells, entries
+
+    def _by_query_set(
+        self, space: SetSpace, sliced: SlicedTuples, rows: Places | None, encoded: Mapping[Measure, Encoded]
+    ) -> tuple[Cells, Iterator[Entries]]:
+        """Return the cells and the entries of a space over several columns."""
+        cell, query_sets = space.assign(self._found, sliced.length, rows)
         alone = tuples_alone(sliced, cell, query_sets, len(space.queries))
         if alone is not None:
             cells = SetCells(space.to_slots(query_set.singletons(len(space.queries))))
-            entries = query_by_query(sliced, cell, query_sets, len(space.queries), encoded, alone)
-        else:
-            cell, cells = space.wanted(cell, query_sets)
-            entries, _ = cell_by_cell(sliced, CellLookup.of(cell, cells.count), cells.count, encoded)
-    dictionaries = {m.name: e.dictionary for m, e in encoded.items() if e.dictionary is not None}
-    for group, starts, places, numbers in entries:
-        some = np.diff(starts) > 0
-        yield (
-            group,
-            Bucket(
-                operator=operator,
-                space=space.key,
-                epoch=epoch,
-                cells=cells,
-                slices=sliced.slices[some],
-                starts=np.concatenate([[0], np.cumsum(np.diff(starts)[some])]),
-                latest=sliced.latest[some],
-                places=places,
-                keys=sliced.keys.of_group(group),
-                components=numbers,
-                dictionaries=dictionaries,
-            ),
-        )
+            return cells, query_by_query(sliced, cell, query_sets, len(space.queries), encoded, alone)
+        cell, cells = space.wanted(cell, query_sets)
+        return cells, cell_by_cell(sliced, CellLookup.of(cell, cells.count), cells.count, encoded)[0]

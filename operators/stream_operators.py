@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from operators import kernels
 from operators.aggregation import (
-    aggregate,
+    SharedAggregation,
     aggregation_of,
     changelog_times,
     distinct_arguments,
@@ -25,7 +25,6 @@ from operators.aggregation import (
 )
 from operators.bucket import Bucket
 from operators.containment import contained
-from operators.dense_totals import DenseTotals
 from operators.entries import SlicedTuples
 from operators.event_times import EARLIEST, LATEST
 from operators.expressions import Expression, columns_of, conjuncts_of
@@ -36,7 +35,7 @@ from operators.joins.tuple_bucket import IndexedTuples, Wanted, index_tuples
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.lookups import Lookup
 from operators.predicates import query_set
-from operators.predicates.cell_space import CellSpace, Groups, LineSpace, assign_cells, cell_spaces, set_spaces
+from operators.predicates.cell_space import CellSpace, Groups, assign_cells, cell_spaces, set_spaces
 from operators.predicates.index import PredicateIndex, TupleCells
 from operators.predicates.query_set import Words
 from operators.queries import Aggregation, Measure
@@ -321,7 +320,7 @@ class StreamOperators:
             tuples, times, slices, slice_of, operator.keys, share.groups, placement.salt, placement.hashed
         )
         rows = [None] * len(operator.spaces) if sessions else operator.groups.rows(cells, tuples.length)
-        dense: dict[LineSpace, DenseTotals] = {}
+        aggregation = SharedAggregation(sliced, cells, operator.name, self._epoch)
         for (space, measures), mine in zip(operator.spaces, rows, strict=True):
             if sessions and operator.columns is not None:
                 continue  # sessions of joins are of several inputs together
@@ -330,7 +329,7 @@ class StreamOperators:
                     sliced, times, space, cells, measures, operator.name, self._epoch, operator.cuts
                 )
                 continue
-            buckets = aggregate(sliced, space, mine, cells, measures, operator.name, self._epoch, dense)
+            buckets = aggregation.aggregate(space, mine, measures)
             output.buckets += [(group + lane, bucket) for group, bucket in buckets for lane in share.lanes]
         if operator.columns is not None:
             selected = np.zeros(tuples.length, dtype=np.bool_)

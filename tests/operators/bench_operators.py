@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.aggregation import aggregate, aggregation_of, measures_of
+from operators.aggregation import SharedAggregation, aggregation_of, measures_of
 from operators.bucket import Bucket
 from operators.entries import SlicedTuples
 from operators.expressions import Call, Column, Expression, Literal
@@ -213,9 +213,8 @@ def test_query_groups(benchmark: Any, groups: int | str, share: float) -> None:
         cells = index.cells_of(tuples)
         sliced = SlicedTuples.of(tuples, times, slices, slice_of, keys, 2, "")
         rows = of_groups.rows(cells, tuples.length)
-        made = (
-            aggregate(sliced, space, mine, cells, measures, "", 1, {}) for space, mine in zip(spaces, rows, strict=True)
-        )
+        aggregation = SharedAggregation(sliced, cells, "", 1)
+        made = (aggregation.aggregate(space, mine, measures) for space, mine in zip(spaces, rows, strict=True))
         return sum(len(list(each)) for each in made)
 
     assert benchmark(run) > 0

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from operators import components, lane, stream_operators
+from operators import components, lane
+from operators.aggregation import SharedAggregation
 from operators.containment import contained
 from operators.queries import COUNT_ALL, Measure, Query
 from operators.stream_operators import StreamOperators
@@ -57,14 +58,15 @@ def test_a_measure_that_cannot_be_encoded_fails_its_queries_alone(monkeypatch: p
 
 
 def test_an_operator_that_cannot_add_up_fails_its_queries_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = stream_operators.aggregate
+    whole = SharedAggregation.aggregate
 
-    def aggregate(sliced: Any, space: Any, rows: Any, cells: Any, measures: Any, operator: str, epoch: int) -> Any:
-        yield from whole(sliced, space, rows, cells, measures, operator, epoch)
-        if operator == "s":
-            raise ZeroDivisionError("by zero")
+    def aggregate(self: SharedAggregation, *arguments: Any) -> Any:
+        for group, bucket in whole(self, *arguments):
+            yield group, bucket
+            if bucket.operator == "s":
+                raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr(stream_operators, "aggregate", aggregate)
+    monkeypatch.setattr(SharedAggregation, "aggregate", aggregate)
     live = live_of(aggregation(keys=(K,)), aggregation(keys=(S,)), aggregation(keys=(S,)))
     output = StreamOperators(live, STREAM, 1).process(batch_of([row(1)]), None)
     assert output.failures == dict.fromkeys(["q1", "q2"], "ZeroDivisionError: by zero")
