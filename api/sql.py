@@ -8,6 +8,7 @@ from api.access import CallerDep
 from api.bodies import answer_once, outcome, read_body, statement_of
 from api.documents import answers, sql_body
 from api.service import ServiceDep
+from session.execution import execute_statement
 from session.requests import Outcome
 
 router = APIRouter(tags=["sql"])
@@ -25,6 +26,6 @@ async def execute(request: Request, service: ServiceDep, caller: CallerDep) -> R
     body = await read_body(request, service.settings.max_body_bytes)
 
     def run() -> Outcome:
-        return outcome(200, caller.execute(statement_of(body, "SHOW STREAMS")))
+        return outcome(200, execute_statement(caller, statement_of(body, "SHOW STREAMS")))
 
     return await answer_once(service, caller, request, body, run)

@@ -14,7 +14,6 @@ from session.access.meters import Meters
 from session.access.principal import ADMIN, READ, WRITE, Principal
 from session.admission import Owner
 from session.commands import Begun, Wake
-from session.execution import execute_statement
 from session.query_record import full_name
 from session.query_requests import PlannedQuery, QueryRequest, Replacement
 from session.reads import DeployedQuery, unknown_query
@@ -224,11 +223,7 @@ class TenantSession:
         self.principal.need(ADMIN)
         return self._session.changelogs_json(after)
 
-    # any statement, once
-
-    def execute(self, sql: str) -> dict[str, Any]:
-        """Carry out any one statement that the principal may."""
-        return execute_statement(self, sql)
+    # once
 
     def idempotent(self, key: str, fingerprint: str, action: Callable[[], Outcome]) -> Outcome:
         """Return the first outcome of the tenant's ``key``."""
