@@ -23,10 +23,10 @@ from api.exposition import family
 from api.query_series import OTHER, QuerySeries
 from api.stream_series import Sharing, stream_families
 from router.result_reader import Page
+from session.active import SlotChange
 from session.deliveries import STATES
 from session.query_record import QueryRecord
 from session.reads import DeployedQuery
-from session.session_state import SlotChange
 from session.settings import Settings
 from session.shared_session import SharedSession
 from sources.storage import Storage

@@ -12,10 +12,11 @@ from typing import Any
 from router.delivery_log import DeliveredQuery, DeliveryWriter
 from router.progress import DELIVERING, DONE, RETRYING, Progress, part_of, parts_alive, read_progress
 from router.sinks.connectors import read_sink
+from session.active import SlotChange
 from session.archive import Archive
 from session.query_record import QueryRecord
 from session.query_table import number_of
-from session.session_state import SessionState, SlotChange
+from session.session_state import SessionState
 from session.times import rfc3339
 from sources.storage import Storage
 

@@ -63,13 +63,14 @@ class Placed:
 
 def take(state: SessionState) -> Placed:
     """Note what the data plane knows at the epoch of the last batch."""
+    active = state.active
     return Placed(
         state.active_epoch,
-        state.active_capacity,
-        [(q.id, q.slot, q.epoch, q.operator, q.query, q.active_from, q.active_to, q.group) for q in state.placed()],
-        dict(state.active_streams),
-        OperatorSplits(state.active_splits),
-        Refreshed(state.active_refreshed),
+        active.capacity,
+        [(q.id, q.slot, q.epoch, q.operator, q.query, q.active_from, q.active_to, q.group) for q in active.queries],
+        dict(active.streams),
+        OperatorSplits(active.splits),
+        Refreshed(active.refreshed),
     )
 
 

@@ -18,12 +18,13 @@ from optimizer.join_costs import explain_join_order
 from optimizer.statistics import Statistics
 from router.deployment import Deployment
 from session.access.principal import ADMIN, ANYONE, Principal
+from session.active import SlotChange
 from session.archive import Archive
 from session.changelog_history import ChangelogHistory
 from session.deliveries import SinkDeliveries
 from session.query_record import PENDING, STATES, QueryRecord
 from session.query_table import number_of
-from session.session_state import SessionState, SlotChange
+from session.session_state import SessionState
 from sources.errors import Gone, MalformedRequest, UnknownObject
 from sources.record_log import RecordLog
 from sources.schema import StreamDefinition
@@ -216,7 +217,7 @@ class Reads:
     def slots(self) -> list[SlotChange]:
         """Return the slots that the data plane has as of the last batch, each with its holder."""
         with self._lock:
-            return self._state.holders()
+            return self._state.active.slots
 
     def list_queries(
         self,

@@ -44,8 +44,8 @@ class Running:
         splits = {
             name: each.split for name, each in operators.items() if each.join is not None and state.may_split(name)
         }
-        unsettled = [name for name in splits if len(state.active_splits.get(name, ())) > 1]
-        known = (split.number for mine in state.active_splits.values() for split in mine)
+        unsettled = [name for name in splits if len(state.active.splits.get(name, ())) > 1]
+        known = (split.number for mine in state.active.splits.values() for split in mine)
         planned = (split.number for split in state.plan.splits.values())
         return cls(members, splits, unsettled, 1 + max((state.epoch, *known, *planned)))
 

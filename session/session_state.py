@@ -24,11 +24,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from operators.job.plan_log import PlannedBatch
-from operators.joins.key_splits import KeySplit, OperatorSplits
-from operators.lookups import Refreshed
+from operators.joins.key_splits import KeySplit
 from operators.queries import lookups_of
 from operators.windows import Window
 from optimizer.plan import Plan
+from session.active import Active, SlotChange
 from session.catalog import Catalog, StreamState, TableState
 from session.changelog import Changelog
 from session.drain import Draining
@@ -52,10 +52,6 @@ from session.requests import (
 from session.slots import SlotTable
 from session.waiting import Waiting
 from sources.errors import CorruptData
-from sources.schema import StreamDefinition
-
-SlotChange = tuple[int, QueryRecord | None]
-"""A slot, and the query that has it now, of which only what never changes may be read."""
 
 
 class SessionState:
@@ -77,18 +73,13 @@ class SessionState:
         self.plan = Plan()
         self.waiting = Waiting()
         # as the data plane has it, at `active_epoch`; and for each epoch after it what will change
-        self.active_capacity = 0
-        self.active_streams: dict[str, StreamDefinition] = {}
-        self.active_splits = OperatorSplits()
-        self.active_refreshed = Refreshed()
+        self.active = Active()
         self.inactive: dict[int, Inactive] = {}
         # the newest query of each full name that has been here since it came
         self.names: dict[str, str] = {}
         # derived: rebuilt from the above by `index`
         self.finished: dict[str, None] = {}
         self.draining = Draining()
-        # by slot, the query that holds it at `active_epoch`
-        self._holders: list[QueryRecord | None] = []
 
     def new_query_ids(self, count: int) -> list[str]:
         """Return ids that no query ever had, for a request to come."""
@@ -284,10 +275,9 @@ class SessionState:
         risen = self._move_clocks(record, committed_us)
         planned_us = record.get("planned_us") or committed_us  # records of older batches do not say
         changes = self._activate(epoch, record["clocks_at_start"], planned_us, committed_us, seq)
-        holders = self._holders
         for block in record["results"]:
             for slot, rows, latest in zip(block["slots"], block["counts"], block["latest_event_us"], strict=True):
-                query = holders[slot] if slot < len(holders) else None
+                query = self.active.holder(slot)
                 if query is not None and rows:
                     query.count(rows, latest, committed_us)
         for query_id, error in record.get("failures", {}).items():
@@ -336,11 +326,11 @@ class SessionState:
             for record in sorted(touched, key=lambda each: (each.freed_epoch != changed, number_of(each.id))):
                 if record.epoch == changed:
                     self._move(record, record.deploy, clocks_of(record), planned_us, seq)
-                    changes.append(self._set_holder(record))
+                    changes.append(self.active.take(record))
                 if record.deleted_epoch == changed:
                     record.end(clocks_of(record), committed_us)
                 if record.freed_epoch == changed:
-                    changes.append(self._unset_holder(record))
+                    changes.append(self.active.free(record))
                     self._end_deployment(record, committed_us, seq)
                     if record.state == PENDING:  # it was resumed meanwhile
                         self._renew(record, committed_us)
@@ -348,39 +338,25 @@ class SessionState:
                     self._end_deployment(record, committed_us, seq)
             for query_id, group in inactive.groups.items():
                 self.queries[query_id].group = group
-            self.active_splits.apply(inactive.splits, clocks)
-            if self.active_splits and any(record.freed_epoch == changed for record in touched):
-                self.active_splits.keep(
-                    {q.operator for q in self.placed() if q.epoch is not None and q.epoch < changed}
-                )
-            self.active_refreshed.apply(inactive.refreshed)
+            self.active.apply(inactive, clocks)
+            if self.active.splits and any(record.freed_epoch == changed for record in touched):
+                used = {q.operator for q in self.active.queries if q.epoch is not None and q.epoch < changed}
+                self.active.splits.keep(used)
             for refreshed in inactive.refreshed:
                 if (table := self.catalog.table_by_id(refreshed["table"])) is not None:
                     table.refreshed, table.refreshed_us = refreshed["number"], planned_us
-            self.active_capacity = inactive.capacity
-            self.active_streams |= {stream.id: stream for stream in inactive.streams_created}
-            for stream_id in inactive.streams_dropped:
-                self.active_streams.pop(stream_id, None)
         return changes
 
     def may_split(self, operator: str) -> bool:
         """Whether other keys of an operator of joins may be split: all windows from before its last split are over."""
         if any(split["operator"] == operator for inactive in self.inactive.values() for split in inactive.splits):
             return False
-        splits, planned = self.active_splits.get(operator), self.plan.operators.get(operator)
+        splits, planned = self.active.splits.get(operator), self.plan.operators.get(operator)
         if splits is None or planned is None:
             return planned is not None
         longest = max((window.size_us for window in planned.windows if isinstance(window, Window)), default=0)
         waterlines = [self._waterline(stream) for stream in planned.streams]
         return all(each is not None and each >= splits[-1].since + longest for each in waterlines)
-
-    def holders(self) -> list[SlotChange]:
-        """Return the slots that the data plane has at ``active_epoch``, each with its holder."""
-        return [(slot, record) for slot, record in enumerate(self._holders) if record is not None]
-
-    def placed(self) -> list[QueryRecord]:
-        """Return the queries that the data plane has at ``active_epoch``, by slot."""
-        return [record for record in self._holders if record is not None]
 
     def _end_deployment(self, record: QueryRecord, at_us: int, seq: int) -> None:
         """Take note that no further row of a query's deployment will come."""
@@ -417,19 +393,6 @@ class SessionState:
         before = record.state
         change(*arguments)
         self.queries.moved(before, record)
-
-    def _set_holder(self, record: QueryRecord) -> SlotChange:
-        assert record.slot is not None
-        if record.slot >= len(self._holders):
-            self._holders += [None] * (record.slot + 1 - len(self._holders))
-        self._holders[record.slot] = record
-        return record.slot, record
-
-    def _unset_holder(self, record: QueryRecord) -> SlotChange:
-        assert record.slot is not None
-        assert self._holders[record.slot] is record, "a slot is freed before it is given again"
-        self._holders[record.slot] = None
-        return record.slot, None
 
     def _waterline(self, stream_id: str) -> int | None:
         stream = self.catalog.by_id(stream_id)
@@ -495,7 +458,7 @@ class SessionState:
                     self.inactive[epoch].touched.add(record.id)
             is_placed = record.epoch is not None and record.epoch <= self.active_epoch
             if is_placed and not self._is_freed(record):
-                self._set_holder(record)
+                self.active.take(record)
         for record in sorted(records, key=lambda q: q.active_to_us or 0):
             if record.active_to is not None and not record.is_finished and not self._is_freed(record):
                 self.draining.add(record, self._waterline)

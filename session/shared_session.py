@@ -25,6 +25,7 @@ from typing import Any
 from operators.job.plan_log import PlannedBatch, read_planned, read_unavailable
 from operators.joins.key_splits import KeySplit
 from session import plan_snapshot
+from session.active import SlotChange
 from session.archive import Archive
 from session.changelog import Changelog
 from session.changelog_cutter import cut_changelog
@@ -39,7 +40,6 @@ from session.reoptimization import Reoptimization, Running
 from session.request_log import FOLDER, RequestLog
 from session.requests import QueriesDeleted, Request, new_queries
 from session.scaling import Scaling
-from session.session_state import SlotChange
 from session.settings import Settings
 from session.snapshot import Snapshots
 from session.tables import Tables, files_needed

@@ -19,9 +19,9 @@ from typing import Any
 
 import orjson
 
-from operators.joins.key_splits import KeySplit, OperatorSplits
-from operators.lookups import Refreshed
+from operators.joins.key_splits import KeySplit
 from optimizer.plan import Plan
+from session.active import Active
 from session.archive import Archive, Segment
 from session.catalog import StreamState, TableState
 from session.inactive import Inactive
@@ -30,7 +30,6 @@ from session.session_state import SessionState
 from session.slots import SlotTable
 from session.waiting import Waiting
 from sources.errors import CorruptData
-from sources.schema import StreamDefinition
 from sources.storage import Storage
 
 PATH = "session.json"
@@ -141,12 +140,7 @@ class Snapshots:
                 "groups": state.plan.groups,
                 "splits": {name: split.to_json() for name, split in state.plan.splits.items()},
             },
-            "active": {
-                "capacity": state.active_capacity,
-                "streams": [stream.to_json() for stream in state.active_streams.values()],
-                "splits": state.active_splits.to_json(),
-                "refreshed": state.active_refreshed,
-            },
+            "active": state.active.to_json(),
             "inactive": [[epoch, inactive.to_json()] for epoch, inactive in state.inactive.items()],
             "names": {name: query_id for name, query_id in state.names.items() if query_id not in gone},
             "archive": self._archive.segments,
@@ -195,11 +189,7 @@ def _state_of(value: Mapping[str, Any], heads: Mapping[int, Mapping[str, bytes]]
         state.catalog.add_table(TableState.from_json(table))
     state.waiting = Waiting.from_json(value["waiting"])
     state.plan = Plan(value["plan"]["version"], value["plan"]["streams"])
-    state.active_capacity = value["active"]["capacity"]
-    streams = [StreamDefinition.from_json(stream) for stream in value["active"]["streams"]]
-    state.active_streams = {stream.id: stream for stream in streams}
-    state.active_splits = OperatorSplits.from_json(value["active"].get("splits", {}))  # older snapshots have none
-    state.active_refreshed = Refreshed.from_json(value["active"].get("refreshed", {}))
+    state.active = Active.from_json(value["active"])
     state.inactive = {epoch: Inactive.from_json(inactive) for epoch, inactive in value["inactive"]}
     state.names = dict(value["names"])
     segments = {query_id: segment for segment, found in heads.items() for query_id in found}

@@ -84,7 +84,7 @@ def files_needed(state: SessionState) -> set[str]:
     files |= {file for _, file in asked.values()}  # for queries that are on their way
     for record in state.queries.values():
         for lookup in lookups_of(record.query):
-            files |= {state.active_refreshed.now(lookup).version, asked.now(lookup).version}
+            files |= {state.active.refreshed.now(lookup).version, asked.now(lookup).version}
     return files
 
 

@@ -210,7 +210,7 @@ class Driver:
 def observed(state: SessionState, archive: Archive) -> dict[str, Any]:
     """Return everything in a state as JSON, what is derived included."""
     numbers = ("requests", "epoch", "active_epoch", "applied_seq", "next_query", "next_stream", "next_table")
-    numbers += ("queries_created", "queries_deleted", "active_capacity")
+    numbers += ("queries_created", "queries_deleted")
     over = [read() for _, read in archive.after(0)]
     seen: dict[str, Any] = {
         **{name: getattr(state, name) for name in numbers},
@@ -227,15 +227,13 @@ def observed(state: SessionState, archive: Archive) -> dict[str, Any]:
         "graph": state.plan.to_json(),
         "groups": state.plan.groups,
         "splits": {name: split.to_json() for name, split in state.plan.splits.items()},
-        "active_splits": state.active_splits.to_json(),
+        "active": state.active.to_json(),
         "table_states": [table.to_json() for table in state.catalog.tables()],
-        "active_refreshed": state.active_refreshed,
         "names": dict(state.names),
         "finished": sorted(state.finished),
         "draining": sorted(state.draining.ids),
         "silent": sorted(state.draining.silent(2**62, lambda _: 0)),
-        "holders": [holder and holder.id for holder in state._holders],
-        "active_streams": [stream.to_json() for stream in state.active_streams.values()],
+        "holders": [(slot, holder and holder.id) for slot, holder in state.active.slots],
         "inactive": {epoch: [i.to_json(), sorted(i.touched)] for epoch, i in state.inactive.items()},
     }
     for kind in ("create", "delete", "free"):

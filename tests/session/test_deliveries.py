@@ -69,7 +69,7 @@ def test_at_each_batch_deliverers_know_whose_its_slots_are(steps: list[str]) -> 
 
         def batch() -> None:
             driver.batch()
-            mine = {slot: each.id for slot, each in driver.state.holders() if each is not None and each.id in sinks}
+            mine = {slot: each.id for slot, each in driver.state.active.slots if each is not None and each.id in sinks}
             holders[driver.state.active_epoch] = mine
 
         for number, step in enumerate(steps):

@@ -28,7 +28,7 @@ def test_keys_are_split_anew_once_windows_from_before_are_over(tmp_path: Path) -
     assert driver.state.plan.to_json()["nodes"][1]["split"] == {"keys": 2, "spread": "purchases"}
     assert not split(driver, OTHER), "a batch must have it first"
     driver.batch({"s-1": 101})
-    assert [each.number for each in driver.state.active_splits[name]] == [0, 7]
+    assert [each.number for each in driver.state.active.splits[name]] == [0, 7]
     assert not split(driver, OTHER), "windows of three seconds that began at 100 or before are open"
     driver.batch({"s-1": 104})
     driver.run(TESTED_JOIN.replace("3 SECONDS", "60 SECONDS").format("purchases", 2))
@@ -38,11 +38,11 @@ def test_keys_are_split_anew_once_windows_from_before_are_over(tmp_path: Path) -
     assert driver.recovered() == driver.observed()
     assert split(driver, ONE)
     driver.batch({"s-1": 172})
-    assert [each.number for each in driver.state.active_splits[name]] == [7]
+    assert [each.number for each in driver.state.active.splits[name]] == [7]
     assert split(driver, OTHER)
     driver.batch({"s-1": 173})
     assert driver.state.plan.to_json()["nodes"][1]["split"]["by"] == ["price", "user_id"]
-    assert [each.by for each in driver.state.active_splits[name]] == [(), ("price", "user_id")]
+    assert [each.by for each in driver.state.active.splits[name]] == [(), ("price", "user_id")]
     assert driver.recovered() == driver.observed()
     for second in (250, 251):
         driver.batch({"s-1": second})
@@ -51,12 +51,12 @@ def test_keys_are_split_anew_once_windows_from_before_are_over(tmp_path: Path) -
     assert split(driver, NONE)
     driver.batch({"s-1": 253})
     assert "split" not in driver.state.plan.to_json()["nodes"][1]
-    assert [each.number for each in driver.state.active_splits[name]] == [8, 0]
+    assert [each.number for each in driver.state.active.splits[name]] == [8, 0]
     for second in (400, 401):
         driver.batch({"s-1": second})
     assert split(driver, NONE)
     driver.batch()
-    assert driver.state.active_splits == {}
+    assert driver.state.active.splits == {}
     assert driver.recovered() == driver.observed()
     driver.end()
 
@@ -73,7 +73,7 @@ def test_a_split_goes_with_its_last_query(tmp_path: Path) -> None:
     driver.flush()
     driver.batch({"s-1": 102})
     assert len(driver.state.plan.operators) == 1
-    assert (driver.state.plan.splits, driver.state.active_splits) == ({}, {})
+    assert (driver.state.plan.splits, driver.state.active.splits) == ({}, {})
     assert driver.recovered() == driver.observed()
     driver.end()
 
@@ -89,7 +89,7 @@ def test_with_splits_off_those_that_are_there_end(tmp_path: Path) -> None:
     for second in (112, 120, 121):
         driver.session.reoptimize()
         driver.batch({"s-1": second})
-    assert (driver.state.plan.splits, driver.state.active_splits) == ({}, {})
+    assert (driver.state.plan.splits, driver.state.active.splits) == ({}, {})
     kinds = [change["kind"] for change in driver.session.plan()["changes"]]
     assert kinds == ["unsplit"]
     driver.end()

@@ -314,7 +314,7 @@ def test_a_slot_that_a_changelog_frees_goes_to_an_older_query_that_is_resumed(dr
     changelog = driver.changelogs()[-1]
     assert (changelog["freed"][0]["id"], changelog["created"][0]["id"]) == (newer, older)
     driver.batch()
-    assert [holder.id for _, holder in driver.state.holders() if holder is not None] == ["q-3", older]
+    assert [query.id for query in driver.state.active.queries] == ["q-3", older]
     assert (state(driver, older), state(driver, newer)) == (RUNNING, RETIRED)
     assert driver.recovered() == driver.observed()
 

@@ -91,7 +91,7 @@ def take(driver: Driver, step: Step, at: int) -> None:
     kind, number, kind_number = step
     name = NAMES[number % 2]
     alive = [q for q in driver.state.queries.values() if not q.is_finished]
-    placed = [q for q in driver.state.placed() if not q.is_finished]
+    placed = [q for q in driver.state.active.queries if not q.is_finished]
     match kind:
         case "create" if name in driver.state.catalog:
             sql = [(SELECTION, AGGREGATION, TESTED_JOIN)[(number + i) % 3] for i in range(kind_number + 1)]
@@ -180,7 +180,7 @@ def check_invariants(driver: Driver) -> None:
         ]
         assert table.users == sum(not q.is_finished for q in looking)
     check_tables(driver)
-    assert [h and h.id for h in state._holders if h is not None] == [
+    assert [query.id for query in state.active.queries] == [
         q.id
         for q in sorted((q for q in state.queries.values() if q.slot is not None), key=lambda q: q.slot or 0)
         if q.epoch is not None and q.epoch <= state.active_epoch and not state._is_freed(q)
@@ -204,7 +204,7 @@ def check_tables(driver: Driver) -> None:
         assert all(table.describe()["refreshing"] for table in state.catalog.tables())
     for query in state.queries.values():
         for lookup in lookups_of(query.query):
-            active = state.active_refreshed.now(lookup)
+            active = state.active.refreshed.now(lookup)
             table = state.catalog.table_by_id(lookup.table)
             planned = active if table is None else state.catalog.refreshed().now(lookup)
             for version in (active.version, planned.version):
@@ -491,8 +491,8 @@ def test_plan_snapshots_equal_what_the_changelogs_give(tmp_path: Path, monkeypat
     numbers = [split["number"] for record in driver.changelogs() for split in record["split"]]
     assert len(set(numbers)) > 2
     assert any(one == other for one, other in pairwise(numbers)), "windows from before a split are over"
-    assert driver.state.active_splits == live.splits
-    assert driver.state.plan.groups == {q.id: q.group for q in driver.state.placed() if q.group}
+    assert driver.state.active.splits == live.splits
+    assert driver.state.plan.groups == {q.id: q.group for q in driver.state.active.queries if q.group}
     assert driver.recovered() == driver.observed()
     driver.end()
 
