@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -104,23 +105,28 @@ NULL_ONLY = TruthSet((), (False,), True)
 
 def all_of(parts: Sequence[TruthSet]) -> TruthSet:
     """Return where all parts are true."""
-    return reduce(lambda a, b: _merge(a, b, lambda x, y: x and y), parts)
+    return _merged(parts, len(parts))
 
 
 def any_of(parts: Sequence[TruthSet]) -> TruthSet:
     """Return where some part is true."""
-    return reduce(lambda a, b: _merge(a, b, lambda x, y: x or y), parts)
+    return _merged(parts, 1)
 
 
-def _merge(a: TruthSet, b: TruthSet, decide: Callable[[bool, bool], bool]) -> TruthSet:
-    boundaries: list[Any] = []
-    truths = [decide(a.truths[0], b.truths[0])]
-    for boundary in sorted({*a.boundaries, *b.boundaries}):
-        truth = decide(a.at(boundary), b.at(boundary))
-        if truth != truths[-1]:
+def _merged(parts: Sequence[TruthSet], least: int) -> TruthSet:
+    """Return where at least so many parts are true."""
+    changes: defaultdict[Any, int] = defaultdict(int)
+    for part in parts:
+        for boundary, (before, after) in zip(part.boundaries, pairwise(part.truths), strict=True):
+            changes[boundary] += after - before
+    many = sum(part.truths[0] for part in parts)
+    boundaries, truths = [], [many >= least]
+    for boundary in sorted(changes):
+        many += changes[boundary]
+        if (many >= least) != truths[-1]:
             boundaries.append(boundary)
-            truths.append(truth)
-    return TruthSet(tuple(boundaries), tuple(truths), decide(a.null, b.null))
+            truths.append(many >= least)
+    return TruthSet(tuple(boundaries), tuple(truths), sum(part.null for part in parts) >= least)
 
 
 def successor(value: Any) -> Any:

@@ -51,6 +51,13 @@ def test_and_and_or_hold_value_by_value(parts: list[TruthSet]) -> None:
         assert all(a != b for a, b in zip(combined.truths, combined.truths[1:], strict=False))
 
 
+def test_as_many_parts_as_a_statement_can_have() -> None:
+    members = [TruthSet.where("=", number) for number in range(0, 60_000, 2)]
+    one_of, none_of = any_of(members), all_of([member.complement() for member in members])
+    assert [one_of.at(number) for number in (-1, 0, 1, 59_998, 59_999)] == [False, True, False, True, False]
+    assert one_of.complement() == none_of
+
+
 @given(truth_sets(), st.sets(st.integers(-6, 6)))
 def test_runs_and_masks_over_finer_cells_say_the_same(truth: TruthSet, more: set[int]) -> None:
     boundaries = sorted({*truth.boundaries, *more})
