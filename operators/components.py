@@ -24,6 +24,7 @@ from operators import double_double, kernels
 from operators.arrays import Numbers
 from operators.keys import as_numbers
 from operators.queries import COUNT_ALL, Measure
+from sources.decimals import nearest_doubles
 
 COUNT_NAME = COUNT_ALL.name
 
@@ -195,7 +196,8 @@ def renumber_ranks(ranks: Numbers, new: npt.NDArray[np.int64], component: Compon
 def _pairs(column: pa.Array) -> double_double.Pairs:
     if pa.types.is_integer(column.type):
         return double_double.whole_pairs(np.asarray(column.cast(pa.int64()).fill_null(0)))
-    return double_double.pairs(np.asarray(column.cast(pa.float64()).fill_null(0.0)))
+    doubles = nearest_doubles(column) if pa.types.is_decimal(column.type) else column.cast(pa.float64())
+    return double_double.pairs(np.asarray(doubles.fill_null(0.0)))
 
 
 def _plain(column: pa.Array) -> Numbers:

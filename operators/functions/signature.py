@@ -14,6 +14,7 @@ import pyarrow.compute
 
 from operators.expressions import Call, Expression
 from operators.functions.coercion import coerce, describe
+from sources.decimals import nearest_doubles
 from sources.errors import NotAllowed
 from sources.schema import NULL, ColumnType
 
@@ -77,7 +78,11 @@ def _fits(given: ColumnType, parameter: ColumnType) -> bool:
 
 def as_type(value: Datum, target: pa.DataType) -> Datum:
     """Convert between Arrow types that lose at most digits (numbers to double, narrow to wide integers)."""
-    return value if value.type == target else kernel.cast(value, target, safe=False)
+    if value.type == target:
+        return value
+    if pa.types.is_decimal(value.type) and pa.types.is_float64(target):
+        return nearest_doubles(value) if isinstance(value, pa.Array) else nearest_doubles(pa.array([value]))[0]
+    return kernel.cast(value, target, safe=False)
 
 
 def is_true(value: Datum) -> Datum:

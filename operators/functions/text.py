@@ -135,11 +135,39 @@ def kernel_pattern(pattern: str, escape: str) -> str:
     return "".join(c if wildcard or c not in "%_\\" else "\\" + c for c, wildcard in like_parts(pattern, escape))
 
 
-@lru_cache(maxsize=4096)
-def _expression(pattern: str, escape: str, flags: int) -> re.Pattern[str]:
-    wildcards = {"%": ".*", "_": "."}
-    text = "".join(wildcards[c] if wild else re.escape(c) for c, wild in like_parts(pattern, escape))
-    return re.compile(text, re.DOTALL | flags)
+class _Pattern:
+    """A LIKE pattern as the stretches between its ``%``, each of which fits texts of one length only.
+
+    The first and the last stand at the ends of a text, those between are found one after the other as early as can be:
+    no choice is ever taken back, so the time is not exponential in the length of the pattern as with one expression.
+    """
+
+    def __init__(self, pattern: str, escape: str, flags: int) -> None:
+        stretches: list[list[str]] = [[]]
+        for character, is_wild in like_parts(pattern, escape):
+            if is_wild and character == "%":
+                stretches.append([])
+            else:
+                stretches[-1].append("." if is_wild else re.escape(character))
+        self._is_whole = len(stretches) == 1
+        self._last_length = len(stretches[-1])
+        made = [re.compile("".join(stretch), re.DOTALL | flags) for stretch in stretches]
+        self._first, self._between, self._last = made[0], made[1:-1], made[-1]
+
+    def matches(self, text: str) -> bool:
+        """Return whether the whole text fits."""
+        if self._is_whole:
+            return self._first.fullmatch(text) is not None
+        found = self._first.match(text)
+        end = len(text) - self._last_length
+        for stretch in self._between:
+            if found is None:
+                return False
+            found = stretch.search(text, found.end(), max(end, 0))
+        return found is not None and found.end() <= end and self._last.fullmatch(text, end) is not None
+
+
+_pattern = lru_cache(maxsize=4096)(_Pattern)
 
 
 def _like(call: Call, arguments: Sequence[Datum]) -> Datum:
@@ -152,7 +180,7 @@ def _like(call: Call, arguments: Sequence[Datum]) -> Datum:
 
     def matches(value: str, wanted: str) -> bool | None:
         try:
-            return _expression(wanted, escape, flags).fullmatch(value) is not None
+            return _pattern(wanted, escape, flags).matches(value)
         except NotAllowed:
             return None
 

@@ -278,6 +278,27 @@ def test_ilike_ignores_case() -> None:
     assert values(call("ilike", S, lit("ÀB%")), s=["àbc", "ab"]) == [True, False]
 
 
+@given(st.lists(st.tuples(st.text("aB\n", max_size=8), st.text("aAB%_", max_size=7)), min_size=1), st.booleans())
+def test_patterns_of_a_column_mean_what_constant_ones_do(pairs: list[tuple[str, str]], insensitive: bool) -> None:
+    name = "ilike" if insensitive else "like"
+    texts, patterns = (list(column) for column in zip(*pairs, strict=True))
+    arrays = {"s": pa.array(texts), "p": pa.array(patterns)}
+    found = evaluate(call(name, S, Column("p", VARCHAR)), arrays, len(pairs)).to_pylist()
+    assert found == [values(call(name, S, lit(pattern)), s=[text])[0] for text, pattern in pairs]
+
+
+def test_a_pattern_of_a_column_with_many_wildcards_takes_no_time() -> None:
+    arrays = {"s": pa.array(["a" * 60]), "p": pa.array(["%a" * 30 + "%b"])}
+    assert evaluate(call("like", S, Column("p", VARCHAR)), arrays, 1).to_pylist() == [False]
+
+
+def test_decimals_equal_the_doubles_that_look_like_them() -> None:
+    texts = ["0.35", "0.57", "1.15", "0.07"]
+    column = pa.array([Decimal(text) for text in texts], pa.decimal128(10, 2))
+    cast = cast_to(Column("d", ColumnType("DECIMAL", 10, 2)), DOUBLE)
+    assert evaluate(cast, {"d": column}, 4).to_pylist() == [float(text) for text in texts]
+
+
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [

@@ -1,0 +1,36 @@
+"""Decimals as doubles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+# whole numbers and powers of ten up to these are doubles themselves, and so are whole numbers of so many digits
+_WHOLE, _POWER, _DIGITS = 2**53, 22, 15
+
+
+def nearest_doubles(column: pa.Array) -> pa.Array:
+    """Return the double nearest to each decimal, NULL for NULL.
+
+    Arrow's own cast multiplies by a power of ten below 1, which is no double, and is often off by the last bit. A
+    whole number divided by a power of ten, where both are doubles, is rounded once and right; other decimals are read
+    from their text.
+    """
+    scale = column.type.scale
+    wide = column.cast(pa.decimal128(38, scale)) if pa.types.is_decimal128(column.type) else None
+    if wide is None or not 0 <= scale <= _POWER:
+        return column.cast(pa.string()).cast(pa.float64())
+    words = np.frombuffer(wide.buffers()[1], dtype=np.int64)[2 * wide.offset : 2 * (wide.offset + len(wide))]
+    low, high = words[0::2], words[1::2]
+    nulls = np.asarray(column.is_null()) if column.null_count else None
+    doubles = pa.array(low / 10.0**scale, mask=nulls)
+    if column.type.precision <= _DIGITS:
+        return doubles
+    is_beyond = (high != low >> 63) | (low < -_WHOLE) | (low > _WHOLE)
+    if nulls is not None:
+        is_beyond &= ~nulls
+    if not is_beyond.any():
+        return doubles
+    beyond = pa.array(is_beyond)
+    return pc.replace_with_mask(doubles, beyond, column.filter(beyond).cast(pa.string()).cast(pa.float64()))
