@@ -24,7 +24,7 @@ from session.sql.expressions import Binder
 from session.sql.join_scope import JoinScope
 from session.sql.scope import WINDOW_COLUMNS, Scope
 from session.sql.select_list import aliases, group_keys, output_name, windowed_outputs, with_bounds
-from session.sql.statements import JoinedSource, Select, WindowedSource
+from session.sql.statements import Select, WindowedSource
 from session.sql.syntax import Node, conjuncts
 
 MAX_INPUTS = 10
@@ -173,7 +173,8 @@ class _Conditions:
         self._names: list[str] = [each.name for each in scope.inputs]
         for number, joined in enumerate(select.joins, start=1):
             split = self._outer.setdefault(number, _Split()) if joined.left else self._inner
-            self._take_on(joined, number, split)
+            if joined.on is not None:
+                self._take(joined.on, split, "ON", number + 1)
         if select.where is not None:
             self._take(select.where, self._inner, "WHERE", len(self._names))
         self._make_inner()
@@ -214,21 +215,6 @@ class _Conditions:
         return all_of(self._inner.others)
 
     # taking conditions apart
-
-    def _take_on(self, joined: JoinedSource, number: int, split: _Split) -> None:
-        if joined.on is not None:
-            self._take(joined.on, split, "ON", number + 1)
-        for name, at in joined.using:
-            right = self._scope.resolve((self._names[number], name), at)
-            earlier = [scope.name for scope in self._scope.inputs[:number] if scope.find((name,)) is not None]
-            if len(earlier) != 1:
-                raise self._select.sql.not_allowed(
-                    f"USING needs a column that one of the inputs before has; {name!r} is in"
-                    f" {' and '.join(earlier) or 'none of them'}. Write ON.",
-                    at,
-                )
-            left = self._scope.resolve((earlier[0], name), at)
-            self._add(call("=", left, right), split, at)
 
     def _take(self, node: Node, split: _Split, clause: str, inputs: int) -> None:
         """Sort the parts of a condition that may name the first ``inputs`` inputs."""

@@ -2,7 +2,7 @@
 
 An inner join with a table goes to the stream that an equality, in ON or in WHERE, compares it with; all other
 conditions on its columns are conditions on the tuples of that stream, which have them after the lookup. What is left is
-a SELECT over streams only. The ON of a LEFT JOIN stays with the lookup.
+a SELECT over streams only. The ON of a LEFT JOIN stays with the lookup. USING becomes ON, between streams, too.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def with_lookups(
             raise select.sql.not_allowed(
                 f"The alias of an input must have letters, digits and '_' only; got {each.alias!r}.", each.source.at
             )
-    if not any(each.is_table for each in inputs):
+    if not any(each.is_table or each.joined.using for each in inputs):
         return select, [Scope(select.sql, each.source, each.stream) for each in inputs]
     return _Lookups(select, inputs, tables).taken_out()
 

@@ -156,6 +156,15 @@ def test_stars_and_names_that_one_input_has() -> None:
     ]  # fmt: skip
 
 
+def test_a_column_of_using_is_called_like_that_of_the_left() -> None:
+    select = (
+        "SELECT {0}pack, COUNT(*) AS n FROM purchases ~ p JOIN ads ~ a USING (pack) WHERE {0}pack > 1 GROUP BY {0}pack"
+    )
+    assert plan(select.format("")) == plan(select.format("p."))
+    three = "purchases ~ p JOIN ads ~ a USING (user_id) LEFT JOIN ads ~ b USING (user_id)"
+    assert str(plan(f"SELECT user_id FROM {three}").outputs[-1].expression) == "p.user_id"
+
+
 @pytest.mark.parametrize(
     ("more", "on"),
     [
