@@ -68,11 +68,14 @@ async def get_tenant(name: str, registry: RegistryDep) -> dict[str, Any]:
 
 @router.put(
     "/tenants/{name}",
-    responses=answers(200, "The tenant is there, with these quotas.", documents.TENANT, 400, 413, 422),
+    responses=answers(200, "The tenant is there, with these quotas.", documents.TENANT, 400, 409, 413, 422),
     openapi_extra=json_body(documents.TENANT_SCHEMA, {"quotas": {"running_queries": 100}}),
 )
 async def put_tenant(name: str, request: Request, registry: RegistryDep, service: ServiceDep) -> dict[str, Any]:
-    """Make a tenant, or give one other quotas; a quota that is left out is none."""
+    """Make a tenant, or give one other quotas; a quota that is left out is none.
+
+    The name of a dropped tenant is refused: whoever had it next would get its queries.
+    """
     value = parse_json(await read_body(request, service.settings.max_body_bytes))
     if not isinstance(value, dict) or not value.keys() <= {"quotas"}:
         raise MalformedRequest(f'A tenant must be an object such as {{"quotas": {{…}}}}; got {value!r:.80}.')
@@ -123,7 +126,7 @@ async def create_key(request: Request, registry: RegistryDep, service: ServiceDe
 
 @router.delete("/keys/{id}", status_code=204, responses=refused(404, 422))
 async def revoke_key(id: str, registry: RegistryDep) -> Response:
-    """Revoke a key: from now on requests with it are refused."""
+    """Revoke a key: from now on requests with it are refused, and those that still run end."""
     await run_in_threadpool(registry.revoke_key, id)
     return Response(status_code=204)
 

@@ -75,7 +75,7 @@ async def events(
 ) -> AsyncIterator[bytes]:
     """Yield the events of ``page`` and of all that follow."""
     yield KEEP_ALIVE  # tells the client, and proxies, that the stream is open
-    session, meters = service.session, caller.meters
+    meters = caller.meters
     while True:
         if page.table.num_rows:
             meters.count_rows(page.table.num_rows)
@@ -88,18 +88,18 @@ async def events(
                 if service.news.stopping or await request.is_disconnected():
                     return
                 await asyncio.sleep(min(seconds, POLL_SECONDS))
-            deployed = session.live_query(query_id)
+            deployed = caller.live_query(query_id)
             if not page.has_more and deployed.state != FAILED:
                 until = time.monotonic() + KEEP_ALIVE_SECONDS
                 if not await news_for(service, deployed, page.cursor, until, request):
                     if service.news.stopping or await request.is_disconnected():
                         return
                     yield KEEP_ALIVE
-                deployed = session.live_query(query_id)
+                deployed = caller.live_query(query_id)
             had_all = not page.has_more
             page = await service.read_page(deployed, page.cursor, meters.rows_at_once(PAGE_ROWS))
             if deployed.state == FAILED and had_all and not page.table.num_rows:
-                raise NotAllowed(session.query(query_id)["error"] or "The query failed.")
+                raise NotAllowed(caller.query(query_id)["error"] or "The query failed.")
         except BraidError as error:  # the status is sent already, so the event says it
             yield _frame("failed", page.cursor, orjson.dumps({"error": error.detail}))
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 
 from operators.job.plan_log import read_lanes
 from session.access.capacity import Capacity
@@ -45,10 +46,12 @@ class Access:
 
     def caller(self, key: str | None) -> TenantSession:
         """Return the session as the owner of a key may use it; Unauthorized for a key that is not known."""
-        if self._registry is None:
+        registry = self._registry
+        if registry is None:
             return self._anyone
-        principal = self._registry.authenticate(key)
-        return TenantSession(self._session, principal, self._meters_of(principal.tenant), self._capacity)
+        principal = registry.authenticate(key)
+        meters = self._meters_of(principal.tenant)
+        return TenantSession(self._session, principal, meters, self._capacity, partial(registry.authenticate, key))
 
     def _meters_of(self, tenant: str | None) -> Meters:
         assert self._registry is not None

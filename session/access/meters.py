@@ -68,8 +68,9 @@ class Meters:
         seconds, most = self._creations.take(queries), self.quotas.creations_a_minute
         if seconds:
             raise Overloaded(
-                f"This tenant may create {most} queries a minute (quota creations_a_minute); got {queries} more than"
-                " it has left. Try again later, with fewer at once.",
+                f"This tenant may create {most} queries a minute, and no more at once (quota creations_a_minute); got"
+                f" {queries}, more than it has left. "
+                + ("Try again later." if queries <= (most or 0) else f"Send at most {most} at once."),
                 retry_after=_whole(seconds),
             )
 

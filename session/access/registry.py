@@ -68,6 +68,7 @@ class AccessRegistry:
         self._admin_digest = _digest(admin_key)
         self._tenants: dict[str, Tenant] = {}
         self._keys: dict[str, ApiKey] = {}
+        self._dropped: list[str] = []
         self._next = 1
         self._load()
         self._of_digest = {key.digest: key for key in self._keys.values()}
@@ -106,20 +107,26 @@ class AccessRegistry:
         return Quotas() if found is None else found.quotas
 
     def put_tenant(self, name: str, quotas: Quotas) -> Tenant:
-        """Make a tenant, or give one other quotas."""
+        """Make a tenant, or give one other quotas; Conflict for the name of a dropped one, which has its queries."""
         tenant = Tenant(name, quotas)
         with self._lock:
+            if name in self._dropped:
+                raise Conflict(
+                    f"A new tenant must have a name that none ever had; {name!r} was dropped, and its queries and rows"
+                    " are not for another. Take another name."
+                )
             self._save({**self._tenants, name: tenant}, self._keys)
         return tenant
 
     def drop_tenant(self, name: str) -> None:
-        """Forget a tenant; Conflict while it has keys."""
+        """Forget a tenant but for its name; Conflict while it has keys."""
         with self._lock:
             self.tenant(name)
             keys = [key.id for key in self._keys.values() if key.tenant == name]
             if keys:
                 raise Conflict(f"A tenant must have no keys to be dropped; {name!r} has {', '.join(keys[:20])}.")
-            self._save({other: t for other, t in self._tenants.items() if other != name}, self._keys)
+            left = {other: tenant for other, tenant in self._tenants.items() if other != name}
+            self._save(left, self._keys, [*self._dropped, name])
 
     # keys
 
@@ -151,15 +158,17 @@ class AccessRegistry:
 
     # on disk
 
-    def _save(self, tenants: dict[str, Tenant], keys: dict[str, ApiKey]) -> None:
+    def _save(self, tenants: dict[str, Tenant], keys: dict[str, ApiKey], dropped: list[str] | None = None) -> None:
         """Write what is to hold from now on, then let it hold; under the lock."""
+        dropped = self._dropped if dropped is None else dropped
         document = {
             "next": self._next,
+            "dropped": dropped,
             "tenants": {tenant.name: tenant.quotas.to_json() for tenant in tenants.values()},
             "keys": [asdict(key) for key in keys.values()],
         }
         self._storage.put(PATH, orjson.dumps(document))
-        self._tenants, self._keys = tenants, keys
+        self._tenants, self._keys, self._dropped = tenants, keys, dropped
         self._of_digest = {key.digest: key for key in keys.values()}
 
     def _load(self) -> None:
@@ -168,6 +177,7 @@ class AccessRegistry:
         except FileNotFoundError:
             return
         self._next = document["next"]
+        self._dropped = document.get("dropped", [])  # older ones do not say
         self._tenants = {name: Tenant(name, Quotas.of(quotas)) for name, quotas in document["tenants"].items()}
         keys = [ApiKey(**{**key, "rights": tuple(key["rights"])}) for key in document["keys"]]
         self._keys = {key.id: key for key in keys}

@@ -27,9 +27,16 @@ class TenantSession:
     """What :class:`~session.shared_session.SharedSession` does, for one principal; Forbidden without the right."""
 
     def __init__(
-        self, session: SharedSession, principal: Principal, meters: Meters, capacity: Capacity | None = None
+        self,
+        session: SharedSession,
+        principal: Principal,
+        meters: Meters,
+        capacity: Capacity | None = None,
+        check_key: Callable[[], object] = lambda: None,
     ) -> None:
+        """``check_key`` raises Unauthorized once the principal's key is revoked, for requests that take long."""
         self._session = session
+        self._check_key = check_key
         self.principal = principal
         self.meters = meters
         self._capacity = capacity
@@ -177,7 +184,8 @@ class TenantSession:
         return found if found is None or self.principal.sees(found["tenant"]) else None
 
     def live_query(self, query_id: str) -> DeployedQuery:
-        """Return what a reader of the query's results needs, as of now."""
+        """Return what a reader of the query's results needs, as of now; Unauthorized once the key is revoked."""
+        self._check_key()
         return self._session.live_query(self._own(query_id))
 
     def list_queries(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +286,25 @@ def test_rows_are_read_no_faster_than_the_quota_says(rest: Rest) -> None:
     assert len(set(seen)) == 15
 
 
+def test_requests_that_still_run_end_once_their_key_is_revoked(rest: Rest) -> None:
+    shop = team(rest, "shop")
+    query = shop.query()
+    rest.run(query["id"])
+    (key,) = rest.get("/keys")["keys"]
+    path = f"/queries/{query['id']}/results"
+    with ThreadPoolExecutor(1) as threads:
+        with rest.client.stream("GET", f"{path}/stream", headers=shop.headers) as answer:
+            lines = answer.iter_lines()
+            assert next(lines) == ": keep-alive"
+            waiting = threads.submit(shop.send, "GET", f"{path}?wait=50")
+            rest.read(rest.client.delete(f"/keys/{key['id']}"), 204)
+            rest.select([tuple_at(1, user_id=1)], [0])
+            seen = list(lines)
+        assert waiting.result().status_code == 401
+    assert "event: failed" in seen
+    assert not [line for line in seen if "user_id" in line]
+
+
 def test_a_query_beyond_the_cores_is_refused_with_its_estimate(tmp_path: Path) -> None:
     with open_rest(tmp_path, access="on", admin_key=ADMIN_KEY, admission_cores=1000.0) as rest:
         rest.client.headers["Authorization"] = f"Bearer {ADMIN_KEY}"
@@ -328,6 +348,7 @@ def test_keys_and_tenants_by_rest(rest: Rest) -> None:
     assert shop.send("GET", "/streams").status_code == 401
     rest.read(rest.client.delete("/tenants/shop"), 204)
     assert rest.get("/tenants") == {"tenants": []}
+    rest.read(rest.client.put("/tenants/shop", json={}), 409)
     for path, body, status in (
         ("/keys", {"tenant": "nobody", "rights": ["read"]}, 404),
         ("/keys", {"tenant": 1, "rights": ["read"]}, 400),

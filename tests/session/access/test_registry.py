@@ -40,6 +40,14 @@ def test_a_key_is_known_until_it_is_revoked_and_over_restarts(registry: AccessRe
             known.authenticate(text)
 
 
+def test_the_name_of_a_dropped_tenant_is_not_given_again(registry: AccessRegistry, tmp_path: Path) -> None:
+    registry.drop_tenant("shop")
+    for known in (registry, reopened(tmp_path)):
+        with pytest.raises(Conflict, match="'shop' was dropped"):
+            known.put_tenant("shop", Quotas())
+        known.put_tenant("games", Quotas())
+
+
 def test_nothing_on_disk_gives_a_key_back(registry: AccessRegistry, tmp_path: Path) -> None:
     _, text = registry.create_key("shop", [ADMIN])
     kept = (tmp_path / PATH).read_text()
