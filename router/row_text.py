@@ -1,7 +1,8 @@
 """Result rows as JSON values and as text.
 
-Timestamps are RFC 3339 UTC with microseconds, DATE ISO, DECIMAL a number with exactly its digits, NaN and infinities
-null. Conversion goes column by column, because a page may have 100,000 rows.
+Timestamps are RFC 3339 UTC with microseconds, DATE ISO, DECIMAL a number with exactly its digits. JSON has no numbers
+for NaN and infinities, which are not NULL: they are the texts "NaN", "Infinity" and "-Infinity". Conversion goes column
+by column, because a page may have 100,000 rows.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import Any, Literal
 import numpy as np
 import orjson
 import pyarrow as pa
+
+_NOT_FINITE = {float("inf"): "Infinity", float("-inf"): "-Infinity"}
 
 
 def objects(table: pa.Table) -> list[dict[str, Any]]:
@@ -31,7 +34,9 @@ def values(column: pa.ChunkedArray) -> list[Any]:
         return _times(column.cast(pa.date32()), "D", "")
     if pa.types.is_decimal(kind):
         return [None if v is None else orjson.Fragment(v) for v in column.cast(pa.string()).to_pylist()]
-    if (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and not column.null_count:
+    if pa.types.is_floating(kind):
+        return _doubles(column)
+    if pa.types.is_integer(kind) and not column.null_count:
         plain: list[Any] = column.to_numpy().tolist()
         return plain
     return column.to_pylist()
@@ -52,6 +57,15 @@ def ndjson(table: pa.Table) -> bytes:
     text = orjson.dumps(rows, option=orjson.OPT_INDENT_2)
     inner = text.removeprefix(b"[\n  {\n    ").removesuffix(b"\n  }\n]")
     return b"{" + inner.replace(b"\n  },\n  {\n    ", b"}\n{").replace(b"\n    ", b" ") + b"}\n"
+
+
+def _doubles(column: pa.ChunkedArray) -> list[Any]:
+    numbers = column.to_numpy()  # NULL is NaN here
+    found: list[Any] = numbers.tolist()
+    for place in np.flatnonzero(~np.isfinite(numbers)).tolist():
+        value = found[place]
+        found[place] = _NOT_FINITE.get(value, "NaN" if column[place].is_valid else None)
+    return found
 
 
 def _times(column: pa.ChunkedArray, unit: Literal["us", "D"], suffix: str) -> list[Any]:
