@@ -24,8 +24,11 @@ _KEY = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 async def read_body(request: Request, limit: int) -> bytes:
     """Return the body; TooLarge as soon as more than ``limit`` bytes are announced or have come.
 
-    MalformedRequest when the client leaves before the end.
+    MalformedRequest when the client leaves before the end, or sends it encoded.
     """
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        raise MalformedRequest(f"A body must come as it is, without Content-Encoding; got {encoding[:100]!r}.")
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limit:
         raise TooLarge(f"A body must have at most {limit} bytes; got {announced}. Send it in parts.")

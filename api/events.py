@@ -27,13 +27,14 @@ async def push_events(name: str, request: Request, service: ServiceDep, caller: 
     Inputs that do not fit the schema are rejected one by one (and kept as dead letters); the others are accepted.
     """
     service.check_running()
-    definition = caller.definition_to_push(name)
+    caller.definition_to_push(name)
     key = idempotency_key(request)
     body = await read_body(request, service.settings.max_body_bytes)
     scoped = None if key is None else caller.scoped(key)
     content_type = request.headers.get("content-type", "")
 
     def push() -> bytes:
+        definition = caller.definition_to_push(name)  # it may have been dropped while the body came
         stream = service.pushes.stream(definition)
         outcome = stream.push(
             lambda: decode(body, content_type, definition.schema), len(body), scoped, fingerprint(request, body)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,6 @@ from operators.job.recent_times import POINTS_OF_CHUNK, Sum, sum_up
 from sources.connector import Chunk
 from sources.schema import StreamDefinition
 from sources.waterline_options import MAX_FUTURE, format_duration
-
-_JSON_TIMES = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z
 
 
 class StreamShare:
@@ -126,4 +126,11 @@ def dead_letter_table(reason: str, received_us: int, entries: Sequence[tuple[str
 
 
 def _json(row: dict[str, Any]) -> str:
-    return orjson.dumps(row, default=str, option=_JSON_TIMES).decode()
+    return orjson.dumps({name: _as_in_results(value) for name, value in row.items()}).decode()
+
+
+def _as_in_results(value: Any) -> Any:
+    """Return a value as JSON that looks as it does in result rows."""
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return orjson.Fragment(format(value, "f")) if isinstance(value, Decimal) else value

@@ -49,7 +49,8 @@ def decode_arrow_stream(body: bytes, schema: Schema) -> Decoded:
 
 def _read(body: bytes) -> tuple[pa.Table, list[str]]:
     try:
-        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+        source = pa.BufferReader(pa.py_buffer(body))
+        with pa.ipc.open_stream(source) as reader:
             batches: list[pa.RecordBatch] = []
             rows = size = 0
             for batch in reader:
@@ -61,9 +62,14 @@ def _read(body: bytes) -> tuple[pa.Table, list[str]]:
                         " send several smaller ones."
                     )
                 batches.append(batch)
+            if source.tell() != len(body):
+                raise MalformedRequest(
+                    f"The body must be one Arrow IPC stream; it ends at byte {source.tell()} of {len(body)}."
+                    " Send each stream in a body of its own."
+                )
             table = pa.Table.from_batches(batches, reader.schema)
             return table, table.schema.names  # names are decoded here, as they may not be UTF-8
-    except TooLarge:
+    except (TooLarge, MalformedRequest):
         raise
     except Exception as problem:  # what garbage makes the library raise is not documented
         raise MalformedRequest(f"The body must be an Arrow IPC stream: {_brief(problem)}.") from None
@@ -94,7 +100,7 @@ def _plain(column: pa.ChunkedArray, field: Field) -> pa.Array:
             if _decoded_bytes(column) > MOST_BYTES:
                 raise TooLarge(f"Column {field.name!r} unpacks to more than {MOST_BYTES} bytes; send several bodies.")
             column = column.cast(column.type.value_type)
-        if types.is_large_string(column.type):
+        if types.is_large_string(column.type) or types.is_string_view(column.type):
             column = column.cast(pa.string())
         array = one_array(column)
     except TooLarge:
@@ -131,7 +137,7 @@ def converter_of(given: pa.DataType, field: Field) -> Converter | None:
     if types.is_null(given):
         return _nulls
     kind = field.type.kind
-    if types.is_string(given) or types.is_large_string(given):
+    if types.is_string(given) or types.is_large_string(given) or types.is_string_view(given):
         return _from_text if kind in ("VARCHAR", "DATE", "TIMESTAMP", "DECIMAL") else None
     if kind == "BOOLEAN":
         return _same if types.is_boolean(given) else None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Callable
 
 from sources.errors import MalformedRequest
 from sources.formats.arrow_stream import decode_arrow_stream
 from sources.formats.decoded import Decoded
 from sources.formats.json_document import decode_json
-from sources.formats.ndjson import decode_ndjson
+from sources.formats.ndjson import decode_ndjson, read_carefully
 from sources.schema import Schema
 
 Decoder = Callable[[bytes, Schema], Decoded]
@@ -31,9 +32,14 @@ def decode(body: bytes, content_type: str, schema: Schema) -> Decoded:
     decoder = _DECODERS.get(kind)
     if decoder is None:
         raise MalformedRequest(f"The content type must be one of {', '.join(CONTENT_TYPES)}; got {content_type!r}.")
-    if decoder is not decode_arrow_stream and not body.isascii():
+    if decoder is decode_arrow_stream:
+        return decoder(body, schema)
+    body = body.removeprefix(BOM_UTF8)
+    if not body.isascii():
         try:
             body.decode()
         except UnicodeDecodeError as problem:
+            if decoder is decode_ndjson:
+                return read_carefully(body, schema)  # which tells the lines that are not UTF-8
             raise MalformedRequest(f"The body must be UTF-8; byte {problem.start + 1} is not.") from None
     return decoder(body, schema)

@@ -45,6 +45,8 @@ def parse_json(text: bytes, exact: bool) -> Any:
             pass
     try:
         return json.loads(text.decode(), parse_float=_fraction, parse_int=_whole, parse_constant=_refuse_constant)
+    except UnicodeDecodeError as problem:
+        raise ValueError(f"byte {problem.start + 1} is not UTF-8") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except json.JSONDecodeError as problem:

@@ -39,7 +39,11 @@ def read_carefully(body: bytes, schema: Schema) -> Decoded:
             rows.append(parse_json(text, exact))
         except ValueError as problem:
             rows.append(Unparsable(str(problem)))
-    return decode_rows(schema, rows, "line", lambda i: lines[i][0], lambda i: lines[i][1].strip(BLANKS).decode())
+    return decode_rows(schema, rows, "line", lambda i: lines[i][0], lambda i: _text(lines[i][1]))
+
+
+def _text(line: bytes) -> str:
+    return line.strip(BLANKS).decode(errors="replace")
 
 
 def read_fast(body: bytes, schema: Schema) -> pa.RecordBatch | None:

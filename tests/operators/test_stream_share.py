@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from operators.job.stream_share import StreamShare
+from operators.job.stream_share import StreamShare, _json
 from sources.connector import Chunk, Malformed
 from sources.waterline_options import SECOND, WaterlineOptions
 from tests.operators.pipeline import STREAM, batch_of
@@ -76,6 +77,13 @@ def test_late_malformed_and_future_tuples_of_one_chunk() -> None:
     assert found.counts == {"tuples": 2, "late": 1, "malformed": 2, "bytes": 100, "latest_us": NOW}
     assert [letter["reason"] for letter in letters(found)] == ["malformed", "malformed", "late"]
     assert letters(found)[2]["detail"] == "event time before the waterline 2023-11-14T22:13:20.000000Z"
+
+
+def test_tuples_of_dead_letters_look_like_those_of_results() -> None:
+    tuples = pa.record_batch(
+        {"t": pa.array([NOW], pa.timestamp("us")), "m": pa.array([Decimal("150.00")], pa.decimal128(10, 2))}
+    )
+    assert _json(tuples.to_pylist()[0]) == '{"t":"2023-11-14T22:13:20.000000Z","m":150.00}'
 
 
 def test_event_times_are_summed_up_where_the_waterline_follows_a_percentile() -> None:

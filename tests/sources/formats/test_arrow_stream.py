@@ -209,6 +209,18 @@ def test_several_batches_and_none() -> None:
     assert decode(sink.getvalue().to_pybytes(), ARROW, SCHEMA).tuples.num_rows == 0
 
 
+def test_a_body_with_bytes_after_its_stream_is_refused() -> None:
+    one = to_body({"time": TIMES})
+    for more in (one, b"garbage!"):
+        with pytest.raises(MalformedRequest, match=f"ends at byte {len(one)} of {len(one + more)}"):
+            decode(one + more, ARROW, SCHEMA)
+
+
+def test_texts_may_be_views() -> None:
+    body = to_body({"time": TIMES, "s": pa.array(["a", "b" * 50], pa.string_view())})
+    assert decode(body, ARROW, SCHEMA).tuples.column("s").to_pylist() == ["a", "b" * 50]
+
+
 def test_small_bodies_that_unpack_to_much_are_refused() -> None:
     with pytest.raises(TooLarge, match="at most 10000000 rows"):
         decode(to_body({"x": pa.nulls(MOST_ROWS + 1)}), ARROW, SCHEMA)

@@ -140,9 +140,25 @@ def test_a_body_that_is_no_json_is_refused(body: bytes) -> None:
         decode(body, "application/json", PURCHASES)
 
 
+@pytest.mark.parametrize("many", [1, 1000])
+def test_a_line_that_is_no_utf8_is_malformed_alone(many: int) -> None:
+    body = b"\n".join([GOOD] * many + [GOOD.replace(b"{", b'{"\xff": 1, ', 1)] + [GOOD] * many)
+    decoded = decode(body, NDJSON, PURCHASES)
+    assert decoded.tuples.num_rows == 2 * many
+    (malformed,) = decoded.malformed
+    assert malformed.line == many + 1
+    assert "byte 3 is not UTF-8" in malformed.detail
+    assert "\N{REPLACEMENT CHARACTER}" in str(malformed.raw)
+
+
+@pytest.mark.parametrize("content_type", [NDJSON, "application/json"])
+def test_a_byte_order_mark_is_no_part_of_the_text(content_type: str) -> None:
+    assert decode(b"\xef\xbb\xbf" + GOOD, content_type, PURCHASES).tuples.num_rows == 1
+
+
 def test_bytes_that_are_no_utf8_and_unknown_content_types_are_refused() -> None:
     with pytest.raises(MalformedRequest, match="byte 3 is not"):
-        decode(b'{"\xff', NDJSON, PURCHASES)
+        decode(b'{"\xff', "application/json", PURCHASES)
     with pytest.raises(MalformedRequest, match="application/x-ndjson, application/json, application/vnd"):
         decode(b"", "text/csv", PURCHASES)
 
