@@ -54,7 +54,7 @@ class QueryRequest:
             or len(labels) > MOST_LABELS
             or not all(isinstance(k, str) and isinstance(v, str) and k for k, v in labels.items())
         ):
-            raise NotAllowed(f"labels must be an object of at most {MOST_LABELS} texts by name; got {labels!r}.")
+            raise NotAllowed(f"labels must be an object of at most {MOST_LABELS} texts by name; got {labels!r:.300}.")
 
 
 def check_name(name: str) -> None:
@@ -63,6 +63,15 @@ def check_name(name: str) -> None:
         raise NotAllowed(f"A query's name must be 1 to {LONGEST_NAME} printable characters; got {name!r}.")
     if "/" in name or _ID.fullmatch(name):
         raise NotAllowed(f"A query's name must have no '/' and not look like an id (q-17); got {name!r}.")
+
+
+def check_new_name(name: str) -> None:
+    """Raise NotAllowed for a name that no new query can have; queries of before may have it."""
+    check_name(name)
+    if name.startswith("_"):
+        raise NotAllowed(f"Names starting with '_' are reserved; rename the query {name!r}.")
+    if name.strip() in ("", ".", ".."):
+        raise NotAllowed(f"A query's name must be one that can stand in an address; got {name!r}.")
 
 
 @dataclass(frozen=True)
@@ -159,9 +168,7 @@ def plan_requests(
                 raise NotAllowed("The sink of a query must be said once: in its SQL or beside it.")
             given = _first(request.name, stated.name)
             if given is not None:
-                check_name(given)
-                if given.startswith("_"):
-                    raise NotAllowed(f"Names starting with '_' are reserved; rename the query {given!r}.")
+                check_new_name(given)
             name = _first(given, kept.name)
             said = _first(stated.sink, request.sink, kept.sink)
             sink = read_sink(said)
