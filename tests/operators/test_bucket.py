@@ -160,7 +160,7 @@ def test_sums_beside_extremes_are_the_same_from_finer_cells(seed: int, length: i
     rng = random.Random(seed)
     live, rows = mixed_queries(rng), random_rows(rng, length)
     limits: dict[str, float] = PACKED if packed else {}
-    apart = buckets_with(live, rows, **limits, _FEW_BOUNDARIES=-1, _MORE_BOUNDARIES=-1.0)
+    apart = buckets_with(live, rows, **limits, _FEW_BOUNDARIES=-1, _MORE_BOUNDARIES=-1)
     found = buckets_with(live, rows, **limits)
     with_extremes = [[bucket for bucket in each if bucket.space.has_extremes] for each in (apart, found)]
     assert len(with_extremes[0]) == len(with_extremes[1])
