@@ -113,6 +113,17 @@ class Encoded:
             self._extents[name] = (*kernels.extent(numbers), kernels.total(numbers)) if len(numbers) else (0, 0, 0)
         return self._extents[name]
 
+    def ascends(self, name: str) -> bool:
+        """Return whether a component's numbers are whole and none is less than that of the tuple before."""
+        if name not in self._ascending:
+            numbers = self.numbers[name]
+            self._ascending[name] = numbers.dtype.kind == "i" and kernels.ascends(numbers)
+        return self._ascending[name]
+
+    @cached_property
+    def _ascending(self) -> dict[str, bool]:
+        return {}
+
     @cached_property
     def _extents(self) -> dict[str, tuple[int, int, int]]:
         return {}

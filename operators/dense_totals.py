@@ -66,10 +66,11 @@ class FinerTotals:
     totals: DenseTotals
     cell_map: npt.NDArray[np.int32]
 
-    def added_up(self, wanted: Collection[str], size: int) -> dict[str, Numbers]:
-        """Return the components among those ``wanted`` that are sums, added up in ``size`` entries of coarser cells."""
+    def added_up(self, wanted: Collection[str], cells: int) -> dict[str, Numbers]:
+        """Return the components among those ``wanted`` that are sums, added up in so many coarser cells."""
         _, slices, keys = self.totals.shape
         width, packed = slices * keys, self.totals.packed
+        size = cells * width
         where = (self.cell_map, np.arange(width, dtype=np.int32), 0, width, width)
         found: dict[str, Numbers] = {}
         if packed is not None:

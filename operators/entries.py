@@ -19,12 +19,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from operators import components, kernels
+from operators.addresses import Addresses
 from operators.arrays import Numbers
 from operators.components import COUNT_NAME, Encoded
 from operators.containment import contained
@@ -35,7 +37,7 @@ from operators.packed_sums import Packable
 from operators.predicates.dimension import CellLookup
 from operators.predicates.query_set import Words
 from operators.queries import Measure
-from operators.totals import accumulate, add_looked_up, add_up, argument_of, new_totals, wanted_components
+from operators.totals import Run, accumulate, add_looked_up, add_up, argument_of, new_totals, wanted_components
 from operators.tuples import Tuples
 
 # so many entries are addressed directly however few the tuples are, else at most so many for each tuple
@@ -124,6 +126,16 @@ class SlicedTuples:
         return int(counts.max())
 
     @cached_property
+    def bounds(self) -> npt.NDArray[np.int64] | None:
+        """Where the tuples of each slice begin, one end more; None if slices do not follow each other."""
+        slices = len(self.slices)
+        if slices == 1:
+            return np.array([0, self.length])
+        if not kernels.ascends(self.slice_of):
+            return None
+        return np.searchsorted(self.slice_of, np.arange(slices + 1))
+
+    @cached_property
     def by_group(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """The tuples ordered by key group and slice, and where those of each (group, slice) begin; one end more."""
         groups, slices = len(self.keys.group_starts) - 1, len(self.slices)
@@ -188,11 +200,9 @@ def cell_by_cell(
     entries = math.prod(shape)
     if not entries:
         return iter(()), None
-    width = shape[1] * shape[2]
-    addresses = entries + width  # what nobody wants goes beyond the last entry
     known = {}
     if finer is not None and entries <= _most_entries(length):
-        known = finer.added_up(wanted_components(encoded), addresses)
+        known = finer.added_up(wanted_components(encoded), cells)
     packable, most = None if known else Packable.first_of(encoded, length), None
     least_group = _LEAST_GROUP
     if packable is not None and _ALWAYS_DENSE < entries <= _most_entries(length):
@@ -205,14 +215,25 @@ def cell_by_cell(
         cell = CellLookup.of(of_each, cells)
     if entries > _most_entries(length):
         return _sparse_entries(sliced, cell.cells(), shape, encoded), None
-    offsets = np.where(cell.table >= 0, cell.table * np.int32(width), entries).astype(np.int32)
-    totals = new_totals(addresses, encoded, known if packable is None else (COUNT_NAME, packable.name))
+    addresses = Addresses.of(cell, sliced.column, shape)
+    totals = new_totals(addresses.size, encoded, known if packable is None else (COUNT_NAME, packable.name))
     packed = None
     if packable is not None:
-        packed = packable.add_up(cell, offsets, sliced.column, addresses, most).first(entries)
-    add_looked_up(totals, cell, offsets, sliced.column, encoded)
-    dense = DenseTotals(shape, {name: total[:entries] for name, total in (known | totals).items()}, packed)
+        packed = packable.add_up(addresses, most).first(entries)
+    counts = known.get(COUNT_NAME) if packed is None else packed.counts
+    runs = None if counts is None else _runs(sliced, counts.reshape(shape))
+    add_looked_up(totals, addresses, encoded, runs)
+    dense = DenseTotals(shape, known | {name: total[:entries] for name, total in totals.items()}, packed)
     return dense.entries(keys.group_starts), dense
+
+
+def _runs(sliced: SlicedTuples, counts: Numbers) -> list[Run] | None:
+    """Return the tuples of each slice, if they follow each other; ``counts`` are those of entries."""
+    bounds = sliced.bounds
+    if bounds is None:
+        return None
+    of_slice = counts.sum(axis=(0, 2)).tolist(), np.count_nonzero(counts, axis=(0, 2)).tolist()
+    return [Run(*span, *each) for span, *each in zip(pairwise(bounds.tolist()), *of_slice, strict=True)]
 
 
 def _fullest(sliced: SlicedTuples, cell: CellLookup) -> float:

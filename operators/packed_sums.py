@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from operators import components, kernels
+from operators.addresses import Addresses
 from operators.arrays import Numbers
 from operators.components import COUNT_NAME, Encoded
-from operators.predicates.dimension import CellLookup
 from operators.queries import Measure
 
 _BITS, _FEW_BITS = 63, 32
@@ -53,33 +53,23 @@ class Packable:
         """Return whether sums have 32 bits if the fullest entry has about so many tuples."""
         return self._few_bits(most) is not None
 
-    def add_up(
-        self,
-        cell: CellLookup,
-        offsets: npt.NDArray[np.int32],
-        column: npt.NDArray[np.int32],
-        size: int,
-        most: float | None = None,
-    ) -> PackedSums:
-        """Return the sums of ``size`` entries; where a tuple is added say its cell's offset and its column.
-
-        The fullest entry has about ``most`` tuples, None if that is not known.
-        """
-        few = None if most is None else self._few_bits(most)
+    def add_up(self, addresses: Addresses, most: float | None = None) -> PackedSums:
+        """Return the sums at all addresses; the fullest entry has about ``most`` tuples, None if that is not known."""
+        few, tuples = None if most is None else self._few_bits(most), len(addresses.column)
         if few is not None:
-            empty = PackedSums(self.name, np.zeros(size, dtype=np.uint32), few, self._round_least)
-            found = self._added(empty, cell, offsets, column)
-            if found.are_of(len(column), self.extent[2]):
+            empty = PackedSums(self.name, np.zeros(addresses.size, dtype=np.uint32), few, self._round_least)
+            found = self._added(empty, addresses)
+            if found.are_of(tuples, self.extent[2]):
                 return found
-        empty = PackedSums(self.name, np.zeros(size, dtype=np.int64), self._bits_for(len(column)), self.extent[0])
-        return self._added(empty, cell, offsets, column)
+        bits = self._bits_for(tuples)
+        return self._added(
+            PackedSums(self.name, np.zeros(addresses.size, dtype=np.int64), bits, self.extent[0]), addresses
+        )
 
-    def _added(
-        self, sums: PackedSums, cell: CellLookup, offsets: npt.NDArray[np.int32], column: npt.NDArray[np.int32]
-    ) -> PackedSums:
-        one = _wrapped((1 << sums.bits) - sums.least)
-        for columns, numbers, values in cell.with_their(column, self.numbers):
-            kernels.add_packed(sums.numbers, values, cell.least, offsets, columns, numbers, one)
+    def _added(self, sums: PackedSums, addresses: Addresses) -> PackedSums:
+        one, cell = _wrapped((1 << sums.bits) - sums.least), addresses.cell
+        for columns, numbers, values in cell.with_their(addresses.column, self.numbers):
+            kernels.add_packed(sums.numbers, values, cell.least, addresses.offsets, columns, numbers, one)
         return sums
 
     def _bits_for(self, tuples: int) -> int:
@@ -113,6 +103,11 @@ class PackedSums:
     numbers: Numbers
     bits: int
     least: int
+
+    @property
+    def counts(self) -> Numbers:
+        """The counts alone."""
+        return self.numbers >> self.bits
 
     @property
     def is_small(self) -> bool:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from operators import components, double_double, kernels
+from operators.addresses import Addresses
 from operators.arrays import Numbers
 from operators.components import COUNT_NAME, Component, Encoded
 from operators.expressions import Expression
-from operators.predicates.dimension import CellLookup
 from operators.queries import Measure
 
+# with so many tuples for each entry a part of them is likely to have one of each
+_PER_ENTRY = 128
 _EXTREMES = {"min": kernels.LEAST, "max": kernels.GREATEST}
 
 
@@ -79,31 +81,65 @@ def add_up(
         kernels.count(totals[COUNT_NAME], at)
 
 
+@dataclass(frozen=True)
+class Run:
+    """The tuples ``[low, high)``, none of which shares an entry with others.
+
+    Queries want ``wanted`` of them, which lie in so many ``entries``.
+    """
+
+    low: int
+    high: int
+    wanted: int = 0
+    entries: int = 0
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether a small part of them is likely to have a tuple of each entry."""
+        return 0 < _PER_ENTRY * self.entries <= self.wanted
+
+
 def add_looked_up(
     totals: Mapping[str, Numbers],
-    cell: CellLookup,
-    offsets: npt.NDArray[np.int32],
-    column: npt.NDArray[np.int32],
+    addresses: Addresses,
     encoded: Mapping[Measure, Encoded],
+    runs: Sequence[Run] | None = None,
 ) -> None:
-    """Add tuples to entries; which, say the offset of a tuple's cell, by its place in the lookup, and its column.
+    """Add tuples to the entries at their addresses; components that are not in ``totals`` are left out.
 
-    What no query wants has an offset, too: beyond the last entry, where there must be room for all columns.
-    Components that are not in ``totals`` are left out.
+    ``runs`` are all tuples, None if nothing is known of them.
     """
     rest = dict(totals)
+    runs = [Run(0, len(addresses.column))] if runs is None else runs
     for measure, values in encoded.items():
         for component in components.components_of(measure):
-            way = _EXTREMES.get(component.merge)
-            if way is not None and component.name in rest:
+            if component.merge in _EXTREMES and component.name in rest:
                 total = rest.pop(component.name)
-                for columns, numbers, of_cell in cell.with_their(column, values.numbers[component.name]):
-                    kernels.merge_looked_up(way, total, of_cell, cell.least, offsets, columns, numbers)
+                for run in runs:
+                    _keep_extremes(component, total, addresses, values, run)
     if rest:
-        at = np.empty(len(column), dtype=np.int32)
-        for some, columns, of_cell in cell.with_their(at, column):
-            kernels.place_looked_up(some, of_cell, cell.least, offsets, columns)
-        add_up(rest, at, encoded)
+        add_up(rest, addresses.each(), encoded)
+
+
+def _keep_extremes(component: Component, total: Numbers, addresses: Addresses, values: Encoded, run: Run) -> None:
+    """Keep the least or greatest number of each entry of a run.
+
+    Where numbers ascend, as event times mostly do, these are the first or the last that come.
+    """
+    way, numbers, column = _EXTREMES[component.merge], values.numbers[component.name], addresses.column
+    pieces = addresses.cell.between(run.low, run.high)
+    where = addresses.cell.least, addresses.offsets
+    if not (run.is_dense and values.ascends(component.name)):
+        for first, last, of_cell in pieces:
+            kernels.merge_looked_up(way, total, of_cell, *where, column[first:last], numbers[first:last])
+        return
+    backwards, missing = way == kernels.GREATEST, run.entries
+    entries, unset = total[: addresses.entries], component.neutral
+    for first, last, of_cell in reversed(pieces) if backwards else pieces:
+        some = column[first:last], numbers[first:last]
+        missing = kernels.set_looked_up(entries, unset, missing, of_cell, *where, *some, backwards)
+        if not missing:
+            return
 
 
 def empty(component: Component, size: int) -> Numbers:

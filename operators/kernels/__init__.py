@@ -26,6 +26,7 @@ from operators.kernels.accumulation import (
     place_looked_up,
     place_mapped,
     running_sums,
+    set_looked_up,
     take_keys,
     unpack,
 )
@@ -40,6 +41,7 @@ from operators.kernels.pairs import form_pairs, match_groups, pick_pairs
 from operators.kernels.query_sets import count_bits, intersect, list_by_bit, place_each, set_bits
 from operators.kernels.rows import (
     append_digit,
+    ascends,
     expand,
     extent,
     keep_mapped,
@@ -63,6 +65,7 @@ __all__ = [
     "add_runs",
     "append_cell",
     "append_digit",
+    "ascends",
     "count",
     "count_and_add",
     "count_bits",
@@ -100,6 +103,7 @@ __all__ = [
     "running_sums",
     "scatter",
     "set_bits",
+    "set_looked_up",
     "take_keys",
     "taken",
     "total",

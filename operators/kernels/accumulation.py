@@ -90,6 +90,35 @@ def merge_looked_up(
 
 
 @njit(cache=True, nogil=True)
+def set_looked_up(
+    out: Numbers,
+    unset: int,
+    missing: int,
+    values: Numbers,
+    least_value: int,
+    table: Places,
+    column: Places,
+    numbers: Numbers,
+    backwards: bool,
+) -> int:
+    """Set each entry that is ``unset`` to the first number that comes for it, the last one if ``backwards``.
+
+    So many are ``missing`` before; return how many are afterwards, and stop once none is. Entries are looked up as in
+    :func:`place_looked_up`; what goes beyond the last one is passed over.
+    """
+    last, size = np.uint64(table.size - 1), values.size
+    for step in range(size):
+        if missing == 0:
+            break
+        i = size - 1 - step if backwards else step
+        at = table[min(last, np.uint64(max(least_value, values[i]) - least_value))] + column[i]
+        if at < out.size and out[at] == unset and numbers[i] != unset:
+            out[at] = numbers[i]
+            missing -= 1
+    return missing
+
+
+@njit(cache=True, nogil=True)
 def unpack(counts: Numbers, sums: Numbers, packed: Numbers, bits: int, least_number: int) -> bool:
     """Take packed sums apart. Return whether all sums fit into what they are put into."""
     fits = True
@@ -354,6 +383,8 @@ def warm_up() -> None:
             for kind in kinds:
                 for numbers in (kind, read_only(kind)):
                     merge_looked_up(LEAST, out, values, 0, table, at, numbers)
+        for numbers in (ints, longs, read_only(ints), read_only(longs)):
+            set_looked_up(longs, 0, 1, values, 0, table, at, numbers, True)
     for out, values in ((longs, ints), (longs, longs), (doubles, doubles)):
         add(out, at, values)
         count_and_add(counts, out, at, values)

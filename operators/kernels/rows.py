@@ -9,6 +9,8 @@ from numba import njit
 
 from operators.arrays import Numbers, Places, read_only
 
+_STRETCH = 1 << 12
+
 
 @njit(cache=True, nogil=True)
 def number(codes: Places, first: Numbers, table: Places, values: Numbers, least_value: int) -> int:
@@ -54,6 +56,21 @@ def extent(values: Numbers) -> tuple[int, int]:
     for i in range(1, values.size):
         low, high = min(low, values[i]), max(high, values[i])
     return low, high
+
+
+@njit(cache=True, nogil=True)
+def ascends(values: Numbers) -> bool:
+    """Return whether no whole number is less than the one before it."""
+    for first in range(0, values.size - 1, _STRETCH):
+        # as slices, which begin at 0, they are compared several at a time
+        later = values[first + 1 : first + 1 + _STRETCH]
+        earlier = values[first : first + later.size]
+        descents = 0
+        for i in range(later.size):
+            descents += 1 if later[i] < earlier[i] else 0
+        if descents:
+            return False
+    return True
 
 
 @njit(cache=True, nogil=True)
@@ -199,6 +216,7 @@ def warm_up() -> None:
         for key in (at, short):
             keep_mapped(at.copy(), at.copy(), at.copy(), cell, key, table, table)
     for values in (ints, longs, read_only(ints), read_only(longs)):
+        ascends(values)
         extent(values)
         total(values)
         mark(np.zeros(1, dtype=np.bool_), values, 0)

@@ -44,7 +44,7 @@ _MOST_CODES = np.iinfo(np.int32).max
 # cells of queries that only add up are made finer for those with extremes if that gives at most so many boundaries, or
 # so many times as many
 _FEW_BOUNDARIES = 64
-_MORE_BOUNDARIES = 2
+_MORE_BOUNDARIES = 2.5
 
 
 class SpaceKey(NamedTuple):

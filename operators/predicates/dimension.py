@@ -62,6 +62,16 @@ class CellLookup:
             first += len(values)
         return found
 
+    def between(self, low: int, high: int) -> list[tuple[int, int, npt.NDArray[Any]]]:
+        """Return the pieces of the tuples ``[low, high)``: where each begins and ends, and its values."""
+        found, first = [], 0
+        for values in self.pieces:
+            begin, end = max(low, first), min(high, first + len(values))
+            if begin < end:
+                found.append((begin, end, values[begin - first : end - first]))
+            first += len(values)
+        return found
+
     def with_their(self, *arrays: npt.NDArray[Any]) -> Iterator[tuple[npt.NDArray[Any], ...]]:
         """Yield the part of each of some arrays, shape (tuples,), that belongs to a piece, and the piece."""
         first = 0

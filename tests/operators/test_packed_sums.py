@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operators.addresses import Addresses
 from operators.components import COUNT_NAME, encode
 from operators.expressions import Column
 from operators.packed_sums import Packable, PackedSums
@@ -21,11 +22,6 @@ from sources.schema import BIGINT, DOUBLE
 SUM, LEAST = Measure("sum", Column("x", BIGINT)), Measure("min", Column("x", BIGINT))
 CELLS, SLICES, KEYS = SHAPE = (3, 2, 4)
 ENTRIES = CELLS * SLICES * KEYS
-
-
-def offsets_of(lookup: CellLookup) -> npt.NDArray[np.int32]:
-    """Return where each cell's entries begin; those of no cell are beyond all others."""
-    return np.where(lookup.table >= 0, lookup.table * np.int32(SLICES * KEYS), ENTRIES).astype(np.int32)
 
 
 NUMBERS = st.one_of(st.integers(-5, 5), st.integers(-(2**31), 2**31), st.integers(-(2**50), 2**50))
@@ -47,8 +43,7 @@ def add_up(numbers: list[int], seed: int, most: float | None) -> Added:
     column = rng.integers(0, SLICES * KEYS, len(numbers)).astype(np.int32)
     packable = Packable.first_of({SUM: encode(SUM, pa.array(numbers, pa.int64()))}, len(numbers))
     assert packable is not None
-    lookup = CellLookup.of(cell, CELLS)
-    packed = packable.add_up(lookup, offsets_of(lookup), column, ENTRIES + SLICES * KEYS, most).first(ENTRIES)
+    packed = packable.add_up(Addresses.of(CellLookup.of(cell, CELLS), column, SHAPE), most).first(ENTRIES)
     counts, sums = np.zeros((2, *SHAPE), dtype=np.int64)
     some = cell >= 0
     places = cell[some], column[some] // KEYS, column[some] % KEYS

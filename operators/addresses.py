@@ -1,0 +1,42 @@
+"""Addresses: which entry of an array each tuple belongs to, looked up by the loop that adds it there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from operators import kernels
+from operators.predicates.dimension import CellLookup
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """The address of a tuple is the offset of its cell, by its place in the lookup, and its ``column``.
+
+    Those from ``entries`` on are of no entry: tuples that no query wants go there, so that nothing asks whether a tuple
+    is wanted. An array has ``size`` numbers for both.
+    """
+
+    cell: CellLookup
+    offsets: npt.NDArray[np.int32]
+    column: npt.NDArray[np.int32]
+    entries: int
+    size: int
+
+    @classmethod
+    def of(cls, cell: CellLookup, column: npt.NDArray[np.int32], shape: tuple[int, int, int]) -> Addresses:
+        """Address entries of the shape (cells, slices, keys); a column is a slice and a key, cell -1 is not wanted."""
+        cells, slices, keys = shape
+        width = slices * keys
+        entries = cells * width
+        offsets = np.where(cell.table >= 0, cell.table * np.int32(width), entries).astype(np.int32)
+        return cls(cell, offsets, column, entries, entries + width)
+
+    def each(self) -> npt.NDArray[np.int32]:
+        """Return the address of each tuple, shape (tuples,)."""
+        at = np.empty(len(self.column), dtype=np.int32)
+        for some, columns, of_cell in self.cell.with_their(at, self.column):
+            kernels.place_looked_up(some, of_cell, self.cell.least, self.offsets, columns)
+        return at
