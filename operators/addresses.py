@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from operators import kernels
 from operators.predicates.dimension import CellLookup
+
+# a table of so many values stays in the cache
+_MOST_VALUES = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,20 @@ class Addresses:
         entries = cells * width
         offsets = np.where(cell.table >= 0, cell.table * np.int32(width), entries).astype(np.int32)
         return cls(cell, offsets, column, entries, entries + width)
+
+    @cached_property
+    def widened(self) -> tuple[int, npt.NDArray[np.int32], bool]:
+        """The least value and the offsets of a table that has all values, if they are close; and whether it has.
+
+        A loop that needs not look whether a value is beyond an end of the table has an eighth less to do.
+        """
+        least, greatest = self.cell.least, self.cell.least + len(self.offsets) - 1
+        extents = [kernels.extent(values) for values in self.cell.pieces if len(values)]
+        low = min([least, *(low for low, _ in extents)])
+        high = max([greatest, *(high for _, high in extents)])
+        if high - low >= _MOST_VALUES:
+            return least, self.offsets, False
+        return low, np.pad(self.offsets, (least - low, high - greatest), mode="edge"), True
 
     def each(self) -> npt.NDArray[np.int32]:
         """Return the address of each tuple, shape (tuples,)."""

@@ -67,9 +67,10 @@ class Packable:
         )
 
     def _added(self, sums: PackedSums, addresses: Addresses) -> PackedSums:
-        one, cell = _wrapped((1 << sums.bits) - sums.least), addresses.cell
-        for columns, numbers, values in cell.with_their(addresses.column, self.numbers):
-            kernels.add_packed(sums.numbers, values, cell.least, addresses.offsets, columns, numbers, one)
+        one = _wrapped((1 << sums.bits) - sums.least)
+        least, offsets, covers = addresses.widened
+        for columns, numbers, values in addresses.cell.with_their(addresses.column, self.numbers):
+            kernels.add_packed(sums.numbers, values, least, offsets, covers, columns, numbers, one)
         return sums
 
     def _bits_for(self, tuples: int) -> int:

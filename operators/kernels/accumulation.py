@@ -34,15 +34,27 @@ def place_looked_up(at: Places, values: Numbers, least_value: int, table: Places
 
 @njit(cache=True, nogil=True)
 def add_packed(
-    packed: Numbers, values: Numbers, least_value: int, table: Places, column: Places, numbers: Numbers, one: int
+    packed: Numbers,
+    values: Numbers,
+    least_value: int,
+    table: Places,
+    covers: bool,
+    column: Places,
+    numbers: Numbers,
+    one: int,
 ) -> None:
     """Add a number and ``one`` to an entry for each tuple: a count above the sum, see :mod:`operators.packed_sums`.
 
-    Which entry that is, is looked up as in :func:`place_looked_up`. What the entry has no room for is lost.
+    Which entry that is, is looked up as in :func:`place_looked_up`; ``covers`` says that no value is beyond an end of
+    the table. What the entry has no room for is lost.
     """
     last = np.uint64(table.size - 1)
+    # an index without a sign needs no look whether it counts from the end: a fifth of the time
+    if covers:
+        for i in range(values.size):
+            packed[np.uint64(table[np.uint64(values[i] - least_value)] + column[i])] += numbers[i] + one
+        return
     for i in range(values.size):
-        # an index without a sign needs no look whether it counts from the end: a fifth of the time
         at = min(last, np.uint64(max(least_value, values[i]) - least_value))
         packed[np.uint64(table[at] + column[i])] += numbers[i] + one
 
@@ -378,7 +390,7 @@ def warm_up() -> None:
         place_looked_up(at, values, 0, table, at)
         for numbers in (read_only(ints), read_only(longs)):
             for packed in (longs, shorts):
-                add_packed(packed, values, 0, table, at, numbers, 1)
+                add_packed(packed, values, 0, table, True, at, numbers, 1)
         for out, kinds in ((longs, (ints, longs)), (doubles, (doubles,))):
             for kind in kinds:
                 for numbers in (kind, read_only(kind)):
