@@ -200,9 +200,9 @@ def cell_by_cell(
     entries = math.prod(shape)
     if not entries:
         return iter(()), None
-    known = {}
+    wanted, known = wanted_components(encoded), {}
     if finer is not None and entries <= _most_entries(length):
-        known = finer.added_up(wanted_components(encoded), cells)
+        known = finer.added_up(wanted, cells)
     packable, most = None if known else Packable.first_of(encoded, length), None
     least_group = _LEAST_GROUP
     if packable is not None and _ALWAYS_DENSE < entries <= _most_entries(length):
@@ -220,8 +220,10 @@ def cell_by_cell(
     packed = None
     if packable is not None:
         packed = packable.add_up(addresses, most).first(entries)
-    counts = known.get(COUNT_NAME) if packed is None else packed.counts
-    runs = None if counts is None else _runs(sliced, counts.reshape(shape))
+    runs = None
+    if any(component.merge != "sum" for component in wanted.values()):
+        counts = known.get(COUNT_NAME) if packed is None else packed.counts
+        runs = None if counts is None else _runs(sliced, counts.reshape(shape))
     add_looked_up(totals, addresses, encoded, runs)
     dense = DenseTotals(shape, known | {name: total[:entries] for name, total in totals.items()}, packed)
     return dense.entries(keys.group_starts), dense
