@@ -13,6 +13,7 @@ from operators.predicates.dimension import CellLookup
 
 # a table of so many values stays in the cache
 _MOST_VALUES = 1 << 13
+_BEYOND = 8
 
 
 @dataclass(frozen=True)
@@ -39,18 +40,22 @@ class Addresses:
         return cls(cell, offsets, column, entries, entries + width)
 
     @cached_property
-    def widened(self) -> tuple[int, npt.NDArray[np.int32], bool]:
-        """The least value and the offsets of a table that has all values, if they are close; and whether it has.
+    def widened(self) -> tuple[int, npt.NDArray[np.int32]]:
+        """The least value and the offsets of a table that is likely to have all values, if they are close.
 
-        A loop that needs not look whether a value is beyond an end of the table has an eighth less to do.
+        It has those of the first piece and some beyond: a loop that needs not look whether a value is beyond an end of
+        the table has an eighth less to do.
         """
         least, greatest = self.cell.least, self.cell.least + len(self.offsets) - 1
-        extents = [kernels.extent(values) for values in self.cell.pieces if len(values)]
-        low = min([least, *(low for low, _ in extents)])
-        high = max([greatest, *(high for _, high in extents)])
+        first = next((values for values in self.cell.pieces if len(values)), None)
+        if first is None:
+            return least, self.offsets
+        low, high = kernels.extent(first)
+        beyond = (high - low) // _BEYOND
+        low, high = min(least, low - beyond), max(greatest, high + beyond)
         if high - low >= _MOST_VALUES:
-            return least, self.offsets, False
-        return low, np.pad(self.offsets, (least - low, high - greatest), mode="edge"), True
+            return least, self.offsets
+        return low, np.pad(self.offsets, (least - low, high - greatest), mode="edge")
 
     def each(self) -> npt.NDArray[np.int32]:
         """Return the address of each tuple, shape (tuples,)."""

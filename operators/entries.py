@@ -33,7 +33,7 @@ from operators.containment import contained
 from operators.dense_totals import DenseTotals, Entries, FinerTotals
 from operators.expressions import Expression
 from operators.keys import KeyCodes, encode_keys
-from operators.packed_sums import Packable
+from operators.packed_sums import Packable, Short
 from operators.predicates.dimension import CellLookup
 from operators.predicates.query_set import Words
 from operators.queries import Measure
@@ -47,11 +47,13 @@ _DENSE_PER_TUPLE = 4
 _LEAST_GROUP = 2.0
 _SMALL_GROUP = 0.6  # as many, if that is with sums of 32 bits
 _SAMPLE = 4096
+_BLOCK, _COUNTED = 1 << 12, 1 << 18
 _MANY_ALIKE = 4  # of a sample in one entry are no accident
 # queries are added up alone in so many entries at most, and with so many queries a tuple at most
 _MOST_ALONE = 1 << 24
 _MOST_QUERIES_ALONE = 2000
 _PLACES_AT_ONCE = 1 << 20
+_SHORT_COLUMNS = 1 << 16
 
 
 class EncodedMeasures:
@@ -89,13 +91,17 @@ class EncodedMeasures:
 
 @dataclass(frozen=True)
 class SlicedTuples:
-    """Tuples of one operator with their slices and keys; ``latest`` is the greatest event time of each slice (µs)."""
+    """Tuples of one operator with their slices and keys; ``latest`` is the greatest event time of each slice (µs).
+
+    All of them are added up in so many ``spaces``.
+    """
 
     measures: EncodedMeasures
     slices: npt.NDArray[np.int64]
     slice_of: npt.NDArray[np.int32]
     latest: npt.NDArray[np.int64]
     keys: KeyCodes
+    spaces: int = 1
 
     @property
     def length(self) -> int:
@@ -118,12 +124,33 @@ class SlicedTuples:
         kernels.place(column, self.slice_of, self.keys.codes, np.int32(self.keys.count))
         return column
 
+    def short(self, packable: Packable) -> Short | None:
+        """Return `column` and the numbers that go there in 16 bits; None if they do not fit, or are used once only.
+
+        Loops that add tuples up wait for memory most of the time: with half of it to read they take a seventh less.
+        """
+        if self.spaces == 1 or len(self.slices) * self.keys.count > _SHORT_COLUMNS or not packable.is_short:
+            return None
+        if packable.name not in self._short:
+            self._short[packable.name] = packable.numbers.astype(np.int16)
+        return self._short_column, self._short[packable.name]
+
     @cached_property
-    def fullest_column(self) -> int:
-        """How many tuples the slice and key with most of them has."""
+    def _short_column(self) -> npt.NDArray[np.uint16]:
+        return self.column.astype(np.uint16)
+
+    @cached_property
+    def _short(self) -> dict[str, npt.NDArray[np.int16]]:
+        return {}
+
+    @cached_property
+    def fullest_column(self) -> float:
+        """About how many tuples the slice and key with most of them has, by blocks of tuples here and there."""
+        blocks, step = self.length // _BLOCK, max(1, self.length // _COUNTED)
+        some = self.column[: blocks * _BLOCK].reshape(blocks, _BLOCK)[::step].ravel() if blocks else self.column
         counts = np.zeros(len(self.slices) * self.keys.count, dtype=np.int64)
-        kernels.count(counts, self.column)
-        return int(counts.max())
+        kernels.count(counts, some)
+        return float(counts.max()) / len(some) * self.length
 
     @cached_property
     def bounds(self) -> npt.NDArray[np.int64] | None:
@@ -175,6 +202,7 @@ class SlicedTuples:
         groups: int,
         salt: str,
         hashed: Sequence[int] | None = None,
+        spaces: int = 1,
     ) -> SlicedTuples:
         """Number the keys of tuples whose slices are known; columns ``hashed``, else all, decide about the group."""
         latest = np.full(len(slices), np.iinfo(np.int64).min)
@@ -184,7 +212,7 @@ class SlicedTuples:
             kernels.greatest(latest, slice_of, times)
         columns = [tuples.pieces(keys[0])] if len(keys) == 1 else [tuples.value(key) for key in keys]
         codes = encode_keys(columns, tuples.length, groups, salt, hashed)
-        return cls(EncodedMeasures.of_tuples(tuples), slices, slice_of, latest, codes)
+        return cls(EncodedMeasures.of_tuples(tuples), slices, slice_of, latest, codes, spaces)
 
 
 def cell_by_cell(
@@ -219,7 +247,7 @@ def cell_by_cell(
     totals = new_totals(addresses.size, encoded, known if packable is None else (COUNT_NAME, packable.name))
     packed = None
     if packable is not None:
-        packed = packable.add_up(addresses, most).first(entries)
+        packed = packable.add_up(addresses, most, sliced.short(packable)).first(entries)
     runs = None
     if any(component.merge != "sum" for component in wanted.values()):
         counts = known.get(COUNT_NAME) if packed is None else packed.counts

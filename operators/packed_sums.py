@@ -28,6 +28,9 @@ from operators.queries import Measure
 _BITS, _FEW_BITS = 63, 32
 # the least number is rounded to so many bits of what numbers differ by
 _ROUNDED = 4
+_SHORT = np.iinfo(np.int16)
+
+Short = tuple[npt.NDArray[np.uint16], npt.NDArray[np.int16]]
 
 
 @dataclass(frozen=True)
@@ -53,24 +56,31 @@ class Packable:
         """Return whether sums have 32 bits if the fullest entry has about so many tuples."""
         return self._few_bits(most) is not None
 
-    def add_up(self, addresses: Addresses, most: float | None = None) -> PackedSums:
-        """Return the sums at all addresses; the fullest entry has about ``most`` tuples, None if that is not known."""
+    @property
+    def is_short(self) -> bool:
+        """Whether all numbers fit into 16 bits."""
+        return _SHORT.min <= self.extent[0] and self.extent[1] <= _SHORT.max
+
+    def add_up(self, addresses: Addresses, most: float | None = None, short: Short | None = None) -> PackedSums:
+        """Return the sums at all addresses; the fullest entry has about ``most`` tuples, None if that is not known.
+
+        Where the column of the addresses and the numbers are there in 16 bits, too, these are read.
+        """
         few, tuples = None if most is None else self._few_bits(most), len(addresses.column)
         if few is not None:
             empty = PackedSums(self.name, np.zeros(addresses.size, dtype=np.uint32), few, self._round_least)
-            found = self._added(empty, addresses)
+            found = self._added(empty, addresses, short)
             if found.are_of(tuples, self.extent[2]):
                 return found
         bits = self._bits_for(tuples)
-        return self._added(
-            PackedSums(self.name, np.zeros(addresses.size, dtype=np.int64), bits, self.extent[0]), addresses
-        )
+        empty = PackedSums(self.name, np.zeros(addresses.size, dtype=np.int64), bits, self.extent[0])
+        return self._added(empty, addresses, short)
 
-    def _added(self, sums: PackedSums, addresses: Addresses) -> PackedSums:
+    def _added(self, sums: PackedSums, addresses: Addresses, short: Short | None) -> PackedSums:
         one = _wrapped((1 << sums.bits) - sums.least)
-        least, offsets, covers = addresses.widened
-        for columns, numbers, values in addresses.cell.with_their(addresses.column, self.numbers):
-            kernels.add_packed(sums.numbers, values, least, offsets, covers, columns, numbers, one)
+        least, offsets = addresses.widened
+        for columns, numbers, values in addresses.cell.with_their(*(short or (addresses.column, self.numbers))):
+            kernels.add_packed(sums.numbers, values, least, offsets, columns, numbers, one)
         return sums
 
     def _bits_for(self, tuples: int) -> int:

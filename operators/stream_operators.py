@@ -315,11 +315,11 @@ class StreamOperators:
             slices, slice_of = np.zeros((1, 2), dtype=np.int64), np.zeros(len(times), dtype=np.int32)
         else:
             slices, slice_of = cut_slices(times, operator.combs, operator.cuts)
-        placement = operator.placement
-        sliced = SlicedTuples.of(
-            tuples, times, slices, slice_of, operator.keys, share.groups, placement.salt, placement.hashed
-        )
         rows = [None] * len(operator.spaces) if sessions else operator.groups.rows(cells, tuples.length)
+        placement, spaces = operator.placement, sum(mine is None for mine in rows)
+        sliced = SlicedTuples.of(
+            tuples, times, slices, slice_of, operator.keys, share.groups, placement.salt, placement.hashed, spaces
+        )
         aggregation = SharedAggregation(sliced, cells, operator.name, self._epoch)
         for (space, measures), mine in zip(operator.spaces, rows, strict=True):
             if sessions and operator.columns is not None:

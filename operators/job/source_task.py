@@ -34,7 +34,7 @@ from sources.schema import StreamDefinition
 from sources.storage import Storage
 
 # about so many tuples are added up at once: the more, the fewer entries the buckets of a batch have
-TUPLES_AT_ONCE = 1 << 22
+TUPLES_AT_ONCE = 63 << 16
 BYTES_AT_ONCE = 1 << 28
 
 

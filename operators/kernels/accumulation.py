@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 
 from operators.arrays import Numbers, Places, read_only
+from operators.kernels.rows import extent
 
 
 @njit(cache=True, nogil=True)
@@ -38,19 +39,20 @@ def add_packed(
     values: Numbers,
     least_value: int,
     table: Places,
-    covers: bool,
-    column: Places,
+    column: Numbers,
     numbers: Numbers,
     one: int,
 ) -> None:
     """Add a number and ``one`` to an entry for each tuple: a count above the sum, see :mod:`operators.packed_sums`.
 
-    Which entry that is, is looked up as in :func:`place_looked_up`; ``covers`` says that no value is beyond an end of
-    the table. What the entry has no room for is lost.
+    Which entry that is, is looked up as in :func:`place_looked_up`. What the entry has no room for is lost.
     """
+    if values.size == 0:
+        return
     last = np.uint64(table.size - 1)
+    low, high = extent(values)
     # an index without a sign needs no look whether it counts from the end: a fifth of the time
-    if covers:
+    if least_value <= low and high <= least_value + table.size - 1:
         for i in range(values.size):
             packed[np.uint64(table[np.uint64(values[i] - least_value)] + column[i])] += numbers[i] + one
         return
@@ -386,11 +388,16 @@ def warm_up() -> None:
         take_keys(packed.copy(), packed.reshape(1, 1, 1), 0, 1)
         merge_packed(longs, longs, packed, 1, 0, table, table, 0, 1, 1)
     packed_totals(shorts, 1)
+    pairs: list[tuple[Numbers, Numbers]] = [
+        (at, read_only(ints)),
+        (at, read_only(longs)),
+        (short.view(np.uint16), short),
+    ]
     for values in (at, read_only(ints), read_only(longs)):
         place_looked_up(at, values, 0, table, at)
-        for numbers in (read_only(ints), read_only(longs)):
-            for packed in (longs, shorts):
-                add_packed(packed, values, 0, table, True, at, numbers, 1)
+        for packed in (longs, shorts):
+            for column, numbers in pairs:
+                add_packed(packed, values, 0, table, column, numbers, 1)
         for out, kinds in ((longs, (ints, longs)), (doubles, (doubles,))):
             for kind in kinds:
                 for numbers in (kind, read_only(kind)):

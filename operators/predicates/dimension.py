@@ -6,6 +6,7 @@ import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -54,12 +55,13 @@ class CellLookup:
 
     def cells_at(self, positions: npt.NDArray[np.int64]) -> Cells:
         """Look up those of the tuples at some positions, which ascend."""
-        found, first = np.empty(len(positions), dtype=np.int32), 0
-        for values in self.pieces:
-            low, high = np.searchsorted(positions, (first, first + len(values)))
-            some = values[positions[low:high] - first]
-            kernels.look_up(found[low:high], some, self.least, self.table)
-            first += len(values)
+        lengths = [len(values) for values in self.pieces]
+        ends = np.cumsum(lengths)
+        bounds = [0, *np.searchsorted(positions, ends).tolist()]
+        within = positions - np.repeat(ends - lengths, np.diff(bounds))
+        some = [values[within[low:high]] for values, (low, high) in zip(self.pieces, pairwise(bounds), strict=True)]
+        found = np.empty(len(positions), dtype=np.int32)
+        kernels.look_up(found, np.concatenate(some), self.least, self.table)
         return found
 
     def between(self, low: int, high: int) -> list[tuple[int, int, npt.NDArray[Any]]]:

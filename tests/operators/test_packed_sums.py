@@ -24,7 +24,7 @@ CELLS, SLICES, KEYS = SHAPE = (3, 2, 4)
 ENTRIES = CELLS * SLICES * KEYS
 
 
-NUMBERS = st.one_of(st.integers(-5, 5), st.integers(-(2**31), 2**31), st.integers(-(2**50), 2**50))
+NUMBERS = st.one_of([st.integers(-limit, limit) for limit in (5, 2**15, 2**31, 2**50)])
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,16 @@ class Added:
     sums: npt.NDArray[np.int64]
 
 
-def add_up(numbers: list[int], seed: int, most: float | None) -> Added:
-    """Add numbers up at random entries, and where no query wants them."""
+def add_up(numbers: list[int], seed: int, most: float | None, *, is_short: bool = False) -> Added:
+    """Add numbers up at random entries, and where no query wants them; in 16 bits if they fit and ``is_short``."""
     rng = np.random.default_rng(seed)
     cell = rng.integers(-1, CELLS, len(numbers)).astype(np.int32)
     column = rng.integers(0, SLICES * KEYS, len(numbers)).astype(np.int32)
     packable = Packable.first_of({SUM: encode(SUM, pa.array(numbers, pa.int64()))}, len(numbers))
     assert packable is not None
-    packed = packable.add_up(Addresses.of(CellLookup.of(cell, CELLS), column, SHAPE), most).first(ENTRIES)
+    addresses = Addresses.of(CellLookup.of(cell, CELLS), column, SHAPE)
+    short = (column.astype(np.uint16), packable.numbers.astype(np.int16)) if is_short and packable.is_short else None
+    packed = packable.add_up(addresses, most, short).first(ENTRIES)
     counts, sums = np.zeros((2, *SHAPE), dtype=np.int64)
     some = cell >= 0
     places = cell[some], column[some] // KEYS, column[some] % KEYS
@@ -66,9 +68,16 @@ def check(added: Added) -> None:
     assert found["sum(x)"].tolist() == sums.ravel()[positions].tolist()
 
 
-@given(numbers=st.lists(NUMBERS, max_size=40), seed=st.integers(0, 2**32), most=st.sampled_from([None, 0.0, 3.0, 40.0]))
-def test_taken_apart_they_are_counts_and_sums(numbers: list[int], seed: int, most: float | None) -> None:
-    check(add_up(numbers, seed, most))
+@given(
+    numbers=st.lists(NUMBERS, max_size=40),
+    seed=st.integers(0, 2**32),
+    most=st.sampled_from([None, 0.0, 3.0, 40.0]),
+    is_short=st.booleans(),
+)
+def test_taken_apart_they_are_counts_and_sums(
+    numbers: list[int], seed: int, most: float | None, is_short: bool
+) -> None:
+    check(add_up(numbers, seed, most, is_short=is_short))
 
 
 @pytest.mark.parametrize(
