@@ -36,6 +36,8 @@ MOST_LONGER = 2.0
 READING_SHARE = 0.1
 LEAST_READING_SECONDS = 2.0
 ADAPTING_SECONDS = 180.0
+# a step that took so much of what was offered may only not have been over: it goes on, and is judged once more
+NEARLY_ALL = 0.95
 # after a step that was too much, readers get so long at most to read what came of it
 CATCHING_UP_SECONDS = 180
 
@@ -230,6 +232,8 @@ class _Run:
             teller = self._teller("search", number, rate)
             run = steps.run_step(self._rig, profile, self._settings.warm_up_share, teller)
             result = steps.judge(run, rate) if run.logs else steps.judge_own_generator(run, rate)
+            if run.logs and self._may_settle(result):
+                result = steps.judge(steps.go_on(self._rig, run, teller), rate)
             missing = self._rig.system.left_out()
             if missing is None and result.sustained:
                 reading = max(READING_SHARE * self._step_seconds, LEAST_READING_SECONDS, self._longest_slide)
@@ -243,6 +247,16 @@ class _Run:
             self._step_seconds = longer
             self._lengthened += 1
             self._note(settings={**self._found.settings, "lengthened_to_seconds": self._step_seconds})
+
+    def _may_settle(self, result: StepResult) -> bool:
+        """Whether a queue that grew in a step may do so no more in the next.
+
+        A batch reads what came during the one before it. Just below what a system can take, batches get longer for many
+        batches until they are as long as it takes to read what comes meanwhile, and so does the queue: transient
+        backpressure (definition 5).
+        """
+        nearly = result.pulled_per_second >= NEARLY_ALL * result.rate
+        return nearly and not result.sustained and not self._settings.quick
 
     def _look_at_latency(self, sustainable: float) -> None:
         """Note latencies and series at a little less than the sustainable throughput."""

@@ -133,6 +133,13 @@ def run_step(rig: Rig, profile: Profile, warm_up_share: float, tell: Tell) -> St
     return _see(rig, begin, end, warm_up_share, tuple(profile))
 
 
+def go_on(rig: Rig, run: StepRun, tell: Tell) -> StepRun:
+    """Go on with the last rate of a step for as long again, and return what was seen of that."""
+    end = run.end + (run.end - run.begin)
+    wait_until(end, run.end, end, tell)
+    return _see(rig, run.end, end, 0.0, run.profile[-1:])
+
+
 def run_unlimited(rig: Rig, seconds: float, warm_up_share: float, tell: Tell) -> StepRun:
     """Let a system with a generator of its own take as much as it can."""
     rig.system.offer(None)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bench_driver import runner
 from bench_driver.measure import steps
 from bench_driver.measure.result import Measured, Progress
 from bench_driver.measure.search import StepResult
@@ -180,6 +181,42 @@ def test_a_step_that_its_batches_outlast_is_made_longer(
     assert [step["rate"] for step in row["steps"][:3]] == [50_000] * 3
     assert row["settings"]["lengthened_to_seconds"] == pytest.approx(0.9)
     assert row["sustainable_tuples_per_second"] > 0
+
+
+def test_a_step_that_took_nearly_all_is_looked_at_once_more(
+    queues: dict[str, QueueProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge, seen = steps.judge, list[steps.StepRun]()
+
+    def judged(step: steps.StepRun, rate: int) -> StepResult:
+        seen.append(step)
+        found = judge(step, rate)
+        return found if len(seen) > 1 else replace(found, pulled_per_second=0.96 * rate, sustained=False)
+
+    monkeypatch.setattr(steps, "judge", judged)
+    row = run(FakeSystem(SERVICE), queues, workload=replace(WORKLOAD, start_rate=50_000)).row()
+    first, second = seen[:2]
+    assert second.begin == first.end
+    assert second.end - second.begin == pytest.approx(first.end - first.begin)
+    assert second.warm == second.begin, "all of it counts"
+    assert (row["sustained"], row["sustainable_tuples_per_second"]) == (True, 50_000)
+
+
+def test_a_queue_that_goes_on_growing_is_not_sustained(
+    queues: dict[str, QueueProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge, seen = steps.judge, list[StepResult]()
+
+    def judged(step: steps.StepRun, rate: int) -> StepResult:
+        seen.append(judge(step, rate))
+        return seen[-1]
+
+    monkeypatch.setattr(steps, "judge", judged)
+    monkeypatch.setattr(runner, "NEARLY_ALL", 0.5)
+    row = run(FakeSystem(SERVICE), queues, workload=replace(WORKLOAD, start_rate=300_000)).row()
+    assert [(result.rate, result.sustained) for result in seen[:2]] == [(300_000, False)] * 2
+    assert len(seen) == 3, "and that of the latency step"
+    assert not row["sustained"]
 
 
 def test_what_a_system_does_not_support_has_its_reason_and_no_row(queues: dict[str, QueueProcess]) -> None:
