@@ -27,7 +27,6 @@ from operators.kernels.accumulation import (
     place_mapped,
     running_sums,
     set_looked_up,
-    take_keys,
     unpack,
 )
 from operators.kernels.boundaries import (
@@ -104,7 +103,6 @@ __all__ = [
     "scatter",
     "set_bits",
     "set_looked_up",
-    "take_keys",
     "taken",
     "total",
     "unpack",

@@ -145,18 +145,6 @@ def unpack(counts: Numbers, sums: Numbers, packed: Numbers, bits: int, least_num
 
 
 @njit(cache=True, nogil=True)
-def take_keys(out: Numbers, dense: Numbers, first: int, last: int) -> None:
-    """Pick the keys ``[first, last)`` of ``dense``, shape (cells, slices, keys): slice by slice and cell by cell."""
-    i = 0
-    cells, slices, _ = dense.shape
-    for s in range(slices):
-        for c in range(cells):
-            for k in range(first, last):
-                out[i] = dense[c, s, k]
-                i += 1
-
-
-@njit(cache=True, nogil=True)
 def place_mapped(
     at: Places, cell: Numbers, key: Numbers, cell_map: Places, key_map: Places, first: int, keys: int
 ) -> None:
@@ -218,8 +206,10 @@ def merge_full(
             continue
         row, base = c * keys, i * own_keys
         if follow:
-            for k in range(own_keys):
-                out[row + shift + k] = _merged(way, out[row + shift + k], numbers[base + k])
+            # as slices, which begin at 0, several are merged at a time
+            mine, merged = numbers[base : base + own_keys], out[row + shift : row + shift + own_keys]
+            for k in range(mine.size):
+                merged[k] = _merged(way, merged[k], mine[k])
             continue
         for k in range(own_keys):
             at = key_map[k] - first
@@ -249,10 +239,12 @@ def merge_packed(
             continue
         row, base = c * keys, i * own_keys
         if follow:
-            for k in range(own_keys):
-                count, total = _apart(packed[base + k], bits, least_number)
-                counts[row + shift + k] += count
-                sums[row + shift + k] += total
+            mine, to = packed[base : base + own_keys], row + shift
+            some, totals = counts[to : to + own_keys], sums[to : to + own_keys]
+            for k in range(mine.size):
+                count, total = _apart(mine[k], bits, least_number)
+                some[k] += count
+                totals[k] += total
             continue
         for k in range(own_keys):
             at = key_map[k] - first
@@ -319,8 +311,11 @@ def occupied_per_group(counts: Numbers, group_starts: Numbers) -> Numbers:
     for c in range(cells):
         for s in range(slices):
             for g in range(groups):
-                for k in range(group_starts[g], group_starts[g + 1]):
-                    found[g] += counts[c, s, k] > 0
+                # as a slice, which begins at 0, several are compared at a time
+                mine, some = counts[c, s, group_starts[g] : group_starts[g + 1]], 0
+                for k in range(mine.size):
+                    some += mine[k] > 0
+                found[g] += some
     return found
 
 
@@ -385,7 +380,6 @@ def warm_up() -> None:
     for packed in (shorts, read_only(shorts), longs):
         for sums in (at, longs):
             unpack(at, sums, packed, 1, 0)
-        take_keys(packed.copy(), packed.reshape(1, 1, 1), 0, 1)
         merge_packed(longs, longs, packed, 1, 0, table, table, 0, 1, 1)
     packed_totals(shorts, 1)
     pairs: list[tuple[Numbers, Numbers]] = [
