@@ -13,6 +13,7 @@ from operators.predicates.dimension import CellLookup
 
 # a table of so many values stays in the cache
 _MOST_VALUES = 1 << 13
+# other pieces have values beyond those of the first by this part of what they span, if by that
 _BEYOND = 8
 
 

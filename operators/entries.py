@@ -47,12 +47,14 @@ _DENSE_PER_TUPLE = 4
 _LEAST_GROUP = 2.0
 _SMALL_GROUP = 0.6  # as many, if that is with sums of 32 bits
 _SAMPLE = 4096
+# the fullest slice and key is found by about so many tuples, in blocks
 _BLOCK, _COUNTED = 1 << 12, 1 << 18
 _MANY_ALIKE = 4  # of a sample in one entry are no accident
 # queries are added up alone in so many entries at most, and with so many queries a tuple at most
 _MOST_ALONE = 1 << 24
 _MOST_QUERIES_ALONE = 2000
 _PLACES_AT_ONCE = 1 << 20
+# columns of 16 bits have so many values
 _SHORT_COLUMNS = 1 << 16
 
 
