@@ -2,7 +2,7 @@
 
 Order of start: settings → lock on the data directory → Java → port → session → readers → job → REST. What was
 started is stopped in reverse, within ten seconds of SIGTERM or Ctrl-C. Whatever keeps it from starting is said in one
-sentence, and the exit status is 1.
+sentence, and the exit status is 1, or 2 where settings are wrong.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ BACKLOG = 2048
 SPARE_DESCRIPTORS = 512
 TRIM_SECONDS = 15.0
 READY_POLL_SECONDS = 0.05
+NOT_STARTED = 1
+WRONG_SETTINGS = 2
 
 log = logging.getLogger("braid.serve")
 
@@ -55,6 +57,9 @@ def serve(flags: Mapping[str, Any]) -> int:
     """Run the service until it is told to stop; return the exit status."""
     try:
         settings = load_settings(flags)
+    except BraidError as error:
+        return _say(error, WRONG_SETTINGS)
+    try:
         for name in SECRET:  # what is started from here need not know them
             os.environ.pop(f"BRAID_{name.upper()}", None)
         logs.configure(settings.log_level)
@@ -68,8 +73,12 @@ def serve(flags: Mapping[str, Any]) -> int:
             answer(stack.enter_context(running(settings, storage, listener)), listener)
         return 0
     except (BraidError, CannotStart) as error:
-        print(f"braid: {error}", file=sys.stderr)
-        return 1
+        return _say(error, NOT_STARTED)
+
+
+def _say(error: Exception, status: int) -> int:
+    print(f"braid: {error}", file=sys.stderr)
+    return status
 
 
 def open_storage(data_dir: str) -> Storage:

@@ -99,6 +99,16 @@ def test_health_and_readiness(tmp_path: Path) -> None:
         assert samples(rest)["braid_ready", ()] == 1
 
 
+def test_head_is_get_without_a_body(rest: Rest) -> None:
+    query = rest.query()["id"]
+    for path in ("/healthz", "/queries", f"/queries/{query}", f"/queries/{query}/results"):
+        head, got = rest.client.head(path), rest.client.get(path)
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["content-length"] == got.headers["content-length"]
+    assert rest.client.head(f"/queries/{query}/results/stream").status_code == 200, "it does not wait for rows"
+    assert rest.client.head("/queries/q-99").status_code == 404
+
+
 def test_every_metric_is_there_and_right(rest: Rest) -> None:
     query = rest.query(name="all")
     rest.client.post("/streams/purchases/events", content=LINE * 3, headers={"Content-Type": "application/x-ndjson"})

@@ -104,9 +104,9 @@ def test_a_data_directory_must_be_writable(tmp_path: Path) -> None:
             open_storage(data_dir)
 
 
-def refusal(flags: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> str:
+def refusal(flags: dict[str, Any], capsys: pytest.CaptureFixture[str], status: int = 1) -> str:
     """Return the one line that serve() says before it gives up."""
-    assert serve(flags) == 1
+    assert serve(flags) == status
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.count("\n") == 1
@@ -117,8 +117,8 @@ def test_serve_refuses_in_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flags: dict[str, Any] = {"data_dir": str(tmp_path / "data"), "port": 0}
-    assert "must be at most 65535" in refusal({**flags, "port": 70000}, capsys)
-    assert "must be readable" in refusal({**flags, "config": str(tmp_path / "none.toml")}, capsys)
+    assert "must be at most 65535" in refusal({**flags, "port": 70000}, capsys, status=2)
+    assert "must be readable" in refusal({**flags, "config": str(tmp_path / "none.toml")}, capsys, status=2)
     with open_port("127.0.0.1", 0) as listener:
         assert "must be free" in refusal({**flags, "port": listener.getsockname()[1]}, capsys)
     with lock_data_dir(open_storage(flags["data_dir"])):
