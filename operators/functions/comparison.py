@@ -22,6 +22,7 @@ _KERNELS = {
     ">": kernel.greater,
     ">=": kernel.greater_equal,
 }
+_OPPOSITE = {"<>": "=", "<=": ">", ">=": "<"}
 
 
 def compare(name: str, left: Expression, right: Expression) -> Expression:
@@ -71,7 +72,28 @@ def _bind_comparison(function: Function, arguments: Arguments) -> Expression:
 
 
 def _comparison(call: Call, arguments: Sequence[Datum]) -> Datum:
-    return _KERNELS[call.function](*arguments)
+    return _compared(call.function, *arguments)
+
+
+def _compared(name: str, left: Datum, right: Datum) -> Datum:
+    """Compare values of one type; NaN is equal to itself and greater than all else, as where cells answer."""
+    if not pa.types.is_floating(left.type):
+        return _KERNELS[name](left, right)
+    left_nan, right_nan = kernel.is_nan(left), kernel.is_nan(right)
+    if not (_any(left_nan) or _any(right_nan)):
+        return _KERNELS[name](left, right)
+    match name:
+        case "=":
+            return kernel.or_kleene(kernel.equal(left, right), kernel.and_kleene(left_nan, right_nan))
+        case "<":
+            return kernel.or_kleene(kernel.less(left, right), kernel.and_not_kleene(right_nan, left_nan))
+        case ">":
+            return _compared("<", right, left)
+    return kernel.invert(_compared(_OPPOSITE[name], left, right))
+
+
+def _any(found: Datum) -> bool:
+    return bool((kernel.any(found) if isinstance(found, pa.Array) else found).as_py())
 
 
 def _bind_distinct(function: Function, arguments: Arguments) -> Expression:
@@ -80,7 +102,7 @@ def _bind_distinct(function: Function, arguments: Arguments) -> Expression:
 
 def _is_distinct(_call: Call, arguments: Sequence[Datum]) -> Datum:
     left, right = arguments
-    differ = kernel.fill_null(kernel.not_equal(left, right), True)
+    differ = kernel.fill_null(_compared("<>", left, right), True)
     return kernel.and_not(differ, kernel.and_(kernel.is_null(left), kernel.is_null(right)))
 
 
@@ -98,7 +120,7 @@ def _bind_between(function: Function, arguments: Arguments) -> Expression:
 
 def _between(_call: Call, arguments: Sequence[Datum]) -> Datum:
     value, low, high = arguments
-    return kernel.and_kleene(kernel.greater_equal(value, low), kernel.less_equal(value, high))
+    return kernel.and_kleene(_compared(">=", value, low), _compared("<=", value, high))
 
 
 def _bind_in(function: Function, arguments: Arguments) -> Expression:
@@ -114,9 +136,9 @@ def _bind_in(function: Function, arguments: Arguments) -> Expression:
 def _in(call: Call, arguments: Sequence[Datum]) -> Datum:
     value, *members = arguments
     if not all(isinstance(m, pa.Scalar) for m in members):
-        result = kernel.equal(value, members[0])
+        result = _compared("=", value, members[0])
         for member in members[1:]:
-            result = kernel.or_kleene(result, kernel.equal(value, member))
+            result = kernel.or_kleene(result, _compared("=", value, member))
         return result
     # the widest type among them: an INT column may stand beside BIGINT members
     target = members[0].type

@@ -214,6 +214,27 @@ def test_big_integers_compare_exactly_with_decimals_and_as_double_with_doubles()
     assert values(call("=", B, lit(float(MAX))), b=column) == [True, True]
 
 
+def test_nan_is_equal_to_itself_and_greater_than_all_else() -> None:
+    others = [None, math.nan, math.inf, -1.0]
+    nan = Literal(math.nan, DOUBLE)
+    wanted = {
+        "=": [None, True, False, False],
+        "<>": [None, False, True, True],
+        "<": [None, False, False, False],
+        "<=": [None, True, False, False],
+        ">": [None, False, True, True],
+        ">=": [None, True, True, True],
+        "is_distinct_from": [True, False, True, True],
+        "is_not_distinct_from": [False, True, False, False],
+    }
+    for name, expected in wanted.items():
+        arrays = {"nan": pa.array([math.nan] * 4), "d": pa.array(others)}
+        assert evaluate(call(name, Column("nan", DOUBLE), D), arrays, 4).to_pylist() == expected, name
+        mirrored = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(name, name)
+        assert values(call(mirrored, D, nan), d=others) == expected, name
+    assert values(call("between", call("+", D, D), D, nan), d=[math.nan, 1.0, -1.0]) == [True, True, False]
+
+
 def test_distinct_treats_null_as_a_value() -> None:
     assert values(call("is_distinct_from", N, lit(None)), i=[1, None]) == [True, False]
     assert values(call("is_not_distinct_from", N, lit(1)), i=[1, 2, None]) == [True, False, False]
