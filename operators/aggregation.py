@@ -141,7 +141,7 @@ class SharedAggregation:
     def _by_query_set(
         self, space: SetSpace, sliced: SlicedTuples, rows: Places | None, encoded: Mapping[Measure, Encoded]
     ) -> tuple[Cells, Iterator[Entries]]:
-        """Return the cells and the entries of a space over several columns."""
+        """Return the cells and the entries of a space whose cells are query-sets."""
         cell, query_sets = space.assign(self._found, sliced.length, rows)
         alone = tuples_alone(sliced, cell, query_sets, len(space.queries))
         if alone is not None:

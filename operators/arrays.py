@@ -23,6 +23,20 @@ def plain_numbers(array: pa.Array) -> Numbers | None:
     return np.asarray(array)
 
 
+def utf8_of(array: pa.Array) -> tuple[Places, npt.NDArray[np.uint8]]:
+    """Return where each text of a column begins, and the last one ends, among the bytes of all in UTF-8; no copy.
+
+    What NULL is does not matter. Neither is to be written to.
+    """
+    texts = array.cast(pa.string())
+    _, starts, values = texts.buffers()
+    places = np.frombuffer(starts or bytes(4), dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    both = places, np.frombuffer(values or b"", dtype=np.uint8)
+    for each in both:
+        each.flags.writeable = False  # buffers that Arrow has just made may be written to
+    return both
+
+
 def read_only(array: Numbers) -> Numbers:
     """Return a copy that is not to be written to, as arrays that come from Arrow are: another type to numba."""
     fixed = array.copy()

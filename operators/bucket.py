@@ -21,8 +21,8 @@ import pyarrow as pa
 from operators.arrays import Numbers
 from operators.components import COUNT_NAME
 from operators.packed_sums import PackedSums, WithPacked, arrays_of
-from operators.predicates.cell_space import SpaceKey
 from operators.predicates.cells import Cells, cells_from_arrow
+from operators.predicates.space_key import SpaceKey
 from operators.windowing.slice_tree import Level, level_above
 from sources.columns import one_array
 
@@ -100,6 +100,7 @@ class Bucket:
             "operator": self.operator,
             "dimensions": self.space.dimensions,
             "has_extremes": self.space.has_extremes,
+            "is_scattered": self.space.is_scattered,
             "epoch": self.epoch,
             "dictionaries": list(self.dictionaries),
         }
@@ -154,7 +155,7 @@ class Bucket:
         places = (columns.pop("cell"), columns.pop("key")) if "cell" in columns else None
         return cls(
             operator=header["operator"],
-            space=SpaceKey(tuple(header["dimensions"]), header["has_extremes"]),
+            space=SpaceKey(tuple(header["dimensions"]), header["has_extremes"], header["is_scattered"]),
             epoch=header["epoch"],
             cells=cells,
             slices=np.stack([_flat(slices.column("start")), _flat(slices.column("end"))], axis=1),

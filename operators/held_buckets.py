@@ -14,8 +14,8 @@ import numpy as np
 from operators.bucket import Bucket
 from operators.merging import merge_buckets
 from operators.packed_sums import WithPacked, add_blocks, alike
-from operators.predicates.cell_space import SpaceKey
 from operators.predicates.cells import LineCells
+from operators.predicates.space_key import SpaceKey
 
 # so much may wait
 _MOST_BYTES = 1 << 27

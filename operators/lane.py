@@ -34,8 +34,8 @@ from operators.lane_state import Head, LaneState, Payload, pack, unpack
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.merging import merge_buckets
 from operators.operator_queries import OperatorQueries
-from operators.predicates.cell_space import SpaceKey
 from operators.predicates.cells import LineCells
+from operators.predicates.space_key import SpaceKey
 from operators.report import Work
 from operators.windowing.early_rows import Current, together, with_changelog_columns
 from operators.windowing.fired_rows import Fired
@@ -380,8 +380,8 @@ class Lane:
             if not any(some.any() for some in kept):
                 continue
             cells, operator = None, self._operators.every[name]
-            if len(space.dimensions) <= 1:
-                predicates = ((query, self._operators.predicate_of(query)) for query in operator.queries)
+            if not space.has_sets:
+                predicates = ((live.query, self._operators.predicate_of(live)) for live in operator.queries)
                 mine = [t for query, its in predicates if SpaceKey.of(query, its) == space for t in its.truths.values()]
                 cells = LineCells(tuple(sorted({b for truth in mine for b in truth.boundaries})))
             with self.work.timed(name):

@@ -11,10 +11,12 @@ from typing import Any
 
 from operators.aggregation import distinct_operator
 from operators.components import COUNT_DISTINCT
-from operators.expressions import columns_of, conjuncts_of
+from operators.expressions import columns_of
 from operators.joins.key_splits import NOT_SPLIT, KeySplit
 from operators.joins.parts import operators_of
 from operators.live_queries import UNGROUPED
+from operators.predicates.analysis import analyse
+from operators.predicates.space_key import SpaceKey
 from operators.queries import Aggregation, Join, Query, Selection, lookups_of
 from operators.windows import SessionWindow, Window
 from optimizer.graph import to_dot
@@ -305,20 +307,19 @@ def evaluation(query: Query) -> dict[str, str]:
             "rows are" if query.grouping is None else "groups are computed from what is counted by key, and no row is"
         )
         return {"form": "factorised", "why": f"tuples are counted by key, input by input; {what} formed when read"}
-    tested = set()
-    for conjunct in conjuncts_of(query.where):
-        columns = set(columns_of(conjunct))
-        tested.add(columns.pop() if len(columns) == 1 else f"({conjunct})")
-    names = ", ".join(sorted(tested))
+    predicate = analyse(query.where)
+    names = ", ".join(predicate.dimensions)
     if isinstance(query, Selection):
         return {"form": "query-sets", "why": f"selected tuples are kept one by one; tested: {names or 'nothing'}"}
     if isinstance(query.window, SessionWindow):
         return {"form": "fragments", "why": "tuples within the shortest gap of the operator's queries stay together"}
-    if len(tested) > 1:
-        why = f"{names} are tested: tuples with the same query-set are added up once, or each query alone where such"
+    space = SpaceKey.of(query, predicate)
+    if space.has_sets:
+        tested = f"{names} are tested" if len(predicate.dimensions) > 1 else f"{names} is tested for many values"
+        why = f"{tested}: tuples with the same query-set are added up once, or each query alone where such"
         return {"form": "query-set groups", "why": f"{why} groups have about one tuple"}
-    why = f"only {names} is tested: each tuple is added to one cell of its values" if tested else "nothing is tested"
-    return {"form": "cells" if tested else "one cell", "why": why}
+    why = f"only {names} is tested: each tuple is added to one cell of its values" if names else "nothing is tested"
+    return {"form": "cells" if names else "one cell", "why": why}
 
 
 def _window_order(window: Window | SessionWindow) -> tuple[int, ...]:

@@ -23,10 +23,10 @@ from operators.joins.keys import InputKeys
 from operators.joins.parts import Part, join_of
 from operators.joins.relations import MANY, Rows
 from operators.live_queries import LiveQuery
-from operators.predicates.cell_space import SpaceKey
 from operators.predicates.cells import CellMap
 from operators.predicates.query_set import Bools
 from operators.predicates.range_reduction import CellRuns, RangeReduction
+from operators.predicates.space_key import SpaceKey
 from operators.windowing.due import Due
 from operators.windowing.space_queries import Predicates, SpaceQueries
 
@@ -124,8 +124,8 @@ def _candidates(due: DueJoins, predicates: Predicates) -> Iterator[_Candidate]:
         mine = due.by_id[place[0]]
         if len(inputs) == 2 and join_of(mine[0].live).is_formed_late and not any(p.input.outer_of for p in mine):
             left, right = inputs[0], inputs[1]
-            spaces = SpaceKey.of(left.query, predicates(left.query)), SpaceKey.of(right.query, predicates(right.query))
-            yield _Candidate(place, (left, right), spaces)
+            first, second = (SpaceKey.of(each.query.query, predicates(each.query)) for each in (left, right))
+            yield _Candidate(place, (left, right), (first, second))
 
 
 def _alike(candidates: Iterable[_Candidate]) -> Iterator[list[_Candidate]]:

@@ -34,6 +34,7 @@ from operators.kernels.boundaries import (
     count_boundaries,
     count_double_boundaries,
     count_few_boundaries,
+    count_texts,
     look_up,
 )
 from operators.kernels.pairs import form_pairs, match_groups, pick_pairs
@@ -72,6 +73,7 @@ __all__ = [
     "count_double_boundaries",
     "count_few_boundaries",
     "count_pairs",
+    "count_texts",
     "expand",
     "extent",
     "form_pairs",

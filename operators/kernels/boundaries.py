@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
-from operators.arrays import Numbers, Places
+from operators.arrays import Numbers, Places, read_only
+
+Bytes = npt.NDArray[np.uint8]
+Words = npt.NDArray[np.uint64]
+
+_HEAD = 8
 
 
 @njit(cache=True, nogil=True)
@@ -17,7 +23,7 @@ def count_few_boundaries(out: Places, boundaries: Numbers, values: Numbers) -> N
         last = min(values.size, first + 4096)
         for boundary in boundaries:
             for i in range(first, last):
-                out[i] += values[i] >= boundary
+                out[i] += not values[i] < boundary  # NaN is beyond all
 
 
 @njit(cache=True, nogil=True)
@@ -29,44 +35,103 @@ def look_up(out: Places, values: Numbers, least_value: int, table: Places) -> No
 
 
 @njit(cache=True, nogil=True)
-def count_boundaries(out: Places, boundaries: Numbers, table: Places, shift: int, values: Numbers) -> None:
+def count_boundaries(
+    out: Places, boundaries: Numbers, first: int, last: int, table: Places, shift: int, values: Numbers
+) -> None:
     """Set ``out`` to how many of the ascending boundaries are at most each value.
 
-    From the least boundary on values lie in stretches of ``2 ** shift``; ``table`` has the count for the first of each.
+    Between boundary ``first`` and boundary ``last`` values lie in stretches of ``2 ** shift``; ``table`` has the count
+    for the first value of each, and at its end that for boundary ``last``.
     """
-    least_value, greatest_value = boundaries[0], boundaries[-1]
+    least_value, greatest_value = boundaries[first], boundaries[last]
     for i in range(values.size):
         value = values[i]
         if value < least_value:
-            out[i] = 0
+            out[i] = _count(boundaries, value, 0, first)
         elif value >= greatest_value:
-            out[i] = boundaries.size
+            out[i] = _count(boundaries, value, last + 1, boundaries.size)
         else:
-            found = table[(value - least_value) >> shift]
-            while boundaries[found] <= value:
-                found += 1
-            out[i] = found
+            stretch = (value - least_value) >> shift
+            out[i] = _count(boundaries, value, table[stretch], table[stretch + 1])
 
 
 @njit(cache=True, nogil=True)
-def count_double_boundaries(out: Places, boundaries: Numbers, table: Places, scale: float, values: Numbers) -> None:
+def count_double_boundaries(
+    out: Places, boundaries: Numbers, first: int, last: int, table: Places, scale: float, values: Numbers
+) -> None:
     """Do the same for doubles; NaN is beyond all boundaries.
 
-    The stretch of a value is its distance from the least boundary times ``scale``, rounded down. However that is
+    The stretch of a value is its distance from boundary ``first`` times ``scale``, rounded down. However that is
     rounded, it never falls as values grow; ``table`` has how many boundaries are in earlier stretches.
     """
-    least_value, greatest_value = boundaries[0], boundaries[-1]
+    least_value, greatest_value = boundaries[first], boundaries[last]
     for i in range(values.size):
         value = values[i]
         if value < least_value:
-            out[i] = 0
-        elif not value < greatest_value:
-            out[i] = boundaries.size
+            out[i] = _count(boundaries, value, 0, first)
+        elif value < greatest_value:
+            stretch = int((value - least_value) * scale)
+            out[i] = _count(boundaries, value, table[stretch], table[stretch + 1])
+        elif value == value:
+            out[i] = _count(boundaries, value, last + 1, boundaries.size)
         else:
-            found = table[int((value - least_value) * scale)]
-            while boundaries[found] <= value:
-                found += 1
-            out[i] = found
+            out[i] = boundaries.size
+
+
+@njit(cache=True, nogil=True)
+def _count(boundaries: Numbers, value: Any, low: int, high: int) -> int:
+    """Return how many boundaries are at most a value, which is from ``low`` to ``high``."""
+    while low < high:
+        middle = (low + high) >> 1
+        if boundaries[middle] <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
+def count_texts(
+    out: Places, shared: Bytes, heads: Words, table: Places, starts: Places, texts: Bytes, at: Places, values: Bytes
+) -> None:
+    """Set ``out`` to how many of ascending boundaries are at most each value; all are texts in UTF-8.
+
+    All boundaries begin with ``shared``. ``heads`` are the eight bytes after it, as a number, zeros beyond their ends;
+    ``table`` has how many heads have less than each number in their first two bytes, and at its end that of all.
+    Boundary i is ``texts[starts[i]:starts[i + 1]]``, and values lie alike between the places ``at``.
+    """
+    count = heads.size
+    for i in range(out.size):
+        begin, end = at[i], at[i + 1]
+        order = _compare(values, begin, min(end, begin + shared.size), shared, 0, shared.size)
+        if order:
+            out[i] = 0 if order < 0 else count
+            continue
+        head = np.uint64(0)
+        for place in range(begin + shared.size, begin + shared.size + _HEAD):
+            head = (head << np.uint64(8)) | np.uint64(values[place] if place < end else 0)
+        stretch = np.int64(head >> np.uint64(48))
+        low, high = table[stretch], table[stretch + 1]
+        while low < high:
+            middle = (low + high) >> 1
+            is_least = heads[middle] < head
+            if heads[middle] == head:
+                is_least = _compare(texts, starts[middle], starts[middle + 1], values, begin, end) <= 0
+            if is_least:
+                low = middle + 1
+            else:
+                high = middle
+        out[i] = low
+
+
+@njit(cache=True, nogil=True)
+def _compare(left: Bytes, begin: int, end: int, right: Bytes, other_begin: int, other_end: int) -> int:
+    """Return a number below, at or above 0 as one text is less than, equal to or greater than another."""
+    for i in range(min(end - begin, other_end - other_begin)):
+        byte, other = left[begin + i], right[other_begin + i]
+        if byte != other:
+            return -1 if byte < other else 1
+    return (end - begin) - (other_end - other_begin)
 
 
 @njit(cache=True, nogil=True)
@@ -78,13 +143,15 @@ def append_cell(code: Places, cells: Any, numbers: Places, found: Places, rows: 
 
 def warm_up() -> None:
     """Load or compile these kernels for the types that they are used with."""
-    at, table = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32)
+    at, table = np.zeros(1, dtype=np.int32), np.zeros(2, dtype=np.int32)
     ints, longs, doubles = (np.zeros(1, dtype=kind) for kind in (np.int32, np.int64, np.float64))
     for values in (ints, longs):
-        count_boundaries(at, longs, table, 0, values)
+        count_boundaries(at, longs, 0, 0, table, 0, values)
         look_up(at, values, 0, table)
         count_few_boundaries(at, longs, values)
     count_few_boundaries(at, doubles, doubles)
-    count_double_boundaries(at, doubles, table, 0.0, doubles)
+    count_double_boundaries(at, doubles, 0, 0, table, 0.0, doubles)
     rows = np.zeros(1, dtype=np.int32)  # what has been counted is no row
     append_cell(at, np.int32(1), table, rows, rows)
+    text, heads = np.zeros(1, dtype=np.uint8), np.zeros(1, dtype=np.uint64)
+    count_texts(at, text, heads, table, table, text, read_only(table), read_only(text))

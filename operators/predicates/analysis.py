@@ -96,8 +96,8 @@ def _outcomes(expression: Expression, kind: str) -> tuple[TruthSet, TruthSet]:
         return _compare(function, _constant_of(right), kind)
     if function == "in":
         _require_column(arguments[0])
-        members = [_compare("=", _constant_of(item), kind) for item in arguments[1:]]
-        return any_of([true for true, _ in members]), all_of([false for _, false in members])
+        named = any_of([_compare("=", _constant_of(item), kind)[0] for item in arguments[1:]])
+        return named, named.complement()
     raise NotIndexable
 
 

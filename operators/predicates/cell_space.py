@@ -8,7 +8,9 @@ cells have the bits of their queries alone, so a query that changes its group fi
 
 Queries over one column that ask for a minimum or a maximum have a space of their own beside those that only add up:
 few of the one kind among many of the other would else have a minimum kept in every cell of all. What they add up
-besides is not added up again where cells of the others are made such that each lies in one of theirs.
+besides is not added up again where cells of the others are made such that each lies in one of theirs. Those that are
+true on many stretches of the column's values, a long IN, would cut the cells of all others to pieces, so their tuples
+are grouped by equal query-set, too: as few cells as they are queries, mostly, however many values they name.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +27,11 @@ from operators import kernels
 from operators.arrays import Places
 from operators.live_queries import LiveQuery
 from operators.predicates import query_set
-from operators.predicates.analysis import Predicate
 from operators.predicates.cells import LineCells, SetCells
 from operators.predicates.dimension import CellLookup, Cells, Dimension
 from operators.predicates.index import PredicateIndex, TupleCells
 from operators.predicates.query_set import Bools, Words, words_for
-from operators.queries import Aggregation
+from operators.predicates.space_key import SpaceKey
 
 NO_CELL = -1
 # tuples that no query of a space selects are left out beforehand where no more than this share remains
@@ -47,25 +48,8 @@ _FEW_BOUNDARIES = 64
 _MORE_BOUNDARIES = 2.5
 
 
-class SpaceKey(NamedTuple):
-    """What tells the cell spaces of an operator apart: the columns that their queries test, and of what kind these are.
-
-    ``has_extremes`` says that they ask for minima or maxima, of windows made of slices and over one column. Counting
-    distinct values has spaces of its own, which do not differ by that.
-    """
-
-    dimensions: tuple[str, ...]
-    has_extremes: bool = False
-
-    @classmethod
-    def of(cls, live: LiveQuery, predicate: Predicate) -> SpaceKey:
-        """Return the space of a query, the same for as long as it runs."""
-        query, dimensions = live.query, predicate.dimensions
-        return cls(dimensions, len(dimensions) == 1 and isinstance(query, Aggregation) and query.keeps_extremes)
-
-
 class LineSpace:
-    """Queries with predicates on one column at most.
+    """Queries with predicates on one column at most, true on few stretches of its values.
 
     Its cells are fine enough for the queries ``besides``, too, and tuples that these want have one. A space whose
     queries were beside those of ``finer`` finds sums in that one's cells.
@@ -231,11 +215,12 @@ def assign_cells(space: CellSpace, found: TupleCells, length: int) -> tuple[Cell
 
 def _query_sets_over(dimension: Dimension, queries: Sequence[LiveQuery], index: PredicateIndex) -> Words:
     """Return the query-set of each cell of a dimension."""
-    bits = np.zeros((dimension.cell_count, len(queries)), dtype=np.bool_)
+    changes = np.zeros((dimension.cell_count + 1, words_for(len(queries))), dtype=np.uint64)
     for number, query in enumerate(queries):
-        for first, last in index.predicates[query.id].truths[dimension.name].runs_over(dimension.boundaries):
-            bits[first:last, number] = True
-    return query_set.pack(bits, words_for(len(queries)))
+        runs = index.predicates[query.id].truths[dimension.name].runs_over(dimension.boundaries)
+        word, bit = divmod(number, _BITS)
+        changes[np.array(runs, dtype=np.int64).ravel(), word] ^= np.uint64(1 << bit)
+    return np.bitwise_xor.accumulate(changes, axis=0)[:-1]
 
 
 def _sets(
@@ -278,7 +263,7 @@ def cell_spaces(queries: Sequence[LiveQuery], index: PredicateIndex, words: int)
     by_key = dict(_by_key(queries, index))
     finer: dict[tuple[str, ...], LineSpace] = {}
     for key, members in by_key.items():
-        if len(key.dimensions) > 1:
+        if key.has_sets:
             spaces += [SetSpace(group, index, key, words) for group in _by_group(members)]
             continue
         besides = [] if key.has_extremes else by_key.get(key._replace(has_extremes=True), [])
@@ -311,7 +296,7 @@ def set_spaces(queries: Sequence[LiveQuery], index: PredicateIndex, words: int) 
 def _by_key(queries: Sequence[LiveQuery], index: PredicateIndex) -> list[tuple[SpaceKey, list[LiveQuery]]]:
     split: dict[SpaceKey, list[LiveQuery]] = {}
     for query in queries:
-        split.setdefault(SpaceKey.of(query, index.predicates[query.id]), []).append(query)
+        split.setdefault(SpaceKey.of(query.query, index.predicates[query.id]), []).append(query)
     return sorted(split.items(), key=lambda item: item[0])
 
 

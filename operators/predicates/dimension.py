@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators import kernels
+from operators.arrays import utf8_of
 from operators.expressions import Expression
 from operators.tuples import Tuples
 
@@ -23,6 +23,9 @@ Cells = npt.NDArray[np.int32]
 # so many boundaries are compared with each value one by one
 _FEW = {"i": 3, "f": 4}
 _STRETCHES_BITS = 16
+# boundaries are far from all others where the others, all but this part at each end, have a span so many times smaller
+_PART_AT_AN_END, _FAR = 64, 8
+_HEAD = 8
 _MOST_SPAN = 1 << 62
 
 
@@ -102,12 +105,14 @@ class Dimension:
 
     def lookup(self, tuples: Tuples) -> CellLookup | None:
         """Return how the cell of each tuple is looked up by its value; None where it is not as simple as that."""
-        if self.kind not in ("INT", "BIGINT") or self._close is None:
+        if self.kind not in ("INT", "BIGINT"):
             return None
         chunks = tuples.chunks(self.name)
         if any(chunk.null_count for chunk in chunks):
             return None
-        return CellLookup(tuple(map(np.asarray, chunks)), *self._close)
+        pieces = tuple(map(np.asarray, chunks))
+        close = self._close or self._around(pieces)
+        return None if close is None else CellLookup(pieces, *close)
 
     def cells_of(self, tuples: Tuples) -> Cells:
         """Return the cell of each tuple, shape (tuples,)."""
@@ -116,9 +121,12 @@ class Dimension:
             holds = np.asarray(pc.fill_null(outcome, False))
             return holds.astype(np.int32) * np.int32(len(self.boundaries))
         array = tuples.columns[self.name]
-        if self.kind == "VARCHAR":
-            return self._cells_of_strings(array)
-        cells = self._cells_of_numbers(_numeric(array))
+        if not self.boundaries:
+            cells = np.zeros(len(array), dtype=np.int32)
+        elif self.kind == "VARCHAR":
+            cells = self._cells_of_texts(array)
+        else:
+            cells = self._cells_of_numbers(_numeric(array))
         if array.null_count:
             cells[np.asarray(array.is_null())] = self.cell_count - 1
         return cells
@@ -135,59 +143,111 @@ class Dimension:
         first, last = int(self.boundaries[0]), int(self.boundaries[-1])
         if last - first >= 1 << _STRETCHES_BITS:
             return None
-        values = np.arange(first - 1, last + 1, dtype=np.int64)
-        return first - 1, np.searchsorted(self._sorted, values, side="right").astype(np.int32)
+        return first - 1, self._table(first - 1, last + 1)
+
+    def _around(self, pieces: Sequence[npt.NDArray[Any]]) -> tuple[int, Cells] | None:
+        """A number below all values, and the cell of each from there on, if these are close.
+
+        The last table is kept; its bounds are rounded so that most values of the tuples to come lie in it, too.
+        """
+        extents = [kernels.extent(piece) for piece in pieces if len(piece)]
+        low, high = min((low for low, _ in extents), default=0), max((high for _, high in extents), default=0)
+        if high - low >= 1 << _STRETCHES_BITS or max(abs(low), abs(high)) > _MOST_SPAN:
+            return None
+        step = 1 << (high - low).bit_length()
+        bounds = low // step * step, (high // step + 1) * step
+        if bounds not in self._tables:
+            self._tables.clear()
+            self._tables[bounds] = self._table(*bounds)
+        return bounds[0], self._tables[bounds]
+
+    @cached_property
+    def _tables(self) -> dict[tuple[int, int], Cells]:
+        return {}
+
+    def _table(self, least: int, beyond: int) -> Cells:
+        """Return the cell of each whole number from ``least`` on."""
+        return np.searchsorted(self._sorted, np.arange(least, beyond, dtype=np.int64), side="right").astype(np.int32)
 
     def _cells_of_numbers(self, values: npt.NDArray[Any]) -> Cells:
         cells = np.zeros(len(values), dtype=np.int32)
         if len(self.boundaries) <= _FEW[values.dtype.kind]:
             kernels.count_few_boundaries(cells, self._sorted, values)
         elif values.dtype.kind == "f" and self._double_stretches is not None:
-            before, scale = self._double_stretches
-            kernels.count_double_boundaries(cells, self._sorted, before, scale, values)
+            kernels.count_double_boundaries(cells, self._sorted, *self._core, *self._double_stretches, values)
         elif values.dtype.kind == "i" and self._close is not None:
             kernels.look_up(cells, values, *self._close)
         elif values.dtype.kind == "i" and self._integer_stretches is not None:
-            kernels.count_boundaries(cells, self._sorted, *self._integer_stretches, values)
+            kernels.count_boundaries(cells, self._sorted, *self._core, *self._integer_stretches, values)
         else:
             return np.searchsorted(self._sorted, values, side="right").astype(np.int32)
         return cells
 
     @cached_property
+    def _core(self) -> tuple[int, int]:
+        """The first and the last of the boundaries between which values lie in stretches: but for a few that are far.
+
+        One query may ask for a value that is far from what all others ask for, so that these were in one stretch.
+        """
+        last = len(self.boundaries) - 1
+        few = 1 + last // _PART_AT_AN_END
+        span, without = (float(self._sorted[last - n]) - float(self._sorted[n]) for n in (0, few))
+        return (few, last - few) if 0.0 < without < span / _FAR else (0, last)
+
+    @cached_property
     def _integer_stretches(self) -> tuple[Cells, int] | None:
-        """The cell at the start of each stretch of ``2 ** shift`` numbers from the first boundary on, and ``shift``.
+        """The cell at the start of each stretch of ``2 ** shift`` numbers, and ``shift``; at the end the last cell.
 
         None where they are too far from each other to be subtracted.
         """
-        span = int(self.boundaries[-1]) - int(self.boundaries[0])
+        first, last = self._core
+        span = int(self.boundaries[last]) - int(self.boundaries[first])
         if span >= _MOST_SPAN:
             return None
         shift = max(0, span.bit_length() - _STRETCHES_BITS)
-        starts = self._sorted[0] + (np.arange((span >> shift) + 1, dtype=np.int64) << shift)
-        return np.searchsorted(self._sorted, starts, side="right").astype(np.int32), shift
+        starts = self._sorted[first] + (np.arange((span >> shift) + 1, dtype=np.int64) << shift)
+        cells = np.append(np.searchsorted(self._sorted, starts, side="right"), last + 1)
+        return cells.astype(np.int32), shift
 
     @cached_property
     def _double_stretches(self) -> tuple[Cells, float] | None:
-        """How many boundaries there are before each stretch of doubles, and how many stretches there are to 1.
+        """How many boundaries there are before each stretch of doubles, and at all; how many stretches there are to 1.
 
         None where that cannot be computed in doubles: infinite boundaries, or too far apart or too close.
         """
+        first, last = self._core
+        core = self._sorted[first : last + 1]
         with np.errstate(all="ignore"):
-            scale = float(2**_STRETCHES_BITS / (self._sorted[-1] - self._sorted[0]))
-            places = (self._sorted - self._sorted[0]) * scale
+            scale = float(2**_STRETCHES_BITS / (core[-1] - core[0]))
+            places = (core - core[0]) * scale
         if not (0.0 < scale < np.inf and np.isfinite(places).all()):
             return None
         stretches = places.astype(np.int64)
-        return np.searchsorted(stretches, np.arange(stretches[-1] + 1)).astype(np.int32), scale
+        before = first + np.searchsorted(stretches, np.arange(stretches[-1] + 2))
+        return before.astype(np.int32), scale
 
-    def _cells_of_strings(self, array: pa.Array) -> Cells:
-        """Look up each distinct string once."""
-        encoded = array.dictionary_encode() if not pa.types.is_dictionary(array.type) else array
-        table = np.empty(len(encoded.dictionary) + 1, dtype=np.int32)
-        for i, value in enumerate(encoded.dictionary.to_pylist()):
-            table[i] = bisect.bisect_right(self.boundaries, value)
-        table[-1] = self.cell_count - 1
-        return table[np.asarray(pc.fill_null(encoded.indices, len(encoded.dictionary)))]
+    def _cells_of_texts(self, array: pa.Array) -> Cells:
+        if pa.types.is_dictionary(array.type):
+            cells = np.append(self._cells_of_texts(array.dictionary), np.int32(0))
+            return cells[np.asarray(pc.fill_null(array.indices, len(array.dictionary)))]
+        cells = np.empty(len(array), dtype=np.int32)
+        shared, heads, table, starts, texts = self._texts
+        at, values = utf8_of(array)
+        kernels.count_texts(cells, shared, heads, table, starts, texts, at, values)
+        return cells
+
+    @cached_property
+    def _texts(self) -> tuple[npt.NDArray[Any], ...]:
+        """What :func:`kernels.count_texts` asks for: the boundaries and how to find those near a value."""
+        texts = [text.encode(errors="surrogatepass") for text in self.boundaries]
+        same = [first == last for first, last in zip(texts[0], texts[-1], strict=False)]
+        shared = texts[0][: [*same, False].index(False)]
+        heads = [int.from_bytes(text[len(shared) :][:_HEAD].ljust(_HEAD, b"\0")) for text in texts]
+        stretches = np.array([head >> _STRETCHES_BITS * 3 for head in heads])
+        table = np.searchsorted(stretches, np.arange((1 << _STRETCHES_BITS) + 1)).astype(np.int32)
+        starts = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+        both = (np.frombuffer(bytearray(each), dtype=np.uint8) for each in (shared, b"".join(texts)))
+        return next(both), np.array(heads, dtype=np.uint64), table, starts, next(both)
 
 
 def _numeric(array: pa.Array) -> npt.NDArray[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from operators.aggregation import by_window
 from operators.live_queries import LiveQuery
-from operators.predicates.cell_space import SpaceKey
+from operators.predicates.space_key import SpaceKey
 from operators.windowing.slicing import Times, due_windows, with_ends_in
 from operators.windowing.space_queries import Places, Predicates, SpaceQueries, by_space
 

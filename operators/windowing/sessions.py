@@ -29,9 +29,10 @@ from operators.entries import SlicedTuples
 from operators.keys import encode_keys, key_columns, key_names, unite_keys
 from operators.live_queries import LiveQuery
 from operators.merging import common_ranks, component_names, numbers_of
-from operators.predicates.cell_space import CellSpace, SpaceKey, assign_cells
+from operators.predicates.cell_space import CellSpace, assign_cells
 from operators.predicates.cells import Cells, LineCells, SetCells, unite_sets
 from operators.predicates.index import TupleCells
+from operators.predicates.space_key import SpaceKey
 from operators.queries import WINDOW_END, WINDOW_START, Measure
 from operators.totals import accumulate, empty, merge_into
 from operators.windowing.fired_rows import Fired, apply_having, counts_distinct, keys_of_wide

@@ -12,10 +12,10 @@ from operators.aggregation import aggregation_of, with_components
 from operators.bucket import Bucket
 from operators.live_queries import LiveQuery
 from operators.predicates.analysis import Predicate
-from operators.predicates.cell_space import SpaceKey
 from operators.predicates.cells import CellMap, LineCells, SetCells, unite_bits
 from operators.predicates.query_set import Bools
 from operators.predicates.range_reduction import CellRuns
+from operators.predicates.space_key import SpaceKey
 from operators.queries import Measure
 
 Predicates = Callable[[LiveQuery], Predicate]
@@ -99,7 +99,7 @@ def by_space(queries: Iterable[LiveQuery], predicates: Predicates) -> Mapping[Sp
     """Split queries by their space, which is how buckets are split."""
     found: dict[SpaceKey, list[LiveQuery]] = {}
     for query in queries:
-        found.setdefault(SpaceKey.of(query, predicates(query)), []).append(query)
+        found.setdefault(SpaceKey.of(query.query, predicates(query)), []).append(query)
     return found
 
 

@@ -80,13 +80,13 @@ def queries(count: int, conditions: int = 1) -> LiveQueries:
     return live_of(*(query() for _ in range(count)), stream=STREAM)
 
 
-def chunk(second: float, tuples: int = TUPLES, rate: int = 1_000_000) -> pa.RecordBatch:
-    """Return so many tuples, of so many a second: half a second of them unless said otherwise."""
+def chunk(second: float, tuples: int = TUPLES, rate: int = 1_000_000, limit: int = LIMIT) -> pa.RecordBatch:
+    """Return so many tuples, of so many a second: half a second of them unless said otherwise; fields below a limit."""
     rng = np.random.default_rng(7)
     times = int(second * SECOND) + np.arange(tuples, dtype=np.int64) * SECOND // rate
     columns = [
         pa.array((np.arange(tuples) % KEYS).astype(np.int32)),
-        *(pa.array(rng.integers(0, LIMIT, tuples, dtype=np.int32)) for _ in FIELDS),
+        *(pa.array(rng.integers(0, limit, tuples, dtype=np.int32)) for _ in FIELDS),
         pa.array(times, pa.timestamp("us")),
     ]
     return pa.record_batch(columns, schema=SCHEMA.arrow)
@@ -114,10 +114,28 @@ def test_source_task_under_load(benchmark: Any, count: int) -> None:
     assert benchmark(run) > 0
 
 
-def under_load() -> pa.Table:
+def under_load(limit: int = LIMIT) -> pa.Table:
     """Return as many tuples as are added up at once, of a stream of 15 M a second."""
-    whole = chunk(100, TUPLES_AT_ONCE, 15_000_000)
+    whole = chunk(100, TUPLES_AT_ONCE, 15_000_000, limit)
     return pa.Table.from_batches([whole.slice(at, 1 << 16) for at in range(0, TUPLES_AT_ONCE, 1 << 16)])
+
+
+@pytest.mark.parametrize("named", [0, 10_000])
+def test_source_task_with_a_long_in(benchmark: Any, named: int) -> None:
+    """200 queries over one field of a million values, and one more that names many of them."""
+    rng, field, most = random.Random(7), Column("field1", INT), 1_000_000
+    wheres = [Call("<", (field, Literal(rng.randrange(most), INT)), BOOLEAN) for _ in range(200)]
+    if named:
+        values = (Literal(value, INT) for value in rng.sample(range(most), named))
+        wheres.append(Call("in", (field, *values), BOOLEAN))
+    alike = aggregation_of(queries(1).by_slot[0])
+    shared = [replace(alike, where=where) for where in wheres]
+    operators, tuples = StreamOperators(live_of(*shared, stream=STREAM), STREAM, 2), under_load(most)
+
+    def run() -> int:
+        return sum(len(bucket.serialize()) for _, bucket in operators.process(tuples, None).buckets)
+
+    assert benchmark(run) > 0
 
 
 @pytest.mark.parametrize(("count", "asking"), [(1, 1), (1000, 4), (1000, 500)])

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.expressions import Call, Expression
+from operators.expressions import Call, Expression, Literal
 from operators.predicates.cell_space import (
     NO_CELL,
     Groups,
     LineSpace,
-    SpaceKey,
     assign_cells,
     cell_spaces,
     set_spaces,
@@ -23,9 +22,10 @@ from operators.predicates.cell_space import (
 from operators.predicates.cells import LineCells, SetCells
 from operators.predicates.index import PredicateIndex
 from operators.predicates.query_set import unpack
+from operators.predicates.space_key import SpaceKey
 from operators.queries import Measure
 from operators.tuples import Tuples
-from sources.schema import BOOLEAN
+from sources.schema import BOOLEAN, INT
 from tests.operators.pipeline import K, S, V, aggregation, batch_of, compare, live_of
 
 OPERATORS = ["=", "<>", "<", "<=", ">", ">="]
@@ -134,6 +134,23 @@ def test_extremes_of_one_query_are_not_kept_in_the_cells_of_all() -> None:
     assert isinstance(sums, LineSpace)
     assert isinstance(extremes, LineSpace)
     assert (sums.cells.count, extremes.cells.count) == (102, 3)
+
+
+def test_a_long_in_does_not_cut_the_cells_of_all() -> None:
+    wanted = range(0, 1000, 10)
+    naming = Call("in", (V, *(Literal(value, INT) for value in wanted)), BOOLEAN)
+    measures = [Measure("sum", K)]
+    shared = [aggregation(where, measures=measures) for where in (compare(V, ">", 500), naming)]
+    queries = list(live_of(*shared).by_slot.values())
+    index = PredicateIndex()
+    index.update({q.id: q.query.where for q in queries})
+    comparing, listing = cell_spaces(queries, index, 1)
+    assert (comparing.key, listing.key) == (SpaceKey(("v",)), SpaceKey(("v",), is_scattered=True))
+    tuples = Tuples.of(batch_of([{"v": v, "t": 0} for v in range(1000)]))
+    cell, stretches = assign_cells(comparing, index.cells_of(tuples), 1000)
+    assert (stretches.count, np.flatnonzero(cell != NO_CELL).tolist()) == (3, list(range(501, 1000)))
+    cell, sets = assign_cells(listing, index.cells_of(tuples), 1000)
+    assert (sets.count, np.flatnonzero(cell != NO_CELL).tolist()) == (2, list(wanted))
 
 
 def test_many_cells_for_few_tuples() -> None:

@@ -30,8 +30,8 @@ COLUMN = {name: Column(name, kind) for name, kind in COLUMNS.items()}
 
 ints = st.one_of(st.integers(-4, 4), st.sampled_from([-(2**31), 2**31 - 1]))
 bigints = st.one_of(st.integers(-4, 4), st.sampled_from([-(2**63), 2**63 - 1, 2**53, 2**53 + 1]))
-doubles = st.sampled_from([-math.inf, math.inf, -0.0, 0.0, 5e-324, -1.5, 0.5, 1.0, 2.0**53, 1e308])
-strings = st.sampled_from(["", "a", "ab", "b", "é", "z", "ß", "日本", "\U0001f600", "\uffff", "a\nb"])
+doubles = st.sampled_from([math.nan, -math.inf, math.inf, -0.0, 0.0, 5e-324, -1.5, 0.5, 1.0, 2.0**53, 1e308])
+strings = st.sampled_from(["", "a", "ab", "a\0", "b", "é", "z", "ß", "日本", "\U0001f600", "\uffff", "a\nb"])
 dates = st.dates(dt.date(1969, 12, 30), dt.date(1970, 1, 3))
 times = st.sampled_from(
     [dt.datetime(1, 1, 1), dt.datetime(1969, 12, 31, 23, 59, 59, 999999), dt.datetime(1970, 1, 1), dt.datetime.max]
@@ -171,13 +171,56 @@ def test_whole_numbers_beside_fractions(operator: str) -> None:
     assert got == [selected_by_evaluation(where, tuples) for where in wheres]
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.lists(bigints, min_size=1, max_size=5), st.lists(bigints, max_size=20))
+scattered = st.one_of(bigints, st.integers(-1000, 1000), st.integers(-(2**62), 2**62))
+anything = st.one_of(
+    doubles.filter(math.isfinite), st.floats(-10, 10), st.floats(allow_nan=False, allow_infinity=False)
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(scattered, min_size=1, max_size=40), st.lists(scattered, max_size=20))
 def test_whole_numbers_far_apart_and_close_together(constants: list[int], values: list[int]) -> None:
     wheres = [Call("<", (COLUMN["b"], Literal(c, BIGINT)), BOOLEAN) for c in constants]
-    tuples = Tuples({"b": pa.array(values, pa.int64())}, len(values))
+    tuples = Tuples({"b": pa.array([*values, *constants], pa.int64())}, len(values) + len(constants))
     got = selected_by_index(index_of(wheres), tuples)
-    assert got == [[v < c for v in values] for c in constants]
+    assert got == [[v < c for v in (*values, *constants)] for c in constants]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(anything, min_size=1, max_size=40), st.lists(st.one_of(anything, doubles), max_size=20))
+def test_doubles_far_apart_and_close_together(constants: list[float], values: list[float]) -> None:
+    wheres = [Call("<", (COLUMN["d"], Literal(c, DOUBLE)), BOOLEAN) for c in constants]
+    tuples = Tuples({"d": pa.array([*values, *constants, math.nan])}, len(values) + len(constants) + 1)
+    got = selected_by_index(index_of(wheres), tuples)
+    assert got == [[v < c for v in (*values, *constants, math.nan)] for c in constants], "NaN is beyond all"
+
+
+pieces = st.sampled_from(["", "a", "b", "\0", "same beginning ", "é", "\U0001f600", "0123456789"])
+texts = st.builds("".join, st.lists(pieces, max_size=4))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(texts, min_size=1, max_size=30), st.lists(st.one_of(st.none(), texts), max_size=30), st.booleans())
+def test_texts_are_compared_byte_by_byte(constants: list[str], values: list[str | None], encoded: bool) -> None:
+    wheres = [Call("<=", (COLUMN["s"], Literal(c, VARCHAR)), BOOLEAN) for c in constants]
+    column = pa.array([None, *values], pa.string())[1:]  # as a piece of a longer one
+    tuples = Tuples({"s": column.dictionary_encode() if encoded else column}, len(values))
+    got = selected_by_index(index_of(wheres), tuples)
+    assert got == [[v is not None and v <= c for v in values] for c in constants]
+
+
+@pytest.mark.parametrize("kind", [BIGINT, DOUBLE], ids=str)
+def test_one_boundary_far_from_all_others(kind: ColumnType) -> None:
+    constants = [*range(100), 10**12]
+    column = Column("b" if kind == BIGINT else "d", kind)
+    wheres = [Call("<", (column, Literal(kind.arrow.to_pandas_dtype()(c).item(), kind)), BOOLEAN) for c in constants]
+    far = [-(2**53), 50, 10**12 - 1, 10**12, 2**53]
+    for values in ([*range(-5, 105)], far):
+        tuples = Tuples({column.name: pa.array(values, kind.arrow)}, len(values))
+        index = index_of(wheres)
+        assert selected_by_index(index, tuples) == [[v < c for v in values] for c in constants]
+        looked_up = index.cells_of(tuples).lookup(column.name)
+        assert looked_up.cells().tolist() == index.cells_of(tuples)[column.name].tolist()
 
 
 @pytest.mark.parametrize(

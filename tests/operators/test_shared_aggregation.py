@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from operators import dense_totals, entries, lane, merging
 from operators import tuples as tuples_module
 from operators.expressions import Call, Column, Expression, Literal
+from operators.predicates import space_key
 from operators.queries import Aggregation, Measure, Output, Query, Selection, set_apart
 from operators.windows import SessionWindow, Window
 from sources.schema import BOOLEAN
@@ -264,6 +265,7 @@ def test_every_query_gets_its_rows(seed: int, tmp_path_factory: pytest.TempPathF
     for module in (dense_totals, merging):
         monkeypatch.setattr(module, "FULL", rng.choice([-1.0, 0.5, 2.0]))
     monkeypatch.setattr(lane, "MOST_ENTRIES", rng.choice([0, 2, 64]))
+    monkeypatch.setattr(space_key, "MOST_BOUNDARIES", rng.choice([1, 64]))
     if rng.random() < 0.3:  # a list of the tuples, however few addresses there are
         monkeypatch.setattr(entries, "_ALWAYS_DENSE", 0)
         monkeypatch.setattr(entries, "_LEAST_GROUP", math.inf)

@@ -127,6 +127,8 @@ def test_the_form_of_evaluation_follows_what_is_tested(tested: list[str], form: 
     found = evaluation(replace(aggregation("s-1"), where=where))
     assert found["form"] == form
     assert why in found["why"]
+    named = call("in", Column("a", BIGINT), *(Literal(value, BIGINT) for value in range(0, 100, 3)))
+    assert evaluation(replace(aggregation("s-1"), where=named))["form"] == "query-set groups"
     sessions = replace(aggregation("s-1"), where=where, window=SessionWindow(5))
     assert evaluation(sessions)["form"] == "fragments"
     assert window_json(sessions.window) == {"kind": "session", "gap_seconds": 5e-6}

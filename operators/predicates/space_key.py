@@ -1,0 +1,39 @@
+"""What tells the cell spaces of an operator apart."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from operators.predicates.analysis import Predicate
+from operators.queries import Aggregation, Query
+
+MOST_BOUNDARIES = 64
+"""A predicate with more boundaries is scattered: an IN of more than 32 values that are no neighbours."""
+
+
+class SpaceKey(NamedTuple):
+    """The columns that the queries of a cell space test, and of what kind these queries are.
+
+    ``has_extremes`` says that they ask for minima or maxima, of windows made of slices and over one column. Counting
+    distinct values has spaces of its own, which do not differ by that. ``is_scattered`` says that their predicates on
+    one column are true on many stretches of its values.
+    """
+
+    dimensions: tuple[str, ...]
+    has_extremes: bool = False
+    is_scattered: bool = False
+
+    @classmethod
+    def of(cls, query: Query, predicate: Predicate) -> SpaceKey:
+        """Return the space of a query, the same for as long as it runs."""
+        dimensions = predicate.dimensions
+        if len(dimensions) != 1:
+            return cls(dimensions)
+        if len(predicate.truths[dimensions[0]].boundaries) > MOST_BOUNDARIES:
+            return cls(dimensions, is_scattered=True)
+        return cls(dimensions, has_extremes=isinstance(query, Aggregation) and query.keeps_extremes)
+
+    @property
+    def has_sets(self) -> bool:
+        """Whether its cells are query-sets, and not stretches of a column's values."""
+        return len(self.dimensions) > 1 or self.is_scattered
