@@ -11,18 +11,21 @@ import datetime as dt
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from functools import cached_property
 from typing import Any
 
 from operators.evaluation import evaluate
 from operators.expressions import Call, Column, Expression, columns_of, conjuncts_of, typed_columns_of
 from operators.predicates.truth_set import EVERYTHING, NOTHING, NULL_ONLY, TruthSet, all_of, any_of
-from sources.schema import BIGINT, DOUBLE, INT, ColumnType
+from sources.schema import BIGINT, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
 
 COMPARISONS = {"=", "<>", "<", "<=", ">", ">="}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
-_INTEGER_LIKE = ("INT", "BIGINT", "DATE", "TIMESTAMP", "BOOLEAN")
+_INTEGER_LIKE = ("INT", "BIGINT", "DATE", "TIMESTAMP", "BOOLEAN", "DECIMAL")
+MOST_DIGITS = 18
+"""A DECIMAL with more digits has values beyond 64 bits."""
+_EXACT = Context(prec=100)
 _EPOCH = dt.datetime(1970, 1, 1)
 _HOLDS = TruthSet((1,), (False, True))
 
@@ -56,9 +59,9 @@ def analyse(where: Expression | None) -> Predicate:
     for conjunct in conjuncts_of(where):
         column = _only_column(conjunct)
         try:
-            if column is None or column.type.kind == "DECIMAL":
+            if column is None:
                 raise NotIndexable
-            name, kind, truth = column.name, column.type.kind, _outcomes(conjunct, column.type.kind)[0]
+            name, kind, truth = column.name, column.type.kind, _outcomes(conjunct, column.type)[0]
         except Exception:  # whatever the reason, evaluating it can fail for its query alone, the index for all
             name, kind, truth = f"({conjunct})", "BOOLEAN", _HOLDS
             residuals[name] = conjunct
@@ -72,8 +75,11 @@ def _only_column(expression: Expression) -> Column | None:
     return columns.pop() if len(columns) == 1 else None
 
 
-def _outcomes(expression: Expression, kind: str) -> tuple[TruthSet, TruthSet]:
-    """Return where the predicate is true and where it is false; on the rest it is unknown (NULL)."""
+def _outcomes(expression: Expression, kind: ColumnType) -> tuple[TruthSet, TruthSet]:
+    """Return where the predicate is true and where it is false; on the rest it is unknown (NULL).
+
+    The domain of a DECIMAL is that of its digits, a whole number.
+    """
     if isinstance(expression, Column) and expression.type.kind == "BOOLEAN":
         return _compare("=", True, kind)
     if not isinstance(expression, Call):
@@ -101,7 +107,7 @@ def _outcomes(expression: Expression, kind: str) -> tuple[TruthSet, TruthSet]:
     raise NotIndexable
 
 
-def _compare(operator: str, constant: Any, kind: str) -> tuple[TruthSet, TruthSet]:
+def _compare(operator: str, constant: Any, kind: ColumnType) -> tuple[TruthSet, TruthSet]:
     fitted, value = _fit(operator, constant, kind)
     always = EVERYTHING if fitted == "all" else NOTHING
     true = always if value is None else TruthSet.where(fitted, value)
@@ -121,6 +127,8 @@ def _column_of(expression: Expression) -> str | None:
 
 def _keeps_values(given: ColumnType, target: ColumnType) -> bool:
     """Whether a cast keeps every value; one that does not gives NULL for some, or rounds."""
+    if given.kind == target.kind == "DECIMAL":
+        return target.scale >= given.scale and target.precision - target.scale >= given.precision - given.scale
     if not given.is_integer:
         return False
     if target.kind == "DECIMAL":
@@ -145,22 +153,22 @@ def _constant_of(expression: Expression) -> Any:
     return value
 
 
-def _fit(operator: str, constant: Any, kind: str) -> tuple[str, Any]:
+def _fit(operator: str, constant: Any, kind: ColumnType) -> tuple[str, Any]:
     """Return the same comparison with a constant of the column's own domain.
 
     ``("all", None)`` and ``("none", None)`` stand for comparisons that hold for every or for no value.
     """
-    if kind == "VARCHAR":
+    if kind == VARCHAR:
         if not isinstance(constant, str):
             raise NotIndexable
         return operator, constant
     number = _number(constant, kind)
-    if kind == "DOUBLE":
+    if kind == DOUBLE:
         value = float(number)
         if not math.isfinite(value) or Decimal(value) != Decimal(number):
             raise NotIndexable
         return operator, value
-    if kind not in _INTEGER_LIKE or not math.isfinite(number):
+    if kind.kind not in _INTEGER_LIKE or kind.precision > MOST_DIGITS or not math.isfinite(number):
         raise NotIndexable
     floor = math.floor(number)
     if not -(2**63) <= floor < 2**63:
@@ -172,11 +180,13 @@ def _fit(operator: str, constant: Any, kind: str) -> tuple[str, Any]:
     return (">" if operator in (">", ">=") else "<="), floor
 
 
-def _number(constant: Any, kind: str) -> int | float | Decimal:
-    if isinstance(constant, dt.datetime) and kind == "TIMESTAMP":
+def _number(constant: Any, kind: ColumnType) -> int | float | Decimal:
+    if isinstance(constant, dt.datetime) and kind == TIMESTAMP:
         return (constant - _EPOCH) // dt.timedelta(microseconds=1)
-    if isinstance(constant, dt.date) and not isinstance(constant, dt.datetime) and kind == "DATE":
+    if isinstance(constant, dt.date) and not isinstance(constant, dt.datetime) and kind == DATE:
         return (constant - _EPOCH.date()).days
-    if isinstance(constant, (int, float, Decimal)) and kind not in ("TIMESTAMP", "DATE"):
+    if kind.kind == "DECIMAL" and isinstance(constant, (int, Decimal)):
+        return _EXACT.scaleb(Decimal(constant), kind.scale)
+    if isinstance(constant, (int, float, Decimal)) and kind not in (TIMESTAMP, DATE):
         return constant
     raise NotIndexable

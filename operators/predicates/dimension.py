@@ -258,6 +258,9 @@ def _numeric(array: pa.Array) -> npt.NDArray[Any]:
         array = array.view(pa.int32())
     elif pa.types.is_timestamp(array.type):
         array = array.view(pa.int64())
+    elif pa.types.is_decimal(array.type):  # so few digits are in the lower of two words
+        words = np.frombuffer(array.buffers()[1] or b"", dtype=np.int64)
+        return words[2 * array.offset : 2 * (array.offset + len(array)) : 2].copy()
     if array.null_count:
         array = pc.fill_null(array, 0)
     return np.asarray(array)

@@ -41,12 +41,13 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "i": ints, "b": bigints, "d": doubles, "s": strings, "day": dates, "t": times, "yes": st.booleans(), "m": moneys,
 }  # fmt: skip
 
-fractions = st.sampled_from([Decimal("0.5"), Decimal("-1.5"), Decimal("3.25"), Decimal(10**20), Decimal(-(10**20))])
+numbers = [Decimal("0.5"), Decimal("-1.5"), Decimal("3.25"), Decimal("0.005"), Decimal(10**20), Decimal(-(10**20))]
+fractions = st.sampled_from(numbers)
 
 
 def literal(name: str, value: Any) -> Literal:
-    if isinstance(value, Decimal) and name != "m":
-        return Literal(value, ColumnType("DECIMAL", 23, 2))
+    if isinstance(value, Decimal) and not (name == "m" and value.as_tuple().exponent == -2):
+        return Literal(value, ColumnType("DECIMAL", 24, 3))
     return Literal(value, COLUMNS[name])
 
 
@@ -64,7 +65,7 @@ def one_column_predicates(draw: st.DrawFn) -> Expression:
     if shape == 1:
         members = draw(st.lists(st.one_of(values, st.none()), min_size=1, max_size=3))
         return Call("in", (column, *(literal(name, v) for v in members)), BOOLEAN)
-    if name in ("i", "b"):
+    if name in ("i", "b", "m"):
         values = st.one_of(values, fractions)
     left: Expression = column
     value = literal(name, draw(st.one_of(values, st.none()) if shape == 2 else values))
@@ -234,6 +235,9 @@ def test_one_boundary_far_from_all_others(kind: ColumnType) -> None:
         call("is_null", COLUMN["t"]),
         COLUMN["yes"],
         call("=", COLUMN["day"], Literal(dt.date(2026, 1, 1), DATE)),
+        call("=", COLUMN["m"], Literal(Decimal("0.01"), MONEY)),
+        call("<", COLUMN["m"], Literal(Decimal("0.005"), ColumnType("DECIMAL", 4, 3))),
+        call(">=", COLUMN["m"], Literal(7, INT)),
     ],
     ids=str,
 )
@@ -244,7 +248,8 @@ def test_a_test_of_one_column_is_indexed(expression: Expression) -> None:
 @pytest.mark.parametrize(
     "expression",
     [
-        call("=", COLUMN["m"], Literal(Decimal("0.01"), MONEY)),
+        call("=", Column("wide", ColumnType("DECIMAL", 19, 2)), Literal(Decimal("0.01"), MONEY)),
+        Call("<", (Call("cast", (COLUMN["m"],), DOUBLE), Literal(0.5, DOUBLE)), BOOLEAN),
         call("=", COLUMN["i"], COLUMN["b"]),
         Call("<", (COLUMN["i"], Literal(10**20, BIGINT)), BOOLEAN),
         Call("<", (COLUMN["d"], Literal(math.inf, DOUBLE)), BOOLEAN),
