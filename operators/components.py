@@ -55,7 +55,7 @@ def neutral(merge: str, dtype: np.dtype[Any]) -> Any:
     if merge == "sum":
         return 0
     if dtype.kind == "f":
-        return np.nan  # passed over; of nothing but NaN the result is NaN
+        return np.nan if merge == "min" else -np.inf  # NaN is greater than all else
     return np.iinfo(dtype).max if merge == "min" else np.iinfo(dtype).min
 
 

@@ -164,8 +164,14 @@ def _bind_extreme(function: Function, arguments: Arguments) -> Expression:
 
 
 def _extreme(call: Call, arguments: Sequence[Datum]) -> Datum:
-    choose = kernel.max_element_wise if call.function == "greatest" else kernel.min_element_wise
-    return choose(*(as_type(a, call.type.arrow) for a in arguments), skip_nulls=False)
+    values = [as_type(a, call.type.arrow) for a in arguments]
+    if call.function == "least":
+        return kernel.min_element_wise(*values, skip_nulls=False)
+    greatest = kernel.max_element_wise(*values, skip_nulls=False)
+    if pa.types.is_floating(call.type.arrow):  # Arrow passes NaN over
+        for value in values:
+            greatest = kernel.if_else(kernel.is_nan(value), kernel.add(value, greatest), greatest)
+    return greatest
 
 
 COMPARISON = (

@@ -1,7 +1,7 @@
 """Numbers put into dense arrays, and what is there picked out again.
 
-`at` is where each number goes, int32, -1 for nowhere. Minimum and maximum pass over NaN, which is their neutral value
-for doubles; sums of integers wrap around at 64 bits, as they do everywhere on the way to an exact total.
+`at` is where each number goes, int32, -1 for nowhere. NaN is greater than all else; sums of integers wrap around at 64
+bits, as they do everywhere on the way to an exact total.
 """
 
 from __future__ import annotations
@@ -85,11 +85,12 @@ SUM, LEAST, GREATEST = 0, 1, 2
 
 @njit(cache=True, nogil=True)
 def _merged(way: int, one: Any, other: Any) -> Any:
-    """Return both together: the sum, the least or the greatest; NaN is passed over where there is another."""
+    """Return both together: the sum, the least or the greatest, which is NaN if one is; the least only if both are."""
     if way == SUM:
         return one + other
-    keep = one <= other if way == LEAST else one >= other
-    return one if keep or other != other else other
+    if way == LEAST:
+        return one if one <= other or other != other else other
+    return one if one >= other or one != one else other
 
 
 @njit(cache=True, nogil=True)
@@ -266,7 +267,7 @@ def least(out: Numbers, at: Places, values: Numbers) -> None:
 def greatest(out: Numbers, at: Places, values: Numbers) -> None:
     """Keep the greatest number."""
     for i in range(at.size):
-        if at[i] >= 0 and not (out[at[i]] >= values[i]) and values[i] == values[i]:
+        if at[i] >= 0 and not (out[at[i]] >= values[i]) and out[at[i]] == out[at[i]]:
             out[at[i]] = values[i]
 
 

@@ -26,7 +26,7 @@ Places = npt.NDArray[np.int64]
 # a query with more runs is reduced cell by cell
 _MANY_RUNS = 8
 
-UFUNCS: dict[str, np.ufunc] = {"sum": np.add, "min": np.fmin, "max": np.fmax}
+UFUNCS: dict[str, np.ufunc] = {"sum": np.add, "min": np.fmin, "max": np.maximum}
 
 
 @dataclass(frozen=True)

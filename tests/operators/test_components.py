@@ -100,11 +100,14 @@ def test_sums_of_decimals_are_exact_to_38_digits_and_null_beyond(units: list[int
     assert reduced(Measure("sum", Column("x", MONEY)), [values[:2], values[2:]]) == expected
 
 
-def test_nan_is_passed_over_unless_there_is_nothing_else() -> None:
-    for function in ("min", "max"):
-        measure = Measure(function, Column("x", DOUBLE))
-        assert reduced(measure, [[math.nan, 1.0], [math.nan]]) == 1.0
+def test_nan_is_greater_than_all_else() -> None:
+    least, greatest = (Measure(function, Column("x", DOUBLE)) for function in ("min", "max"))
+    for chunks in ([[math.nan, 1.0], [math.nan]], [[1.0], [math.nan, math.inf]], [[math.inf, math.nan], [1.0]]):
+        assert reduced(least, chunks) == 1.0
+        assert math.isnan(reduced(greatest, chunks))
+    for measure in (least, greatest):
         assert math.isnan(reduced(measure, [[math.nan], [math.nan]]))
+        assert reduced(measure, [[-math.inf], [None]]) == -math.inf
 
 
 def test_a_slice_of_decimals_is_read_from_its_place() -> None:

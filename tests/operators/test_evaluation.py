@@ -232,6 +232,8 @@ def test_nan_is_equal_to_itself_and_greater_than_all_else() -> None:
         assert evaluate(call(name, Column("nan", DOUBLE), D), arrays, 4).to_pylist() == expected, name
         mirrored = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(name, name)
         assert values(call(mirrored, D, nan), d=others) == expected, name
+    assert values(call("least", D, lit(2.0)), d=[math.nan, 1.0]) == [2.0, 1.0]
+    assert str(values(call("greatest", D, lit(2.0)), d=[math.nan, 1.0, None])) == "[nan, 2.0, None]"
     assert values(call("between", call("+", D, D), D, nan), d=[math.nan, 1.0, -1.0]) == [True, True, False]
 
 
