@@ -1,17 +1,17 @@
 """Components: the numbers that slices keep of a measure, how they merge, and how they become the measure again.
 
 Everything that is kept is an array of numbers that merges by addition, minimum or maximum, so one set of kernels serves
-all types. COUNT and SUM of numbers are a component each; a sum of decimals is four limbs of 32 bits; deviations come
-from sums of values and of squares in double-double (:mod:`operators.double_double`); minimum and maximum of texts and
-decimals are ranks in a sorted *dictionary* of the values that occur. ``count(x)`` says how many values were not NULL;
-where none was NULL it is left out, and equals ``count(*)``. COUNT(DISTINCT x) has no component: x is a key for it.
+all types. COUNT and SUM of numbers are a component each, a sum of decimals one to four limbs of 32 bits; deviations
+come from sums of values and of squares in double-double (:mod:`operators.double_double`); minimum and maximum of texts
+and decimals are ranks in a sorted *dictionary* of the values that occur. ``count(x)`` says how many values were not
+NULL; where none was NULL it is left out, and equals ``count(*)``. COUNT(DISTINCT x) has none: x is a key for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -24,13 +24,16 @@ from operators import double_double, kernels
 from operators.arrays import Numbers
 from operators.keys import as_numbers
 from operators.queries import COUNT_ALL, Measure
-from sources.decimals import nearest_doubles
+from sources.decimals import nearest_doubles, words_of
+from sources.schema import ColumnType
 
 COUNT_NAME = COUNT_ALL.name
 
-_EXACT = Context(prec=80)
-_LIMBS = 4
+# a sum of decimals of so many digits has one limb, or two, and then it has room for 2^31 of them; any has room in four
+_ONE_LIMB, _TWO_LIMBS, _MOST_LIMBS = 9, 18, 4
 _LIMB_BITS = 32
+_LIMB = 2**_LIMB_BITS - 1
+_BEYOND = 10**38
 _RANKED = ("VARCHAR", "DECIMAL")
 COUNT_DISTINCT = "count_distinct"
 _DEVIATIONS = ("stddev_samp", "var_samp")
@@ -76,7 +79,9 @@ def components_of(measure: Measure) -> tuple[Component, ...]:
     if measure.function in _DEVIATIONS:  # the same for both
         return tuple(Component(f"pairs({measure.argument})#{i}", "sum", _PAIR) for i in range(3))
     if measure.function == "sum" and kind == "DECIMAL":
-        return tuple(Component(f"{measure.name}#{i}", "sum", _INTEGER) for i in range(_LIMBS))
+        return tuple(
+            Component(f"{measure.name}#{i}", "sum", _INTEGER) for i in range(_limbs_for(measure.argument.type))
+        )
     return (Component(measure.name, measure.function, _FLOAT if kind == "DOUBLE" else _INTEGER),)
 
 
@@ -85,6 +90,15 @@ def names_of(measure: Measure) -> tuple[str, ...]:
     if measure.function == COUNT_DISTINCT:
         return (measure.name,)
     return (count_name(measure), *(component.name for component in components_of(measure)))
+
+
+def has_limbs(measure: Measure) -> bool:
+    """Return whether the measure is a sum of decimals."""
+    return measure.function == "sum" and measure.type.kind == "DECIMAL"
+
+
+def _limbs_for(kind: ColumnType) -> int:
+    return 1 if kind.precision <= _ONE_LIMB else 2 if kind.precision <= _TWO_LIMBS else _MOST_LIMBS
 
 
 def is_ranked(measure: Measure) -> bool:
@@ -152,8 +166,9 @@ def encode(measure: Measure, column: pa.Array) -> Encoded:
         values = _pairs(column)
         powers = (values, *double_double.squares(values))
         return Encoded(dict(zip((c.name for c in components), powers, strict=True)), valid)
-    if len(components) == _LIMBS:
-        return Encoded(dict(zip((c.name for c in components), _limbs(column), strict=True)), valid)
+    if has_limbs(measure):
+        limbs = _limbs(column, len(components))
+        return Encoded(dict(zip((c.name for c in components), limbs, strict=True)), valid)
     return Encoded({components[0].name: _without_null(_plain(column), valid, components[0])}, valid)
 
 
@@ -178,7 +193,7 @@ def decode(measure: Measure, numbers: Mapping[str, Numbers], dictionary: pa.Arra
             return pa.nulls(len(valid), kind)
         return dictionary.take(pa.array(np.where(valid, numbers[name], 0), mask=nulls)).cast(kind)
     if pa.types.is_decimal(kind):
-        return _decimals([numbers[c.name] for c in components_of(measure)], valid, kind)
+        return decimals([numbers[c.name] for c in components_of(measure)], valid, kind)
     values = numbers[name] if nulls is None else np.where(valid, numbers[name], 0)
     if pa.types.is_boolean(kind):
         return pa.array(values.astype(np.bool_), mask=nulls)
@@ -230,29 +245,32 @@ def _ranks(column: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
     return ranks[np.asarray(pc.fill_null(encoded.indices, 0))], encoded.dictionary.take(order)
 
 
-def _limbs(column: pa.Array) -> list[npt.NDArray[np.int64]]:
-    """Split decimals into four numbers of 32 bits, the most significant one signed."""
+def _limbs(column: pa.Array, limbs: int) -> list[npt.NDArray[np.int64]]:
+    """Split decimals into numbers of 32 bits, the most significant one signed and of whatever is left."""
     filled = column.cast(pa.decimal128(38, column.type.scale))
     if filled.null_count:
         filled = pc.fill_null(filled, pa.scalar(Decimal(0), filled.type))
-    words = np.frombuffer(filled.buffers()[1], dtype=np.uint64)[2 * filled.offset : 2 * (filled.offset + len(filled))]
-    low, high = words[0::2], words[1::2]
-    mask = np.uint64(2**_LIMB_BITS - 1)
-    unsigned = [low & mask, low >> np.uint64(_LIMB_BITS), high & mask]
-    return [*(limb.astype(np.int64) for limb in unsigned), high.view(np.int64) >> _LIMB_BITS]
+    low, high = words_of(filled).T
+    if limbs == 1:
+        return [low.copy()]
+    if limbs == 2:
+        return [low & _LIMB, low >> _LIMB_BITS]
+    return [low & _LIMB, low >> _LIMB_BITS & _LIMB, high & _LIMB, high >> _LIMB_BITS]
 
 
-def _decimals(limbs: Sequence[Numbers], valid: npt.NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
-    """Put limbs together as Python integers: exact, and rare enough. A sum beyond 38 digits is NULL."""
-    totals = [
-        sum(part << (_LIMB_BITS * place) for place, part in enumerate(parts))
-        for parts in zip(*(limb.tolist() for limb in limbs), strict=True)
-    ]
-    beyond = 10**38
-    return pa.array(
-        [
-            _EXACT.scaleb(Decimal(total), -kind.scale) if there and abs(total) < beyond else None
-            for total, there in zip(totals, valid.tolist(), strict=True)
-        ],
-        type=kind,
-    )
+def decimals(limbs: Sequence[Numbers], valid: npt.NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
+    """Put the limbs of sums together; a sum beyond 38 digits is NULL, and so is one that is not ``valid``."""
+    digits: list[Numbers] = []
+    carry = np.zeros(len(valid), dtype=np.int64)
+    for place in range(_MOST_LIMBS):
+        carry = carry + limbs[place] if place < len(limbs) else carry
+        digits.append(carry & _LIMB)
+        carry = carry >> _LIMB_BITS
+    low, high = (digits[at] | digits[at + 1] << _LIMB_BITS for at in (0, 2))
+    unsigned, (above, below) = low.view(np.uint64), ((bound >> 64, bound & 2**64 - 1) for bound in (_BEYOND, -_BEYOND))
+    fits = valid & (carry == high >> 63)  # beyond that it has more than 128 bits
+    fits &= (high < above[0]) | (high == above[0]) & (unsigned < np.uint64(above[1]))
+    fits &= (high > below[0]) | (high == below[0]) & (unsigned > np.uint64(below[1]))
+    words = pa.py_buffer(np.stack([low, high], axis=1))
+    sums = pa.Array.from_buffers(kind, len(valid), [None, words])
+    return sums if fits.all() else pc.if_else(pa.array(fits), sums, pa.scalar(None, kind))

@@ -1,13 +1,20 @@
-"""Decimals as doubles."""
+"""Decimals as words of 64 bits, and as doubles."""
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 # whole numbers and powers of ten up to these are doubles themselves, and so are whole numbers of so many digits
 _WHOLE, _POWER, _DIGITS = 2**53, 22, 15
+
+
+def words_of(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Return the lower and the higher word of each decimal of 128 bits, shape (rows, 2); of NULL any."""
+    words = np.frombuffer(column.buffers()[1] or b"", dtype=np.int64)
+    return words.reshape(-1, 2)[column.offset : column.offset + len(column)]
 
 
 def nearest_doubles(column: pa.Array) -> pa.Array:
@@ -21,8 +28,7 @@ def nearest_doubles(column: pa.Array) -> pa.Array:
     wide = column.cast(pa.decimal128(38, scale)) if pa.types.is_decimal128(column.type) else None
     if wide is None or not 0 <= scale <= _POWER:
         return column.cast(pa.string()).cast(pa.float64())
-    words = np.frombuffer(wide.buffers()[1], dtype=np.int64)[2 * wide.offset : 2 * (wide.offset + len(wide))]
-    low, high = words[0::2], words[1::2]
+    low, high = words_of(wide).T
     nulls = np.asarray(column.is_null()) if column.null_count else None
     doubles = pa.array(low / 10.0**scale, mask=nulls)
     if column.type.precision <= _DIGITS:

@@ -119,9 +119,9 @@ def _measure(window: JoinedWindow, measure: Measure, at: Places, count: int) -> 
         encoded = components.encode(mine, _values(mine, held.numbers.get(parts[0].name), rows))
         dictionary = encoded.dictionary
         numbers[parts[0].name] = merged(parts[0], encoded.numbers[parts[0].name].astype(np.int64), at, count)
-    elif len(parts) == _LIMBS:
+    elif components.has_limbs(mine):
         limbs = _decimal_sums([numbers_of(part) for part in parts], times, at, count)
-        numbers |= {part.name: limb for part, limb in zip(parts, limbs, strict=True)}
+        return components.decimals(limbs, numbers[name] > 0, mine.type.arrow)
     else:
         for part in parts:
             found = numbers_of(part)

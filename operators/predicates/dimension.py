@@ -17,6 +17,7 @@ from operators import kernels
 from operators.arrays import utf8_of
 from operators.expressions import Expression
 from operators.tuples import Tuples
+from sources.decimals import words_of
 
 Cells = npt.NDArray[np.int32]
 
@@ -259,8 +260,7 @@ def _numeric(array: pa.Array) -> npt.NDArray[Any]:
     elif pa.types.is_timestamp(array.type):
         array = array.view(pa.int64())
     elif pa.types.is_decimal(array.type):  # so few digits are in the lower of two words
-        words = np.frombuffer(array.buffers()[1] or b"", dtype=np.int64)
-        return words[2 * array.offset : 2 * (array.offset + len(array)) : 2].copy()
+        return words_of(array)[:, 0].copy()
     if array.null_count:
         array = pc.fill_null(array, 0)
     return np.asarray(array)

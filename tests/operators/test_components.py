@@ -100,6 +100,16 @@ def test_sums_of_decimals_are_exact_to_38_digits_and_null_beyond(units: list[int
     assert reduced(Measure("sum", Column("x", MONEY)), [values[:2], values[2:]]) == expected
 
 
+@pytest.mark.parametrize("digits", [1, 9, 10, 18, 19])
+@given(data=st.data())
+def test_sums_of_decimals_of_few_digits(digits: int, data: st.DataObject) -> None:
+    kind, most = ColumnType("DECIMAL", digits, 1), 10**digits - 1
+    units = data.draw(st.lists(st.one_of(st.none(), st.integers(-most, most), st.just(most)), min_size=1, max_size=20))
+    values = [None if u is None else Decimal(u).scaleb(-1, EXACT) for u in units]
+    expected = None if set(units) == {None} else Decimal(sum(u for u in units if u is not None)).scaleb(-1, EXACT)
+    assert reduced(Measure("sum", Column("x", kind)), [values[:2], values[2:]]) == expected
+
+
 def test_nan_is_greater_than_all_else() -> None:
     least, greatest = (Measure(function, Column("x", DOUBLE)) for function in ("min", "max"))
     for chunks in ([[math.nan, 1.0], [math.nan]], [[1.0], [math.nan, math.inf]], [[math.inf, math.nan], [1.0]]):

@@ -58,7 +58,7 @@ def test_each_query_has_the_windows_that_it_has_alone(
     for key, due in WindowedQueries(queries, predicate_of).due(slices, after, after + length):
         assert len(due) > 0
         for each in due.listed():
-            assert SpaceKey.of(each.query, predicate_of(each.query)) == key
+            assert SpaceKey.of(each.query.query, predicate_of(each.query)) == key
             found.append((each.query.id, each.start, each.end, each.reads_from))
     assert len(found) == len(set(found))
     assert set(found) == expected(queries, slices, after, after + length)
