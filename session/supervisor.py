@@ -167,12 +167,21 @@ class Supervisor:
                 f"{self._what} died",
                 extra={"fields": {"end": self._last_end, "restart_seconds": pause, "log": str(self.log_file)}},
             )
-            if self._stopping.wait(pause):
-                return
-            pause = min(self._longest_pause, pause * 2)
-            self._spawn()
+            while not self._stopping.wait(pause):
+                pause = min(self._longest_pause, pause * 2)
+                if self._spawned():
+                    break
             if self._stopping.is_set() and self._process is process:
                 return
+
+    def _spawned(self) -> bool:
+        """Start the child; False where that is not possible now, as while the disk is full."""
+        try:
+            self._spawn()
+        except OSError as error:
+            log.error(f"{self._what} could not be started", extra={"fields": {"error": str(error)}})
+            return False
+        return True
 
     def _before_spawn(self) -> None:
         """What must be done before the child starts."""
@@ -224,7 +233,12 @@ def make_scratch(storage: Storage) -> dict[str, str]:
     """Make folders for the temporary files of a job, note them and return the variables that name them to it."""
     local_dirs = list(filter(None, os.environ.get(SPARK_LOCAL_DIRS, "").split(",")))
     first, *others = folders = [tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=place) for place in (None, *local_dirs)]
-    storage.put(SCRATCH_FILE, orjson.dumps({"folders": folders}))
+    try:
+        storage.put(SCRATCH_FILE, orjson.dumps({"folders": folders}))
+    except OSError:  # what is not noted would stay
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
     return {"TMPDIR": first} | ({SPARK_LOCAL_DIRS: ",".join(others)} if others else {})
 
 

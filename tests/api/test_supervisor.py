@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -128,6 +129,29 @@ def test_temporary_files_of_a_child_go_with_it(start: Start, tmp_path: Path, mon
     assert all(folder.is_dir() for folder in stopped)
     supervisor.stop(4)
     assert not [folder for folder in stopped if folder.exists()]
+
+
+def test_a_child_that_dies_while_the_disk_is_full_is_started_once_there_is_room(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor = start("serves", longest_pause=0.1)
+    wait_until(supervisor.is_ready, 10, "the child is ready")
+    first, refused = supervisor.pid, []
+    assert first is not None
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+    def no_room(_: Storage, path: str, *__: object) -> None:
+        refused.append(path)
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(Storage, "put", no_room)
+        os.kill(first, 9)
+        wait_until(lambda: len(refused) >= 3, 10, "three starts that the disk refuses")
+    assert not supervisor.is_ready()
+    wait_until(lambda: supervisor.is_ready() and supervisor.pid != first, 10, "another child is ready")
+    assert len(list(tmp_path.glob("braid-job-*"))) == 1, "what a refused start made must go"
 
 
 def test_a_child_that_cannot_start_is_tried_again_with_growing_pauses(start: Start) -> None:
