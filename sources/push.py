@@ -79,25 +79,28 @@ class PushLog:
         """Open the log, or begin it; a frame torn by a crash is cut off.
 
         Raises NotAllowed when the storage is not a local folder, Conflict when another process writes this stream,
-        and CorruptData when acknowledged frames of the last segment do not read back.
+        NotReady when the disk refuses, and CorruptData when acknowledged frames of the last segment do not read back.
         """
         self._name = definition.name
         self._schema = definition.schema.arrow
         self._roll_bytes = roll_bytes
         root = stream_folder(storage, definition)
         self._folder = root / "segments"
-        _make_folders(self._folder)
-        self._durable = _DurableOffset(root / "durable", definition.name)
         self._changed = threading.Condition()
         self._pending: list[_Append] = []
         self._writing = False
         self._broken: BaseException | None = None
         self._closed = False
         try:
-            self._open_last_segment()
-        except BaseException:
-            self._durable.close()
-            raise
+            _make_folders(self._folder)
+            self._durable = _DurableOffset(root / "durable", definition.name)
+            try:
+                self._open_last_segment()
+            except BaseException:
+                self._durable.close()
+                raise
+        except OSError as problem:
+            raise self._refused(problem) from problem
 
     def append(
         self,
@@ -125,9 +128,7 @@ class PushLog:
             )
         self._wait(added)
         if added.problem is not None:
-            raise NotReady(
-                f"The log of stream {self._name!r} must be writable, got {added.problem}; free the disk and retry."
-            ) from added.problem
+            raise self._refused(added.problem) from added.problem
         return added.end
 
     def end(self) -> int:
@@ -160,6 +161,9 @@ class PushLog:
                 self._broken = self._broken or ValueError("the log is closed")
                 os.close(self._file)
                 self._durable.close()
+
+    def _refused(self, problem: BaseException) -> NotReady:
+        return NotReady(f"The log of stream {self._name!r} must be writable, got {problem}; free the disk and retry.")
 
     def _open_last_segment(self) -> None:
         firsts = list_segments(self._folder)
@@ -329,10 +333,15 @@ class _DurableOffset:
                 f"One process at a time may write stream {stream!r}, and another does; stop it first.",
                 stream=stream,
             ) from None
-        if os.fstat(self._lock).st_size < 8:
-            os.ftruncate(self._lock, 8)
-        with path.open("r+b") as mapped:
-            self._map = mmap.mmap(mapped.fileno(), 8)
+        try:
+            if os.fstat(self._lock).st_size < 8:
+                # bytes, not a hole: a store to one kills the process where the disk has no room for it
+                os.pwrite(self._lock, bytes(8), 0)
+            with path.open("r+b") as mapped:
+                self._map = mmap.mmap(mapped.fileno(), 8)
+        except OSError:
+            os.close(self._lock)
+            raise
         self._value = memoryview(self._map).cast("q")  # one aligned store, never half a number
 
     def get(self) -> int:

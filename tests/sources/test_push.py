@@ -196,6 +196,26 @@ def test_a_full_disk_refuses_and_keeps_nothing(storage: Storage, monkeypatch: py
     log.close()
 
 
+def test_a_log_begins_with_its_bytes_on_disk_or_not_at_all(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hole in the file that is mapped would end the process at the first store while the disk is full."""
+
+    def no_room(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "pwrite", no_room)
+        for _ in range(2):
+            with pytest.raises(NotReady, match=r"'pushed' must be writable, got .* No space left on device; free the"):
+                PushLog(storage, DEFINITION)
+    with monkeypatch.context() as full:
+        full.setattr("sources.push._make_folders", no_room)
+        with pytest.raises(NotReady, match="No space left on device"):
+            PushLog(storage, DEFINITION)
+    log = PushLog(storage, DEFINITION)
+    assert log.append(tuples(0), [], 0, 0) == 1
+    log.close()
+
+
 def test_tuples_of_another_schema_are_refused(storage: Storage) -> None:
     log = PushLog(storage, DEFINITION)
     with pytest.raises(ValueError, match="must have schema"):
