@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 
 from operators.expressions import Call, Expression, Literal, Value
 from operators.functions.sql_text import sql_text
@@ -18,6 +18,7 @@ from sources.schema import BIGINT, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, 
 INT_RANGE = (-(2**31), 2**31 - 1)
 BIGINT_RANGE = (-(2**63), 2**63 - 1)
 MAX_PRECISION = 38
+_EXACT = Context(prec=MAX_PRECISION)
 # takes the type that what surrounds it needs
 UNTYPED_NULL = Literal(None, NULL)
 
@@ -133,7 +134,7 @@ def _convert(value: Value, target: ColumnType) -> Value:
         case "DOUBLE" if isinstance(value, (int, Decimal)):
             return float(value)
         case "DECIMAL" if isinstance(value, (int, Decimal)):
-            return Decimal(value).quantize(Decimal(1).scaleb(-target.scale))
+            return _EXACT.quantize(Decimal(value), Decimal(1).scaleb(-target.scale))
         case "TIMESTAMP" if isinstance(value, str):
             return _required(parse_timestamp(value), value, "TIMESTAMP", "2026-01-31 12:00:00")
         case "TIMESTAMP" if isinstance(value, dt.date) and not isinstance(value, dt.datetime):

@@ -138,6 +138,14 @@ def test_decimals_are_exact() -> None:
     assert call("*", M, D).type == DOUBLE
 
 
+def test_constants_have_as_many_digits_as_what_they_stand_beside() -> None:
+    wide = Column("w", ColumnType("DECIMAL", 38, 10))
+    arrays = {"w": pa.array([Decimal(10**20), Decimal("12345678901234567890.0123456789")], wide.type.arrow)}
+    for constant in (Literal(Decimal(10**20), ColumnType("DECIMAL", 21, 0)), lit(Decimal("100000000000000000000.5"))):
+        assert evaluate(call("<=", wide, constant), arrays, 2).to_pylist() == [True, True]
+    assert evaluate(call("=", wide, lit(Decimal("100000000000000000000.0"))), arrays, 2).to_pylist() == [True, False]
+
+
 def test_decimal_overflow_is_null() -> None:
     wide = Column("w", ColumnType("DECIMAL", 38, 0))
     arrays = {"w": pa.array([Decimal(10**37), Decimal(5)], pa.decimal128(38, 0))}
