@@ -3,8 +3,9 @@
 Everything that is kept is an array of numbers that merges by addition, minimum or maximum, so one set of kernels serves
 all types. COUNT and SUM of numbers are a component each, a sum of decimals one to four limbs of 32 bits; deviations
 come from sums of values and of squares in double-double (:mod:`operators.double_double`); minimum and maximum of texts
-and decimals are ranks in a sorted *dictionary* of the values that occur. ``count(x)`` says how many values were not
-NULL; where none was NULL it is left out, and equals ``count(*)``. COUNT(DISTINCT x) has none: x is a key for it.
+and of decimals beyond 64 bits are ranks in a sorted *dictionary* of the values that occur. ``count(x)`` says how many
+values were not NULL; where none was NULL it is left out, and equals ``count(*)``. COUNT(DISTINCT x) has none: x is a
+key for it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,6 @@ _ONE_LIMB, _TWO_LIMBS, _MOST_LIMBS = 9, 18, 4
 _LIMB_BITS = 32
 _LIMB = 2**_LIMB_BITS - 1
 _BEYOND = 10**38
-_RANKED = ("VARCHAR", "DECIMAL")
 COUNT_DISTINCT = "count_distinct"
 _DEVIATIONS = ("stddev_samp", "var_samp")
 
@@ -103,7 +103,8 @@ def _limbs_for(kind: ColumnType) -> int:
 
 def is_ranked(measure: Measure) -> bool:
     """Return whether the measure's component holds ranks in a dictionary."""
-    return measure.function in ("min", "max") and measure.type.kind in _RANKED
+    kind = measure.type
+    return measure.function in ("min", "max") and (kind.kind == "VARCHAR" or kind.precision > _TWO_LIMBS)
 
 
 def component_named(name: str, dtype: np.dtype[Any]) -> Component:
@@ -227,6 +228,8 @@ def _pairs(column: pa.Array) -> double_double.Pairs:
 
 
 def _plain(column: pa.Array) -> Numbers:
+    if pa.types.is_decimal(column.type):
+        return words_of(column)[:, 0].copy()
     column = as_numbers(column)
     return np.asarray(pc.fill_null(column, 0) if column.null_count else column)
 

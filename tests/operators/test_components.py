@@ -40,6 +40,7 @@ ORDERED: dict[ColumnType, st.SearchStrategy[Any]] = {
     DATE: st.dates(dt.date(1969, 12, 30), dt.date(1970, 1, 2)),
     TIMESTAMP: st.sampled_from([dt.datetime(1, 1, 1), dt.datetime(1970, 1, 1), dt.datetime.max]),
     MONEY: st.sampled_from([Decimal("-0.0001"), Decimal(0), Decimal(10**33), Decimal("1.5000")]),
+    ColumnType("DECIMAL", 18, 2): st.sampled_from([Decimal(f"{sign}9999999999999999.99") for sign in "+-"]),
 }
 EXACT = Context(prec=80)
 columns = st.sampled_from(list(ORDERED)).flatmap(
