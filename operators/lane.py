@@ -5,7 +5,8 @@ Invariants:
 - The state store holds an *entry* per batch that brought buckets (the rows as they came, small payloads
   inline, large ones as paths), and a *head*: which entries are alive, and files to delete. Nothing else is durable.
 - The lane in memory is a cache of that. It is brought up to the head before each batch, so it does not matter which
-  worker ran the batch before.
+  worker ran the batch before, nor what an attempt at a batch left here that was made again elsewhere: the head has the
+  digests of entries.
 - An entry lives until no window can need any of its slices. When many entries are alive they are merged into one.
 - Entries of what was told early are beside them (:mod:`operators.windowing.told_log`); the head names those, too.
 - Files dropped in batch n are deleted in batch n + 2, when batch n cannot be replayed any more.
@@ -14,7 +15,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,7 @@ from operators.joins.session_joins import open_tuples
 from operators.joins.tuple_bucket import TupleBucket, is_tuple_bucket
 from operators.joins.tuple_files import TupleFiles
 from operators.lane_operators import LaneOperators
-from operators.lane_state import Head, LaneState, Payload, pack, unpack
+from operators.lane_state import Head, LaneState, Payload, digest_of, pack, unpack
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.merging import merge_buckets
 from operators.operator_queries import OperatorQueries
@@ -54,9 +55,10 @@ _Alive = dict[int, npt.NDArray[np.bool_]]
 class _Entry:
     """What a batch brought: buckets, and tuples of inputs of joins, each with the payload that it was read from.
 
-    ``files`` have these tuples.
+    ``files`` have these tuples. ``digest`` tells it from what other attempts at the batch brought.
     """
 
+    digest: int
     buckets: tuple[tuple[Payload, Bucket], ...]
     tuples: tuple[tuple[Payload, TupleBucket], ...]
     files: tuple[Payload, ...]
@@ -110,9 +112,8 @@ class Lane:
         head = Head.from_bytes(known)
         self._catch_up(head, state)
         if payloads:
-            self._entries[seq] = self._read(payloads)
-            state.put_entry(seq, pack(payloads))
-            head.entries.append(seq)
+            head.entries[seq] = _put(seq, payloads, state)
+            self._entries[seq] = self._read(payloads, head.entries[seq])
         self._operators.follow(live)
         self.failures = {}
         brought = [bucket for _, bucket in self._entries[seq].buckets] if payloads else []
@@ -143,16 +144,15 @@ class Lane:
         return self._told.bytes + buckets + sum(tuples.nbytes for entry in entries for _, tuples in entry.tuples)
 
     def _catch_up(self, head: Head, state: LaneState) -> None:
-        alive = set(head.entries)
-        self._entries = {seq: entry for seq, entry in self._entries.items() if seq in alive}
-        for seq in head.entries:
+        self._entries = {s: entry for s, entry in self._entries.items() if head.entries.get(s) == entry.digest}
+        for seq, digest in head.entries.items():
             if seq not in self._entries:
-                self._entries[seq] = self._read(unpack(state.entry(seq)))
+                self._entries[seq] = self._read(unpack(state.entry(seq)), digest)
         for name, number in self._told.missing(head.told).items():
             (payload,) = unpack(state.entry(number))
             self._told.load(name, number, payload.path, payload.data)
 
-    def _read(self, payloads: Iterable[Payload]) -> _Entry:
+    def _read(self, payloads: Iterable[Payload], digest: int) -> _Entry:
         buckets: list[tuple[Payload, Bucket]] = []
         tuples: list[tuple[Payload, TupleBucket]] = []
         files = []
@@ -165,7 +165,7 @@ class Lane:
                 tuples.append((payload, TupleBucket.deserialize(data, self._files)))
             else:
                 buckets.append((payload, Bucket.deserialize(data)))
-        return _Entry(tuple(buckets), tuple(tuples), tuple(files))
+        return _Entry(digest, tuple(buckets), tuple(tuples), tuple(files))
 
     def _fire(
         self,
@@ -339,7 +339,7 @@ class Lane:
         for payload in self._entries.pop(old).payloads:
             if payload.path and payload.path not in kept:
                 head.garbage.append((seq, payload.path))
-        head.entries.remove(old)
+        del head.entries[old]
         state.drop_entry(old)
 
     def _merge(
@@ -365,9 +365,9 @@ class Lane:
         files = [file for entry in self._entries.values() for file in entry.files if file.path in kept]
         for old in list(self._entries):
             self._drop(old, seq, head, state, kept)
-        self._entries[seq] = _Entry(tuple(merged), tuple(tuples), tuple(files))
-        state.put_entry(seq, pack(self._entries[seq].payloads))
-        head.entries.append(seq)
+        entry = _Entry(0, tuple(merged), tuple(tuples), tuple(files))
+        head.entries[seq] = _put(seq, entry.payloads, state)
+        self._entries[seq] = replace(entry, digest=head.entries[seq])
 
     def _merged(self, alive: _Alive, after: dict[str, int | None]) -> Iterator[Bucket]:
         """Yield one bucket for all that share operator and space, cut at the boundaries of the queries that run."""
@@ -401,6 +401,13 @@ class Lane:
             if dropped <= seq - 2:
                 self._storage.delete(path)
         head.garbage = [(dropped, path) for dropped, path in head.garbage if dropped > seq - 2]
+
+
+def _put(seq: int, payloads: Sequence[Payload], state: LaneState) -> int:
+    """Store an entry and return its digest."""
+    packed = pack(payloads)
+    state.put_entry(seq, packed)
+    return digest_of(packed)
 
 
 def _alive_slices(

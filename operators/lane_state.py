@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -37,18 +38,30 @@ class Payload:
     data: bytes
 
 
+def digest_of(*parts: bytes) -> int:
+    """Return a number above 0 that tells what was written from anything else."""
+    digest = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        digest.update(part)
+    return (int.from_bytes(digest.digest()) >> 2) + 1
+
+
 @dataclass
 class Head:
-    """``entries`` are batch numbers, ``told`` entries by operator; ``garbage`` are (batch that dropped it, path)."""
+    """What is alive: ``entries`` by batch number, each with its digest, and ``told`` entries by operator.
 
-    entries: list[int] = field(default_factory=list)
+    ``garbage`` are (batch that dropped it, path).
+    """
+
+    entries: dict[int, int] = field(default_factory=dict)
     garbage: list[tuple[int, str]] = field(default_factory=list)
     told: dict[str, int] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """Return the head as it is stored."""
         told = {"told": self.told} if self.told else {}
-        return orjson.dumps({"entries": self.entries, "garbage": self.garbage, **told})
+        entries = {"entries": list(self.entries), "digests": list(self.entries.values())}
+        return orjson.dumps({**entries, "garbage": self.garbage, **told})
 
     @classmethod
     def from_bytes(cls, data: bytes | None) -> Head:
@@ -56,7 +69,10 @@ class Head:
         if data is None:
             return cls()
         value = orjson.loads(data)
-        return cls(value["entries"], [(seq, path) for seq, path in value["garbage"]], value.get("told", {}))
+        batches = value["entries"]
+        digests = value.get("digests", [0] * len(batches))  # older heads have none
+        garbage = [(seq, path) for seq, path in value["garbage"]]
+        return cls(dict(zip(batches, digests, strict=True)), garbage, value.get("told", {}))
 
 
 def pack(payloads: Sequence[Payload]) -> bytes:

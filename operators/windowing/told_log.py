@@ -3,7 +3,8 @@
 Invariants, like those of :mod:`operators.lane`:
 
 - An operator with early queries has at most one entry, written in the last batch in which it changed; the head of the
-  lane names it. Entries have negative numbers, so that they never meet those of buckets.
+  lane names it. Entries have negative numbers, so that they never meet those of buckets; these
+  are digests, so that what another attempt at the batch told is another entry.
 - What is in memory is a cache of that, brought up to the head before each batch.
 """
 
@@ -16,14 +17,13 @@ from operators.aggregation import aggregation_of, sliding_window
 from operators.bucket import Bucket
 from operators.bucket_store import get_payload, put_payload
 from operators.event_times import EARLIEST, LATEST
+from operators.lane_state import digest_of
 from operators.live_queries import LiveQuery
 from operators.queries import COUNT_ALL
 from operators.windowing.early_rows import Current, Revision, Told, revise
 from operators.windowing.fired_rows import Fired
 from operators.windows import SessionWindow
 from sources.storage import Storage
-
-OPERATORS_PER_BATCH = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class ToldLog:
         """Return how the state changes by the revisions of batch ``seq``; what is in memory changes with it."""
         stored: dict[int, tuple[str, bytes]] = {}
         dropped, files = [], []
-        for place, (name, revision) in enumerate(sorted(self._revisions.items())):
+        for name, revision in sorted(self._revisions.items()):
             if not revision.is_new:
                 continue
             old = self._entries.pop(name, None)
@@ -121,8 +121,8 @@ class ToldLog:
                 dropped.append(old.number)
                 files += [old.path] if old.path else []
             if not revision.told.is_empty:
-                number = -(seq * OPERATORS_PER_BATCH + place)
                 path, data = put_payload(self._storage, seq, revision.told.serialize())
+                number = -digest_of(f"{seq} {name} {path}".encode(), data)
                 stored[number] = path, data
                 self._entries[name] = _Entry(number, path, revision.told)
         return StateChange(stored, dropped, files, {name: entry.number for name, entry in self._entries.items()})
