@@ -163,14 +163,15 @@ def explain(braid: BraidClient, sql_or_id: str, form: str, as_json: bool) -> Non
 
 
 def find_query(braid: BraidClient, id_or_name: str) -> dict[str, Any]:
-    """Read the query with this id, else the only one with this name, running ones first."""
+    """Read the query with this id, else the only one with this name, those first that are not ending."""
     try:
         return braid.query(id_or_name)
     except BraidRefused as refused:
         if refused.status != 404:
             raise
         named = [query for query in braid.queries() if query.get("name") == id_or_name]
-        named = [query for query in named if query.get("state") not in ("RETIRED", "FAILED")] or named
+        for ended in (("DRAINING", "RETIRED", "FAILED"), ("RETIRED", "FAILED")):  # a name is free once its query drains
+            named = [query for query in named if query.get("state") not in ended] or named
         if not named:
             raise
     if len(named) > 1:

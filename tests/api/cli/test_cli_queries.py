@@ -54,6 +54,13 @@ def test_drop_does_not_guess_between_two_of_a_name(service: Playback, braid: Bra
     assert all(query["state"] == "RUNNING" for query in service.queries.values())
 
 
+def test_a_name_is_that_of_the_query_that_is_not_ending(service: Playback, braid: Braid) -> None:
+    """As after `braid replace twice …`: the old query drains for a while under the same name."""
+    service.queries["q-2"]["state"] = "DRAINING"
+    assert braid("drop", "twice").stdout == "query q-3 is RETIRED\n"
+    assert braid("drop", "twice").stdout == "query q-2 is RETIRED\n"
+
+
 def test_drop_of_what_is_not_there_is_refused(braid: Braid) -> None:
     result = braid("drop", "nothing")
     assert result.exit_code == 1
