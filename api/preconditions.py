@@ -89,7 +89,7 @@ def check_home(storage: Storage) -> None:
     if not storage.exists(HOME_FILE):
         storage.put(HOME_FILE, orjson.dumps({"path": str(here)}))
         return
-    home = Path(orjson.loads(storage.get(HOME_FILE))["path"])
+    home = Path(storage.get_json(HOME_FILE)["path"])
     if home != here and not (home.exists() and home.samefile(here)):
         raise CannotStart(
             f"The data directory {str(here)!r} was made as {str(home)!r}, and Spark's checkpoint in it names that path."

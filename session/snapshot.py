@@ -94,7 +94,7 @@ class Snapshots:
         """Return the state of the snapshot, an empty one when there is none; CorruptData for another version."""
         self._next_segment = max(map(_segment_of, self._storage.names(HEADS)), default=0) + 1
         try:
-            value = orjson.loads(self._storage.get(PATH))
+            value = self._storage.get_json(PATH)
         except FileNotFoundError:
             return SessionState()
         if value.get("version") not in _READ:
@@ -103,7 +103,13 @@ class Snapshots:
                 f" got {value.get('version')!r}. Start the version that wrote this data directory."
             )
         self._archive.open(value["archive"])
-        return _state_of(value, {segment: self._read_heads(segment) for segment in value["segments"]})
+        try:
+            return _state_of(value, {segment: self._read_heads(segment) for segment in value["segments"]})
+        except orjson.JSONDecodeError as error:
+            raise CorruptData(
+                f"The heads of queries in {HEADS!r} must be whole; one is not: {error}."
+                " Restore the data directory from a backup."
+            ) from error
 
     def _read_heads(self, segment: int) -> dict[str, bytes]:
         """Return the heads of a segment as JSON, by query."""

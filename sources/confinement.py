@@ -33,7 +33,7 @@ class Confinement:
         """Return the confinement of the service whose data directory this is; none when it was never written."""
         if not storage.exists(FILE):
             return cls()
-        return cls.from_json(orjson.loads(storage.get(FILE)))
+        return cls.from_json(storage.get_json(FILE))
 
     def write(self, storage: Storage) -> None:
         """Have all processes of the service confined so that open something from now on."""

@@ -42,8 +42,8 @@ class RecordLog:
         return self._storage.exists(self._path(number))
 
     def read(self, number: int) -> dict[str, Any]:
-        """Return record ``number``; FileNotFoundError when it is not kept."""
-        record: dict[str, Any] = orjson.loads(self._storage.get(self._path(number)))
+        """Return record ``number``; FileNotFoundError when it is not kept, CorruptData when it is torn."""
+        record: dict[str, Any] = self._storage.get_json(self._path(number))
         return record
 
     def after(self, number: int) -> Iterator[tuple[int, dict[str, Any]]]:

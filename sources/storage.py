@@ -12,9 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pyarrow as pa
 from pyarrow import fs
+
+from sources.errors import CorruptData
 
 
 class Storage:
@@ -103,6 +107,16 @@ class Storage:
             return (self.local_root / path).read_bytes()
         with self._fs.open_input_file(self._full(path)) as source:
             return source.read()
+
+    def get_json(self, path: str) -> Any:
+        """Return the JSON value in ``path``; FileNotFoundError when there is none, CorruptData when it is torn."""
+        try:
+            return orjson.loads(self.get(path))
+        except orjson.JSONDecodeError as error:
+            raise CorruptData(
+                f"The file {path} must hold JSON to go on; it does not: {error}."
+                " Restore the data directory from a backup."
+            ) from error
 
     def open(self, path: str) -> pa.NativeFile:
         """Open ``path`` for reading; a local file is mapped into memory."""

@@ -57,7 +57,7 @@ class PlanLog:
         usable = [epoch for epoch in epochs if after < epoch <= upto]
         if not usable:
             return None
-        return LiveQueries.from_json(orjson.loads(self._storage.get(f"{PLANS}/{max(usable):012d}.json")))
+        return LiveQueries.from_json(self._storage.get_json(f"{PLANS}/{max(usable):012d}.json"))
 
     def _clocks_at_activation(self, epoch: int) -> dict[str, int | None]:
         at = bisect.bisect_left(self._activated, epoch)
@@ -66,7 +66,7 @@ class PlanLog:
             at = bisect.bisect_left(self._activated, epoch)
         if at == len(self._activated):
             raise CorruptData(f"Epoch {epoch} is in the offset log, but no activation of it is in {ACTIVATIONS!r}.")
-        record = orjson.loads(self._storage.get(f"{ACTIVATIONS}/{self._activated[at]:012d}.json"))
+        record = self._storage.get_json(f"{ACTIVATIONS}/{self._activated[at]:012d}.json")
         clocks: dict[str, int | None] = record["clocks"]
         return clocks
 
@@ -122,6 +122,6 @@ def read_unavailable(storage: Storage) -> dict[str, str]:
 def read_lanes(storage: Storage) -> int | None:
     """Return how many lanes the job of a data folder has, None before its first start decided that."""
     try:
-        return int(orjson.loads(storage.get(LANES))["lanes"])
+        return int(storage.get_json(LANES)["lanes"])
     except FileNotFoundError:
         return None

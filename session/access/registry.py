@@ -173,7 +173,7 @@ class AccessRegistry:
 
     def _load(self) -> None:
         try:
-            document = orjson.loads(self._storage.get(PATH))
+            document = self._storage.get_json(PATH)
         except FileNotFoundError:
             return
         self._next = document["next"]

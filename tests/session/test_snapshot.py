@@ -197,11 +197,18 @@ def test_a_missing_head_is_said(driver: Driver) -> None:
     driver.run(CHEAP)
     driver.session.write_snapshot()
     (name,) = driver.storage.names("queries")
+    whole = driver.storage.get(f"queries/{name}")
+    driver.storage.put(f"queries/{name}", whole[:-9])
+    with pytest.raises(CorruptData, match="heads of queries in 'queries' must be whole"):
+        driver.recovered()
     driver.storage.put(f"queries/{name}", b"")
     with pytest.raises(CorruptData, match="head of query 'q-1'"):
         driver.recovered()
     driver.storage.delete(f"queries/{name}")
     with pytest.raises(CorruptData, match="must be in queries/000000000001"):
+        driver.recovered()
+    driver.storage.put("session.json", driver.storage.get("session.json")[:-9])
+    with pytest.raises(CorruptData, match=r"session\.json must hold JSON"):
         driver.recovered()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sources.errors import CorruptData
 from sources.record_log import RecordLog
 from sources.storage import Storage
 
@@ -46,6 +47,15 @@ def test_what_was_trimmed_is_skipped(log: RecordLog) -> None:
     log.trim(9)
     assert log.numbers() == []
     assert [n for n, _ in log.after(0)] == []
+
+
+def test_a_record_that_is_torn_is_told_by_its_name(log: RecordLog, tmp_path: Path) -> None:
+    path = tmp_path / "log" / "000000000003.json"
+    for torn in (path.read_bytes()[:-3], b""):
+        path.write_bytes(torn)
+        with pytest.raises(CorruptData, match=r"log/000000000003\.json must hold JSON to go on.*from a backup"):
+            log.read(3)
+        assert log.read(4) == {"number": 4}
 
 
 def test_an_empty_log_has_nothing(tmp_path: Path) -> None:
