@@ -263,18 +263,26 @@ def _trim(service: Service, stopped: threading.Event) -> None:
         size=service.settings.result_retention_bytes,
         on_removed=service.forget_block,
     )
-    while not stopped.wait(TRIM_SECONDS):
-        try:
-            service.pushes.trim({definition.id for definition in service.session.definitions()})
-            trim_plan_log(service.storage, service.session.snapshot_epoch)
-            trimmed = retention.trim(time.time_ns() // 1000, service.session.snapshot_seq)
-            if trimmed.held_back:
-                service.session.write_snapshot()
-        except Exception:  # the service goes on; the next round tries again
-            log.exception("retention failed")
-            continue
+
+    def trim_results() -> None:
+        trimmed = retention.trim(time.time_ns() // 1000, service.session.snapshot_seq)
+        if trimmed.held_back:
+            service.session.write_snapshot()
         if trimmed.batches:
             log.info("results trimmed", extra={"fields": {"batches": trimmed.batches, "blocks": trimmed.blocks}})
+
+    def trim_pushes() -> None:
+        service.pushes.trim({definition.id for definition in service.session.definitions()})
+
+    def trim_plans() -> None:
+        trim_plan_log(service.storage, service.session.snapshot_epoch)
+
+    while not stopped.wait(TRIM_SECONDS):
+        for trim in (trim_results, trim_pushes, trim_plans):  # one that a full disk stops must not keep it full
+            try:
+                trim()
+            except Exception:  # the service goes on; the next round tries again
+                log.exception("retention failed")
 
 
 def _url(host: str, port: int) -> str:

@@ -7,13 +7,17 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from api.preconditions import CannotStart, check_home, check_java, check_python, lock_data_dir
-from api.serve import open_port, open_storage, serve
+from api.serve import _trim, open_port, open_storage, serve
+from session.settings import Settings
 from sources.storage import Storage
 
 
@@ -102,6 +106,39 @@ def test_a_data_directory_must_be_writable(tmp_path: Path) -> None:
     for data_dir in (str(tmp_path / "file"), str(tmp_path / "file" / "below"), "nowhere://x"):
         with pytest.raises(CannotStart, match="The data directory"):
             open_storage(data_dir)
+
+
+def test_what_a_full_disk_keeps_from_being_trimmed_keeps_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+    stopped = threading.Event()
+
+    def refused(what: str) -> Callable[..., None]:
+        def trim(*_: object) -> None:
+            tried.append(what)
+            if len(set(tried)) == 3:
+                stopped.set()
+            raise OSError(28, "No space left on device")
+
+        return trim
+
+    service = SimpleNamespace(
+        storage=Storage(str(tmp_path)),
+        settings=Settings(),
+        results=SimpleNamespace(index=None),
+        session=SimpleNamespace(definitions=list, snapshot_seq=0, snapshot_epoch=0),
+        pushes=SimpleNamespace(trim=refused("pushes")),
+        forget_block=None,
+    )
+    monkeypatch.setattr("api.serve.TRIM_SECONDS", 0.01)
+    monkeypatch.setattr("api.serve.Retention", lambda *_, **__: SimpleNamespace(trim=refused("results")))
+    monkeypatch.setattr("api.serve.trim_plan_log", refused("plans"))
+    trimming = threading.Thread(target=_trim, args=(service, stopped), daemon=True)
+    trimming.start()
+    trimming.join(10)
+    stopped.set()
+    assert tried[:3] == ["results", "pushes", "plans"]
 
 
 def refusal(flags: dict[str, Any], capsys: pytest.CaptureFixture[str], status: int = 1) -> str:
