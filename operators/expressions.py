@@ -81,6 +81,25 @@ def columns_of(expression: Expression) -> Iterator[str]:
     return (column.name for column in typed_columns_of(expression))
 
 
+def text_of(expression: Expression) -> str:
+    """Return the text of an expression, with its type where the text alone has several: 1.5 is a DECIMAL or a DOUBLE.
+
+    What has equal texts is computed once, whoever asks for it.
+    """
+    return str(expression) if _tells_type(expression) else f"{expression} as {expression.type}"
+
+
+def _tells_type(expression: Expression) -> bool:
+    if isinstance(expression, Literal):
+        return expression.type.is_integer
+    if isinstance(expression, Column) or expression.function == "cast":
+        return True
+    values = expression.arguments
+    if expression.function == "case":
+        values = (*values[1:-1:2], values[-1])
+    return any(map(_tells_type, values))
+
+
 def conjuncts_of(expression: Expression | None) -> tuple[Expression, ...]:
     """Return the parts of the top-level AND; none for no expression."""
     if expression is None:

@@ -68,7 +68,7 @@ class Measure:
     @cached_property
     def name(self) -> str:
         """The column that carries this measure, the same for equal measures: ``sum(price)``, ``count(*)``."""
-        return f"{self.function}({'*' if self.argument is None else self.argument})"
+        return f"{self.function}({'*' if self.argument is None else expressions.text_of(self.argument)})"
 
     @property
     def type(self) -> ColumnType:

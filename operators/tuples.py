@@ -11,7 +11,7 @@ import pyarrow as pa
 from operators.arrays import Places
 from operators.containment import describe
 from operators.evaluation import evaluate
-from operators.expressions import Column, Expression
+from operators.expressions import Column, Expression, text_of
 from sources.columns import one_array
 
 # chunks are joined where they are shorter than this on average: a kernel is called once for each
@@ -81,13 +81,13 @@ class Tuples:
 
     def value(self, expression: Expression) -> pa.Array:
         """Return the expression's value for each tuple."""
-        text = str(expression)
+        text = text_of(expression)
         found = self._values.get(text)
         if found is None:
             try:
                 found = evaluate(expression, self.columns, self.length)
             except Exception as error:
-                self.failures[text] = describe(error)
+                self.failures[str(expression)] = describe(error)
                 found = pa.nulls(self.length, expression.type.arrow)
             self._values[text] = found
         return found

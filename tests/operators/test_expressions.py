@@ -19,6 +19,7 @@ from operators.expressions import (
     columns_of,
     conjuncts_of,
     from_json,
+    text_of,
     to_json,
 )
 from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
@@ -87,3 +88,16 @@ def test_columns_are_named_as_they_occur() -> None:
 )
 def test_text_of_expressions(expression: Expression, text: str) -> None:
     assert str(expression) == text
+
+
+def test_text_of_constants_tells_their_type() -> None:
+    ok, half = Column("ok", BOOLEAN), ColumnType("DECIMAL", 2, 1)
+    cases = [
+        Call("case", (ok, Literal(v, kind), Literal(None, kind)), kind)
+        for v, kind in ((Decimal("0.5"), half), (0.5, DOUBLE))
+    ]
+    assert list(map(text_of, cases)) == ["case(ok, 0.5, NULL) as DECIMAL(2,1)", "case(ok, 0.5, NULL) as DOUBLE"]
+    assert text_of(Call("negate", (cases[1],), DOUBLE)) == "negate(case(ok, 0.5, NULL)) as DOUBLE"
+    assert text_of(Call("+", (Column("price", DOUBLE), cases[1]), DOUBLE)) == "+(price, case(ok, 0.5, NULL))"
+    assert text_of(Literal(0.5, DOUBLE)) == "0.5 as DOUBLE"
+    assert text_of(Literal(1, INT)) == "1"

@@ -10,6 +10,8 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,10 +24,12 @@ from operators.expressions import Call, Column, Expression, Literal
 from operators.predicates import space_key
 from operators.queries import Aggregation, Measure, Output, Query, Selection, set_apart
 from operators.windows import SessionWindow, Window
-from sources.schema import BOOLEAN
+from sources.schema import BIGINT, BOOLEAN, DOUBLE, ColumnType
 from sources.storage import Storage
 from tests.kit.examples import examples
 from tests.operators.pipeline import MEASURES, STREAM, K, Pipeline, Row, S, T, V, aggregation, changelog, compare
+
+TENTHS = ColumnType("DECIMAL", 2, 1)
 
 
 def random_where(rng: random.Random, depth: int = 2) -> Expression | None:
@@ -253,6 +257,22 @@ def aggregates(members: list[Row], measures: Sequence[Measure]) -> tuple[Any, ..
             case "count_distinct":
                 found.append(len(set(known)))
     return tuple(found)
+
+
+def test_constants_that_read_alike_are_told_apart_by_their_types(tmp_path: Path) -> None:
+    def chosen(kind: ColumnType, *values: Any) -> Expression:
+        return Call("case", (compare(K, "=", 0), *(Literal(value, kind) for value in values)), kind)
+
+    arguments = [chosen(TENTHS, Decimal("1.5"), Decimal("2.5")), chosen(DOUBLE, 1.5, 2.5), Literal(2.5, DOUBLE)]
+    arguments += [Literal(Decimal("2.5"), TENTHS), chosen(BIGINT, 1, 2), chosen(TENTHS, Decimal(1), Decimal(2))]
+    measures = [(Measure("sum", each), Measure("max", each)) for each in arguments]
+    pipeline = Pipeline(Storage(str(tmp_path)))
+    created = [(f"q{n}", n, aggregation(keys=(), measures=mine)) for n, mine in enumerate(measures)]
+    tuples = [{"k": k, "v": 0, "s": "a", "t": k} for k in range(2)]
+    pipeline.run(tuples, [changelog(1, created, streams=[STREAM])])
+    pipeline.run([{"k": 0, "v": 0, "s": "end", "t": 1000}])
+    rows = [pipeline.rows[name][0][-2:] for name, _, _ in created]
+    assert rows == [(4, 2.5), (4, 2.5), (5, 2.5), (5, 2.5), (3, 2), (3, 2)]
 
 
 @settings(max_examples=examples(25), deadline=None, print_blob=True)
