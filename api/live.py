@@ -91,7 +91,7 @@ async def events(
             deployed = caller.live_query(query_id)
             if not page.has_more and deployed.state != FAILED:
                 until = time.monotonic() + KEEP_ALIVE_SECONDS
-                if not await news_for(service, deployed, page.cursor, until, request):
+                if not await news_for(service, caller, deployed, page.cursor, until, request):
                     if service.news.stopping or await request.is_disconnected():
                         return
                     yield KEEP_ALIVE

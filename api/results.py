@@ -77,17 +77,22 @@ async def next_page(
         after = page.cursor
         if page.table.num_rows or end:
             return page, end
-        if not await news_for(service, deployed, after, until, request):
+        if not await news_for(service, caller, deployed, after, until, request):
             return page, False
 
 
-async def news_for(service: Service, deployed: DeployedQuery, after: str, until: float, request: Request) -> bool:
-    """Return True when there is something to read after a cursor, False at ``until`` or when nobody waits for it."""
+async def news_for(
+    service: Service, caller: TenantSession, deployed: DeployedQuery, after: str, until: float, request: Request
+) -> bool:
+    """Return True when there is something to read after a cursor, False at ``until`` or when nobody waits for it.
+
+    Raises Unauthorized when the caller's key is revoked meanwhile.
+    """
     while True:
         remaining = until - time.monotonic()
         if remaining <= 0 or service.news.stopping:
             return False
-        now = service.session.live_query(deployed.id)
+        now = caller.live_query(deployed.id)
         if now.state == RETIRED or service.results.has_news(now, after):
             return True
         await service.news.wait(min(remaining, POLL_SECONDS))

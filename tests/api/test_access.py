@@ -305,6 +305,21 @@ def test_requests_that_still_run_end_once_their_key_is_revoked(rest: Rest) -> No
     assert not [line for line in seen if "user_id" in line]
 
 
+def test_a_read_that_waits_ends_with_its_key_though_no_row_comes(rest: Rest) -> None:
+    shop = team(rest, "shop")
+    query = shop.query()
+    rest.run(query["id"])
+    (key,) = rest.get("/keys")["keys"]
+    asked: list[object] = []
+    live_query = rest.service.session.live_query
+    rest.service.session.live_query = lambda *given: asked.append(given) or live_query(*given)  # type: ignore[method-assign, func-returns-value]
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(shop.send, "GET", f"/queries/{query['id']}/results?wait=8")
+        wait_until(lambda: len(asked) >= 2, 10, "the read waits")
+        rest.read(rest.client.delete(f"/keys/{key['id']}"), 204)
+        assert waiting.result().status_code == 401
+
+
 def test_a_query_beyond_the_cores_is_refused_with_its_estimate(tmp_path: Path) -> None:
     with open_rest(tmp_path, access="on", admin_key=ADMIN_KEY, admission_cores=1000.0) as rest:
         rest.client.headers["Authorization"] = f"Bearer {ADMIN_KEY}"
