@@ -271,7 +271,7 @@ def _read_by(buckets: Sequence[Bucket], due: Sequence[Due]) -> list[Bucket]:
 def _by_due(held: Held, keys: InputKeys) -> Iterator[tuple[Due, PartHeld]]:
     """Yield what each of several windows holds."""
     counts = held.counts(held.runs)
-    names = [name for name in held.totals if name != COUNT_NAME]
+    names = [name for name in held.totals.names if name != COUNT_NAME]
     totals = {name: held.over(name, held.runs) for name in names}
     for number, due in enumerate(held.due.listed()):
         present = np.flatnonzero(counts[number])

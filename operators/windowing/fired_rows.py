@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -56,17 +56,39 @@ class Fired:
         return self.rows.table()
 
 
+class Reductions:
+    """Components by name, shape (cells, keys), each made ready to be reduced over cells when it is asked for first."""
+
+    def __init__(self, totals: Mapping[str, Numbers]) -> None:
+        self._totals = totals
+        self._ready: dict[str, RangeReduction] = {}
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of the components."""
+        return self._totals.keys()
+
+    def over(self, name: str, runs: CellRuns) -> Numbers | None:
+        """Return a component over some cells, shape (queries, keys); None where there is no such component."""
+        total = self._totals.get(name)
+        if total is None:
+            return None
+        if name not in self._ready:
+            self._ready[name] = RangeReduction(total, component_named(name, total.dtype).merge)
+        return self._ready[name].over(runs)
+
+
 @dataclass(frozen=True)
 class Held:
     """What windows of several queries hold that read the same slices, for some of the keys.
 
-    ``runs`` are the cells of each query. The components in ``totals``, shape (cells, keys), are of the keys from
-    ``first_key`` on; ``newest`` is the greatest event time in the slices.
+    ``runs`` are the cells of each query. The components in ``totals`` are of the keys from ``first_key``
+    on; ``newest`` is the greatest event time in the slices.
     """
 
     due: DueWindows
     runs: CellRuns
-    totals: Mapping[str, RangeReduction]
+    totals: Reductions
     keys: pa.Table
     first_key: int
     newest: int
@@ -74,12 +96,13 @@ class Held:
 
     def over(self, name: str, runs: CellRuns) -> Numbers | None:
         """Return a component over some cells, shape (queries, keys); None when no bucket has it."""
-        reduction = self.totals.get(name)
-        return None if reduction is None else reduction.over(runs)
+        return self.totals.over(name, runs)
 
     def counts(self, runs: CellRuns) -> Numbers:
         """Return the number of tuples in some cells, shape (queries, keys)."""
-        return self.totals[COUNT_NAME].over(runs)
+        counts = self.totals.over(COUNT_NAME, runs)
+        assert counts is not None
+        return counts
 
 
 class DistinctCounts:

@@ -1,8 +1,9 @@
 """Firing windows: from the entries of buckets to what each due window holds.
 
 A window's rows are due in the first batch after which the waterline has reached its end (CONTRACT section 3.5). Windows
-that end together are fired together: going back from their end, slices are added up once, and the windows that begin
-where one does take their share there. Each query then reduces over its cells, all queries of these windows at once.
+that end together are fired together: going back from their end, what these windows need of slices is added up once,
+and the windows that begin where one does take their share there. Each query then reduces over its cells, all queries of
+these windows at once.
 
 A query reads the slices that began after it was created. All of them were cut with its boundaries and its measures at
 hand, in whatever later epoch, so buckets of different epochs are added up as they are; the changelog-set of the thesis
@@ -23,11 +24,10 @@ from operators.components import COUNT_NAME, component_named, names_of
 from operators.joins.keys import InputKeys
 from operators.keys import unite_keys
 from operators.merging import DENSE_ENTRIES, Renumbered, common_ranks, component_names
-from operators.predicates.range_reduction import RangeReduction
 from operators.queries import Measure
 from operators.totals import empty
 from operators.windowing.due import Due, DueWindows, WindowedQueries, due_by_space
-from operators.windowing.fired_rows import DistinctCounts, Fired, FiredRows, Held, counts_distinct
+from operators.windowing.fired_rows import DistinctCounts, Fired, FiredRows, Held, Reductions, counts_distinct
 from operators.windowing.slice_tree import stretches
 from operators.windowing.space_queries import Predicates
 
@@ -117,7 +117,9 @@ def _windows(
             end, start = end_of[low], start_of[low]
             if end != at_end:
                 at_end = end
-                totals = {name: empty(component_named(name, dtype), cells * count) for name, dtype in names.items()}
+                ending = due.query[low : np.searchsorted(end_of, end, side="right")]
+                mine = _of_measures(names, due.space.measures_among(ending) if with_measures else ())
+                totals = {name: empty(component_named(name, dtype), cells * count) for name, dtype in mine.items()}
                 reached = [after[end] for after in afters]
                 newest = np.iinfo(np.int64).min
             for run, (i, _, _) in enumerate(runs):
@@ -129,10 +131,7 @@ def _windows(
                 newest = max(newest, int(bucket.latest[slice_:after].max()))
                 for entries, begin, stop in stretches(bucket, bucket.above, slice_, after):
                     renumbered[i].add(totals, entries, begin, stop)
-            reduced = {
-                name: RangeReduction(total.reshape(cells, count), component_named(name, total.dtype).merge)
-                for name, total in totals.items()
-            }
+            reduced = Reductions({name: total.reshape(cells, count) for name, total in totals.items()})
             at_once = max(1, _MOST_AT_ONCE // count)
             for begin in range(low, high, at_once):
                 some = slice(begin, min(begin + at_once, high))
@@ -143,7 +142,10 @@ def _windows(
 
 def needed_names(buckets: Sequence[Bucket], measures: Sequence[Measure]) -> dict[str, np.dtype[Any]]:
     """Return the components that the measures are made of, as far as some bucket has them."""
-    there = component_names(buckets)
+    return _of_measures(component_names(buckets), measures)
+
+
+def _of_measures(there: Mapping[str, np.dtype[Any]], measures: Sequence[Measure]) -> dict[str, np.dtype[Any]]:
     wanted = [COUNT_NAME, *(name for measure in measures for name in names_of(measure))]
     return {name: there[name] for name in dict.fromkeys(wanted) if name in there}
 

@@ -62,6 +62,7 @@ REFUSALS = (
     "the one that it is compared with",
     "be compared by all of it",
     "is not compared with the others",
+    "is not compared with any",
 )
 
 

@@ -256,6 +256,32 @@ def test_firing(benchmark: Any, count: int) -> None:
     assert sum(fired.counts) > 0
 
 
+@pytest.mark.parametrize("count", [500, 2000])
+def test_firing_of_queries_that_have_nothing_in_common(benchmark: Any, count: int) -> None:
+    """Each query has a window and a measure of its own; the windows that end in one second, few tuples."""
+    rng = random.Random(5)
+
+    def with_measure(live: LiveQuery) -> Aggregation:
+        left, right = (Column(rng.choice(FIELDS), INT) for _ in range(2))
+        argument = Call("+", (Call("*", (left, Literal(rng.randint(1, 50), BIGINT)), BIGINT), right), BIGINT)
+        measure = Measure(rng.choice(["sum", "sum", "min", "max", "stddev_samp"]), argument)
+        size = rng.randint(1000, 5000)
+        return replace(
+            aggregation_of(live), measures=(measure,), window=Window(size * 1000, rng.randint(500, size) * 1000)
+        )
+
+    live = live_of(*(with_measure(query) for query in queries(count).by_slot.values()), stream=STREAM)
+    operators, buckets = StreamOperators(live, STREAM, 2), []
+    for half in range(12):
+        for group, bucket in operators.process(chunk(100 + half / 2, 2000, 4000), None).buckets:
+            if group == 0:
+                buckets.append(Bucket.deserialize(bucket.serialize()))
+    ((_, members),) = live.aggregations(STREAM.id).items()
+    known = {query.id: predicate_of(query) for query in members}
+    windows = WindowedQueries(members, lambda query: known[query.id])
+    assert benchmark(lambda: fire(buckets, windows, 104 * SECOND, 105 * SECOND)) is not None
+
+
 def with_random_windows(count: int, slicings: int) -> LiveQueries:
     """Return queries with windows of 1 to 20 s in whole milliseconds, in so many slicings: operators of their own."""
     rng = random.Random(9)
