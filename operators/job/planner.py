@@ -33,6 +33,9 @@ WARM_UP_BATCHES = 2
 FIRST_REST_SECONDS = 1.0
 LONGEST_REST_SECONDS = 30.0
 
+# Spark ends Python processes that had nothing to do for a minute, and new ones take seconds to start
+KEPT_BUSY_US = 45_000_000
+
 NOTHING = Extent(0, 0)
 
 Positions = Mapping[str, Mapping[str, int]]
@@ -81,10 +84,12 @@ class Planner:
         due_us = record.get("emit_due_us")  # a delay of EMIT runs out, whether tuples come or not
         is_due = due_us is not None and due_us <= now_us
         is_news = self._epoch != start.epoch or idle != start.idle
-        if not read and not is_news and not self._warm_ups and not is_due and not skipped:
+        is_kept_busy = now_us - start.planned_us >= KEPT_BUSY_US
+        is_wanted = is_news or is_due or is_kept_busy or bool(self._warm_ups or skipped)
+        if not read and not is_wanted:
             return start
         left = _tuples_between(begins, _ends(begins, available)) - read
-        is_urgent = is_news or is_due or bool(self._warm_ups or skipped or left)
+        is_urgent = is_wanted or left > 0
         if not is_urgent and self._start.is_too_early(start.planned_us, now_us):
             return start
         self._warm_ups = max(0, self._warm_ups - 1)

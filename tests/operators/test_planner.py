@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from operators.job.offsets import Offset
 from operators.job.plan_log import CHANGELOGS, PLANS, PlannedBatch, read_planned, read_unavailable
-from operators.job.planner import BATCHES, WARM_UP_BATCHES, Planner, _begins, _skipped
+from operators.job.planner import BATCHES, KEPT_BUSY_US, WARM_UP_BATCHES, Planner, _begins, _skipped
 from operators.live_queries import LiveQueries
 from sources.connector import Chunk, Extent, GappedExtent
 from sources.generator import DATASETS
@@ -109,6 +109,18 @@ def test_a_delay_that_runs_out_makes_a_batch(folder: Folder) -> None:
     assert (second.seq, second.planned_us) == (2, 2 * SECOND)
     folder.commit(second, emit_due_us=None)
     assert folder.planner().latest(second, 9 * SECOND) is second
+
+
+def test_silence_is_broken_before_processes_end(folder: Folder) -> None:
+    planner = folder.planner()
+    folder.log()
+    first = planner.latest(Offset(), SECOND)
+    folder.commit(first)
+    assert planner.latest(first, SECOND + KEPT_BUSY_US - 1) is first
+    second = planner.latest(first, SECOND + KEPT_BUSY_US)
+    assert (second.seq, second.epoch) == (2, first.epoch)
+    folder.commit(second)
+    assert planner.latest(second, 2 * SECOND + KEPT_BUSY_US) is second
 
 
 def test_processing_time_never_falls_even_if_the_clock_of_the_machine_does(folder: Folder) -> None:
@@ -341,10 +353,10 @@ def test_a_stream_that_does_not_answer_is_not_idle(folder: Folder, monkeypatch: 
     ):
         monkeypatch.setattr(connector, "available", available)
         monkeypatch.setattr(connector, "problem", problem)
-        assert planner.latest(first, 60 * SECOND) is first
+        assert planner.latest(first, 30 * SECOND) is first
     monkeypatch.setattr(connector, "problem", None)
-    assert planner.latest(first, 62 * SECOND - 1) is first, "its silence begins when all of it answers"
-    assert planner.latest(first, 62 * SECOND).idle == ("a",)
+    assert planner.latest(first, 32 * SECOND - 1) is first, "its silence begins when all of it answers"
+    assert planner.latest(first, 32 * SECOND).idle == ("a",)
 
 
 def test_the_last_event_times_are_carried_from_batch_to_batch(folder: Folder) -> None:
