@@ -25,6 +25,7 @@ from sources.errors import BraidError, Gone, MalformedRequest, TooLarge
 
 router = APIRouter(tags=["queries"])
 FIELDS = ("sql", "name", "sink", "ttl_seconds", "labels")
+QUERIES_SCHEMA = {"anyOf": [QUERY_SCHEMA, {"type": "array", "items": QUERY_SCHEMA}]}
 # what is planned on the event loop: it takes less time than to hand it to a thread
 QUICK_BYTES = 2000
 
@@ -44,10 +45,7 @@ QUICK_BYTES = 2000
         429,
         503,
     ),
-    openapi_extra=json_body(
-        {"anyOf": [QUERY_SCHEMA, {"type": "array", "items": QUERY_SCHEMA}]},
-        {"sql": documents.SELECT, "name": "expensive"},
-    ),
+    openapi_extra=json_body(QUERIES_SCHEMA, {"sql": documents.SELECT, "name": "expensive"}),
 )
 async def create_queries(request: Request, service: ServiceDep, caller: CallerDep, wait: Wait = 0.0) -> Response:
     """Register a query, or with a JSON array many: all or none. With `wait`, answer once they are RUNNING."""
@@ -55,9 +53,7 @@ async def create_queries(request: Request, service: ServiceDep, caller: CallerDe
     # reading a table may take its time
     if idempotency_key(request) is None and len(body) <= QUICK_BYTES and not service.session.names_table(body):
         service.check_running()
-        values = parse_json(body)
-        many = isinstance(values, list)
-        requests = requests_of(values, service.settings.max_queries) if many else [request_of(values)]
+        requests, many = asked_for(service, body)
         made = await settled(lambda wake: caller.begin_create(requests, wake))
         response = response_of(created(made, many))
     else:
@@ -80,10 +76,16 @@ async def once_running(service: Service, caller: TenantSession, response: Respon
 
 
 def _create(service: Service, caller: TenantSession, body: bytes) -> Outcome:
-    values = parse_json(body)
-    many = isinstance(values, list)
-    requests = requests_of(values, service.settings.max_queries) if many else [request_of(values)]
+    requests, many = asked_for(service, body)
     return created(caller.create_queries(requests), many)
+
+
+def asked_for(service: Service, body: bytes) -> tuple[list[QueryRequest], bool]:
+    """Read the queries of a body, and whether it is an array of them."""
+    values = parse_json(body)
+    if isinstance(values, list):
+        return requests_of(values, service.settings.max_queries), True
+    return [request_of(values)], False
 
 
 def created(made: list[dict[str, Any]], many: bool) -> Outcome:
@@ -109,7 +111,7 @@ async def wait_running(service: Service, ids: list[str], seconds: float) -> None
     "/queries/validate",
     responses=answers(
         200,
-        "What the query would run as.",
+        "What the query would run as, or each of the array.",
         {"operator": "select", "shares_with": ["q-1"]},
         400,
         404,
@@ -117,14 +119,16 @@ async def wait_running(service: Service, ids: list[str], seconds: float) -> None
         413,
         422,
     ),
-    openapi_extra=json_body(QUERY_SCHEMA, {"sql": documents.SELECT}),
+    openapi_extra=json_body(QUERIES_SCHEMA, {"sql": documents.SELECT}),
 )
 async def validate_query(request: Request, service: ServiceDep, caller: CallerDep) -> Response:
-    """Try a query out: what it would run as, with whom it would share, or the error a POST would give."""
+    """Try a query out, or many: what it would run as, with whom it would share, or the error a POST would give."""
     body = await read_body(request, service.settings.max_body_bytes)
 
     def validate() -> bytes:
-        return orjson.dumps(caller.validate(request_of(parse_json(body))))
+        requests, many = asked_for(service, body)
+        explained = caller.validate(requests)
+        return orjson.dumps(explained if many else explained[0])
 
     return Response(await run_in_threadpool(validate), media_type="application/json")
 

@@ -235,8 +235,6 @@ class Commands(Reads):
     ) -> Begun:
         """Begin to accept all of the queries or none; ``on_done`` are called, on another thread, when that is done."""
         requests = list(requests)
-        if not requests:
-            raise MalformedRequest("At least one query must be given; got an empty list.")
         repeated = self._begun_before()
         if repeated is not None:
             return repeated
@@ -288,12 +286,12 @@ class Commands(Reads):
             return None
         return Begun(None, lambda: [self.query(query_id) for query_id in running.effect])
 
-    def validate(self, request: QueryRequest, owner: Owner = NOBODY) -> dict[str, Any]:
-        """Return what a query would run as and with whom it would share, or raise what a POST would."""
-        planned = self._plan([request], owner)
+    def validate(self, requests: list[QueryRequest], owner: Owner = NOBODY) -> list[dict[str, Any]]:
+        """Return what each query would run as and with whom it would share, or raise what a POST of them would."""
+        planned = self._plan(requests, owner)
         with self._lock:
             self._reservations.check_queries(self._state, planned, self._settings.max_queries, owner)
-        return self._explain(planned[0].query, planned[0].streams)
+        return [self._explain(each.query, each.streams) for each in planned]
 
     def _plan(
         self,
@@ -302,6 +300,8 @@ class Commands(Reads):
         inherited: Inherited | None = None,
         may_replace: bool = False,
     ) -> list[PlannedQuery]:
+        if not requests:
+            raise MalformedRequest("At least one query must be given; got an empty list.")
         with self._lock:
             catalog = self._state.catalog.copy()
         tables = NamedTables(catalog, self._tables)

@@ -115,10 +115,10 @@ class TenantSession:
         requests = list(requests)
         return self._session.begin_create(requests, *on_done, owner=self._owner(self._count))
 
-    def validate(self, request: QueryRequest) -> dict[str, Any]:
-        """Return what a query would run as, or raise what creating it would."""
+    def validate(self, requests: list[QueryRequest]) -> list[dict[str, Any]]:
+        """Return what each query would run as, or raise what creating them would."""
         self.principal.need(READ)
-        return self._own_ids(self._session.validate(request, self._owner()))
+        return [self._own_ids(explained) for explained in self._session.validate(requests, self._owner())]
 
     def explain(self, select: Select) -> dict[str, Any]:
         """Return how a SELECT would run."""

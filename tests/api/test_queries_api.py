@@ -92,6 +92,11 @@ def test_validate_changes_nothing_and_tells_with_whom_a_query_shares(rest: Rest)
     assert answer["shares_with"] == {"count": 1, "ids": [query["id"]]}
     assert [column["name"] for column in answer["columns"]][-1] == "_partial"
     assert rest.post("/queries/validate", {"sql": SUMS, "name": "sums"}, 409)["status"] == 409
+    assert rest.post("/queries/validate", [{"sql": SUMS}, {"sql": ALL}], 200)[0] == answer
+    for array in ([{"sql": SUMS}, {"sql": "SELECT 1 +"}], [{"sql": SUMS, "name": "new"}] * 2, []):
+        status = rest.client.post("/queries", json=array).status_code
+        refused = rest.post("/queries", array, status)
+        assert rest.post("/queries/validate", array, status) == refused
     assert rest.post("/queries/validate", {"sql": "SELECT 1 +"}, 400)["position"]["column"] >= 8
     assert rest.everything() == before
 

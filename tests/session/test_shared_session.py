@@ -483,7 +483,7 @@ def test_joins_are_as_they_are_written_where_their_orders_are_off(open_driver: C
         driver = open_driver(join_orders=orders)
         for name in "abc":
             driver.stream(name)
-        assert told in driver.session.validate(QueryRequest(chain))["join_order"]["why"]
+        assert told in driver.session.validate([QueryRequest(chain)])[0]["join_order"]["why"]
         (query_id,) = driver.run(chain)
         driver.restart()
         query = driver.session.live_query(query_id).query
@@ -499,13 +499,13 @@ def test_queries_have_operators_of_their_own_where_sharing_is_off(open_driver: C
     plans = [driver.session.query_plan(query_id) for query_id in (first, second)]
     assert plans[0]["operator"] != plans[1]["operator"]
     assert [plan["shares_with"]["count"] for plan in plans] == [0, 0]
-    assert driver.session.validate(QueryRequest(REVENUE))["shares_with"]["count"] == 0
+    assert driver.session.validate([QueryRequest(REVENUE)])[0]["shares_with"]["count"] == 0
 
 
 def test_validate_says_how_a_query_would_run_and_registers_nothing(driver: Driver) -> None:
     driver.run(REVENUE, REVENUE)
     before = driver.observed()
-    answer = driver.session.validate(QueryRequest(REVENUE, name="revenue"))
+    answer = driver.session.validate([QueryRequest(REVENUE, name="revenue")])[0]
     assert answer["kind"] == "aggregation"
     assert answer["operator"] == "aggregation:s-1:gem_pack"
     assert answer["shares_with"] == {"count": 2, "ids": ["q-1", "q-2"]}
@@ -518,7 +518,7 @@ def test_validate_says_how_a_query_would_run_and_registers_nothing(driver: Drive
         {"name": "revenue", "type": "DOUBLE"},
         {"name": "_partial", "type": "BOOLEAN"},
     ]
-    changes = driver.session.validate(QueryRequest(f"{REVENUE} EMIT STREAM"))
+    changes = driver.session.validate([QueryRequest(f"{REVENUE} EMIT STREAM")])[0]
     assert changes["columns"] == [
         *answer["columns"],
         {"name": "_op", "type": "VARCHAR"},
