@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from operators.evaluation import evaluate
-from operators.expressions import Call, Column, Expression, columns_of, conjuncts_of, typed_columns_of
+from operators.expressions import Call, Column, Expression, Literal, columns_of, conjuncts_of, typed_columns_of
 from operators.predicates.truth_set import EVERYTHING, NOTHING, NULL_ONLY, TruthSet, all_of, any_of
 from sources.schema import BIGINT, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
 
@@ -102,7 +102,8 @@ def _outcomes(expression: Expression, kind: ColumnType) -> tuple[TruthSet, Truth
         return _compare(function, _constant_of(right), kind)
     if function == "in":
         _require_column(arguments[0])
-        named = any_of([_compare("=", _constant_of(item), kind)[0] for item in arguments[1:]])
+        fitted = [_fit("=", _constant_of(item), kind) for item in arguments[1:]]
+        named = TruthSet.of_values([value for operator, value in fitted if operator == "="])
         return named, named.complement()
     raise NotIndexable
 
@@ -145,7 +146,7 @@ def _constant_of(expression: Expression) -> Any:
     if next(columns_of(expression), None) is not None:
         raise NotIndexable
     try:
-        value = evaluate(expression, {}, 1)[0].as_py()
+        value = expression.value if isinstance(expression, Literal) else evaluate(expression, {}, 1)[0].as_py()
     except Exception as error:  # such as a date that Python's do not hold; the index must not fail for all queries
         raise NotIndexable from error
     if value is None:

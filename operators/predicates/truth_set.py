@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -56,6 +56,20 @@ class TruthSet:
             case "=":
                 return cls._run(constant, after)
         return cls._run(constant, after).complement()
+
+    @classmethod
+    def of_values(cls, values: Iterable[Any]) -> TruthSet:
+        """Return some values of the column's domain."""
+        boundaries: list[Any] = []
+        for value in sorted(set(values)):
+            if boundaries and boundaries[-1] == value:  # the one before is its neighbour
+                boundaries.pop()
+            else:
+                boundaries.append(value)
+            boundaries.append(successor(value))
+        starts_inside = bool(boundaries) and boundaries[0] == LEAST_INTEGER
+        boundaries = boundaries[starts_inside : -1 if boundaries and boundaries[-1] is None else None]
+        return cls(tuple(boundaries), tuple(starts_inside ^ (n % 2 == 1) for n in range(len(boundaries) + 1)))
 
     @classmethod
     def _run(cls, low: Any, high: Any) -> TruthSet:

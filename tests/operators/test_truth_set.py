@@ -51,6 +51,16 @@ def test_and_and_or_hold_value_by_value(parts: list[TruthSet]) -> None:
         assert all(a != b for a, b in zip(combined.truths, combined.truths[1:], strict=False))
 
 
+@given(st.data())
+def test_some_values_are_those(data: st.DataObject) -> None:
+    domain = data.draw(st.sampled_from([integers, doubles.filter(math.isfinite), texts]))
+    named, others = data.draw(st.lists(domain)), data.draw(st.lists(domain))
+    truth = TruthSet.of_values(named)
+    assert [truth.at(value) for value in (*named, *others)] == [value in named for value in (*named, *others)]
+    assert not truth.at(None)
+    assert truth == any_of([TruthSet.where("=", value) for value in named])
+
+
 def test_as_many_parts_as_a_statement_can_have() -> None:
     members = [TruthSet.where("=", number) for number in range(0, 60_000, 2)]
     one_of, none_of = any_of(members), all_of([member.complement() for member in members])
