@@ -153,8 +153,8 @@ class Supervisor:
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             if not self._stopping.is_set():
                 self._end_leftovers()
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)  # also what it started after it was asked to end
             status = process.wait()
             _close_input(process)
             if self._stopping.is_set():

@@ -29,7 +29,13 @@ if mode == "fails":
     sys.stdin.read()
 if mode == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if mode == "late":
+    (data / "ready.json").write_text(json.dumps({"pid": os.getpid()}))
+    sys.stdin.read()
 grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], stdin=subprocess.DEVNULL)
+if mode == "late":
+    (data / "late.json").write_text(json.dumps({"pid": grandchild.pid}))
+    sys.exit(0)
 me, jvm = psutil.Process(), psutil.Process(grandchild.pid)
 job = {"pid": me.pid, "create_time": me.create_time(), "jvm_pid": jvm.pid, "jvm_create_time": jvm.create_time()}
 (data / "job.json").write_text(json.dumps(job))
@@ -184,6 +190,13 @@ def test_a_deaf_child_is_killed_at_the_deadline(start: Start, tmp_path: Path) ->
     supervisor.stop(1)
     assert gone(child)
     assert gone(jvm)
+
+
+def test_what_a_child_starts_while_it_is_stopped_is_ended(start: Start, tmp_path: Path) -> None:
+    supervisor = start("late")
+    wait_until(supervisor.is_ready, 10, "the child is ready")
+    supervisor.stop(10)
+    assert gone(orjson.loads((tmp_path / "late.json").read_bytes())["pid"])
 
 
 def test_the_childs_output_goes_to_the_log_file(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
