@@ -82,9 +82,10 @@ def columns_of(expression: Expression) -> Iterator[str]:
 
 
 def text_of(expression: Expression) -> str:
-    """Return the text of an expression, with its type where the text alone has several: 1.5 is a DECIMAL or a DOUBLE.
+    """Return the text of an expression, with its type where the text alone has several.
 
-    What has equal texts is computed once, whoever asks for it.
+    1.5 is a DECIMAL or a DOUBLE, and constants decide how many digits a DECIMAL has that is computed with them. What
+    has equal texts is computed once, whoever asks for it.
     """
     return str(expression) if _tells_type(expression) else f"{expression} as {expression.type}"
 
@@ -94,6 +95,8 @@ def _tells_type(expression: Expression) -> bool:
         return expression.type.is_integer
     if isinstance(expression, Column) or expression.function == "cast":
         return True
+    if expression.type.kind == "DECIMAL":
+        return False
     values = expression.arguments
     if expression.function == "case":
         values = (*values[1:-1:2], values[-1])

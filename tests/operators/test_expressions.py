@@ -101,3 +101,6 @@ def test_text_of_constants_tells_their_type() -> None:
     assert text_of(Call("+", (Column("price", DOUBLE), cases[1]), DOUBLE)) == "+(price, case(ok, 0.5, NULL))"
     assert text_of(Literal(0.5, DOUBLE)) == "0.5 as DOUBLE"
     assert text_of(Literal(1, INT)) == "1"
+    price, two = Column("price", half), Literal(2, INT)
+    assert text_of(Call("*", (price, two), ColumnType("DECIMAL", 12, 1))) == "*(price, 2) as DECIMAL(12,1)"
+    assert text_of(price) == "price"
