@@ -259,11 +259,11 @@ AGGREGATIONS = [
         " HAVING VAR_SAMP(gem_pack) > 1 OR VARIANCE(gem_pack) IS NULL",
         (
             [],
-            ["stddev_samp(price)", "stddev_samp(*(amount, 2))", "var_samp(gem_pack)"],
+            ["stddev_samp(price)", "stddev_samp(*(amount, 2) as DECIMAL(12,2))", "var_samp(gem_pack)"],
             {
                 "stddev_samp(price)": "stddev_samp(price)",
                 "same": "stddev_samp(price)",
-                "d": "stddev_samp(*(amount, 2))",
+                "d": "stddev_samp(*(amount, 2) as DECIMAL(12,2))",
             },
             "or(>(var_samp(gem_pack), 1.0), is_null(var_samp(gem_pack)))",
         ),
