@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import Context, Decimal
 
 import pyarrow as pa
 import pytest
@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from sources.decimals import nearest_doubles
 
+EXACT = Context(prec=38)
+
 
 @given(st.data(), st.integers(1, 38))
 def test_they_are_what_python_makes_of_them(data: st.DataObject, precision: int) -> None:
     scale = data.draw(st.integers(0, precision))
     least = data.draw(st.integers(1, precision))
-    number = st.integers(-(10**least) + 1, 10**least - 1).map(lambda n: Decimal(n).scaleb(-scale))
+    number = st.integers(-(10**least) + 1, 10**least - 1).map(lambda n: EXACT.scaleb(Decimal(n), -scale))
     values = data.draw(st.lists(st.none() | number, min_size=2))
     column = pa.array(values, pa.decimal128(precision, scale))
     expected = [None if value is None else float(value) for value in values]
