@@ -25,15 +25,15 @@ from operators import double_double, kernels
 from operators.arrays import Numbers
 from operators.keys import as_numbers
 from operators.queries import COUNT_ALL, Measure
-from sources.decimals import nearest_doubles, words_of
+from sources.decimals import WORD_DIGITS, nearest_doubles, words_of
 from sources.schema import ColumnType
 
 COUNT_NAME = COUNT_ALL.name
 
 # a sum of decimals of so many digits has one limb, or two, and then it has room for 2^31 of them; any has room in four
-_ONE_LIMB, _TWO_LIMBS, _MOST_LIMBS = 9, 18, 4
-_LIMB_BITS = 32
-_LIMB = 2**_LIMB_BITS - 1
+_ONE_LIMB, _TWO_LIMBS, MOST_LIMBS = 9, WORD_DIGITS, 4
+LIMB_BITS = 32
+_LIMB = 2**LIMB_BITS - 1
 _BEYOND = 10**38
 COUNT_DISTINCT = "count_distinct"
 _DEVIATIONS = ("stddev_samp", "var_samp")
@@ -98,13 +98,13 @@ def has_limbs(measure: Measure) -> bool:
 
 
 def _limbs_for(kind: ColumnType) -> int:
-    return 1 if kind.precision <= _ONE_LIMB else 2 if kind.precision <= _TWO_LIMBS else _MOST_LIMBS
+    return 1 if kind.precision <= _ONE_LIMB else 2 if kind.precision <= _TWO_LIMBS else MOST_LIMBS
 
 
 def is_ranked(measure: Measure) -> bool:
     """Return whether the measure's component holds ranks in a dictionary."""
     kind = measure.type
-    return measure.function in ("min", "max") and (kind.kind == "VARCHAR" or kind.precision > _TWO_LIMBS)
+    return measure.function in ("min", "max") and (kind.kind == "VARCHAR" or kind.precision > WORD_DIGITS)
 
 
 def component_named(name: str, dtype: np.dtype[Any]) -> Component:
@@ -257,19 +257,19 @@ def _limbs(column: pa.Array, limbs: int) -> list[npt.NDArray[np.int64]]:
     if limbs == 1:
         return [low.copy()]
     if limbs == 2:
-        return [low & _LIMB, low >> _LIMB_BITS]
-    return [low & _LIMB, low >> _LIMB_BITS & _LIMB, high & _LIMB, high >> _LIMB_BITS]
+        return [low & _LIMB, low >> LIMB_BITS]
+    return [low & _LIMB, low >> LIMB_BITS & _LIMB, high & _LIMB, high >> LIMB_BITS]
 
 
 def decimals(limbs: Sequence[Numbers], valid: npt.NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
     """Put the limbs of sums together; a sum beyond 38 digits is NULL, and so is one that is not ``valid``."""
     digits: list[Numbers] = []
     carry = np.zeros(len(valid), dtype=np.int64)
-    for place in range(_MOST_LIMBS):
+    for place in range(MOST_LIMBS):
         carry = carry + limbs[place] if place < len(limbs) else carry
         digits.append(carry & _LIMB)
-        carry = carry >> _LIMB_BITS
-    low, high = (digits[at] | digits[at + 1] << _LIMB_BITS for at in (0, 2))
+        carry = carry >> LIMB_BITS
+    low, high = (digits[at] | digits[at + 1] << LIMB_BITS for at in (0, 2))
     unsigned, (above, below) = low.view(np.uint64), ((bound >> 64, bound & 2**64 - 1) for bound in (_BEYOND, -_BEYOND))
     fits = valid & (carry == high >> 63)  # beyond that it has more than 128 bits
     fits &= (high < above[0]) | (high == above[0]) & (unsigned < np.uint64(above[1]))

@@ -7,6 +7,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+WORD_DIGITS = 18
+"""Decimals of so many digits fit into a word."""
+
 # whole numbers and powers of ten up to these are doubles themselves, and so are whole numbers of so many digits
 _WHOLE, _POWER, _DIGITS = 2**53, 22, 15
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from operators import components, double_double
 from operators.arrays import Numbers, Places
-from operators.components import COUNT, COUNT_DISTINCT, COUNT_NAME, Component
+from operators.components import COUNT, COUNT_DISTINCT, COUNT_NAME, LIMB_BITS, MOST_LIMBS, Component
 from operators.expressions import Expression
 from operators.joins.firing import JoinedWindow, beyond_combinations, product
 from operators.joins.parts import input_of, join_of, measure_of_input
@@ -22,7 +22,7 @@ from operators.windowing.fired_rows import Fired, apply_having
 from operators.windowing.window_rows import SLOT, WindowRows
 from sources.columns import one_array
 
-_LIMBS, _LIMB_BITS = 4, 32
+_FAR = 2**62
 
 
 def fire_groups(windows: Iterable[JoinedWindow], failures: dict[str, str]) -> Fired | None:
@@ -161,10 +161,14 @@ def merged(component: Component, numbers: Numbers, at: Places, count: int) -> Nu
 
 
 def _decimal_sums(limbs: list[Numbers], times: Numbers, at: Places, count: int) -> list[Numbers]:
-    """Return the limbs of sums of decimals, each so many times; as Python integers: exact, and rare enough."""
+    """Return the limbs of sums of decimals, each so many times; as Python integers: exact, and rare enough.
+
+    A sum that is far beyond all digits that a decimal has stays that.
+    """
     totals = [0] * count
     for group, weight, *parts in zip(at.tolist(), times.tolist(), *(limb.tolist() for limb in limbs), strict=True):
-        totals[group] += weight * sum(part << (_LIMB_BITS * place) for place, part in enumerate(parts))
-    mask = 2**_LIMB_BITS - 1
-    lower = [[total >> (_LIMB_BITS * place) & mask for total in totals] for place in range(_LIMBS - 1)]
-    return [np.array(limb, dtype=np.int64) for limb in (*lower, [t >> (_LIMB_BITS * (_LIMBS - 1)) for t in totals])]
+        totals[group] += weight * sum(part << (LIMB_BITS * place) for place, part in enumerate(parts))
+    mask = 2**LIMB_BITS - 1
+    lower = [[total >> (LIMB_BITS * place) & mask for total in totals] for place in range(MOST_LIMBS - 1)]
+    last = [max(-_FAR, min(_FAR, total >> (LIMB_BITS * (MOST_LIMBS - 1)))) for total in totals]
+    return [np.array(limb, dtype=np.int64) for limb in (*lower, last)]

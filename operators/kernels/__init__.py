@@ -30,6 +30,7 @@ from operators.kernels.accumulation import (
     unpack,
 )
 from operators.kernels.boundaries import (
+    HEAD_BYTES,
     append_cell,
     count_boundaries,
     count_double_boundaries,
@@ -58,6 +59,7 @@ from operators.kernels.rows import (
 
 __all__ = [
     "GREATEST",
+    "HEAD_BYTES",
     "LEAST",
     "SUM",
     "add",

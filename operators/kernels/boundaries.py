@@ -13,7 +13,7 @@ from operators.arrays import Numbers, Places, read_only
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
 
-_HEAD = 8
+HEAD_BYTES = 8
 
 
 @njit(cache=True, nogil=True)
@@ -108,7 +108,7 @@ def count_texts(
             out[i] = 0 if order < 0 else count
             continue
         head = np.uint64(0)
-        for place in range(begin + shared.size, begin + shared.size + _HEAD):
+        for place in range(begin + shared.size, begin + shared.size + HEAD_BYTES):
             head = (head << np.uint64(8)) | np.uint64(values[place] if place < end else 0)
         stretch = np.int64(head >> np.uint64(48))
         low, high = table[stretch], table[stretch + 1]

@@ -18,13 +18,12 @@ from typing import Any
 from operators.evaluation import evaluate
 from operators.expressions import Call, Column, Expression, Literal, columns_of, conjuncts_of, typed_columns_of
 from operators.predicates.truth_set import EVERYTHING, NOTHING, NULL_ONLY, TruthSet, all_of, any_of
+from sources.decimals import WORD_DIGITS
 from sources.schema import BIGINT, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
 
 COMPARISONS = {"=", "<>", "<", "<=", ">", ">="}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 _INTEGER_LIKE = ("INT", "BIGINT", "DATE", "TIMESTAMP", "BOOLEAN", "DECIMAL")
-MOST_DIGITS = 18
-"""A DECIMAL with more digits has values beyond 64 bits."""
 _EXACT = Context(prec=100)
 _EPOCH = dt.datetime(1970, 1, 1)
 _HOLDS = TruthSet((1,), (False, True))
@@ -169,7 +168,7 @@ def _fit(operator: str, constant: Any, kind: ColumnType) -> tuple[str, Any]:
         if not math.isfinite(value) or Decimal(value) != Decimal(number):
             raise NotIndexable
         return operator, value
-    if kind.kind not in _INTEGER_LIKE or kind.precision > MOST_DIGITS or not math.isfinite(number):
+    if kind.kind not in _INTEGER_LIKE or kind.precision > WORD_DIGITS or not math.isfinite(number):
         raise NotIndexable
     floor = math.floor(number)
     if not -(2**63) <= floor < 2**63:

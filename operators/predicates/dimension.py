@@ -26,7 +26,6 @@ _FEW = {"i": 3, "f": 4}
 _STRETCHES_BITS = 16
 # boundaries are far from all others where the others, all but this part at each end, have a span so many times smaller
 _PART_AT_AN_END, _FAR = 64, 8
-_HEAD = 8
 _MOST_SPAN = 1 << 62
 
 
@@ -243,7 +242,9 @@ class Dimension:
         texts = [text.encode(errors="surrogatepass") for text in self.boundaries]
         same = [first == last for first, last in zip(texts[0], texts[-1], strict=False)]
         shared = texts[0][: [*same, False].index(False)]
-        heads = [int.from_bytes(text[len(shared) :][:_HEAD].ljust(_HEAD, b"\0")) for text in texts]
+        heads = [
+            int.from_bytes(text[len(shared) :][: kernels.HEAD_BYTES].ljust(kernels.HEAD_BYTES, b"\0")) for text in texts
+        ]
         stretches = np.array([head >> _STRETCHES_BITS * 3 for head in heads])
         table = np.searchsorted(stretches, np.arange((1 << _STRETCHES_BITS) + 1)).astype(np.int32)
         starts = np.cumsum([0, *map(len, texts)], dtype=np.int32)

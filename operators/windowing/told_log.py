@@ -3,8 +3,8 @@
 Invariants, like those of :mod:`operators.lane`:
 
 - An operator with early queries has at most one entry, written in the last batch in which it changed; the head of the
-  lane names it. Entries have negative numbers, so that they never meet those of buckets; these
-  are digests, so that what another attempt at the batch told is another entry.
+  lane names it. Entries have negative numbers, so that they never meet those of buckets; these are digests, so that
+  what another attempt at the batch told is another entry.
 - What is in memory is a cache of that, brought up to the head before each batch.
 """
 
