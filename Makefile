@@ -75,7 +75,7 @@ bench: setup ## measure beside stock Spark and Flink; ARGUMENTS="WORKLOAD --quer
 	@.venv/bin/braid bench $(or $(ARGUMENTS),astream-sc1 --queries 1,20,100,1000 --peers spark,flink)
 
 bench-kernels: setup ## time the kernels of a source task and of a lane
-	@$(PY) -m pytest tests/operators/bench_operators.py --benchmark-columns=median,min,rounds --benchmark-sort=name
+	@$(PY) -m pytest tests/operators/bench_operators.py tests/operators/bench_mixed_queries.py --benchmark-columns=median,min,rounds --benchmark-sort=name
 
 bench-control: setup ## what queries cost the control side: created, retired and looked at while 10 000 run
 	@$(PY) -m bench_driver.control_plane $(ARGUMENTS)

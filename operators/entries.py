@@ -198,6 +198,7 @@ class SlicedTuples:
         cls,
         tuples: Tuples,
         times: npt.NDArray[np.int64],
+        measures: EncodedMeasures,
         slices: npt.NDArray[np.int64],
         slice_of: npt.NDArray[np.int32],
         keys: Sequence[Expression],
@@ -212,9 +213,8 @@ class SlicedTuples:
             latest[0] = times.max()
         else:
             kernels.greatest(latest, slice_of, times)
-        columns = [tuples.pieces(keys[0])] if len(keys) == 1 else [tuples.value(key) for key in keys]
-        codes = encode_keys(columns, tuples.length, groups, salt, hashed)
-        return cls(EncodedMeasures.of_tuples(tuples), slices, slice_of, latest, codes, spaces)
+        codes = encode_keys([tuples.key(key) for key in keys], tuples.length, groups, salt, hashed)
+        return cls(measures, slices, slice_of, latest, codes, spaces)
 
 
 def cell_by_cell(

@@ -46,14 +46,25 @@ def key_groups(keys: Sequence[pa.Array], rows: int, count: int, salt: str) -> np
 
 
 def hash_keys(keys: Sequence[pa.Array], rows: int, salt: str) -> Hashes:
-    """Return a hash of each row, by which it has its key group; the same for equal keys, whatever their type."""
+    """Return a hash of each row, by which it has its key group; the same for equal keys of the same types."""
+    return hash_rows([hash_column(array) for array in keys], rows, salt)
+
+
+def hash_rows(columns: Sequence[Hashes], rows: int, salt: str) -> Hashes:
+    """Return a hash of each row from those of its columns, as `hash_column` returns them."""
     hashes = np.full(rows, pd.util.hash_array(np.array([salt], dtype=object))[0], dtype=np.uint64)
-    for array in keys:
-        valid = np.asarray(pc.is_valid(array))
-        column = np.full(rows, _NULL_HASH, dtype=np.uint64)
-        column[valid] = _hash_values(array.drop_null() if array.null_count else array)
-        hashes = _mix(hashes ^ (_mix(column) + _NULL_HASH))
+    for column in columns:
+        hashes = _mix(hashes ^ column)
     return hashes
+
+
+def hash_column(array: pa.Array) -> Hashes:
+    """Return a hash of each value, NULL included."""
+    if not array.null_count:
+        return _mix(_hash_values(array)) + _NULL_HASH
+    column = np.full(len(array), _NULL_HASH, dtype=np.uint64)
+    column[np.asarray(pc.is_valid(array))] = _hash_values(array.drop_null())
+    return _mix(column) + _NULL_HASH
 
 
 def _murmur3(value: int, seed: int = 42) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators import kernels
-from operators.key_groups import key_groups
+from operators.key_groups import Hashes, hash_column, hash_rows
 from sources.columns import one_array
 
 Codes = npt.NDArray[np.int32]
@@ -51,8 +52,25 @@ def key_names(count: int) -> list[str]:
     return [f"key{i}" for i in range(count)]
 
 
+class KeyColumn:
+    """A column of keys; what is worked out of it is so once, however many operators have it among their keys."""
+
+    def __init__(self, column: pa.Array | pa.ChunkedArray) -> None:
+        self._column = column
+
+    @cached_property
+    def close(self) -> _CloseKeys | None:
+        """Its numbers, if they are whole and span no more than there are rows."""
+        return _CloseKeys.of(self._column)
+
+    @cached_property
+    def digits(self) -> _Digits:
+        """Numbers that are equal where its values are."""
+        return _Digits.of(one_zero(one_array(self._column)))
+
+
 def encode_keys(
-    columns: Sequence[pa.Array | pa.ChunkedArray],
+    columns: Sequence[pa.Array | pa.ChunkedArray | KeyColumn],
     rows: int,
     groups: int,
     salt: str,
@@ -62,47 +80,111 @@ def encode_keys(
 
     The key group depends on the columns ``hashed``, on all without it.
     """
-    close = _CloseKeys.of(columns[0], rows) if len(columns) == 1 else None
+    if not columns:
+        group = int(hash_rows([], 1, salt)[0] % np.uint64(groups))
+        starts = (np.arange(groups + 1) > group).astype(np.int64)
+        return KeyCodes(np.zeros(rows, dtype=np.int32), no_keys(1), starts)
+    found = [column if isinstance(column, KeyColumn) else KeyColumn(column) for column in columns]
+    close = found[0].close if len(found) == 1 else None
     if close is None:
-        codes, distinct = _encode([one_zero(one_array(column)) for column in columns], rows)
+        codes, distinct = _encode([column.digits for column in found], rows)
     else:
         distinct = [close.distinct]
-    if not len(columns):
-        keys = no_keys(1)
-        share = key_groups([], 1, groups, salt)
+    order, starts = _by_group(distinct, groups, salt, range(len(found)) if hashed is None else hashed)
+    if order is None:
+        order = np.arange(distinct[0].length)
+        codes = codes if close is None else close.codes(order.astype(np.int32))
     else:
-        keys = pa.Table.from_arrays(distinct, names=key_names(len(columns)))
-        deciding = distinct if hashed is None else [distinct[column] for column in hashed]
-        share = key_groups(deciding, keys.num_rows, groups, salt)
-    order, starts = np.empty(len(share), dtype=np.int64), np.zeros(groups + 1, dtype=np.int64)
+        rank = np.empty(len(order), dtype=np.int32)
+        rank[order] = np.arange(len(order), dtype=np.int32)
+        codes = kernels.taken(rank, codes) if close is None else close.codes(rank)
+    keys = pa.Table.from_arrays([digits.values_at(order) for digits in distinct], names=key_names(len(found)))
+    return KeyCodes(codes, keys, starts)
+
+
+def _by_group(
+    distinct: Sequence[_Digits], groups: int, salt: str, hashed: Iterable[int]
+) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64]]:
+    """Return distinct keys ordered by key group, None if they are as they stand, and where each group begins."""
+    count = distinct[0].length
+    if groups == 1:
+        return None, np.array([0, count])
+    share = (hash_rows([distinct[column].hashes for column in hashed], count, salt) % np.uint64(groups)).astype(
+        np.int64
+    )
+    order, starts = np.empty(count, dtype=np.int64), np.zeros(groups + 1, dtype=np.int64)
     kernels.order_by_code(order, starts, share)
-    rank = np.empty(len(order), dtype=np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    is_ordered = groups == 1 or keys.num_rows < 2
-    if not is_ordered:
-        keys = keys.take(pa.array(order))
-    if close is not None:
-        codes = close.codes(rank)
-    elif not is_ordered:
-        codes = kernels.taken(rank, codes)
-    return KeyCodes(codes, keys.combine_chunks(), starts)
+    return order, starts
+
+
+class _Dictionary:
+    """Values that numbers from 0 on stand for."""
+
+    def __init__(self, values: pa.Array) -> None:
+        self.values = values
+
+    @cached_property
+    def hashes(self) -> Hashes:
+        return hash_column(self.values)
+
+
+@dataclass(frozen=True)
+class _Digits:
+    """Values as ``numbers`` in ``[low, low + span)``: equal where the values are, NULL included.
+
+    They are of type ``kind``. Without a dictionary a number stands for itself.
+    """
+
+    numbers: npt.NDArray[np.integer]
+    low: int
+    span: int
+    kind: pa.DataType
+    dictionary: _Dictionary | None = None
+
+    @classmethod
+    def of(cls, column: pa.Array) -> _Digits:
+        """Number the values of a column."""
+        close = _close_numbers(column)
+        if close is not None:
+            return cls(*close, column.type)
+        encoded = column.dictionary_encode(null_encoding="encode")
+        dictionary = _Dictionary(encoded.dictionary)
+        return cls(np.asarray(encoded.indices), 0, len(encoded.dictionary), column.type, dictionary)
+
+    @property
+    def length(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def hashes(self) -> Hashes:
+        """The hash of each value."""
+        if self.dictionary is None:
+            return hash_column(pa.array(self.numbers).view(self.kind))
+        return self.dictionary.hashes[self.numbers]
+
+    def taken(self, rows: npt.NDArray[np.int64]) -> _Digits:
+        """Return some of the values."""
+        return replace(self, numbers=self.numbers[rows])
+
+    def values_at(self, rows: npt.NDArray[np.int64]) -> pa.Array:
+        """Return some of the values as they were."""
+        numbers = pa.array(self.numbers[rows])
+        return numbers.view(self.kind) if self.dictionary is None else self.dictionary.values.take(numbers)
 
 
 @dataclass(frozen=True)
 class _CloseKeys:
     """Whole numbers that span no more than there are rows, in one or more ``pieces``: they are numbered by a table.
 
-    ``present`` are those that occur, ascending, counted from the ``least``; ``distinct`` are they in their own type.
+    ``present`` are those that occur, ascending, counted from the least; ``distinct`` are these numbers.
     """
 
     pieces: list[npt.NDArray[np.integer]]
-    least: int
-    span: int
     present: npt.NDArray[np.int64]
-    distinct: pa.Array
+    distinct: _Digits
 
     @classmethod
-    def of(cls, column: pa.Array | pa.ChunkedArray, rows: int) -> _CloseKeys | None:
+    def of(cls, column: pa.Array | pa.ChunkedArray) -> _CloseKeys | None:
         """Find those that occur; None if the column is not like that."""
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         if pa.types.is_boolean(column.type) or column.null_count or not len(column):
@@ -113,23 +195,23 @@ class _CloseKeys:
         pieces = [np.asarray(chunk) for chunk in plain]
         low, high = _extent(pieces)
         span = high - low + 1
-        if span > rows:
+        if span > len(column):
             return None
         occurs = np.zeros(span, dtype=np.bool_)
         for values in pieces:
             kernels.mark(occurs, values, low)
         present = np.flatnonzero(occurs)
         distinct = (present + low).astype(pieces[0].dtype)
-        return cls(pieces, low, span, present, pa.array(distinct).view(column.type))
+        return cls(pieces, present, _Digits(distinct, low, span, column.type))
 
     def codes(self, rank: npt.NDArray[np.int32]) -> Codes:
         """Return for each row the rank of its number among ``present``."""
-        table = np.zeros(self.span, dtype=np.int32)
+        table = np.zeros(self.distinct.span, dtype=np.int32)
         table[self.present] = rank
         codes = np.empty(sum(map(len, self.pieces)), dtype=np.int32)
         first = 0
         for values in self.pieces:
-            kernels.look_up(codes[first : first + len(values)], values, self.least, table)
+            kernels.look_up(codes[first : first + len(values)], values, self.distinct.low, table)
             first += len(values)
         return codes
 
@@ -151,10 +233,10 @@ def unite_keys(tables: Sequence[pa.Table], *, are_distinct: bool = True) -> tupl
     if are_distinct and all(table is first or table.equals(first) for table in tables):
         return first, [np.arange(first.num_rows, dtype=np.int32)] * len(tables)
     together = pa.concat_tables(tables).combine_chunks()
-    columns = [one_array(column) for column in together.columns]
-    codes, distinct = _encode(columns, together.num_rows)
+    codes, distinct = _encode([_Digits.of(one_array(column)) for column in together.columns], together.num_rows)
     bounds = np.cumsum([0, *(table.num_rows for table in tables)])
-    return pa.Table.from_arrays(distinct, names=first.column_names), [
+    keys = [digits.values_at(np.arange(digits.length)) for digits in distinct]
+    return pa.Table.from_arrays(keys, names=first.column_names), [
         codes[low:high] for low, high in itertools.pairwise(bounds.tolist())
     ]
 
@@ -177,23 +259,23 @@ def one_zero(column: pa.Array) -> pa.Array:
     return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
 
 
-def _encode(columns: Sequence[pa.Array], rows: int) -> tuple[Codes, list[pa.Array]]:
-    """Return a code for each row, and the distinct values of each column in the order of the codes."""
-    if not columns:
-        return np.zeros(rows, dtype=np.int32), []
+def _encode(columns: Sequence[_Digits], rows: int) -> tuple[Codes, list[_Digits]]:
+    """Return a code for each row, and what each column has of the distinct keys, in the order of the codes."""
     if len(columns) == 1:
-        codes, values = encode_column(columns[0])
-        return codes, [values]
+        digits = columns[0]
+        if digits.dictionary is not None:
+            return digits.numbers.astype(np.int32, copy=False), [replace(digits, numbers=np.arange(digits.span))]
+        codes, first = _number(digits.numbers, digits.low, digits.span)
+        return codes, [digits.taken(first)]
     # the columns of a row are the digits of a number
     code, size = np.zeros(rows, dtype=np.int64), 1
-    for column in columns:
-        digits, low, span = _close_numbers(column) or _dictionary_digits(column)
-        if size * span > _widest(rows):  # keep codes dense, so that they never overflow
+    for digits in columns:
+        if size * digits.span > _widest(rows):  # keep codes dense, so that they never overflow
             code, size = _dense(code, size)
-        kernels.append_digit(code, digits, low, span)
-        size *= span
+        kernels.append_digit(code, digits.numbers, digits.low, digits.span)
+        size *= digits.span
     codes, first = _number(code, 0, size)
-    return codes, [column.take(pa.array(first)) for column in columns]
+    return codes, [digits.taken(first) for digits in columns]
 
 
 def _dense(code: npt.NDArray[np.int64], size: int) -> tuple[npt.NDArray[np.int64], int]:
@@ -209,11 +291,6 @@ def _close_numbers(column: pa.Array) -> tuple[npt.NDArray[np.integer], int, int]
     numbers = np.asarray(plain)
     low, high = kernels.extent(numbers)
     return (numbers, low, high - low + 1) if high - low < _widest(len(numbers)) else None
-
-
-def _dictionary_digits(column: pa.Array) -> tuple[npt.NDArray[np.integer], int, int]:
-    encoded = column.dictionary_encode(null_encoding="encode")
-    return np.asarray(encoded.indices), 0, len(encoded.dictionary)
 
 
 def _widest(rows: int) -> int:
@@ -253,10 +330,5 @@ def as_numbers(column: pa.Array) -> pa.Array:
 
 def encode_column(column: pa.Array) -> tuple[Codes, pa.Array]:
     """Return a code for each value, equal where they are, NULL included, and what the codes stand for."""
-    close = _close_numbers(column)
-    if close is None:
-        encoded = column.dictionary_encode(null_encoding="encode")
-        return np.asarray(encoded.indices), encoded.dictionary
-    numbers, low, span = close
-    codes, first = _number(numbers, low, span)
-    return codes, pa.array(numbers[first]).view(column.type)
+    codes, (distinct,) = _encode([_Digits.of(column)], len(column))
+    return codes, distinct.values_at(np.arange(distinct.length))

@@ -6,7 +6,7 @@ stream and epoch and serves all batches of that epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -23,9 +23,11 @@ from operators.aggregation import (
     measures_of,
     sliding_window,
 )
+from operators.arrays import Places
 from operators.bucket import Bucket
+from operators.components import components_of
 from operators.containment import contained
-from operators.entries import SlicedTuples
+from operators.entries import EncodedMeasures, SlicedTuples
 from operators.event_times import EARLIEST, LATEST
 from operators.expressions import Expression, columns_of, conjuncts_of
 from operators.joins.lookup_join import LookupJoin
@@ -69,6 +71,21 @@ class StreamOutput:
     buckets: list[tuple[int, Bucket]] = field(default_factory=list)
     joined: IndexedTuples | None = None
     failures: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Arrived:
+    """Tuples, their event times (µs) and cells, and the numbers that they add to measures of all operators."""
+
+    tuples: Tuples
+    times: np.ndarray
+    cells: TupleCells
+    measures: EncodedMeasures
+
+    def taken(self, rows: Places, names: Iterable[str]) -> _Arrived:
+        """Return some of them, with the columns ``names``."""
+        some = self.tuples.taken(rows, names)
+        return _Arrived(some, kernels.taken(self.times, rows), self.cells.taken(rows), EncodedMeasures.of_tuples(some))
 
 
 @dataclass(frozen=True)
@@ -182,6 +199,12 @@ class StreamOperators:
         """The columns that predicates of its queries read, and those by which joins may spread it over lanes."""
         return self._index.columns_of(self._index.dimensions) | self._spread_by
 
+    @cached_property
+    def width(self) -> int:
+        """How many bytes the numbers of a tuple take that it adds to measures; those of a chunk are kept for all."""
+        measures = {m.name: m for operator in self._operators for _, mine in operator.spaces for m in mine}
+        return sum(component.dtype.itemsize for m in measures.values() for component in components_of(m))
+
     @property
     def queries(self) -> set[str]:
         """The ids of all queries that see its tuples."""
@@ -230,6 +253,7 @@ class StreamOperators:
         times = np.asarray(tuples.columns[self._stream.schema.event_time].view(pa.int64()))
         with work.timed(index_of(self.name)):
             cells = self._index.cells_of(tuples)
+        arrived = _Arrived(tuples, times, cells, EncodedMeasures.of_tuples(tuples))
         failed = output.failures
         if self._selections:
             with work.timed(self._selections[0].operator), contained((q.id for q in self._selections), failed):
@@ -238,7 +262,7 @@ class StreamOperators:
         for operator in self._operators:
             mine, of_joins = StreamOutput(), list[Wanted]()
             with work.timed(operator.name), contained(operator.query_ids, failed):
-                work.saw(operator.name, self._aggregate(operator, tuples, times, cells, mine, of_joins))
+                work.saw(operator.name, self._aggregate(operator, arrived, mine, of_joins))
                 output.buckets += mine.buckets
                 wanted += of_joins
         if wanted:
@@ -271,45 +295,30 @@ class StreamOperators:
         table = pa.table(columns) if columns else pa.table({_ALL_TUPLES: pa.nulls(len(kept))})
         return Selected(table, kept, int(times[wanted_by_any].max()))
 
-    def _aggregate(
-        self,
-        operator: _Operator,
-        tuples: Tuples,
-        times: np.ndarray,
-        cells: TupleCells,
-        output: StreamOutput,
-        wanted: list[Wanted],
-    ) -> Chunk:
+    def _aggregate(self, operator: _Operator, arrived: _Arrived, output: StreamOutput, wanted: list[Wanted]) -> Chunk:
         """Let an operator take the tuples that are for it; what joins want to make rows of is added to ``wanted``."""
         if operator.takes_all:
-            share = Share.of_all(operator.placement, self._groups)
-            return self._add_up(operator, share, tuples, times, cells, output, wanted)
+            return self._add_up(operator, Share.of_all(operator.placement, self._groups), arrived, output, wanted)
         columns, placement = operator.columns or (), operator.placement
-        shares = shares_of(tuples, times, operator.span, operator.keys, columns, placement, self._groups)
+        shares = shares_of(
+            arrived.tuples, arrived.times, operator.span, operator.keys, columns, placement, self._groups
+        )
         seen = Chunk()
         for share in shares:
             if share.rows is None:
-                seen = max(seen, self._add_up(operator, share, tuples, times, cells, output, wanted))
+                seen = max(seen, self._add_up(operator, share, arrived, output, wanted))
                 continue
-            rows, mine = share.rows, list[Wanted]()
-            some = tuples.taken(rows, operator.read)
-            cells_of_some = cells.taken(rows)
-            times_of_some = kernels.taken(times, rows)
-            seen = max(seen, self._add_up(operator, share, some, times_of_some, cells_of_some, output, mine))
-            wanted += [each.among_all(rows, tuples.length) for each in mine]
+            mine = list[Wanted]()
+            some = arrived.taken(share.rows, operator.read)
+            seen = max(seen, self._add_up(operator, share, some, output, mine))
+            wanted += [each.among_all(share.rows, arrived.tuples.length) for each in mine]
         return seen
 
     def _add_up(
-        self,
-        operator: _Operator,
-        share: Share,
-        tuples: Tuples,
-        times: np.ndarray,
-        cells: TupleCells,
-        output: StreamOutput,
-        wanted: list[Wanted],
+        self, operator: _Operator, share: Share, arrived: _Arrived, output: StreamOutput, wanted: list[Wanted]
     ) -> Chunk:
         """Shared aggregation (4.3.1.5): slice, number the keys, add each tuple to one cell per space."""
+        tuples, times, cells = arrived.tuples, arrived.times, arrived.cells
         sessions = has_sessions(operator.queries)
         if sessions:  # fragments have no slices
             slices, slice_of = np.zeros((1, 2), dtype=np.int64), np.zeros(len(times), dtype=np.int32)
@@ -318,7 +327,16 @@ class StreamOperators:
         rows = [None] * len(operator.spaces) if sessions else operator.groups.rows(cells, tuples.length)
         placement, spaces = operator.placement, sum(mine is None for mine in rows)
         sliced = SlicedTuples.of(
-            tuples, times, slices, slice_of, operator.keys, share.groups, placement.salt, placement.hashed, spaces
+            tuples,
+            times,
+            arrived.measures,
+            slices,
+            slice_of,
+            operator.keys,
+            share.groups,
+            placement.salt,
+            placement.hashed,
+            spaces,
         )
         aggregation = SharedAggregation(sliced, cells, operator.name, self._epoch)
         for (space, measures), mine in zip(operator.spaces, rows, strict=True):

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from operators import components, double_double, kernels
+from operators import components, kernels
 from operators.addresses import Addresses
 from operators.arrays import Numbers
 from operators.components import COUNT_NAME, Component, Encoded
 from operators.expressions import Expression
+from operators.kernels import double_double
 from operators.queries import Measure
 
 # with so many tuples for each entry a part of them is likely to have one of each

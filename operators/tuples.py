@@ -12,6 +12,7 @@ from operators.arrays import Places
 from operators.containment import describe
 from operators.evaluation import evaluate
 from operators.expressions import Column, Expression, text_of
+from operators.keys import KeyColumn
 from sources.columns import one_array
 
 # chunks are joined where they are shorter than this on average: a kernel is called once for each
@@ -59,6 +60,7 @@ class Tuples:
         self.length = length
         self.failures: dict[str, str] = {}
         self._values: dict[str, pa.Array] = {}
+        self._keys: dict[str, KeyColumn] = {}
 
     @classmethod
     def of(cls, batch: pa.RecordBatch | pa.Table) -> Tuples:
@@ -70,6 +72,13 @@ class Tuples:
     def chunks(self, name: str) -> list[pa.Array]:
         """Return a column in one or more arrays, after each other."""
         return self.columns.chunks(name) if isinstance(self.columns, _Columns) else [self.columns[name]]
+
+    def key(self, expression: Expression) -> KeyColumn:
+        """Return the expression as a column of keys."""
+        text = text_of(expression)
+        if text not in self._keys:
+            self._keys[text] = KeyColumn(self.pieces(expression))
+        return self._keys[text]
 
     def pieces(self, expression: Expression) -> pa.Array | pa.ChunkedArray:
         """Return the expression's value for each tuple: that of a column of whole numbers as it came."""

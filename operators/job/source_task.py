@@ -67,7 +67,8 @@ class SourceTasks:
             operators = self._operators_of(share.stream, live)
             read = {name for each in operators for name in each.lookup_join.reads}
             names = [name for name in share.stream.schema.names if name in read]
-            most = even_share(mine.end - mine.start, TUPLES_AT_ONCE)
+            widest = max((each.width for each in operators), default=0)
+            most = even_share(mine.end - mine.start, min(TUPLES_AT_ONCE, BYTES_AT_ONCE // max(1, widest)))
             for tuples in _gathered(map(share.admit, self._read(share, mine)), names, most):
                 for each in operators:
                     held = waiting.setdefault(share.stream.id, HeldBuckets())

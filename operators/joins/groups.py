@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators import components, double_double
+from operators import components
 from operators.arrays import Numbers, Places
 from operators.components import COUNT, COUNT_DISTINCT, COUNT_NAME, LIMB_BITS, MOST_LIMBS, Component
 from operators.expressions import Expression
 from operators.joins.firing import JoinedWindow, beyond_combinations, product
 from operators.joins.parts import input_of, join_of, measure_of_input
 from operators.joins.relations import NO_ROW, Rows, TooManyCombinations, picked
+from operators.kernels import double_double
 from operators.keys import KeyCodes, encode_keys, key_columns, one_zero
 from operators.queries import WINDOW_END, WINDOW_START, Measure
 from operators.totals import empty, merge_into

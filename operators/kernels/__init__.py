@@ -3,7 +3,7 @@
 Compiled code is cached on disk; :func:`warm_up` loads it before tuples come.
 """
 
-from operators.kernels import accumulation, boundaries, pairs, query_sets, rows
+from operators.kernels import accumulation, boundaries, double_double, pairs, query_sets, rows
 from operators.kernels.accumulation import (
     GREATEST,
     LEAST,
@@ -116,5 +116,5 @@ __all__ = [
 
 def warm_up() -> None:
     """Load or compile every kernel for the types that it is used with."""
-    for module in (accumulation, boundaries, pairs, query_sets, rows):
+    for module in (accumulation, boundaries, double_double, pairs, query_sets, rows):
         module.warm_up()

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from operators import kernels
 from operators.components import neutral
-from operators.double_double import add_pairs
+from operators.kernels.double_double import add_pairs
 from operators.predicates.query_set import Bools
 
 Places = npt.NDArray[np.int64]

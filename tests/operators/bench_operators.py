@@ -21,7 +21,7 @@ import pytest
 
 from operators.aggregation import SharedAggregation, aggregation_of, measures_of
 from operators.bucket import Bucket
-from operators.entries import SlicedTuples
+from operators.entries import EncodedMeasures, SlicedTuples
 from operators.expressions import Call, Column, Expression, Literal
 from operators.job.source_task import TUPLES_AT_ONCE
 from operators.joins import relations
@@ -213,7 +213,8 @@ def clustered(share: float, count: int = 1000) -> LiveQueries:
 @pytest.mark.parametrize("groups", [1, 10, CLUSTERS, "found"])
 def test_query_groups(benchmark: Any, groups: int | str, share: float) -> None:
     """A chunk is added up for query groups (thesis 5.4.1): clusters that lie together, or what the optimizer finds."""
-    live, tuples = clustered(share), Tuples.of(chunk(100))
+    live, batch = clustered(share), chunk(100)
+    tuples = Tuples.of(batch)
     index = PredicateIndex()
     index.update({query.id: query.where for query in live.by_slot.values()})
     if isinstance(groups, int):
@@ -229,7 +230,8 @@ def test_query_groups(benchmark: Any, groups: int | str, share: float) -> None:
 
     def run() -> int:
         cells = index.cells_of(tuples)
-        sliced = SlicedTuples.of(tuples, times, slices, slice_of, keys, 2, "")
+        numbers = EncodedMeasures.of_tuples(tuples)
+        sliced = SlicedTuples.of(Tuples.of(batch), times, numbers, slices, slice_of, keys, 2, "")
         rows = of_groups.rows(cells, tuples.length)
         aggregation = SharedAggregation(sliced, cells, "", 1)
         made = (aggregation.aggregate(space, mine, measures) for space, mine in zip(spaces, rows, strict=True))

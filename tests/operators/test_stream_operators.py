@@ -8,10 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from operators import components
 from operators import tuples as tuples_module
 from operators.evaluation import evaluate
 from operators.expressions import Call, Literal
-from operators.queries import Output, Query, Selection
+from operators.queries import Measure, Output, Query, Selection
 from operators.stream_operators import StreamOperators, selected_block
 from operators.windows import Window
 from sources.schema import BOOLEAN, INT, NULL
@@ -198,3 +199,21 @@ def test_key_groups_share_out_all_tuples() -> None:
         dimensions = bucket.space.dimensions
         counts[dimensions] = counts.get(dimensions, 0) + found
     assert counts == {(): 60, ("v",): 56}
+
+
+def test_what_tuples_add_to_a_measure_is_encoded_once_for_all_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    total, spread = Measure("sum", V), Measure("stddev_samp", V)
+    by_key, by_text = aggregation(keys=(K,), measures=(total,)), aggregation(keys=(S,), measures=(total, spread))
+    operators = StreamOperators(live_of(by_key, by_text), STREAM, 2)
+    assert operators.width == 8 + 3 * 16, "a sum, and the three pairs of a deviation"
+    encoded: list[str] = []
+    encode = components.encode
+
+    def counting(measure: Measure, column: pa.Array) -> components.Encoded:
+        encoded.append(measure.name)
+        return encode(measure, column)
+
+    monkeypatch.setattr(components, "encode", counting)
+    output = operators.process(batch_of([row(1), row(2, 1), row(3)]), None)
+    assert sorted(encoded) == sorted([total.name, spread.name])
+    assert {bucket.operator for _, bucket in output.buckets} == {"k", "s"}

@@ -8,6 +8,7 @@ precision*, 1971).
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -61,24 +62,25 @@ def whole_pairs(values: npt.NDArray[np.int64]) -> Pairs:
     return found
 
 
-def _join(high: Doubles, low: Doubles) -> Pairs:
-    """Return high and low as pairs; where high is not finite, low is of no use."""
-    joined = np.empty(len(high), dtype=np.complex128)
-    joined.real, joined.imag = high, np.where(np.isfinite(high) & np.isfinite(low), low, 0.0)
-    return joined
-
-
-@np.errstate(over="ignore", invalid="ignore")
 def squares(values: Pairs) -> tuple[Pairs, Pairs]:
     """Return the exact squares of pairs in two parts, what fits into a double and the rest, which are added up apart.
 
     So they are exact sums as long as values are of the same size, as they are where it matters: many times the spread.
     """
-    high = _square(values.real)
-    rest = pairs(high.imag)
-    if values.imag.any():
-        rest = add_pairs(rest, add_pairs(_product(2.0 * values.real, values.imag), pairs(values.imag * values.imag)))
-    return pairs(high.real), rest
+    high, rest = np.empty_like(values), np.empty_like(values)
+    _squares(high, rest, values)
+    return high, rest
+
+
+@njit(cache=True, nogil=True)
+def _squares(high: Pairs, rest: Pairs, values: Pairs) -> None:
+    for i in range(values.size):
+        value, low = values[i].real, values[i].imag
+        square = _multiply(value, value)
+        high[i] = complex(square.real, 0.0)
+        rest[i] = complex(square.imag, 0.0)
+        if low:
+            rest[i] = _sum(rest[i], _sum(_multiply(2.0 * value, low), complex(low * low, 0.0)))
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
@@ -92,7 +94,7 @@ def variance(count: npt.NDArray[np.int64], total: Pairs, high: Pairs, rest: Pair
     n = count.astype(np.float64)
     m = total.real / n
     both = add_pairs(high, rest)
-    around = add_pairs(both, add_pairs(times(total, -2.0 * m), times(_square(m), n)))
+    around = add_pairs(both, add_pairs(times(total, -2.0 * m), times(_product(m, m), n)))
     beside = add_pairs(total, _product(-m, n)).real
     differences = around.real - beside * beside / n
     doubtful = np.flatnonzero((n > 1) & (differences < _DOUBTFUL * both.real))
@@ -105,7 +107,7 @@ def variance(count: npt.NDArray[np.int64], total: Pairs, high: Pairs, rest: Pair
 def _differences(n: Doubles, total: Pairs, high: Pairs, rest: Pairs) -> Doubles:
     """Return the squared differences from the mean as `variance` does, from terms of which none is rounded."""
     m = total.real / n
-    square = _square(m)
+    square = _product(m, m)
     products = [_product(-2.0 * m, total.real), _product(-2.0 * m, total.imag)]
     products += [_product(square.real, n), _product(square.imag, n)]
     beside = _accurate_sum([total, _product(-m, n)])
@@ -128,28 +130,31 @@ def _accurate_sum(terms: list[Pairs]) -> Doubles:
     return np.asarray(sum(parts[:-1], np.zeros_like(parts[0])) + parts[-1])
 
 
-@np.errstate(over="ignore", invalid="ignore")
-def _square(values: Doubles) -> Pairs:
-    """Return the exact squares of doubles."""
-    high = values * values
-    scaled = _SPLITTER * values
-    upper = scaled - (scaled - values)
-    lower = values - upper
-    return _join(high, ((upper * upper - high) + 2.0 * upper * lower) + lower * lower)
-
-
-def _product(a: Doubles, b: Doubles) -> Pairs:
+@njit(inline="always")
+def _multiply(a: float, b: float) -> complex:
+    """Return the exact product of two doubles; where it is not finite, low is of no use."""
     high = a * b
-    parts = []
-    for each in (a, b):
-        scaled = _SPLITTER * each
-        upper = scaled - (scaled - each)
-        parts.append((upper, each - upper))
-    (a1, a2), (b1, b2) = parts
-    return _join(high, ((a1 * b1 - high) + a1 * b2 + a2 * b1) + a2 * b2)
+    scaled_a, scaled_b = _SPLITTER * a, _SPLITTER * b
+    upper_a, upper_b = scaled_a - (scaled_a - a), scaled_b - (scaled_b - b)
+    lower_a, lower_b = a - upper_a, b - upper_b
+    low = ((upper_a * upper_b - high) + upper_a * lower_b + lower_a * upper_b) + lower_a * lower_b
+    return complex(high, low if math.isfinite(low) and math.isfinite(high) else 0.0)
+
+
+@vectorize(["complex128(float64, float64)"], cache=True)  # type: ignore[no-untyped-call, untyped-decorator]
+def _product(a: Any, b: Any) -> Any:
+    """Return the exact products of doubles; a NumPy ufunc."""
+    return _multiply(a, b)
 
 
 @np.errstate(over="ignore", invalid="ignore")
 def times(values: Pairs, factor: Doubles) -> Pairs:
     """Return pairs times doubles."""
     return np.asarray(add_pairs(_product(values.real, factor), pairs(values.imag * factor)))
+
+
+def warm_up() -> None:
+    """Load or compile these kernels for the types that they are used with."""
+    one, at = np.zeros(1, dtype=np.complex128), np.zeros(1, dtype=np.int32)
+    add_at(one.copy(), at, one)
+    squares(one)
