@@ -53,16 +53,15 @@ def _tested(live: LiveQuery, piece: Tuples) -> Tuples:
 def _rows(live: LiveQuery, pieces: Iterable[Tuples], most: int, failures: dict[str, str]) -> pa.Table | None:
     tables, left = [], most
     for piece in pieces:
+        slot = pa.array(np.full(piece.length, live.slot, dtype=np.int32))
+        tables.append(pa.table({SLOT: slot, **piece.columns}).slice(0, left))
         if piece.length > left:
             failures[live.id] = (
                 f"A window has more rows in one lane than the first {most}, which are kept (setting join_row_limit)."
                 " Join by more columns, or aggregate."
             )
-        slot = pa.array(np.full(piece.length, live.slot, dtype=np.int32))
-        tables.append(pa.table({SLOT: slot, **piece.columns}).slice(0, left))
-        left -= tables[-1].num_rows
-        if not left:
             break
+        left -= piece.length
     return pa.concat_tables(tables) if tables else None
 
 

@@ -75,7 +75,11 @@ def test_a_session_goes_on_as_long_as_one_of_its_streams_does(tmp_path: Path) ->
     assert told["left"] == [*told["inner"], (8.0, 10.0, 4, None), (8.0, 10.0, 5, None)]
 
 
-def test_too_many_rows_of_sessions_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("formed_at_once", [500_000, 60, 20, 7])
+def test_too_many_rows_of_sessions_are_left_out(
+    formed_at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formed_rows, "FORMED_AT_ONCE", formed_at_once)
     monkeypatch.setattr("operators.joins.session_joins.MOST_FORMED", 99)
     text = "SELECT x.v FROM a [SESSION 2 SECONDS] x JOIN b [SESSION 2 SECONDS] y ON x.k = y.k WHERE x.v < {}"
     created = [(name, slot, plan_select(text.format(v), CATALOG)) for slot, (name, v) in enumerate(LIMITS.items())]
