@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -66,7 +67,7 @@ class KeyColumn:
     @cached_property
     def digits(self) -> _Digits:
         """Numbers that are equal where its values are."""
-        return _Digits.of(one_zero(one_array(self._column)))
+        return _Digits.of(with_one_of_equals(one_array(self._column)))
 
 
 def encode_keys(
@@ -254,9 +255,11 @@ def key_columns(keys: pa.Table) -> list[str]:
     return [name for name in keys.column_names if name != _NONE]
 
 
-def one_zero(column: pa.Array) -> pa.Array:
-    """Turn -0.0 into 0.0, which SQL groups together and Arrow does not."""
-    return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
+def with_one_of_equals(column: pa.Array) -> pa.Array:
+    """Turn -0.0 into 0.0, and NaN of either sign into the same: SQL groups them together, and Arrow does not."""
+    if not pa.types.is_floating(column.type):
+        return column
+    return pc.if_else(pc.is_nan(column), math.nan, pc.add(column, 0.0))
 
 
 def _encode(columns: Sequence[_Digits], rows: int) -> tuple[Codes, list[_Digits]]:

@@ -16,7 +16,7 @@ from operators.joins.firing import JoinedWindow, beyond_combinations, product
 from operators.joins.parts import input_of, join_of, measure_of_input
 from operators.joins.relations import NO_ROW, Rows, TooManyCombinations, picked
 from operators.kernels import double_double
-from operators.keys import KeyCodes, encode_keys, key_columns, one_zero
+from operators.keys import KeyCodes, encode_keys, key_columns, with_one_of_equals
 from operators.queries import WINDOW_END, WINDOW_START, Measure
 from operators.totals import empty, merge_into
 from operators.windowing.fired_rows import Fired, apply_having
@@ -137,7 +137,7 @@ def _often(numbers: Numbers, times: npt.NDArray[np.int64]) -> Numbers:
 
 def distinct_counts(values: pa.Array, at: Places, count: int) -> Numbers:
     """Return how many different values there are in each group; NULL is none."""
-    encoded = one_zero(values).dictionary_encode()
+    encoded = with_one_of_equals(values).dictionary_encode()
     there = np.asarray(encoded.indices.is_valid())
     codes = np.asarray(encoded.indices.fill_null(0)).astype(np.int64)[there]
     pairs = np.unique(at[there].astype(np.int64) * max(1, len(encoded.dictionary)) + codes)

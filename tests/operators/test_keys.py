@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operators.joins.groups import distinct_counts
 from operators.keys import encode_keys, key_columns, unite_keys
 
 VALUES: dict[pa.DataType, list[Any]] = {
@@ -72,6 +74,17 @@ def test_minus_zero_and_zero_are_one_key() -> None:
     found = encode_keys([pa.array([0.0, -0.0, None, -0.0])], 4, 1, "")
     assert found.codes[0] == found.codes[1] == found.codes[3] != found.codes[2]
     assert str(found.keys["key0"][int(found.codes[1])].as_py()) == "0.0"
+
+
+@pytest.mark.parametrize("groups", [1, 8])
+def test_nan_is_one_key_whatever_its_sign(groups: int) -> None:
+    column = pa.array(np.array([math.nan, 1.0, -math.nan, math.nan]))
+    found = encode_keys([column], 4, groups, "")
+    assert found.codes[0] == found.codes[2] == found.codes[3] != found.codes[1]
+    assert found.count == 2
+    negated, plain = (encode_keys([pa.array([number])], 1, groups, "salt") for number in (-math.nan, math.nan))
+    assert negated.group_starts.tolist() == plain.group_starts.tolist(), "other tasks find it in the same key group"
+    assert distinct_counts(column, np.zeros(4, dtype=np.int32), 1).tolist() == [2]
 
 
 @given(st.data(), kinds)
