@@ -45,6 +45,7 @@ from session.statements import read_create_stream, read_create_table, to_definit
 from session.tables import NamedTables, Tables, inputs_to_be
 from sources.errors import MalformedRequest, NotReady
 from sources.record_log import RecordLog
+from sources.storage import Storage
 
 Wake = Callable[[], None]
 
@@ -75,6 +76,7 @@ class Commands(Reads):
 
     def __init__(
         self,
+        storage: Storage,
         changelogs: RecordLog,
         archive: Archive,
         settings: Settings,
@@ -83,6 +85,7 @@ class Commands(Reads):
         deliveries: SinkDeliveries,
     ) -> None:
         super().__init__(changelogs, archive, deliveries)
+        self._storage = storage
         self._settings = settings
         self._tables = tables
         self._idempotency = idempotency
@@ -102,7 +105,7 @@ class Commands(Reads):
 
     def create_stream(self, sql: str) -> dict[str, Any]:
         """Declare a stream and return its description; pushes may use it at once. Conflict for a name that is taken."""
-        statement = read_create_stream(sql, self._settings.confinement)
+        statement = read_create_stream(sql, self._settings.confinement, self._storage)
         running = current()
         if running is not None and running.has_effect:
             return self.stream(statement.name)

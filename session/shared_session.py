@@ -62,8 +62,7 @@ class SharedSession(Changes):
         tables = Tables(storage, settings.confinement.table_folder)
         archive, idempotency = Archive(storage), Idempotency(storage)
         deliveries = SinkDeliveries(storage, archive)
-        super().__init__(RecordLog(storage, CHANGELOGS), archive, settings, idempotency, tables, deliveries)
-        self._storage = storage
+        super().__init__(storage, RecordLog(storage, CHANGELOGS), archive, settings, idempotency, tables, deliveries)
         self._clock = clock
         self._batches = RecordLog(storage, BATCHES)
         self._changelog_lock = threading.Lock()

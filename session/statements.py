@@ -13,6 +13,7 @@ from sources.connectors import validate_definition
 from sources.errors import NotAllowed
 from sources.schema import StreamDefinition
 from sources.static_table import TableDefinition
+from sources.storage import Storage
 
 _shapes = Shapes()
 
@@ -22,8 +23,8 @@ def read_query(sql: str, catalog: Mapping[str, StreamDefinition], tables: KnownT
     return _shapes.read(sql, catalog, tables)
 
 
-def read_create_stream(sql: str, confinement: Confinement = OPEN) -> CreateStream:
-    """Return the CREATE STREAM statement of a SQL text; NotAllowed for other ones and bad options."""
+def read_create_stream(sql: str, confinement: Confinement = OPEN, storage: Storage | None = None) -> CreateStream:
+    """Return the CREATE STREAM statement of a SQL text; NotAllowed for other ones, and what the storage is not for."""
     statement = parse_statement(sql)
     if isinstance(statement, CreateStream):
         validate_definition(
@@ -33,6 +34,7 @@ def read_create_stream(sql: str, confinement: Confinement = OPEN) -> CreateStrea
             statement.format,
             statement.options,
             confinement,
+            storage,
         )
         return statement
     raise NotAllowed(

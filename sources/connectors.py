@@ -17,20 +17,24 @@ from sources.generator import GeneratorConnector, validate_options
 from sources.kafka.connector import KafkaConnector
 from sources.kafka.connector import validate_options as validate_kafka
 from sources.kafka.formats import FORMATS as KAFKA_FORMATS
-from sources.push import PushConnector
+from sources.push import PushConnector, check_local
 from sources.schema import StreamDefinition, StreamSchema
 from sources.storage import Storage
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a CREATE STREAM says; ``format`` may be empty, ``options`` is what stands in WITH besides both."""
+    """What a CREATE STREAM says; ``format`` may be empty, ``options`` is what stands in WITH besides both.
+
+    ``storage`` is the data directory that the stream is for, None where only the statement is looked at.
+    """
 
     name: str
     schema: StreamSchema
     format: str
     options: Mapping[str, str]
     confinement: Confinement
+    storage: Storage | None
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class ConnectorKind:
 def _validate_push(declared: Declaration) -> None:
     if declared.options:
         raise NotAllowed(f"Connector 'push' has no options; got {', '.join(map(repr, declared.options))}.")
+    if declared.storage is not None:
+        check_local(declared.storage, declared.name)
 
 
 CONNECTORS: dict[str, ConnectorKind] = {
@@ -90,6 +96,7 @@ def validate_definition(
     format: str,
     options: Mapping[str, str],
     confinement: Confinement = OPEN,
+    storage: Storage | None = None,
 ) -> None:
     """Check the parts of a CREATE STREAM, see :class:`Declaration`; NotAllowed tells what exists instead."""
     kind = _kind(connector)
@@ -99,7 +106,7 @@ def validate_definition(
     if schema.metadata and not kind.has_metadata:
         raise NotAllowed(f"Connector {connector!r} has no METADATA for column {schema.metadata[0][0]!r}.", stream=name)
     try:
-        kind.validate(Declaration(name, schema, format, options, confinement))
+        kind.validate(Declaration(name, schema, format, options, confinement, storage))
     except NotAllowed as problem:
         problem.stream = name
         raise

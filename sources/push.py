@@ -50,14 +50,19 @@ JOINED_BYTES = 1 << 20  # up to here one write of a copy beats several writes
 _sync = getattr(os, "fdatasync", os.fsync)
 
 
-def stream_folder(storage: Storage, definition: StreamDefinition) -> Path:
-    """Return the local folder of a push stream; NotAllowed when the storage is not local."""
+def check_local(storage: Storage, stream: str) -> None:
+    """Raise NotAllowed when a stream cannot be pushed to, as the storage is not a local folder."""
     if storage.local_root is None:
         raise NotAllowed(
             f"A push stream needs a data-dir that is a local folder, got {storage.uri!r};"
             " use a stream with another connector, or a local data-dir.",
-            stream=definition.name,
+            stream=stream,
         )
+
+
+def stream_folder(storage: Storage, definition: StreamDefinition) -> Path:
+    """Return the local folder of a push stream; NotAllowed when the storage is not local."""
+    check_local(storage, definition.name)
     return storage.local_path(f"streams/{definition.id}")
 
 

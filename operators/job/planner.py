@@ -71,7 +71,7 @@ class Planner:
             record = self._batches.read(start.seq)
         self._learn(start.seq, record)
         self._follow_changelogs()
-        available = {stream: self._available(stream, now_us) for stream in self._connectors}
+        available = {stream: self._available(stream, now_us) for stream in self._definitions}
         reached = {stream: counted["offsets"] for stream, counted in record["streams"].items()}
         begins = _begins(reached, available)
         skipped = _skipped(reached, available)
@@ -131,9 +131,9 @@ class Planner:
     def _available(self, stream: str, now_us: int) -> Mapping[str, Extent]:
         if stream in self._rests and time.monotonic() < self._rests[stream].until:
             return {}
-        connector = self._connectors[stream]
         self._problems.pop(stream, None)
         try:
+            connector = self._connector_of(stream)
             found = connector.available(now_us)
             problem = connector.problem
         except Exception as error:  # whatever a connector does, the other streams go on
@@ -170,7 +170,7 @@ class Planner:
 
     def _tell_problems(self) -> None:
         """Tell the session why streams have nothing to read, whenever that changes."""
-        problems = {stream: why for stream, why in self._problems.items() if stream in self._connectors}
+        problems = {stream: why for stream, why in self._problems.items() if stream in self._definitions}
         if problems != self._told_problems:
             write_unavailable(self._storage, problems)
             self._told_problems = problems
@@ -186,7 +186,8 @@ class Planner:
         while self._epoch < latest:
             changelog = self._changelogs.read(self._epoch + 1)
             for value in changelog["streams_created"]:
-                self._open(StreamDefinition.from_json(value))
+                definition = StreamDefinition.from_json(value)
+                self._definitions[definition.id] = definition
             for created in changelog["created"]:
                 self._start.ends.add(created["id"], query_from_json(created["query"]))
             for freed in changelog["freed"]:
@@ -202,14 +203,16 @@ class Planner:
         if names:
             plan = orjson.loads(self._storage.get(f"{PLANS}/{names[-1]}"))
             for value in plan["streams"]:
-                self._open(StreamDefinition.from_json(value))
+                definition = StreamDefinition.from_json(value)
+                self._definitions[definition.id] = definition
             for live in plan["queries"]:
                 self._start.ends.add(live["id"], query_from_json(live["query"]))
             self._epoch = plan["epoch"]
 
-    def _open(self, definition: StreamDefinition) -> None:
-        self._definitions[definition.id] = definition
-        self._connectors[definition.id] = open_for_planner(definition, self._storage)
+    def _connector_of(self, stream: str) -> Connector:
+        if stream not in self._connectors:
+            self._connectors[stream] = open_for_planner(self._definitions[stream], self._storage)
+        return self._connectors[stream]
 
     def _bounded(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:
         """Return the end offsets: everything available, or fair shares of the budget when that is too much."""

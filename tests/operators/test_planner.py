@@ -15,8 +15,11 @@ from operators.job.offsets import Offset
 from operators.job.plan_log import CHANGELOGS, PLANS, PlannedBatch, read_planned, read_unavailable
 from operators.job.planner import BATCHES, KEPT_BUSY_US, WARM_UP_BATCHES, Planner, _begins, _skipped
 from operators.live_queries import LiveQueries
+from sources.confinement import Confinement
 from sources.connector import Chunk, Extent, GappedExtent
 from sources.generator import DATASETS
+from sources.kafka.formats import REGISTRY
+from sources.outgoing import Outgoing
 from sources.record_log import RecordLog
 from sources.schema import StreamDefinition, StreamSchema
 from sources.storage import Storage
@@ -313,6 +316,35 @@ def test_a_connector_that_fails_costs_its_own_stream_only(folder: Folder, monkey
     second = planner.latest(first, 2 * SECOND)
     assert second.streams["a"] == first.streams["a"]
     assert second.streams["b"]["0"] > first.streams["b"]["0"]
+
+
+def test_a_stream_that_cannot_be_opened_costs_itself_only_and_is_tried_again(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("operators.job.planner.time.monotonic", lambda: now)
+    registry = {"topic": "t", "properties.bootstrap.servers": "127.0.0.1:1", REGISTRY: "http://127.0.0.1:1"}
+    kafka = StreamDefinition("k", "k", stream("k").schema, "kafka", "avro", registry)
+    Confinement(outgoing=Outgoing(("public",))).write(folder.storage)
+    folder.log(stream("a"), kafka)
+    planner = folder.planner()
+    first = planner.latest(Offset(), SECOND)
+    assert first.streams["a"]["0"] >= RATE
+    assert first.streams["k"] == {}
+    assert "127.0.0.1" in read_unavailable(folder.storage)["k"]
+    folder.commit(first)
+    Confinement().write(folder.storage)
+    now += 0.999
+    second = planner.latest(first, 2 * SECOND)
+    assert second.streams["a"]["0"] > first.streams["a"]["0"]
+    assert "k" in read_unavailable(folder.storage)
+    folder.commit(second)
+    now += 0.001
+    planner.latest(second, 3 * SECOND)
+    assert "127.0.0.1" not in read_unavailable(folder.storage).get("k", "")
+    assert "k" in planner._connectors
+    folder.log(dropped=["k"])
+    assert set(planner.latest(second, 4 * SECOND).streams) == {"a"}
 
 
 def silence(read: int) -> Callable[[int], dict[str, Extent]]:

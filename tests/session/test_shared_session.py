@@ -12,6 +12,7 @@ import pytest
 from operators.queries import Join
 from router.deployment import Deployment
 from session.query_requests import QueryRequest
+from session.settings import Settings
 from session.shared_session import SharedSession
 from sources.errors import (
     BraidError,
@@ -24,6 +25,7 @@ from sources.errors import (
     Overloaded,
     UnknownObject,
 )
+from sources.storage import Storage
 from tests.session.driver import AGGREGATION, BEGINNING, SECOND, SELECTION, STREAM, Driver
 
 CHEAP = SELECTION.format("purchases", 5)
@@ -634,3 +636,12 @@ EMPTY_BATCH = {
     "streams": {},
     "results": [],
 }
+
+
+def test_a_push_stream_is_not_declared_where_it_could_not_be_pushed_to() -> None:
+    session = SharedSession(Storage("mock://bucket"), Settings())
+    session.recover()
+    with pytest.raises(NotAllowed, match="a data-dir that is a local folder, got 'mock://bucket'"):
+        session.create_stream(STREAM.format("purchases"))
+    assert session.streams() == []
+    session.close()
