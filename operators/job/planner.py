@@ -37,6 +37,7 @@ LONGEST_REST_SECONDS = 30.0
 KEPT_BUSY_US = 45_000_000
 
 NOTHING = Extent(0, 0)
+_BEFORE_ALL: Mapping[str, Any] = {"clocks": {}, "waterlines": {}, "streams": {}}
 
 Positions = Mapping[str, Mapping[str, int]]
 
@@ -50,6 +51,7 @@ class Planner:
         self._storage = storage
         self._changelogs = RecordLog(storage, CHANGELOGS)
         self._batches = RecordLog(storage, BATCHES)
+        self._newest: tuple[int, Mapping[str, Any]] = 0, _BEFORE_ALL
         self._epoch = 0
         self._definitions: dict[str, StreamDefinition] = {}
         self._connectors: dict[str, Connector] = {}
@@ -64,11 +66,9 @@ class Planner:
 
     def latest(self, start: Offset, now_us: int) -> Offset:
         """Return the offset at which the next batch ends, or ``start`` when there is nothing to do yet."""
-        if start.seq and not self._batches.has(start.seq):
+        record = self._record_of(start.seq)
+        if record is None:
             return start
-        record: dict[str, Any] = {"clocks": {}, "waterlines": {}, "streams": {}}
-        if start.seq:
-            record = self._batches.read(start.seq)
         self._learn(start.seq, record)
         self._follow_changelogs()
         available = {stream: self._available(stream, now_us) for stream in self._definitions}
@@ -110,6 +110,14 @@ class Planner:
         if end.epoch > start.epoch:
             write_planned(self._storage, PlannedBatch(end.seq, start.epoch, end.epoch, end.clocks, end.planned_us))
         return end
+
+    def _record_of(self, seq: int) -> Mapping[str, Any] | None:
+        """Return the record of batch ``seq``, None while it is not written; kept, as reading one takes milliseconds."""
+        if self._newest[0] != seq:
+            if not self._batches.has(seq):
+                return None
+            self._newest = seq, self._batches.read(seq)
+        return self._newest[1]
 
     def _learn(self, seq: int, record: Mapping[str, Any]) -> None:
         """Take note, once, of how batch ``seq`` went."""

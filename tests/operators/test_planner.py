@@ -156,6 +156,21 @@ def test_waits_for_the_record_of_the_last_batch(folder: Folder) -> None:
     assert planner.latest(first, 9 * SECOND).seq == 2
 
 
+def test_the_record_of_the_last_batch_is_read_once(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.log(stream("a"))
+    planner = folder.planner()
+    first = planner.latest(Offset(), SECOND)
+    folder.commit(first, clocks={"a": 7})
+    assert planner.latest(first, SECOND) is first
+    with monkeypatch.context() as patch:
+        patch.setattr(planner, "_batches", None)
+        assert planner.latest(first, SECOND) is first
+        second = planner.latest(first, 2 * SECOND)
+    assert (second.seq, second.clocks) == (2, {"a": 7})
+    folder.commit(second, clocks={"a": 9})
+    assert planner.latest(second, 3 * SECOND).clocks == {"a": 9}
+
+
 def test_a_new_stream_starts_at_its_beginning_and_a_dropped_one_leaves_the_offset(folder: Folder) -> None:
     folder.log(stream("a"))
     planner = folder.planner()
