@@ -23,7 +23,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import IO, Any
@@ -89,9 +89,9 @@ class Supervisor:
 
     @property
     def pid(self) -> int | None:
-        """The process id of the child, None while there is none."""
+        """The process id of the child, None while none runs."""
         process = self._process
-        return None if process is None or process.returncode is not None else process.pid
+        return None if process is None or _has_ended(process) else process.pid
 
     def stop(self, deadline: float) -> None:
         """Ask the child to end, and after ``deadline`` seconds make it and all it started end."""
@@ -152,7 +152,7 @@ class Supervisor:
             # wait without reaping: while the child is a zombie, its process group id cannot be given to another
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             if not self._stopping.is_set():
-                self._end_leftovers()
+                self._tried(self._end_leftovers)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)  # also what it started after it was asked to end
             status = process.wait()
@@ -169,16 +169,17 @@ class Supervisor:
             )
             while not self._stopping.wait(pause):
                 pause = min(self._longest_pause, pause * 2)
-                if self._spawned():
+                if self._tried(self._end_leftovers, self._spawn):
                     break
             if self._stopping.is_set() and self._process is process:
                 return
 
-    def _spawned(self) -> bool:
-        """Start the child; False where that is not possible now, as while the disk is full."""
+    def _tried(self, *steps: Callable[[], None]) -> bool:
+        """Take steps to start the child; False where that is not possible now, as while the disk is full or away."""
         try:
-            self._spawn()
-        except OSError as error:
+            for step in steps:
+                step()
+        except (OSError, psutil.Error) as error:
             log.error(f"{self._what} could not be started", extra={"fields": {"error": str(error)}})
             return False
         return True
@@ -295,6 +296,16 @@ def _close_input(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
     with contextlib.suppress(OSError):
         process.stdin.close()
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a child has ended, be it reaped or not."""
+    try:
+        return process.returncode is not None or (
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+        )
+    except ChildProcessError:  # reaped just now
+        return True
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:

@@ -160,6 +160,30 @@ def test_a_child_that_dies_while_the_disk_is_full_is_started_once_there_is_room(
     assert len(list(tmp_path.glob("braid-job-*"))) == 1, "what a refused start made must go"
 
 
+def test_a_child_that_dies_while_the_disk_is_away_is_started_once_it_is_back(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor = start("serves", longest_pause=0.1)
+    wait_until(supervisor.is_ready, 10, "the child is ready")
+    first, jvm, refused = supervisor.pid, int(job(tmp_path)["jvm_pid"]), []
+    assert first is not None
+    get = Storage.get
+
+    def away(storage: Storage, path: str) -> bytes:
+        if path == "job.json":
+            refused.append(supervisor.is_ready())
+            raise OSError(5, "Input/output error")
+        return get(storage, path)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Storage, "get", away)
+        os.kill(first, 9)
+        wait_until(lambda: len(refused) >= 4, 10, "the disk is asked again and again")
+    assert not any(refused), "what has ended is not ready, whatever the file says"
+    wait_until(lambda: supervisor.is_ready() and supervisor.pid != first, 10, "another child is ready")
+    assert gone(jvm)
+
+
 def test_a_child_that_cannot_start_is_tried_again_with_growing_pauses(start: Start) -> None:
     supervisor = start("dies", longest_pause=0.1)
     wait_until(lambda: supervisor.deaths >= 3, 20, "three deaths")
