@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators import kernels
+from operators.job.json_texts import json_texts, times_as_text
 from operators.job.recent_times import POINTS_OF_CHUNK, Sum, sum_up
 from sources.connector import Chunk
 from sources.schema import StreamDefinition
 from sources.waterline_options import MAX_FUTURE, format_duration
+
+LETTERS_AT_ONCE = 1 << 16
 
 
 class StreamShare:
@@ -53,9 +52,9 @@ class StreamShare:
         self.counts["malformed"] += len(chunk.malformed)
         self.counts["bytes"] += chunk.bytes
         if chunk.malformed:
-            self.dead_letters.append(
-                dead_letter_table("malformed", chunk.received_us, [(m.detail, None, m.raw) for m in chunk.malformed])
-            )
+            details = pa.array([malformed.detail for malformed in chunk.malformed], pa.string())
+            raw = pa.array([malformed.raw for malformed in chunk.malformed], pa.string())
+            self.dead_letters.append(dead_letter_table("malformed", details, chunk.received_us, raw=raw))
         tuples, times, earliest, latest = self._within_max_future(chunk)
         self.counts["tuples"] += tuples.num_rows
         if not tuples.num_rows:
@@ -67,12 +66,10 @@ class StreamShare:
         if self.waterline is None or earliest >= self.waterline:
             return tuples
         late = times < self.waterline
-        self.counts["late"] += int(late.sum())
-        detail = f"event time before the waterline {format_time(self.waterline)}"
-        rows = tuples.filter(pa.array(late)).to_pylist()
-        self.dead_letters.append(
-            dead_letter_table("late", chunk.received_us, [(detail, _json(row), None) for row in rows])
-        )
+        count = int(late.sum())
+        self.counts["late"] += count
+        details = pa.repeat(f"event time before the waterline {format_time(self.waterline)}", count)
+        self._set_aside("late", details, chunk.received_us, tuples.filter(pa.array(late)))
         return tuples.filter(pa.array(~late))
 
     def _within_max_future(self, chunk: Chunk) -> tuple[pa.RecordBatch, npt.NDArray[np.int64], int, int]:
@@ -87,50 +84,46 @@ class StreamShare:
             return tuples, times, earliest, latest
         beyond = times > self._last_us
         self.counts["malformed"] += int(beyond.sum())
-        rows = tuples.filter(pa.array(beyond)).to_pylist()
-        entries = [(self._beyond(us), _json(row), None) for us, row in zip(times[beyond].tolist(), rows, strict=True)]
-        self.dead_letters.append(dead_letter_table("malformed", chunk.received_us, entries))
+        self._set_aside("malformed", self._beyond(times[beyond]), chunk.received_us, tuples.filter(pa.array(beyond)))
         kept = times[~beyond]
         return tuples.filter(pa.array(~beyond)), kept, earliest, int(kept.max(initial=earliest))
 
     def _times(self, tuples: pa.RecordBatch) -> npt.NDArray[np.int64]:
         return np.asarray(tuples.column(self.stream.schema.event_time).view(pa.int64()))
 
-    def _beyond(self, us: int) -> str:
+    def _beyond(self, times: npt.NDArray[np.int64]) -> pa.Array:
         allowed = self.stream.waterline.max_future_us
         assert allowed is not None
-        return (
-            f"event time {format_time(us)} is more than {format_duration(allowed)} after"
-            f" {format_time(self._planned_us)}, when it was read; the stream's option {MAX_FUTURE} sets the limit"
-            " ('none': no limit)"
+        limit = (
+            f" is more than {format_duration(allowed)} after {format_time(self._planned_us)}, when it was read; the"
+            f" stream's option {MAX_FUTURE} sets the limit ('none': no limit)"
         )
+        return pc.binary_join_element_wise("event time ", times_as_text(pa.array(times)), limit, "")
+
+    def _set_aside(self, reason: str, details: pa.Array, received_us: int, tuples: pa.RecordBatch) -> None:
+        """Make dead letters of tuples, some at a time: on the way to texts they take much room."""
+        for first in range(0, tuples.num_rows, LETTERS_AT_ONCE):
+            some = slice(first, first + LETTERS_AT_ONCE)
+            self.dead_letters.append(dead_letter_table(reason, details[some], received_us, json_texts(tuples[some])))
 
 
 def format_time(us: int) -> str:
     """Return microseconds since 1970 as RFC 3339 in UTC."""
-    text: str = pc.strftime(pa.scalar(us, pa.timestamp("us")), format="%Y-%m-%dT%H:%M:%SZ").as_py()
+    text: str = times_as_text(pa.array([us]))[0].as_py()
     return text
 
 
-def dead_letter_table(reason: str, received_us: int, entries: Sequence[tuple[str, str | None, str | None]]) -> pa.Table:
-    """Return dead letters as a table; each entry is (detail, tuple as JSON or None, raw text or None)."""
+def dead_letter_table(
+    reason: str, details: pa.Array, received_us: int, tuples: pa.Array | None = None, raw: pa.Array | None = None
+) -> pa.Table:
+    """Return dead letters as a table; ``tuples`` are JSON, ``raw`` texts, either None where there are none."""
+    count = len(details)
     return pa.table(
         {
-            "reason": pa.array([reason] * len(entries), pa.string()),
-            "detail": pa.array([e[0] for e in entries], pa.string()),
-            "received_us": pa.array([received_us] * len(entries), pa.int64()),
-            "tuple": pa.array([e[1] for e in entries], pa.string()),
-            "raw": pa.array([e[2] for e in entries], pa.string()),
+            "reason": pa.repeat(reason, count),
+            "detail": details,
+            "received_us": pa.repeat(received_us, count),
+            "tuple": pa.nulls(count, pa.string()) if tuples is None else tuples,
+            "raw": pa.nulls(count, pa.string()) if raw is None else raw,
         }
     )
-
-
-def _json(row: dict[str, Any]) -> str:
-    return orjson.dumps({name: _as_in_results(value) for name, value in row.items()}).decode()
-
-
-def _as_in_results(value: Any) -> Any:
-    """Return a value as JSON that looks as it does in result rows."""
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
-    return orjson.Fragment(format(value, "f")) if isinstance(value, Decimal) else value

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pytest
 
-from operators.job.stream_share import StreamShare, _json
+from operators.job.stream_share import StreamShare
 from sources.connector import Chunk, Malformed
 from sources.waterline_options import SECOND, WaterlineOptions
 from tests.operators.pipeline import STREAM, batch_of
@@ -79,11 +79,25 @@ def test_late_malformed_and_future_tuples_of_one_chunk() -> None:
     assert letters(found)[2]["detail"] == "event time before the waterline 2023-11-14T22:13:20.000000Z"
 
 
-def test_tuples_of_dead_letters_look_like_those_of_results() -> None:
-    tuples = pa.record_batch(
-        {"t": pa.array([NOW], pa.timestamp("us")), "m": pa.array([Decimal("150.00")], pa.decimal128(10, 2))}
-    )
-    assert _json(tuples.to_pylist()[0]) == '{"t":"2023-11-14T22:13:20.000000Z","m":150.00}'
+@pytest.mark.parametrize("at_once", [1, 2, 3, 5, 6])
+def test_many_dead_letters_are_made_some_at_a_time(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr("operators.job.stream_share.LETTERS_AT_ONCE", at_once)
+    found = share(waterline=NOW)
+    late, beyond = [NOW - n for n in range(1, 6)], [NOW + (60 + n) * MINUTE for n in range(1, 6)]
+    assert found.admit(chunk(*late, NOW, *beyond)).num_rows == 1
+    assert found.counts == {"tuples": 6, "late": 5, "malformed": 5, "bytes": 100, "latest_us": NOW}
+    assert max(table.num_rows for table in found.dead_letters) == min(at_once, 5)
+    assert [letter["reason"] for letter in letters(found)] == ["malformed"] * 5 + ["late"] * 5
+    assert [orjson.loads(letter["tuple"])["k"] for letter in letters(found)] == [*range(6, 11), *range(5)]
+    for letter in letters(found)[:5]:
+        assert letter["detail"].startswith(f"event time {orjson.loads(letter['tuple'])['t']} is more than")
+
+
+def test_numbers_that_json_lacks_are_told() -> None:
+    found = share(waterline=NOW)
+    numbers, times = pa.array([float("nan"), float("-inf"), None]), pa.array([NOW - 1] * 3, pa.timestamp("us"))
+    found.admit(Chunk(pa.record_batch({"v": numbers, "t": times}), (), NOW, 100))
+    assert [orjson.loads(letter["tuple"])["v"] for letter in letters(found)] == ["NaN", "-Infinity", None]
 
 
 def test_event_times_are_summed_up_where_the_waterline_follows_a_percentile() -> None:
