@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,6 +121,12 @@ class _Totals:
             for name, amount in more.items():
                 counter[name] += amount
 
+    def keep(self, names: Set[str]) -> None:
+        """Forget operators and streams that are not among ``names``."""
+        for counter in (self.sources, self.lanes, self.tuples):
+            for name in counter.keys() - names:
+                del counter[name]
+
     def of(self, sources: Iterable[str], lane: str, streams: Iterable[str]) -> Spent:
         busy = sum(self.sources.get(name, 0.0) for name in sources)
         tuples = sum(self.tuples.get(name, 0.0) for name in streams)
@@ -183,6 +189,15 @@ class Statistics:
             before += [0.0] * (len(told) - len(before))
             known[name] = [seconds + busy.get(name, 0) / _US for seconds, busy in zip(before, told, strict=True)]
         self._by_lane = known
+
+    def keep(self, names: Set[str]) -> None:
+        """Forget samples and totals of inputs, operators and streams that are not among ``names``.
+
+        Names come with queries and go with them; rates and chunks go by themselves. What is silent keeps its samples.
+        """
+        with self._lock:
+            self._samples = {name: kept for name, kept in self._samples.items() if name in names}
+            self._totals.keep(names)
 
     def tuples_per_second(self, stream: str) -> float:
         """Return how many tuples of a stream come."""

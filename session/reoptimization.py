@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -24,11 +24,12 @@ from sources.storage import Storage
 class Running:
     """The queries of each operator of the plan, and the key splits of those operators that may get another one now.
 
-    Of ``unsettled`` ones the split before is still there, and not needed any more. The next new split gets
-    ``next_split``, which none has.
+    ``names`` are those of its streams, inputs and operators, in source tasks and in lanes. Of ``unsettled`` ones the
+    split before is still there, and not needed any more. The next new split gets ``next_split``, which none has.
     """
 
     members: Mapping[str, Sequence[Member]]
+    names: Set[str]
     splits: Mapping[str, KeySplit]
     unsettled: Collection[str]
     next_split: int
@@ -41,13 +42,14 @@ class Running:
             name: [Member(query_id, state.queries[query_id].query, group) for query_id, group in each.queries.items()]
             for name, each in operators.items()
         }
+        names = {name for each in operators.values() for name in (each.id, *each.streams, *each.inputs, *each.sources)}
         splits = {
             name: each.split for name, each in operators.items() if each.join is not None and state.may_split(name)
         }
         unsettled = [name for name in splits if len(state.active.splits.get(name, ())) > 1]
         known = (split.number for mine in state.active.splits.values() for split in mine)
         planned = (split.number for split in state.plan.splits.values())
-        return cls(members, splits, unsettled, 1 + max((state.epoch, *known, *planned)))
+        return cls(members, names, splits, unsettled, 1 + max((state.epoch, *known, *planned)))
 
 
 class Reoptimization:
@@ -80,6 +82,7 @@ class Reoptimization:
 
     def propose(self, now_us: int, running: Running) -> list[PlanChange]:
         """Return what should change now."""
+        self._statistics.keep(running.names)
         found: list[PlanChange] = []
         if self._groups is not None:
             found += self._groups.propose(now_us, running.members, self._statistics)

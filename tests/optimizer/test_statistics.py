@@ -9,7 +9,7 @@ import pytest
 
 from operators.expressions import Column
 from operators.report import draw_sample
-from optimizer.statistics import SAMPLE_KEPT, TIME_CONSTANT_SECONDS, Rate, Statistics
+from optimizer.statistics import SAMPLE_KEPT, TIME_CONSTANT_SECONDS, Rate, Spent, Statistics
 from sources.schema import VARCHAR
 from tests.session.queries import PRICE, above
 
@@ -64,6 +64,21 @@ def test_an_operator_that_is_gone_is_forgotten() -> None:
     assert statistics.source_cores(["a"]) == 0
     assert statistics.distinct_keys(["a"]) is None
     assert statistics.source_cores(["b"]) == pytest.approx(0.001)
+
+
+def test_samples_and_totals_are_kept_of_what_there_is() -> None:
+    statistics = Statistics()
+    for second in range(3):
+        statistics.observe(record(second, 10, told({"a": 1000, "b": 1000}, {"x": 500, "y": 500}, [1.0])))
+    before = statistics.spent(["a"], "x", ["s-1"])
+    assert before.tuples == 20
+    statistics.keep({"a", "x", "s-1"})
+    assert statistics.spent(["a"], "x", ["s-1"]) == before
+    assert statistics.spent(["b"], "y", ["s-1"]) == Spent(0, 0, before.tuples, before.seconds)
+    assert statistics.sample("s-1", ["price"]) is not None
+    statistics.keep({"a", "x"})
+    assert statistics.spent(["a"], "x", ["s-1"]).tuples == 0
+    assert statistics.sample("s-1", ["price"]) is None
 
 
 def test_selectivity_is_the_share_of_the_newest_tuples() -> None:

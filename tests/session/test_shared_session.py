@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from operators.queries import Join
+from optimizer.plan import source_operators
 from router.deployment import Deployment
 from session.query_requests import QueryRequest
 from session.settings import Settings
@@ -645,3 +646,19 @@ def test_a_push_stream_is_not_declared_where_it_could_not_be_pushed_to() -> None
         session.create_stream(STREAM.format("purchases"))
     assert session.streams() == []
     session.close()
+
+
+def test_the_statistics_of_what_is_dropped_go(driver: Driver) -> None:
+    (kept,), (dropped,) = driver.run(REVENUE), driver.run(REVENUE.replace("gem_pack", "user_id"))
+    sources = [source_operators(driver.state.queries[query].query) for query in (kept, dropped)]
+    report = {"samples": {}, "sources": {"busy_us": {name: 1000 for names in sources for name in names}}}
+    report["lanes"] = {"busy_us": dict.fromkeys(driver.state.plan.operators, 1000)}
+    for second in range(2):
+        record = {"committed_us": second * SECOND, "streams": {"s-1": {"tuples": 9}}, "report": report}
+        driver.session._statistics.observe(record)
+    driver.session.delete_query(dropped, drain=False)
+    driver.flush()
+    driver.session.reoptimize()
+    totals = driver.session._statistics._totals
+    assert (set(totals.sources), set(totals.lanes)) == ({*sources[0]}, {*driver.state.plan.operators})
+    assert set(totals.tuples) == {"s-1"}
