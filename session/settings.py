@@ -157,11 +157,13 @@ class Settings:
                 or value < 0
                 or (value == 0 and name not in _MAY_BE_ZERO)
             ):
-                unit = "" if name.endswith("_cores") else " of seconds"
+                unit = "" if name.endswith(("_cores", "_share")) else " of seconds"
                 noun = "a whole number" if whole else f"a number{unit}"
                 raise NotAllowed(f"The setting {name} must be {noun} {least}; got {value!r}.")
         if self.deliverers > PARTS:
             raise NotAllowed(f"The setting deliverers must be at most {PARTS}; got {self.deliverers!r}.")
+        if self.reoptimize_share > 1:
+            raise NotAllowed(f"The setting reoptimize_share must be at most 1; got {self.reoptimize_share!r}.")
         if self.executors_max:
             self._check_scaling()
         if self.port > 65535:

@@ -70,6 +70,8 @@ def test_a_child_process_gets_the_same_settings() -> None:
         ({"port": True}, {}, "", "port must be a whole number 0 or more; got True"),
         ({"max_queries": 0}, {}, "", "max_queries must be a whole number above 0; got 0"),
         ({"retention_seconds": "nan"}, {}, "", "retention_seconds must be a number of seconds above 0"),
+        ({"reoptimize_share": "0"}, {}, "", "reoptimize_share must be a number above 0; got 0.0"),
+        ({"reoptimize_share": 1.5}, {}, "", "reoptimize_share must be at most 1; got 1.5"),
         (
             {},
             {},
