@@ -8,7 +8,7 @@ the same clocks gives the same state everywhere, which is what makes a replayed 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,39 @@ class LiveQuery:
         return cls(**{**value, "query": query_from_json(value["query"])})
 
 
+@dataclass
+class _Readers:
+    """The queries over one input, by slot; aggregations by their operators, too."""
+
+    selections: list[LiveQuery] = field(default_factory=list)
+    aggregations: dict[str, list[LiveQuery]] = field(default_factory=dict)
+    joins: list[LiveQuery] = field(default_factory=list)
+
+
+@dataclass
+class _Index:
+    """The queries of an epoch by what they read, made once: looked for by each input, they would be gone through often.
+
+    ``inputs`` has the lookups of each input of a stream.
+    """
+
+    words: int
+    inputs: dict[str, dict[str, tuple[Lookup, ...]]] = field(default_factory=dict)
+    readers: dict[str, _Readers] = field(default_factory=dict)
+
+    def add(self, live: LiveQuery) -> None:
+        """Add a query; they must come by slot."""
+        for each in live.query.inputs if isinstance(live.query, Join) else (live.query,):
+            self.inputs.setdefault(each.stream, {})[each.input] = each.lookups
+            readers = self.readers.setdefault(each.input, _Readers())
+            if isinstance(live.query, Selection):
+                readers.selections.append(live)
+            elif isinstance(live.query, Aggregation):
+                readers.aggregations.setdefault(live.operator, []).append(live)
+            elif not readers.joins or readers.joins[-1] is not live:  # a stream may be joined with itself
+                readers.joins.append(live)
+
+
 class LiveQueries:
     """All queries and streams at one epoch."""
 
@@ -92,6 +125,7 @@ class LiveQueries:
         self.streams: dict[str, StreamDefinition] = {}
         self.splits = OperatorSplits()
         self.refreshed = Refreshed()
+        self._known: _Index | None = None
 
     def apply(self, changelog: Mapping[str, Any], clocks: Clocks) -> None:
         """Move to the changelog's epoch; ``clocks`` are those at the start of the batch that activates it.
@@ -101,6 +135,7 @@ class LiveQueries:
         epoch = changelog["epoch"]
         if epoch != self.epoch + 1:
             raise ValueError(f"Changelogs apply in order: epoch {self.epoch + 1} must be next, got {epoch}.")
+        self._known = None
         for definition in changelog["streams_created"]:
             self.streams[definition["id"]] = StreamDefinition.from_json(definition)
         for stream in changelog["streams_dropped"]:
@@ -134,34 +169,42 @@ class LiveQueries:
             self.by_slot = {slot: live for slot, live in self.by_slot.items() if live.id not in gone}
 
     @property
+    def _index(self) -> _Index:
+        if self._known is None:
+            self._known = _Index(words_for(max(self.capacity, max(self.by_slot, default=-1) + 1)))
+            for _, live in sorted(self.by_slot.items()):
+                self._known.add(live)
+        return self._known
+
+    @property
     def words(self) -> int:
         """Words in a query-set of this epoch."""
-        return words_for(max(self.capacity, max(self.by_slot, default=-1) + 1))
+        return self._index.words
 
     def inputs(self, stream: str) -> dict[str, tuple[Lookup, ...]]:
         """Return the lookups of each input that queries over ``stream`` have, by what tells it from others."""
-        found: dict[str, tuple[Lookup, ...]] = {}
-        for live in self.by_slot.values():
-            for each in live.query.inputs if isinstance(live.query, Join) else (live.query,):
-                if each.stream == stream:
-                    found[each.input] = each.lookups
-        return dict(sorted(found.items()))
+        return dict(sorted(self._index.inputs.get(stream, {}).items()))
 
     def selections(self, wanted: str) -> list[LiveQuery]:
         """Return the selections over an input, by slot."""
-        return [
-            live
-            for _, live in sorted(self.by_slot.items())
-            if isinstance(live.query, Selection) and live.query.input == wanted
-        ]
+        return list(self._readers(wanted).selections)
 
     def aggregations(self, wanted: str | None = None) -> dict[str, list[LiveQuery]]:
         """Return the aggregations (over one input, when it is given) by operator, each by slot."""
+        if wanted is not None:
+            return dict(self._readers(wanted).aggregations)
         operators: dict[str, list[LiveQuery]] = {}
         for _, live in sorted(self.by_slot.items()):
-            if isinstance(live.query, Aggregation) and wanted in (None, live.query.input):
+            if isinstance(live.query, Aggregation):
                 operators.setdefault(live.operator, []).append(live)
         return operators
+
+    def joins_over(self, wanted: str) -> list[LiveQuery]:
+        """Return the joins that have an input, by slot."""
+        return list(self._readers(wanted).joins)
+
+    def _readers(self, wanted: str) -> _Readers:
+        return self._index.readers.get(wanted, _Readers())
 
     @property
     def joins(self) -> list[LiveQuery]:

@@ -264,12 +264,11 @@ def columns_for_rows(join: Join, number: int) -> set[str]:
 def parts_over(live: LiveQueries, wanted: str) -> dict[str, list[Part]]:
     """Return the parts of live joins at one input, by their operator."""
     found: dict[str, list[Part]] = {}
-    for query in live.joins:
-        if any(each.input == wanted for each in join_of(query).inputs):
-            for split, starts in splits_of(query, live.splits.get(query.operator, ())):
-                for part in parts_of(query, split, starts):
-                    if part.input.input == wanted:
-                        found.setdefault(part.operator, []).append(part)
+    for query in live.joins_over(wanted):
+        for split, starts in splits_of(query, live.splits.get(query.operator, ())):
+            for part in parts_of(query, split, starts):
+                if part.input.input == wanted:
+                    found.setdefault(part.operator, []).append(part)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.event_times import EARLIEST, LATEST
-from operators.live_queries import LiveQueries
+from operators.joins.parts import parts_over
+from operators.live_queries import LiveQueries, LiveQuery
 from operators.predicates.query_set import unpack
-from operators.queries import Selection
-from tests.operators.pipeline import STREAM, aggregation, changelog
+from operators.queries import Aggregation, Join, JoinInput, Selection
+from operators.windows import Window
+from tests.operators.pipeline import STREAM, K, aggregation, changelog
 
 
 def changelog_set(live: LiveQueries, epoch: int) -> str:
@@ -155,6 +158,52 @@ def test_queries_are_found_by_stream_operator_and_slot() -> None:
     assert {name: [q.id for q in found] for name, found in live.aggregations(STREAM.id).items()} == {"k": ["d", "c"]}
     live.apply(changelog(2, dropped=[STREAM.id]), {})
     assert live.streams == {}
+
+
+def join(*streams: str) -> Join:
+    """Return a join of streams by their first column."""
+    inputs = tuple(JoinInput(stream, f"i{n}", None, (K,)) for n, stream in enumerate(streams))
+    return Join(inputs, Window(10, 10), ())
+
+
+class Counted(dict[int, LiveQuery]):
+    """Queries by slot that count how often all of them are gone through."""
+
+    times = 0
+
+    def items(self) -> Any:
+        self.times += 1
+        return super().items()
+
+    def values(self) -> Any:
+        self.times += 1
+        return super().values()
+
+
+def test_queries_are_found_by_what_they_read_without_going_through_all() -> None:
+    live, rng, slots = LiveQueries(), random.Random(5), dict[str, int]()
+    for epoch in range(1, 40):
+        streams = [f"s-{rng.randrange(4)}" for _ in range(3)]
+        kinds = (Selection(streams[0], None, ()), replace(aggregation(), stream=streams[0]), join(*streams))
+        freed = rng.sample(sorted(slots.items()), min(len(slots), rng.randrange(3)))
+        slots = {name: slot for name, slot in slots.items() if (name, slot) not in freed}
+        free = [slot for slot in range(100) if slot not in slots.values()]
+        created = {"id": f"q{epoch}", "slot": rng.choice(free), "operator": "o", "query": rng.choice(kinds).to_json()}
+        slots[created["id"]] = created["slot"]
+        live.apply({**changelog(epoch, (), freed[:1], freed), "created": [created]}, {})
+        live.by_slot = counted = Counted(live.by_slot)
+        queries = [live.by_slot[slot] for slot in sorted(live.by_slot)]
+        for stream in ("s-0", "s-1", "s-2", "s-3", "gone"):
+            mine = [q for q in queries if stream in q.query.streams]
+            assert live.inputs(stream) == ({stream: ()} if mine else {})
+            assert live.selections(stream) == [q for q in mine if isinstance(q.query, Selection)]
+            found = [q for each in live.aggregations(stream).values() for q in each]
+            assert found == [q for q in mine if isinstance(q.query, Aggregation)]
+            assert live.joins_over(stream) == [q for q in mine if isinstance(q.query, Join)]
+            assert {part.query.slot for parts in parts_over(live, stream).values() for part in parts} == {
+                q.slot for q in mine if isinstance(q.query, Join)
+            }
+        assert counted.times == 1
 
 
 def test_words_cover_slots_above_the_capacity() -> None:
