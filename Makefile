@@ -44,7 +44,7 @@ lint: setup ## ruff: rules and format
 	$(call step,ruff check,$(PY) -m ruff check .)
 	$(call step,ruff format,$(PY) -m ruff format --check .)
 
-types: setup ## mypy: strict on the kernels and the plan
+types: setup ## mypy: strict, on all packages
 	$(call step,mypy,$(PY) -m mypy $(PACKAGES))
 
 unit: setup ## the tests that need no running service

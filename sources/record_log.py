@@ -1,7 +1,8 @@
-"""A log of numbered, immutable JSON records: one file each, written by one process, read by any.
+"""A log of numbered JSON records: one file each, written by one process, read by any.
 
-The changelog log, the batch log and the request log are such logs. Numbers start at 1 and have no gaps, except that
-old records may have been trimmed away at the front.
+The changelog log, the batch log and the log of deliveries are such logs, and the request log where the data directory
+is not local. Their records never change; the index of a stream of files writes its last one anew. Numbers start at 1
+and have no gaps, except that old records may have been trimmed away at the front.
 """
 
 from __future__ import annotations

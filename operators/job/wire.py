@@ -4,13 +4,13 @@ Source tasks send ``WIRE_SCHEMA`` rows to lanes. A lane is one Spark group: one 
 
 | kind | body (JSON) | payload |
 | --- | --- | --- |
-| ``control`` | what the task read: :func:`operators.job.source_task.run_source_task` | |
+| ``control`` | what the task read: :meth:`operators.job.source_task.SourceTasks.run` | |
 | ``bucket`` | ``{"path", "stream", "task", "number"}``: no path when the payload is the bucket | bucket or nothing |
 | ``block`` | an entry of the batch record: a result or dead-letter block | |
 
 A ``bucket`` with a path into ``tuples/`` is the lane's own path to tuples that other buckets refer to.
 
-Lanes send ``OUTPUT_SCHEMA`` rows to the router: ``block`` as above, ``progress`` (lane 0 only) and ``state``.
+Lanes send ``OUTPUT_SCHEMA`` rows to the router: ``block`` as above, ``progress`` (the first lane only) and ``state``.
 """
 
 from __future__ import annotations
