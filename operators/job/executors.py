@@ -48,7 +48,7 @@ def write_asked(storage: Storage, most: int, asked: Sequence[Asked]) -> None:
 
 def read_asked(storage: Storage) -> list[Asked]:
     """Return what was asked for, the newest last; nothing while nothing is."""
-    return [Asked(**each) for each in _read(storage, WANTED).get("asked", [])]
+    return [Asked(**each) for each in _read_wanted(storage).get("asked", [])]
 
 
 def read_wanted(storage: Storage) -> int | None:
@@ -59,7 +59,7 @@ def read_wanted(storage: Storage) -> int | None:
 
 def read_most(storage: Storage) -> int | None:
     """Return how many executors there can be one day, None while nobody says."""
-    return _read(storage, WANTED).get("most")
+    return _read_wanted(storage).get("most")
 
 
 def write_registered(storage: Storage, registered: Registered) -> None:
@@ -69,12 +69,13 @@ def write_registered(storage: Storage, registered: Registered) -> None:
 
 def read_registered(storage: Storage) -> Registered | None:
     """Return the executors that there are, None while that is not known."""
-    found = _read(storage, REGISTERED)
-    return Registered(**found) if found else None
+    with suppress(FileNotFoundError, orjson.JSONDecodeError):  # it is not flushed to disk: a power cut may tear it
+        return Registered(**orjson.loads(storage.get(REGISTERED)))
+    return None
 
 
-def _read(storage: Storage, path: str) -> dict[str, Any]:
+def _read_wanted(storage: Storage) -> dict[str, Any]:
     with suppress(FileNotFoundError):
-        found: dict[str, Any] = orjson.loads(storage.get(path))
+        found: dict[str, Any] = storage.get_json(WANTED)
         return found
     return {}

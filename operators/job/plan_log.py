@@ -101,9 +101,8 @@ def write_planned(storage: Storage, batch: PlannedBatch) -> None:
 
 def read_planned(storage: Storage) -> PlannedBatch | None:
     """Return the newest batch that takes in changelogs, None before the first."""
-    with suppress(FileNotFoundError):
-        return PlannedBatch(**orjson.loads(storage.get(PLANNED)))
-    return None
+    told = _read_told(storage, PLANNED)
+    return PlannedBatch(**told) if told else None
 
 
 def write_unavailable(storage: Storage, problems: Mapping[str, str]) -> None:
@@ -113,8 +112,13 @@ def write_unavailable(storage: Storage, problems: Mapping[str, str]) -> None:
 
 def read_unavailable(storage: Storage) -> dict[str, str]:
     """Return what :func:`write_unavailable` wrote last."""
-    with suppress(FileNotFoundError):
-        found: dict[str, str] = orjson.loads(storage.get(UNAVAILABLE))
+    return _read_told(storage, UNAVAILABLE)
+
+
+def _read_told(storage: Storage, path: str) -> dict[str, Any]:
+    """Return what the planner told; nothing where a power cut left less than that, for it is not flushed to disk."""
+    with suppress(FileNotFoundError, orjson.JSONDecodeError):
+        found: dict[str, Any] = orjson.loads(storage.get(path))
         return found
     return {}
 

@@ -13,6 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from operators.job.executors import REGISTERED, read_registered
+from operators.job.plan_log import PLANNED, UNAVAILABLE
 from operators.joins.lookup_join import version_path
 from operators.live_queries import LiveQueries
 from operators.queries import lookups_of
@@ -389,6 +391,24 @@ def test_a_missing_record_is_said_not_skipped(driver: Driver) -> None:
     driver.storage.delete("batches/000000000002.json")
     with pytest.raises(CorruptData, match="one is missing"):
         driver.recovered()
+
+
+@pytest.mark.parametrize("torn", [b"", b"\0\0\0", b'{"seq":3,"previous_ep'])
+def test_what_is_told_without_a_flush_may_be_torn(driver: Driver, torn: bytes) -> None:
+    driver.run(SELECTION.format("purchases", 1))
+    (query,) = driver.create(SELECTION.format("purchases", 2))
+    driver.flush()
+    driver.plan()
+    for path in (PLANNED, UNAVAILABLE, REGISTERED):
+        driver.storage.put(path, torn)
+    driver.crash()
+    driver.clock.advance(10)
+    driver.session.step()
+    assert driver.session.problem is None
+    assert read_registered(driver.storage) is None
+    assert driver.session.query(query)["state"] == PENDING
+    driver.batch()
+    assert driver.session.query(query)["state"] == RUNNING
 
 
 def test_a_snapshot_of_another_version_is_refused(driver: Driver) -> None:
