@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +20,8 @@ from sources.errors import NotAllowed
 from sources.schema import BIGINT, DOUBLE, INT, NULL, ColumnType
 
 _MOST_DIGITS = 300
+# Arrow's powers of ten are exact up to here
+_KERNEL_DIGITS = 10
 _ROUNDINGS = {"floor": decimal.ROUND_FLOOR, "ceil": decimal.ROUND_CEILING}
 _MODULO = next(f for f in ARITHMETIC if f.name == "%")
 
@@ -100,10 +103,10 @@ def _round(call: Call, arguments: Sequence[Datum]) -> Datum:
     if kind == BIGINT:
         value = as_type(value, pa.int64())
         return value if digits >= 0 else by_row(lambda v: _in_64_bits(int(_half_up(v, digits))), pa.int64(), value)
-    try:
-        return kernel.round(value, ndigits=digits, round_mode="half_towards_infinity")
-    except pa.ArrowInvalid:
-        return by_row(lambda v: float(_half_up(v, digits)), pa.float64(), value)
+    if abs(digits) <= _KERNEL_DIGITS:
+        with suppress(pa.ArrowInvalid):
+            return kernel.round(value, ndigits=digits, round_mode="half_towards_infinity")
+    return by_row(lambda v: float(_half_up(v, digits)), pa.float64(), value)
 
 
 def _half_up(value: Any, digits: int) -> Decimal:

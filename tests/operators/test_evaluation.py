@@ -163,6 +163,8 @@ def test_decimal_overflow_is_null() -> None:
         (call("ceil", M), {"m": [Decimal("1.01"), Decimal("-1.99")]}, [Decimal(2), Decimal(-1)]),
         (call("round", D), {"d": [2.5, -2.5, 0.4]}, [3.0, -3.0, 0.0]),
         (call("round", D, lit(1)), {"d": [2.25, 1e300]}, [2.3, 1e300]),
+        (call("round", D, lit(11)), {"d": [0.000007649025048203374, float("inf")]}, [0.00000764903, float("inf")]),
+        (call("round", D, lit(-18)), {"d": [2.0**63, 4.75e18]}, [9e18, 5e18]),
         (call("round", N, lit(-1)), {"i": [25, -25, 14]}, [30, -30, 10]),
         (call("round", B, lit(-19)), {"b": [MAX, 1]}, [None, 0]),
         (call("round", M, lit(1)), {"m": [Decimal("1.25")]}, [Decimal("1.3")]),
