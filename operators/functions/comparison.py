@@ -72,10 +72,10 @@ def _bind_comparison(function: Function, arguments: Arguments) -> Expression:
 
 
 def _comparison(call: Call, arguments: Sequence[Datum]) -> Datum:
-    return _compared(call.function, *arguments)
+    return compared(call.function, *arguments)
 
 
-def _compared(name: str, left: Datum, right: Datum) -> Datum:
+def compared(name: str, left: Datum, right: Datum) -> Datum:
     """Compare values of one type; NaN is equal to itself and greater than all else, as where cells answer."""
     if not pa.types.is_floating(left.type):
         return _KERNELS[name](left, right)
@@ -88,8 +88,8 @@ def _compared(name: str, left: Datum, right: Datum) -> Datum:
         case "<":
             return kernel.or_kleene(kernel.less(left, right), kernel.and_not_kleene(right_nan, left_nan))
         case ">":
-            return _compared("<", right, left)
-    return kernel.invert(_compared(_OPPOSITE[name], left, right))
+            return compared("<", right, left)
+    return kernel.invert(compared(_OPPOSITE[name], left, right))
 
 
 def _any(found: Datum) -> bool:
@@ -102,7 +102,7 @@ def _bind_distinct(function: Function, arguments: Arguments) -> Expression:
 
 def _is_distinct(_call: Call, arguments: Sequence[Datum]) -> Datum:
     left, right = arguments
-    differ = kernel.fill_null(_compared("<>", left, right), True)
+    differ = kernel.fill_null(compared("<>", left, right), True)
     return kernel.and_not(differ, kernel.and_(kernel.is_null(left), kernel.is_null(right)))
 
 
@@ -120,7 +120,7 @@ def _bind_between(function: Function, arguments: Arguments) -> Expression:
 
 def _between(_call: Call, arguments: Sequence[Datum]) -> Datum:
     value, low, high = arguments
-    return kernel.and_kleene(_compared(">=", value, low), _compared("<=", value, high))
+    return kernel.and_kleene(compared(">=", value, low), compared("<=", value, high))
 
 
 def _bind_in(function: Function, arguments: Arguments) -> Expression:
@@ -136,9 +136,9 @@ def _bind_in(function: Function, arguments: Arguments) -> Expression:
 def _in(call: Call, arguments: Sequence[Datum]) -> Datum:
     value, *members = arguments
     if not all(isinstance(m, pa.Scalar) for m in members):
-        result = _compared("=", value, members[0])
+        result = compared("=", value, members[0])
         for member in members[1:]:
-            result = kernel.or_kleene(result, _compared("=", value, member))
+            result = kernel.or_kleene(result, compared("=", value, member))
         return result
     # the widest type among them: an INT column may stand beside BIGINT members
     target = members[0].type

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from operators.expressions import Call, Expression
 from operators.functions.coercion import UNTYPED_NULL, common_type, describe, unify, widest
+from operators.functions.comparison import compared
 from operators.functions.signature import Arguments, Datum, Function, as_type, is_true, kernel, typed
 from sources.errors import NotAllowed
 from sources.schema import BOOLEAN, NULL
@@ -100,7 +101,7 @@ def _bind_nullif(function: Function, arguments: Arguments) -> Expression:
 
 
 def _nullif(call: Call, arguments: Sequence[Datum]) -> Datum:
-    equal = is_true(kernel.equal(arguments[0], arguments[1]))
+    equal = is_true(compared("=", arguments[0], arguments[1]))
     target = call.type.arrow
     return kernel.if_else(equal, pa.scalar(None, target), as_type(arguments[0], target))
 

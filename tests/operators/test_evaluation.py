@@ -276,6 +276,7 @@ def test_choice() -> None:
     assert values(case, i=[2, 1, 0, None], b=[10, 10, 10, 10]) == [10, 7, None, None]
     assert values(call("coalesce", N, B, lit(0)), i=[None, None, 3], b=[2, None, 4]) == [2, 0, 3]
     assert values(call("nullif", N, lit(1)), i=[1, 2, None]) == [None, 2, None]
+    assert values(call("nullif", D, lit(math.nan)), d=[math.nan, 2.0, None]) == [None, 2.0, None]
     assert values(call("greatest", N, B), i=[1, 5, None], b=[2, 3, 4]) == [2, 5, None]
     assert values(call("least", S, lit("m")), s=["a", "z", None]) == ["a", "m", None]
 
