@@ -53,7 +53,7 @@ def _substring(_call: Call, arguments: Sequence[Datum]) -> Datum:
     return kernel.utf8_slice_codeunits(text, min(first, stop), stop=stop)
 
 
-def _substring_of(text: str, start: int, length: int = 2**31) -> str:
+def _substring_of(text: str, start: int, length: int = 2**64) -> str:
     begin = start - 1 if start >= 0 else len(text) + start
     return text[max(begin, 0) : max(begin + length, 0)]
 
