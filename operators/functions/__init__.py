@@ -11,12 +11,14 @@ from operators.functions.casts import CASTS
 from operators.functions.comparison import COMPARISON
 from operators.functions.logic import LOGIC
 from operators.functions.numbers import NUMBERS
+from operators.functions.regular_expressions import REGULAR_EXPRESSIONS
 from operators.functions.signature import Function
 from operators.functions.text import TEXT
 from operators.functions.time import TIME
 
 FUNCTIONS: dict[str, Function] = {
-    function.name: function for function in (*COMPARISON, *LOGIC, *ARITHMETIC, *NUMBERS, *TEXT, *TIME, *CASTS)
+    function.name: function
+    for function in (*COMPARISON, *LOGIC, *ARITHMETIC, *NUMBERS, *TEXT, *REGULAR_EXPRESSIONS, *TIME, *CASTS)
 }
 
 

@@ -106,12 +106,23 @@ def _nullif(call: Call, arguments: Sequence[Datum]) -> Datum:
     return kernel.if_else(equal, pa.scalar(None, target), as_type(arguments[0], target))
 
 
+def _bind_if(_function: Function, arguments: Arguments) -> Expression:
+    return _CASE(arguments)
+
+
+def _never(call: Call, _arguments: Sequence[Datum]) -> Datum:
+    raise NotImplementedError(f"{call.function} is rewritten when it is bound")
+
+
+_CASE = Function("case", "CASE WHEN condition THEN value … END", _bind_case, _case, 3, None)
+
 LOGIC = (
     Function("and", "condition AND condition", _bind_connective, _and, 1, None),
     Function("or", "condition OR condition", _bind_connective, _or, 1, None),
     Function("not", "NOT condition", typed(BOOLEAN, BOOLEAN), lambda _, a: kernel.invert(_boolean(a[0]))),
     Function("is_null", "value IS NULL", _bind_is_null, lambda _, a: kernel.is_null(a[0])),
-    Function("case", "CASE WHEN condition THEN value … END", _bind_case, _case, 3, None),
+    _CASE,
+    Function("if", "IF(condition, value, else)", _bind_if, _never, 3, 3),
     Function("coalesce", "COALESCE(value, …)", _bind_coalesce, _coalesce, 1, None),
     Function("nullif", "NULLIF(value, value)", _bind_nullif, _nullif, 2, 2),
 )

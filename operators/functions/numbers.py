@@ -1,8 +1,9 @@
-"""Numeric functions: abs, sign, round, floor, ceil, sqrt, power, exp, ln, mod."""
+"""Numeric functions: abs, sign, rounding, mod, and those of a DOUBLE, such as sqrt, ln and sin."""
 
 from __future__ import annotations
 
 import decimal
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -24,6 +25,21 @@ _MOST_DIGITS = 300
 _KERNEL_DIGITS = 10
 _ROUNDINGS = {"floor": decimal.ROUND_FLOOR, "ceil": decimal.ROUND_CEILING}
 _MODULO = next(f for f in ARITHMETIC if f.name == "%")
+_OF_DOUBLES = {
+    "sqrt": kernel.sqrt,
+    "exp": kernel.exp,
+    "ln": kernel.ln,
+    "log10": kernel.log10,
+    "log2": kernel.log2,
+    "sin": kernel.sin,
+    "cos": kernel.cos,
+    "tan": kernel.tan,
+    "asin": kernel.asin,
+    "acos": kernel.acos,
+    "atan": kernel.atan,
+    "radians": lambda degrees: kernel.multiply(degrees, math.pi / 180),
+    "degrees": lambda radians: kernel.multiply(radians, 180 / math.pi),
+}
 
 
 def _number(function: Function, arguments: Arguments) -> ColumnType:
@@ -139,9 +155,8 @@ NUMBERS = (
     Function("floor", "FLOOR(number)", _bind_whole, _whole),
     Function("ceil", "CEIL(number)", _bind_whole, _whole),
     Function("round", "ROUND(number[, digits])", _bind_round, _round, 1, 2),
-    Function("sqrt", "SQRT(number)", typed(DOUBLE, DOUBLE), _double(kernel.sqrt)),
-    Function("exp", "EXP(number)", typed(DOUBLE, DOUBLE), _double(kernel.exp)),
-    Function("ln", "LN(number)", typed(DOUBLE, DOUBLE), _double(kernel.ln)),
+    *(Function(n, f"{n.upper()}(number)", typed(DOUBLE, DOUBLE), _double(k)) for n, k in _OF_DOUBLES.items()),
     Function("power", "POWER(number, number)", typed(DOUBLE, DOUBLE, DOUBLE), _double(kernel.power), 2, 2),
+    Function("atan2", "ATAN2(y, x)", typed(DOUBLE, DOUBLE, DOUBLE), _double(kernel.atan2), 2, 2),
     Function("mod", "MOD(number, number)", _bind_modulo, _never, 2, 2),
 )

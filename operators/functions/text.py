@@ -1,4 +1,4 @@
-"""Text functions. Positions and lengths count characters from 1, as SQL does.
+"""Text functions. Positions and lengths count characters from 1, as SQL does; negative ones count from the end.
 
 CONCAT and ``||`` of NULL are NULL, as in Flink SQL.
 """
@@ -13,10 +13,23 @@ import pyarrow as pa
 
 from operators.expressions import Call, Expression, Literal
 from operators.functions.casts import cast_to
-from operators.functions.signature import Arguments, Datum, Function, as_type, by_row, constant, kernel, typed
+from operators.functions.coercion import coerce
+from operators.functions.signature import (
+    Arguments,
+    Datum,
+    Function,
+    as_type,
+    by_row,
+    constant,
+    kernel,
+    rows_of,
+    typed,
+)
 from operators.functions.sql_text import sql_text
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, BOOLEAN, NULL, VARCHAR
+
+LONGEST_PADDED = 1000
 
 
 def _text(kernel: Callable[..., Datum]) -> Callable[[Call, Sequence[Datum]], Datum]:
@@ -58,6 +71,57 @@ def _substring_of(text: str, start: int, length: int = 2**64) -> str:
     return text[max(begin, 0) : max(begin + length, 0)]
 
 
+def _left(_call: Call, arguments: Sequence[Datum]) -> Datum:
+    count = constant(arguments[1])
+    if count is not None and 0 <= count <= 2**31:
+        return kernel.utf8_slice_codeunits(arguments[0], 0, stop=count)
+    return by_row(lambda text, count: text[:count], pa.string(), *arguments)
+
+
+def _right(_call: Call, arguments: Sequence[Datum]) -> Datum:
+    return by_row(lambda text, count: text[-count:] if count else "", pa.string(), *arguments)
+
+
+def _bind_pad(function: Function, arguments: Arguments) -> Expression:
+    length = arguments[1]
+    if not (isinstance(length, Literal) and isinstance(length.value, int) and 0 <= length.value <= LONGEST_PADDED):
+        raise NotAllowed(
+            f"{function.usage} needs a whole number of characters from 0 to {LONGEST_PADDED}; got {sql_text(length)}."
+        )
+    return typed(VARCHAR, VARCHAR, BIGINT, VARCHAR)(function, arguments)
+
+
+def _pad(call: Call, arguments: Sequence[Datum]) -> Datum:
+    """Fill texts up at one end, and cut longer ones at the right."""
+
+    def padded(text: str, length: int, fill: str = " ") -> str:
+        missing = max(length - len(text), 0)
+        padding = (fill * -(-missing // max(len(fill), 1)))[:missing]
+        return (padding + text if call.function == "lpad" else text + padding)[:length]
+
+    return by_row(padded, pa.string(), *arguments)
+
+
+def _split_part(_call: Call, arguments: Sequence[Datum]) -> Datum:
+    def part(text: str, separator: str, number: int) -> str | None:
+        parts = text.split(separator) if separator else [text]
+        index = number - 1 if number > 0 else number + len(parts)
+        if number == 0:
+            return None
+        return parts[index] if 0 <= index < len(parts) else ""
+
+    return by_row(part, pa.string(), *arguments)
+
+
+# accents may be characters of their own
+_WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*")
+
+
+def _initcap(_call: Call, arguments: Sequence[Datum]) -> Datum:
+    """Write each word of letters and digits with a capital, and what follows it small."""
+    return by_row(lambda text: _WORD.sub(lambda word: word[0].capitalize(), text), pa.string(), *arguments)
+
+
 def _bind_concat(function: Function, arguments: Arguments) -> Expression:
     """Join texts; other values are cast, nested joins flattened."""
     parts: list[Expression] = []
@@ -71,6 +135,22 @@ def _bind_concat(function: Function, arguments: Arguments) -> Expression:
 
 def _concat(_call: Call, arguments: Sequence[Datum]) -> Datum:
     return kernel.binary_join_element_wise(*arguments, "", null_handling="emit_null")
+
+
+def _bind_concat_ws(function: Function, arguments: Arguments) -> Expression:
+    separator, *values = arguments
+    if separator.type not in (VARCHAR, NULL):
+        raise function.refuse(arguments)
+    return Call(function.name, (coerce(separator, VARCHAR), *(cast_to(v, VARCHAR) for v in values)), VARCHAR)
+
+
+def _concat_ws(_call: Call, arguments: Sequence[Datum]) -> Datum:
+    """Join what is not NULL; Arrow's kernel mixes rows up that have nothing else."""
+
+    def joined(separator: str | None, *values: str | None) -> str | None:
+        return None if separator is None else separator.join(value for value in values if value is not None)
+
+    return pa.array([joined(*row) for row in rows_of(arguments)], pa.string())
 
 
 def _replace(_call: Call, arguments: Sequence[Datum]) -> Datum:
@@ -88,11 +168,17 @@ def _strpos(_call: Call, arguments: Sequence[Datum]) -> Datum:
     return by_row(lambda t, p: t.find(p) + 1, pa.int64(), *arguments)
 
 
-def _starts_with(_call: Call, arguments: Sequence[Datum]) -> Datum:
+_TESTS: dict[str, tuple[Callable[..., Datum], Callable[[str, str], bool]]] = {
+    "starts_with": (kernel.starts_with, str.startswith),
+    "ends_with": (kernel.ends_with, str.endswith),
+    "contains": (kernel.match_substring, str.__contains__),
+}
+
+
+def _has(call: Call, arguments: Sequence[Datum]) -> Datum:
+    of_constant, of_texts = _TESTS[call.function]
     part = constant(arguments[1])
-    if part is not None:
-        return kernel.starts_with(arguments[0], part)
-    return by_row(str.startswith, pa.bool_(), *arguments)
+    return by_row(of_texts, pa.bool_(), *arguments) if part is None else of_constant(arguments[0], part)
 
 
 def _bind_like(function: Function, arguments: Arguments) -> Expression:
@@ -201,9 +287,23 @@ TEXT = (
         3,
     ),
     Function("concat", "CONCAT(value, …)", _bind_concat, _concat, 1, None),
+    Function("concat_ws", "CONCAT_WS(separator, value, …)", _bind_concat_ws, _concat_ws, 2, None),
     Function("replace", "REPLACE(text, old, new)", typed(VARCHAR, VARCHAR, VARCHAR, VARCHAR), _replace, 3, 3),
     Function("strpos", "STRPOS(text, part)", typed(BIGINT, VARCHAR, VARCHAR), _strpos, 2, 2),
-    Function("starts_with", "STARTS_WITH(text, prefix)", typed(BOOLEAN, VARCHAR, VARCHAR), _starts_with, 2, 2),
+    *(Function(n, f"{n.upper()}(text, part)", typed(BOOLEAN, VARCHAR, VARCHAR), _has, 2, 2) for n in _TESTS),
+    Function("left", "LEFT(text, count)", typed(VARCHAR, VARCHAR, BIGINT), _left, 2, 2),
+    Function("right", "RIGHT(text, count)", typed(VARCHAR, VARCHAR, BIGINT), _right, 2, 2),
+    *(Function(n, f"{n.upper()}(text, length[, fill])", _bind_pad, _pad, 2, 3) for n in ("lpad", "rpad")),
+    Function("reverse", "REVERSE(text)", typed(VARCHAR, VARCHAR), _text(kernel.utf8_reverse)),
+    Function("initcap", "INITCAP(text)", typed(VARCHAR, VARCHAR), _initcap),
+    Function(
+        "split_part",
+        "SPLIT_PART(text, separator, number)",
+        typed(VARCHAR, VARCHAR, VARCHAR, BIGINT),
+        _split_part,
+        3,
+        3,
+    ),
     Function("like", "text LIKE pattern [ESCAPE character]", _bind_like, _like, 2, 3),
     Function("ilike", "text ILIKE pattern [ESCAPE character]", _bind_like, _like, 2, 3),
 )

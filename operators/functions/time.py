@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from operators.expressions import Call, Expression, Literal
 from operators.functions.arithmetic import ARITHMETIC
+from operators.functions.casts import cast_to
 from operators.functions.signature import Arguments, Datum, Function, as_type, kernel, typed
 from operators.functions.sql_text import sql_text
 from sources.errors import NotAllowed
-from sources.schema import BIGINT, TIMESTAMP, VARCHAR
+from sources.schema import BIGINT, DOUBLE, TIMESTAMP, VARCHAR
 
 _ADD = next(f for f in ARITHMETIC if f.name == "+")
 # RFC 3339 and Python's datetime have the years 1 to 9999
@@ -85,6 +86,21 @@ def _date_trunc(_call: Call, arguments: Sequence[Datum]) -> Datum:
     return kernel.floor_temporal(arguments[0], unit=arguments[1].as_py())
 
 
+def _bind_to_timestamp(function: Function, arguments: Arguments) -> Expression:
+    """Read a text as CAST does, and a number as seconds since 1970."""
+    if arguments[0].type == VARCHAR:
+        return cast_to(arguments[0], TIMESTAMP)
+    return typed(TIMESTAMP, DOUBLE)(function, arguments)
+
+
+def _to_timestamp(_call: Call, arguments: Sequence[Datum]) -> Datum:
+    """Return the moment so many seconds after 1970; NULL outside the years 1 to 9999."""
+    microseconds = kernel.round(kernel.multiply(arguments[0], 1e6))
+    inside = kernel.and_(kernel.greater_equal(microseconds, float(_FIRST)), kernel.less(microseconds, float(_LAST)))
+    whole = as_type(kernel.if_else(inside, microseconds, pa.scalar(None, pa.float64())), pa.int64())
+    return kernel.cast(whole, pa.timestamp("us"))
+
+
 def _add_interval(_call: Call, arguments: Sequence[Datum]) -> Datum:
     """Add microseconds; NULL outside the years 1 to 9999."""
     whole = [as_type(a, pa.int64()) for a in arguments]
@@ -110,6 +126,7 @@ def _add_months(_call: Call, arguments: Sequence[Datum]) -> Datum:
 TIME = (
     *(Function(n, f"EXTRACT({n.upper()} FROM timestamp)", typed(BIGINT, TIMESTAMP), _field) for n in FIELDS),
     Function("date_trunc", "DATE_TRUNC('unit', timestamp)", _bind_date_trunc, _date_trunc, 2, 2),
+    Function("to_timestamp", "TO_TIMESTAMP(seconds)", _bind_to_timestamp, _to_timestamp),
     Function("add_interval", "timestamp ± INTERVAL", typed(TIMESTAMP, TIMESTAMP, BIGINT), _add_interval, 2, 2),
     Function("add_months", "timestamp ± INTERVAL", typed(TIMESTAMP, TIMESTAMP, BIGINT), _add_months, 2, 2),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from operators.evaluation import fold
 from operators.expressions import Call, Column, Expression, Literal, columns_of
 from operators.functions import call
 from operators.functions.casts import cast_to
@@ -14,11 +15,14 @@ from session.sql.expressions import Binder
 from session.sql.function_names import shown_aggregate
 from session.sql.scope import WINDOW_COLUMNS, Names
 from session.sql.syntax import Node, walk
-from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, NULL, TIMESTAMP, VARCHAR
+from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR
 
 # no column of a stream has such a name, but one may be called key0
 _KEY = "(key)"
-_OF_NUMBERS = ("sum", "avg", "stddev_samp", "var_samp")
+_OF_POPULATIONS = ("stddev_pop", "var_pop")
+_OF_NUMBERS = ("sum", "avg", "stddev_samp", "var_samp", *_OF_POPULATIONS)
+_OF_CONDITIONS = ("bool_and", "bool_or", "count_if")
+_ONE = Literal(1, INT)
 _USAGE = {"count": "COUNT(*) or COUNT(value)", "count_distinct": "COUNT(DISTINCT value) with one value"}
 _ORDERED = (VARCHAR, DATE, TIMESTAMP)
 
@@ -107,7 +111,7 @@ class AggregateBinder(Binder):
         return column
 
     def aggregate(self, node: Node) -> Expression:
-        """Return the column of a measure, or what AVG makes of two."""
+        """Return the column of a measure, or what AVG and others make of some."""
         name = node.value
         if len(node.children) != 1:
             raise self.sql.not_allowed(f"Write {_USAGE.get(name, f'{name.upper()}(value)')}.", node.at)
@@ -140,12 +144,32 @@ class AggregateBinder(Binder):
                 + (" Write CAST(… AS INT)." if kind == BOOLEAN else ""),
                 child.at,
             )
-        if name != "avg":
+        if name in _OF_CONDITIONS and kind != BOOLEAN:
+            raise self.sql.not_allowed(f"{name.upper()} needs a condition; got {describe(argument)}.", child.at)
+        if name == "count_if":
+            return self._aggregate_of("count", fold(call("case", argument, _ONE, UNTYPED_NULL)), child)
+        made = self._made_of_measures(name, argument)
+        if made is None:
             return self._measure(Measure(name, argument))
-        total, count = self._measure(Measure("sum", argument)), self._measure(Measure("count", argument))
-        average = call("/", cast_to(total, DOUBLE), cast_to(count, DOUBLE))
-        self._aggregates[average] = "avg", argument
-        return average
+        self._aggregates[made] = name, argument
+        return made
+
+    def _made_of_measures(self, name: str, argument: Expression) -> Expression | None:
+        """Return the aggregate over measures, None for one that is a measure itself."""
+        if name in ("bool_and", "bool_or"):
+            extreme = "min" if name == "bool_and" else "max"
+            return call("=", self._measure(Measure(extreme, cast_to(argument, INT))), _ONE)
+        if name != "avg" and name not in _OF_POPULATIONS:
+            return None
+        total = cast_to(self._measure(Measure("sum", argument)), DOUBLE)
+        count = cast_to(self._measure(Measure("count", argument)), DOUBLE)
+        if name == "avg":
+            return call("/", total, count)
+        share = call("/", call("-", count, _ONE), count)
+        # a lone value deviates from itself by nothing, unless it is infinite or NaN
+        alone = call("-", total, total)
+        variance = call("coalesce", call("*", self._measure(Measure("var_samp", argument)), share), alone)
+        return variance if name == "var_pop" else call("sqrt", variance)
 
     def _measure(self, measure: Measure) -> Column:
         self._measures.setdefault(measure)
@@ -171,8 +195,10 @@ def _shown_call(function: str, argument: Expression | None) -> str:
 
 def _of_nulls(name: str) -> Literal:
     """Return what an aggregate of an untyped NULL is in every group."""
-    if name in ("count", "count_distinct"):
+    if name in ("count", "count_distinct", "count_if"):
         return Literal(0, BIGINT)
+    if name in _OF_CONDITIONS:
+        return Literal(None, BOOLEAN)
     if name in ("min", "max"):
         return UNTYPED_NULL
     return Literal(None, BIGINT if name == "sum" else DOUBLE)

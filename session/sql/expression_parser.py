@@ -40,6 +40,8 @@ class ExpressionParser(Cursor):
     SUBQUERY_PREDICATES: ClassVar[dict[Any, Any]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         "CAST": lambda self: self._parse_cast(),
+        # what does not convert is NULL anyway
+        "TRY_CAST": lambda self: self._parse_cast(),
         "EXTRACT": lambda self: self._parse_extract(),
         "TRIM": lambda self: self._parse_trim(),
         "SUBSTRING": lambda self: self._parse_substring(),
@@ -183,7 +185,10 @@ class ExpressionParser(Cursor):
         self.accept("ALL")
         if self.at("*") and name == "COUNT":
             return [self.star()]
-        return [] if self.at(")") else self._parse_csv(self._parse_disjunction)
+        arguments = [] if self.at(")") else self._parse_csv(self._parse_disjunction)
+        if self.at("TO") and name in ("FLOOR", "CEIL", "CEILING"):
+            raise self.not_allowed(f"{name} rounds numbers; write DATE_TRUNC('hour', timestamp) for the hour it is in.")
+        return arguments
 
     def _parse_distinct(self, name: str) -> list[Expr]:
         """Read ``DISTINCT value`` inside a function."""
@@ -207,11 +212,20 @@ class ExpressionParser(Cursor):
         return star
 
     def _parse_window(self, this: Expr | None, alias: bool = False) -> Expr | None:  # noqa: ARG002
+        if this is not None and self.at("FILTER") and self.ahead() == "(":
+            self._parse_filter(this)
         if self.at("OVER"):
             raise self.not_allowed("OVER is not supported; write the window in FROM: FROM s [RANGE 8 SECONDS].")
-        if self.at("FILTER") and self.ahead() == "(":
-            raise self.not_allowed("FILTER is not supported; write SUM(CASE WHEN condition THEN value END).")
         return this
+
+    def _parse_filter(self, this: Expr) -> None:
+        """Read ``FILTER (WHERE condition)`` behind an aggregate."""
+        if not isinstance(this, exp.Anonymous) or this.name.lower() not in AGGREGATES:
+            raise self.not_allowed("FILTER must follow an aggregate, as in COUNT(*) FILTER (WHERE condition).")
+        self._advance(2)
+        self.expect("WHERE")
+        this.meta["filter"] = self._parse_disjunction()
+        self.expect(")")
 
     def _closed(self, this: Expr) -> Expr:
         # sqlglot takes the bracket when it is there, and does not mind when it is not

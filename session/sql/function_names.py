@@ -7,19 +7,29 @@ import difflib
 from operators.functions.time import FIELDS
 
 # as SQL calls them, and what they are; COUNT(DISTINCT x) is count_distinct
+# fmt: off
+_AGGREGATES = (
+    "count", "sum", "avg", "min", "max", "stddev_samp", "var_samp", "stddev_pop", "var_pop", "bool_and", "bool_or",
+    "count_if",
+)
+# fmt: on
 AGGREGATES = {
-    **{name: name for name in ("count", "sum", "avg", "min", "max", "stddev_samp", "var_samp")},
+    **{name: name for name in _AGGREGATES},
     "stddev": "stddev_samp",
     "variance": "var_samp",
+    "every": "bool_and",
+    "countif": "count_if",
 }
 # MIN(DISTINCT x) is MIN(x)
 DISTINCT_AGGREGATES = ("count", "min", "max")
 
 # fmt: off
 _SAME = (
-    "abs", "sign", "floor", "ceil", "round", "sqrt", "exp", "ln", "power", "mod", "greatest", "least",
-    "coalesce", "nullif", "upper", "lower", "length", "trim", "ltrim", "rtrim", "substring", "concat",
-    "replace", "strpos", "starts_with", "date_trunc",
+    "abs", "sign", "floor", "ceil", "round", "sqrt", "exp", "ln", "log10", "log2", "power", "mod", "sin", "cos", "tan",
+    "asin", "acos", "atan", "atan2", "radians", "degrees", "greatest", "least", "coalesce", "nullif", "if", "upper",
+    "lower", "initcap", "length", "trim", "ltrim", "rtrim", "lpad", "rpad", "left", "right", "substring", "split_part",
+    "concat", "concat_ws", "replace", "reverse", "strpos", "starts_with", "ends_with", "contains", "regexp_like",
+    "regexp_extract", "date_trunc", "to_timestamp",
 )
 # fmt: on
 _SYNONYMS = {
@@ -37,6 +47,9 @@ _SYNONYMS = {
     "nvl": "coalesce",
     "instr": "strpos",
     "startswith": "starts_with",
+    "endswith": "ends_with",
+    "rlike": "regexp_like",
+    "iif": "if",
     "dayofmonth": "day",
     "dayofyear": "doy",
 }
@@ -64,12 +77,9 @@ _INSTEAD = {
             "string_agg",
             "array_agg",
             "collect",
-            "count_if",
         ),
         f"This version does not have it; {_ONLY_AGGREGATES}",
     ),
-    "stddev_pop": "Write STDDEV_SAMP(x), which divides by one less.",
-    "var_pop": "Write VAR_SAMP(x), which divides by one less.",
     **dict.fromkeys(("count_distinct", "approx_count_distinct"), "Write COUNT(DISTINCT x), which is exact."),
     **dict.fromkeys(
         ("tumble", "hop", "session", "tumble_start", "tumble_end", "hop_start", "hop_end"),
@@ -84,10 +94,20 @@ _INSTEAD = {
         ("now", "current_timestamp", "localtimestamp", "current_date", "proctime", "random", "rand", "uuid"),
         "A query must give the same rows whenever it runs; compare with the event time column or a constant.",
     ),
-    "log": "Write LN(x) for the natural logarithm, LN(x) / LN(10) for the common one.",
-    "if": "Write CASE WHEN condition THEN value ELSE value END.",
-    "try_cast": "Write CAST: what does not convert is NULL.",
-    "to_timestamp": "Write CAST(… AS TIMESTAMP).",
+    "log": "Write LN(x) for the natural logarithm, LOG10(x) for the common one.",
+    **dict.fromkeys(("regexp", "regexp_matches", "similar_to"), "Write REGEXP_LIKE(text, pattern)."),
+    "regexp_replace": "Write REPLACE(text, old, new), or take parts with REGEXP_EXTRACT(text, pattern, group).",
+    "split_index": "Write SPLIT_PART(text, separator, number), which counts from 1.",
+    **dict.fromkeys(
+        ("date_format", "to_char", "strftime"),
+        "Write CAST(… AS VARCHAR), and LEFT(…, 10) of it for the date.",
+    ),
+    **dict.fromkeys(("date_add", "dateadd", "timestampadd", "date_sub"), "Write timestamp + INTERVAL '1' DAY."),
+    **dict.fromkeys(
+        ("to_timestamp_ltz", "from_unixtime", "timestamp_millis"),
+        "Write TO_TIMESTAMP(seconds since 1970), TO_TIMESTAMP(x / 1000.0) of milliseconds.",
+    ),
+    **dict.fromkeys(("unix_timestamp", "epoch_ms"), "Write EXTRACT(EPOCH FROM timestamp)."),
     "to_date": "Write CAST(… AS DATE).",
     "datediff": "Write (EXTRACT(EPOCH FROM a) - EXTRACT(EPOCH FROM b)) / 86400.",
     "timestampdiff": "Write EXTRACT(EPOCH FROM a) - EXTRACT(EPOCH FROM b).",

@@ -14,7 +14,7 @@ class Limits:
     """Measures expressions bottom-up as they are built; each node once.
 
     An expression's *growth* bounds how many times longer than its inputs a text may get:
-    nested CONCAT and REPLACE multiply it.
+    nested CONCAT and REPLACE multiply it, and what is padded is as long as it says.
     """
 
     def __init__(self, sql: SqlText) -> None:
@@ -53,6 +53,10 @@ class Limits:
 def _growth(call: Call, growths: list[int]) -> int:
     if call.function == "concat":
         return sum(growths)
+    if call.function == "concat_ws":  # a separator between two values each
+        return sum(growths) + growths[0] * (len(growths) - 3)
+    if call.function in ("lpad", "rpad"):
+        return max(*growths, *(a.value for a in call.arguments if isinstance(a, Literal) and type(a.value) is int))
     if call.function != "replace":
         return max(growths)
     old, new = (a.value if isinstance(a, Literal) else None for a in call.arguments[1:])

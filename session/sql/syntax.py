@@ -21,7 +21,7 @@ class Node:
     literal   an :class:`operators.expressions.Literal`           none
     interval  ``(months, microseconds)``                          none
     call      a key of ``operators.functions.FUNCTIONS``          its arguments
-    aggregate ``avg`` or a name in ``MEASURE_FUNCTIONS``          its argument or a star
+    aggregate a value of ``AGGREGATES``, or ``count_distinct``    its argument or a star
     cast      a :class:`sources.schema.ColumnType`                the value
     ========= =================================================== =====================
     """

@@ -67,6 +67,7 @@ class BraidTokenizer(Tokenizer):
         ">=": TokenType.GTE,
         "<>": TokenType.NEQ,
         "!=": TokenType.NEQ,
+        "==": TokenType.EQ,
         "=>": TokenType.FARROW,
         **{word: _GRAMMAR.get(word, TokenType.COMMAND) for word in RESERVED},
     }

@@ -40,6 +40,7 @@ _WORD = re.compile(r"[^\W\d]\w*")
 _NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _SPACE = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _BAD_IN_TEXTS = re.compile("[\ud800-\udfff\0]")
+_INSTEAD = {"~": "write REGEXP_LIKE(text, pattern)", "^": "write POWER(x, y)"}
 _UNFINISHED = {"'": "text", '"': "quoted name", "`": "quoted name"}
 
 SYMBOLS = frozenset(
@@ -157,7 +158,8 @@ def _check(sql: SqlText, token: Token) -> None:
 
 
 def _unreadable(sql: SqlText, at: int) -> SqlSyntaxError:
-    return sql.syntax_error(f"The character {sql.text[at]!r} has no meaning here; remove it.", at)
+    instead = _INSTEAD.get(sql.text[at], "remove it")
+    return sql.syntax_error(f"The character {sql.text[at]!r} has no meaning here; {instead}.", at)
 
 
 def _check_nesting(sql: SqlText, tokens: list[Token]) -> None:

@@ -15,7 +15,7 @@ from session.sql.function_names import AGGREGATES, FIELD_NAMES, FUNCTION_NAMES
 from session.sql.limits import MAX_DEPTH, MAX_NODES
 from session.sql.syntax import Node, NodeKind
 from session.sql.tokens import SqlText
-from sources.schema import BOOLEAN, DATE, DOUBLE, NULL, TIMESTAMP, VARCHAR
+from sources.schema import BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR
 
 # operators of two operands, and what they are called in operators.functions
 _BINARY: dict[type[Expr], str] = {
@@ -223,8 +223,17 @@ class TreeReader:
         if name == "date_part":
             return self._date_part(_at(leaf), arguments)
         if name in AGGREGATES:
+            if "filter" in leaf.meta:
+                condition = self.read(leaf.meta["filter"])
+                arguments = [self._where(condition, argument) for argument in arguments]
             return self.node("aggregate", _at(leaf), "count_distinct" if distinct else AGGREGATES[name], *arguments)
         return self.call(FUNCTION_NAMES.get(name, name), _at(leaf), *arguments)
+
+    def _where(self, condition: Node, value: Node) -> Node:
+        """Return what an aggregate with FILTER takes in: the value where the condition holds, else NULL."""
+        at = condition.at
+        value = Node("literal", at, Literal(1, INT)) if value.kind == "star" else value
+        return self.call("case", at, condition, value, Node("literal", at, Literal(None, NULL)))
 
     def _date_part(self, at: int, arguments: list[Node]) -> Node:
         field = arguments[0].value if arguments and arguments[0].kind == "literal" else None

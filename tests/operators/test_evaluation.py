@@ -351,6 +351,33 @@ def test_decimals_equal_the_doubles_that_look_like_them() -> None:
         (call("trim", S, lit("ho")), ["éll", "", None]),
         (call("concat", S, lit("!"), lit(1)), ["héllo!1", "!1", None]),
         (call("concat", S, lit(None)), [None, None, None]),
+        (call("concat_ws", lit("-"), S, lit(None), S), ["héllo-héllo", "-", ""]),
+        (call("concat_ws", lit("-"), S), ["héllo", "", ""]),
+        (call("concat_ws", S, lit("a"), lit(1)), ["ahéllo1", "a1", None]),
+        (call("ends_with", S, lit("lo")), [True, False, None]),
+        (call("ends_with", S, S), [True, True, None]),
+        (call("contains", S, lit("él")), [True, False, None]),
+        (call("contains", lit("a héllo"), S), [True, True, None]),
+        (call("left", S, lit(2)), ["hé", "", None]),
+        (call("left", S, lit(-2)), ["hél", "", None]),
+        (call("right", S, lit(2)), ["lo", "", None]),
+        (call("right", S, lit(-2)), ["llo", "", None]),
+        (call("right", S, lit(0)), ["", "", None]),
+        (call("lpad", S, lit(7), lit("*é")), ["*éhéllo", "*é*é*é*", None]),
+        (call("rpad", S, lit(3)), ["hél", "   ", None]),
+        (call("rpad", S, lit(7), lit("")), ["héllo", "", None]),
+        (call("reverse", S), ["olléh", "", None]),
+        (call("initcap", lit("it's e\u0301T_2nd, ok")), ["It'S E\u0301t_2nd, Ok"] * 3),
+        (call("split_part", S, lit("l"), lit(1)), ["hé", "", None]),
+        (call("split_part", S, lit("l"), lit(-1)), ["o", "", None]),
+        (call("split_part", S, lit("l"), lit(4)), ["", "", None]),
+        (call("split_part", S, lit(""), lit(1)), ["héllo", "", None]),
+        (call("split_part", S, lit("l"), lit(0)), [None, None, None]),
+        (call("regexp_like", S, lit("^H|é.*o$")), [True, False, None]),
+        (call("regexp_like", S, lit("(?i)^HÉ")), [True, False, None]),
+        (call("regexp_extract", S, lit("l+")), ["ll", None, None]),
+        (call("regexp_extract", S, lit("(.)(l)?(o)"), lit(2)), ["l", None, None]),
+        (call("regexp_extract", S, lit("$")), ["", "", None]),
     ],
 )
 def test_text_functions(expression: Expression, expected: list[Any]) -> None:
@@ -361,6 +388,10 @@ def test_text_functions(expression: Expression, expected: list[Any]) -> None:
 def test_substring_by_constant_and_by_column_agree(text: str, start: int, length: int) -> None:
     constant = values(call("substring", S, lit(start), lit(length)), s=[text])
     assert constant == values(call("substring", S, B, N), s=[text], b=[start], i=[length])
+
+
+def test_if() -> None:
+    assert values(call("if", OK, N, lit(None)), ok=[True, False, None], i=[1, 2, 3]) == [1, None, None]
 
 
 # time
@@ -497,11 +528,22 @@ def test_constants_fold_and_repeat() -> None:
         ("like", (S, lit("a!b"), lit("!")), "must precede"),
         ("like", (S, lit("a"), lit("!!")), "one character"),
         ("greatest", (OK, OK), "numbers, texts"),
+        ("if", (N, N, N), "WHEN"),
+        ("concat_ws", (N, S), "does not fit"),
+        ("regexp_extract", (S, lit("a"), lit(-1)), "which has 0"),
+        ("to_timestamp", (DAY,), "does not fit"),
     ],
 )
 def test_wrong_types_are_refused(name: str, arguments: tuple[Expression, ...], message: str) -> None:
     with pytest.raises(NotAllowed, match=message):
         call(name, *arguments)
+
+
+def test_timestamps_of_seconds() -> None:
+    ends = [-62135596800.0, 253402300800.0, -62135596801.0, math.nan, math.inf, None]
+    assert values(call("to_timestamp", D), d=ends) == [dt.datetime(1, 1, 1), *[None] * 5]
+    assert values(call("to_timestamp", D), d=[1709251198.123456]) == [MOMENT]
+    assert values(call("to_timestamp", S), s=["2024-02-29 23:59:58.123456"]) == [MOMENT]
 
 
 # nothing in the data makes evaluation raise

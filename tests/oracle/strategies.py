@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -128,7 +129,8 @@ def aggregates(draw: st.DrawFn, schema: StreamSchema, name: str) -> Item:
     numeric = [column for column in schema.columns if column.kind.numeric]
     if function == "STDDEV_SAMP":  # of wide numbers the other engine's deviations have too few digits
         narrow = [column.name for column in numeric if column.domain != "wide"]
-        return Item(f"STDDEV_SAMP({draw(st.sampled_from(narrow))})", name, Kind.DOUBLE)
+        which = draw(st.sampled_from(("STDDEV_SAMP", "STDDEV_POP")))
+        return Item(f"{which}({draw(st.sampled_from(narrow))})", name, Kind.DOUBLE)
     column = draw(st.sampled_from(numeric))
     argument = Item(column.name, "", column.kind)
     if draw(st.integers(0, 3)) == 0:
@@ -136,6 +138,14 @@ def aggregates(draw: st.DrawFn, schema: StreamSchema, name: str) -> Item:
     kind = Kind.DOUBLE if function == "AVG" else argument.kind
     kind = Kind.BIGINT if kind is Kind.INT else kind
     return Item(f"{function}({argument.sql})", name, kind)
+
+
+@st.composite
+def filtered(draw: st.DrawFn, schema: StreamSchema, name: str) -> Item:
+    """Draw an aggregate, sometimes of the tuples only that satisfy a condition."""
+    aggregate = draw(aggregates(schema, name))
+    condition = draw(where_clauses(schema)) if draw(st.integers(0, 3)) == 0 else None
+    return aggregate if condition is None else replace(aggregate, sql=f"{aggregate.sql} FILTER (WHERE {condition})")
 
 
 @st.composite
@@ -151,7 +161,7 @@ def aggregations(draw: st.DrawFn, schema: StreamSchema) -> Aggregation:
     if draw(st.integers(0, 4)) == 0:
         form = draw(st.sampled_from(("bracket", "function", "named")))
         window = Sessions(draw(st.sampled_from((1, 2, 3, 10))) * SECOND, form)  # type: ignore[arg-type]
-    items += [draw(aggregates(schema, f"agg_{number}")) for number in range(draw(st.integers(1, 3)))]
+    items += [draw(filtered(schema, f"agg_{number}")) for number in range(draw(st.integers(1, 3)))]
     selects_window = window.form != "bracket" and draw(st.booleans())
     emit = draw(st.sampled_from(("", "", "", *CHANGELOGS)))
     return Aggregation(tuple(items), window, tuple(group_by), draw(where_clauses(schema)), selects_window, emit)

@@ -294,6 +294,29 @@ AGGREGATIONS = [
         ),
     ),
     (
+        "SELECT COUNT(*) FILTER (WHERE ok) AS a, COUNT_IF(ok) AS b, SUM(price) FILTER (WHERE price > 5) / 2 AS c,"
+        " COUNT(DISTINCT name) FILTER (WHERE ok) AS d FROM purchases [RANGE 8 SECONDS]",
+        (
+            [],
+            [
+                "count(case(ok, 1, NULL))",
+                "sum(case(>(price, 5.0), price, NULL))",
+                "count_distinct(case(ok, name, NULL))",
+            ],
+            {
+                "a": "count(case(ok, 1, NULL))",
+                "b": "count(case(ok, 1, NULL))",
+                "c": "/(sum(case(>(price, 5.0), price, NULL)), 2.0)",
+                "d": "count_distinct(case(ok, name, NULL))",
+            },
+            None,
+        ),
+    ),
+    (
+        "SELECT COUNT(*) FILTER (WHERE TRUE) AS n FROM purchases [RANGE 8 SECONDS]",
+        ([], ["count(*)"], {"n": "count(*)"}, None),
+    ),
+    (
         "SELECT window_end, user_id AS u, COUNT(*) AS n, window_start FROM purchases [SESSION 5 SECONDS]"
         " GROUP BY u, window_start, window_end",
         (
