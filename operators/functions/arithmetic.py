@@ -48,7 +48,7 @@ def _bind_arithmetic(function: Function, arguments: Arguments) -> Expression:
 
 def _hint(arguments: Arguments) -> str:
     kinds = {a.type.kind for a in arguments}
-    if kinds == {"TIMESTAMP"}:
+    if kinds <= {"DATE", "TIMESTAMP"}:
         return "Write EXTRACT(EPOCH FROM …) around both to get seconds."
     if kinds & {"DATE", "TIMESTAMP"}:
         return "Write INTERVAL '1' DAY to add a duration."

@@ -71,18 +71,30 @@ _INSTEAD = {
     **dict.fromkeys(
         (
             "median",
+            "percentile_cont",
+            "approx_percentile",
+            "quantile",
+            "first",
+            "last",
             "first_value",
             "last_value",
+            "any_value",
+            "arg_max",
+            "arg_min",
+            "max_by",
+            "min_by",
             "listagg",
             "string_agg",
             "array_agg",
             "collect",
+            "collect_list",
+            "corr",
         ),
         f"This version does not have it; {_ONLY_AGGREGATES}",
     ),
     **dict.fromkeys(("count_distinct", "approx_count_distinct"), "Write COUNT(DISTINCT x), which is exact."),
     **dict.fromkeys(
-        ("tumble", "hop", "session", "tumble_start", "tumble_end", "hop_start", "hop_end"),
+        ("tumble", "hop", "session", "tumble_start", "tumble_end", "hop_start", "hop_end", "time_bucket"),
         "Windows stand in FROM: FROM TUMBLE(TABLE s, DESCRIPTOR(t), INTERVAL '8' SECOND) or FROM s [RANGE 8 SECONDS];"
         " their bounds are the columns window_start and window_end.",
     ),
@@ -108,10 +120,14 @@ _INSTEAD = {
         "Write TO_TIMESTAMP(seconds since 1970), TO_TIMESTAMP(x / 1000.0) of milliseconds.",
     ),
     **dict.fromkeys(("unix_timestamp", "epoch_ms"), "Write EXTRACT(EPOCH FROM timestamp)."),
-    "to_date": "Write CAST(… AS DATE).",
-    "datediff": "Write (EXTRACT(EPOCH FROM a) - EXTRACT(EPOCH FROM b)) / 86400.",
+    **dict.fromkeys(("to_date", "date"), "Write CAST(… AS DATE)."),
+    "convert": "Write CAST(… AS type).",
+    **dict.fromkeys(("trunc", "truncate"), "Write CAST(x AS BIGINT), which cuts the fraction off."),
+    **dict.fromkeys(("datediff", "date_diff"), "Write (EXTRACT(EPOCH FROM a) - EXTRACT(EPOCH FROM b)) / 86400."),
     "timestampdiff": "Write EXTRACT(EPOCH FROM a) - EXTRACT(EPOCH FROM b).",
 }
+# below, names have little more than a few letters in common, as DECODE and SECOND
+_CLOSE = 0.75
 
 
 def shown_aggregate(name: str) -> str:
@@ -125,6 +141,6 @@ def unknown_function(name: str) -> str:
     if lower in _INSTEAD:
         return f"{name.upper()} is not supported. {_INSTEAD[lower]}"
     known = [*FUNCTION_NAMES, *AGGREGATES, "position", "extract"]
-    close = difflib.get_close_matches(lower, known, n=1)
+    close = difflib.get_close_matches(lower, known, n=1, cutoff=_CLOSE)
     hint = f" Did you mean {close[0].upper()}?" if close else f" There are {', '.join(sorted(known))}."
     return f"The function {name} does not exist.{hint}"

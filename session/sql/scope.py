@@ -179,9 +179,12 @@ class Scope:
                 f"Column {name!r} needs a window; write FROM {self.definition.name} [RANGE 8 SECONDS].", at
             )
         known = [shown_name(column) for column in self.columns]
-        raise self.sql.not_allowed(
-            f"Column {name!r} does not exist; {self.description}.{did_you_mean(name, known)}", at
-        )
+        hint = did_you_mean(name, known)
+        if not hint and self.sql.text.startswith('"', at):
+            hint = " A text stands in single quotes."
+        elif name.lower() in ("current_timestamp", "current_date", "localtimestamp"):
+            hint = " A query must give the same rows whenever it runs; compare with the event time or a constant."
+        raise self.sql.not_allowed(f"Column {name!r} does not exist; {self.description}.{hint}", at)
 
     def _not_in_from(self, qualifier: str, at: int) -> SqlNotAllowed:
         if not self._tables:

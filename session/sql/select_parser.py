@@ -32,6 +32,7 @@ _REFUSED_CLAUSES = {
     "INTERSECT": "INTERSECT is not supported; write the condition in WHERE.",
     "WINDOW": "WINDOW is not supported; write the window in FROM: FROM s [RANGE 8 SECONDS].",
     "QUALIFY": "QUALIFY is not supported; write HAVING for a condition on aggregates.",
+    **dict.fromkeys(("SIMILAR", "RLIKE", "REGEXP", "GLOB"), "Write REGEXP_LIKE(text, pattern)."),
 }
 
 
