@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -68,12 +69,13 @@ def _with_nulls(expression: Expression) -> Expression:
 
 
 def fold(expression: Expression) -> Expression:
-    """Return a call of literals as the literal it evaluates to, anything else as it is."""
-    if (
-        not isinstance(expression, Call)
-        or expression.function in _GROWING
-        or not all(isinstance(a, Literal) for a in expression.arguments)
-    ):
+    """Return a call of literals as the literal it evaluates to, and casts of literals in a call likewise."""
+    if not isinstance(expression, Call):
+        return expression
+    if any(isinstance(a, Call) and a.function == "cast" for a in expression.arguments):
+        folded = tuple(fold(a) if isinstance(a, Call) and a.function == "cast" else a for a in expression.arguments)
+        expression = replace(expression, arguments=folded)
+    if expression.function in _GROWING or not all(isinstance(a, Literal) for a in expression.arguments):
         return expression
     try:
         value = evaluate(expression, {}, 1)[0].as_py()

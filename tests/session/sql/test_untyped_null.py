@@ -23,7 +23,7 @@ NOTHING = "CASE WHEN ok THEN NULL END"
         (NOTHING, "NULL VARCHAR"),
         (f"{NOTHING} * 2", "NULL BIGINT"),
         (f"{NOTHING} + price", "+(NULL, price) DOUBLE"),
-        (f"{NOTHING} || name", "concat(cast(NULL as VARCHAR), name) VARCHAR"),
+        (f"{NOTHING} || name", "concat(NULL, name) VARCHAR"),
         (f"{NOTHING} > time", "<(time, NULL) BOOLEAN"),
         (f"{NOTHING} AND ok", "and(NULL, ok) BOOLEAN"),
         (f"{NOTHING} IS NULL", "True BOOLEAN"),
