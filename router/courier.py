@@ -16,6 +16,7 @@ from collections.abc import Mapping
 
 from router.delivery import Delivery, News, OldestSeq, Readable, rest_seconds
 from router.delivery_log import DeliveredQuery
+from router.progress import Progress
 from router.result_reader import ResultReader
 from router.sinks.sink import DelivererIdentity, Destination, SinkDown
 
@@ -79,6 +80,12 @@ class Courier:
             delivery.end(time.monotonic())
             self._queue_up(delivery)
             self._changed.notify()
+
+    def progress_to_keep(self, delivery: Delivery) -> Progress:
+        """Return how far a delivery has got, which whoever asks will write."""
+        with self._changed:
+            delivery.is_dirty = False
+            return delivery.progress.copy()
 
     def rest_quietly(self) -> None:
         """Note durably which queries have no rows to deliver."""

@@ -180,15 +180,14 @@ class Deliverer:
         tell_alive(self._storage, f"{self._share.number}-{self._share.of}", self._share.parts, time.time_ns() // 1000)
         parts = self._dropped.copy()
         self._dropped -= parts
-        for delivery, _ in list(self._deliveries.values()):
-            if delivery.is_dirty:
-                delivery.is_dirty = False
-                parts.add(part_of(delivery.query.id))
+        deliveries = self._deliveries.copy()
+        parts.update(part_of(query_id) for query_id, (delivery, _) in deliveries.items() if delivery.is_dirty)
         held: dict[int, dict[str, Progress]] = {part: {} for part in parts}
         for query_id, progress in list(self._known.items()):
             part = part_of(query_id)
             if part in held:
-                held[part][query_id] = progress
+                at_work = deliveries.get(query_id)
+                held[part][query_id] = progress if at_work is None else at_work[1].progress_to_keep(at_work[0])
         try:
             for part, found in held.items():
                 write_progress(self._storage, part, found)

@@ -4,8 +4,8 @@ A delivery waits until it has rows enough, or they have waited long enough, or t
 the result log and has the sink write them. When that fails, the sink is given up and opened again later: at the place
 that it knows, or else at the cursor that was kept.
 
-Two threads use it. Its courier calls :meth:`Delivery.deliver`, without a lock; all else is called under the lock of the
-courier, by the courier and by whoever follows the logs.
+Its courier's thread calls :meth:`Delivery.deliver`, without a lock; all else is called under the lock of the courier, by
+the courier, by whoever follows the logs and by whoever keeps how far it is.
 """
 
 from __future__ import annotations

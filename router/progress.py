@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -57,6 +57,10 @@ class Progress:
         """Note that a batch was delivered so long after its commit."""
         self.latency_counts[bisect_left(LATENCY_SECONDS, latency_us / 1e6)] += 1
         self.latency_us += latency_us
+
+    def copy(self) -> Progress:
+        """Return the same, apart from what changes later."""
+        return replace(self, latency_counts=self.latency_counts.copy())
 
     @property
     def is_over(self) -> bool:

@@ -222,6 +222,36 @@ def test_a_restart_goes_on_where_it_was(world: World) -> None:
         assert world.wait_state("q-1", DONE).error is None
 
 
+def test_what_is_saved_while_a_page_is_noted_is_saved_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Progress is saved between two of its changes, and then once more, at the end."""
+    monkeypatch.setattr(deliverer, "SAVE_SECONDS", 1e6)
+    service = Deliverer(world.storage, ALL)
+    savers: list[threading.Thread] = []
+
+    class Interrupted(Progress):
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name == "rows" and value and not savers:
+                savers.append(threading.Thread(target=service._save))
+                savers[0].start()
+                savers[0].join(0.5)  # it may have to wait for the other changes
+            super().__setattr__(name, value)
+
+    monkeypatch.setattr(deliverer, "Progress", Interrupted)
+    world.change({"q-1": (0, world.file("q-1"))})
+    numbers = world.batch({0}, {0})
+    stopping = threading.Event()
+    thread = threading.Thread(target=service.run, args=(stopping,))
+    thread.start()
+    world.wait_delivered("q-1", numbers)
+    wait_until(lambda: savers and not savers[0].is_alive(), SECONDS, "somebody saves meanwhile")
+    stopping.set()
+    thread.join()
+    progress = world.progress("q-1")
+    assert progress.rows == 2
+    assert progress.next_seq == 2
+    assert progress.waiting_since_us is None
+
+
 def test_a_batch_is_read_once_it_is_known_whose_its_slots_are(world: World) -> None:
     world.change({"q-1": (0, world.file("q-1"))})
     a = world.batch({0})
