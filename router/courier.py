@@ -155,22 +155,29 @@ class Courier:
             return delivery.readable
 
     def _note_failure(self, delivery: Delivery, problem: Exception) -> None:
-        is_down = isinstance(problem, SinkDown)
         log.warning(
             "delivery failed",
             extra={"fields": {"query": delivery.query.id, "error": str(problem)}},
-            exc_info=None if is_down else problem,
+            exc_info=None if isinstance(problem, SinkDown) else problem,
         )
+        oldest = None
+        try:
+            if delivery.may_lack_batches(problem):
+                oldest = self._oldest_seq()
+        finally:  # it is tried again, whatever became of looking
+            self._put_off(delivery, problem, oldest)
+
+    def _put_off(self, delivery: Delivery, problem: Exception, oldest: int | None) -> None:
         with self._changed:
             now = time.monotonic()
-            delivery.fail(problem, self._oldest_seq, now)
+            delivery.fail(problem, oldest, now)
             self._queue_up(delivery)
             if isinstance(problem, SinkDown):
                 self._rests_until = now + max(rest_seconds(self._failures), problem.retry_after or 0.0)
                 self._failures += 1
                 for each in self._deliveries.values():
                     each.show(problem)
-        if is_down:
+        if isinstance(problem, SinkDown):
             self._close()
 
     def _close(self) -> None:

@@ -4,8 +4,8 @@ A delivery waits until it has rows enough, or they have waited long enough, or t
 the result log and has the sink write them. When that fails, the sink is given up and opened again later: at the place
 that it knows, or else at the cursor that was kept.
 
-Its courier's thread calls :meth:`Delivery.deliver`, without a lock; all else is called under the lock of the courier, by
-the courier, by whoever follows the logs and by whoever keeps how far it is.
+Its courier's thread calls :meth:`Delivery.deliver`, which reads and writes, without a lock. All else waits for no disk
+and is called under the lock of the courier, by the courier, by whoever follows the logs and by who keeps how far it is.
 """
 
 from __future__ import annotations
@@ -188,16 +188,18 @@ class Delivery:
         elif self.is_ending:
             self._due = now
 
-    def fail(self, problem: Exception, oldest_seq: OldestSeq, now: float) -> None:
-        """Note that an attempt failed. Rows that were removed meanwhile are passed over, and that is noted."""
+    def may_lack_batches(self, problem: Exception) -> bool:
+        """Whether an attempt may have failed because batches were removed; asked without the lock."""
+        return isinstance(problem, Gone) or self.is_ending
+
+    def fail(self, problem: Exception, oldest: int | None, now: float) -> None:
+        """Note that an attempt failed. Rows of batches before the ``oldest``, if it is known, are passed over."""
         self._sink = None
         self.progress.errors += 1
         self.show(problem)
-        if isinstance(problem, Gone) or self.is_ending:
-            oldest = oldest_seq()
-            if self.first_seq < oldest and self.first_seq <= self._last_seq:
-                self._pass_over(oldest)
-                return
+        if oldest is not None and self.first_seq < oldest and self.first_seq <= self._last_seq:
+            self._pass_over(oldest)
+            return
         if isinstance(problem, SinkDown):  # its courier rests
             self._due = now
         else:

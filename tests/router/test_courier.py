@@ -1,0 +1,111 @@
+"""A courier: what it does while and after a delivery fails."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from operators.expressions import Column
+from operators.queries import Output, Selection
+from router import courier, delivery
+from router.courier import Courier
+from router.delivery import Delivery
+from router.delivery_log import DeliveredQuery
+from router.deployment import Deployment
+from router.progress import DELIVERING, Progress
+from router.result_reader import BATCH_LOG, BatchIndex, Page, ResultReader
+from router.sinks.connectors import read_sink
+from router.sinks.sink import DelivererIdentity
+from sources.errors import Gone
+from sources.record_log import RecordLog
+from sources.schema import BIGINT
+from sources.storage import Storage
+from tests.kit.waiting import wait_until
+from tests.router.batches import BatchWriter
+
+SECONDS = 20.0
+
+
+class GoneOnce(ResultReader):
+    """Finds the first page removed, once."""
+
+    failures = 1
+
+    def read(self, *arguments: Any) -> Page:
+        if self.failures:
+            self.failures -= 1
+            raise Gone("Results of batch 1 have passed their retention.")
+        return super().read(*arguments)
+
+
+@pytest.fixture(autouse=True)
+def short_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(courier, "BROKEN_REST_SECONDS", 0.05)
+    monkeypatch.setattr(delivery, "FIRST_REST_SECONDS", 0.05)
+
+
+@contextmanager
+def delivering(folder: Path, oldest_seq: Callable[[], int]) -> Iterator[tuple[Courier, Delivery]]:
+    """Run a courier with the delivery of a query that has two rows, in batch 1, into the folder ``rows``."""
+    storage = Storage(str(folder / "data"))
+    batches = BatchWriter(storage)
+    block = batches.selection("s-1", pa.table({"n": pa.array([1, 2], pa.int64())}), [{0}, {0}])
+    batches.commit(1, results=[block])
+    sink = read_sink({"connector": "file", "path": str(folder / "rows"), "flush_seconds": 0})
+    assert sink is not None
+    selected = Selection("s-1", None, (Output("n", Column("n", BIGINT)),))
+    query = DeliveredQuery("q-1", None, 1, selected, sink, (Deployment(0, 1, 1, {}),))
+    reader = GoneOnce(storage, BatchIndex(RecordLog(storage, BATCH_LOG), 1))
+    running, made = Courier("file", DelivererIdentity("d"), reader, oldest_seq), Delivery(query, Progress(), 1)
+    try:
+        running.add(made)
+        yield running, made
+    finally:
+        running.stop()
+        running.join(SECONDS)
+
+
+def rows_in(folder: Path) -> list[int]:
+    """Return the numbers in the files of a folder."""
+    lines = [line for path in sorted(folder.glob("*.ndjson")) for line in path.read_text().splitlines()]
+    return [json.loads(line)["n"] for line in lines]
+
+
+def test_a_delivery_is_tried_again_although_its_log_could_not_be_listed(tmp_path: Path) -> None:
+    attempts: list[int] = []
+
+    def fail() -> int:
+        attempts.append(1)
+        raise OSError("stale file handle")
+
+    with delivering(tmp_path, fail) as (_, made):
+        wait_until(lambda: rows_in(tmp_path / "rows") == [1, 2], SECONDS, lambda: str(made.progress))
+        wait_until(lambda: made.progress.rows == 2, SECONDS, lambda: str(made.progress))
+        assert made.progress.state == DELIVERING
+        assert made.progress.errors == len(attempts) == 1
+
+
+def test_nobody_waits_while_the_log_is_listed(tmp_path: Path) -> None:
+    asked, let = threading.Event(), threading.Event()
+
+    def slow() -> int:
+        asked.set()
+        let.wait(SECONDS)
+        return 1
+
+    with delivering(tmp_path, slow) as (running, made):
+        assert asked.wait(SECONDS)
+        other = threading.Thread(target=running.rest_quietly, daemon=True)
+        other.start()
+        other.join(SECONDS / 4)
+        hung = other.is_alive()
+        let.set()
+        assert not hung
+        wait_until(lambda: made.progress.rows == 2, SECONDS, lambda: str(made.progress))
