@@ -22,6 +22,7 @@ from api.delivery_series import DeliverySeries
 from api.exposition import family
 from api.query_series import OTHER, QuerySeries
 from api.stream_series import Sharing, stream_families
+from operators.bucket_store import BUCKETS
 from router.result_reader import Page
 from session.active import SlotChange
 from session.deliveries import STATES
@@ -48,6 +49,7 @@ class Metrics:
         settings: Settings,
         ready: Callable[[], bool],
         lag: Callable[[], dict[str, int]],
+        result_bytes: Callable[[], int],
     ) -> None:
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._session = session
@@ -55,6 +57,7 @@ class Metrics:
         self._settings = settings
         self._ready = ready
         self._lag = lag
+        self._result_bytes = result_bytes
         self._lock = threading.Lock()
         # by slot, the query that holds it
         self._holders: dict[int, QueryRecord] = {}
@@ -172,7 +175,7 @@ class Metrics:
         yield GaugeMetricFamily(
             "braid_result_log_bytes",
             "Files of results and dead letters.",
-            sizes["results"] + sizes["dead-letters"],
+            sizes["results"],
         )
         streams = session.streams()
         yield from stream_families(streams, self._lag())
@@ -180,7 +183,7 @@ class Metrics:
             yield from self._sharing.families({stream["id"]: stream["name"] for stream in streams})
 
     def _read_sizes(self) -> dict[str, int]:
-        """Return the sizes of folders; after the first time no scrape waits until many files are counted."""
+        """Return what files take; after the first time no scrape waits until many files are counted."""
         if not self._sizes:
             self._measure()
         elif time.monotonic() >= self._sizes_due and not self._sizing.locked():
@@ -191,5 +194,5 @@ class Metrics:
         with self._sizing:
             if time.monotonic() < self._sizes_due:
                 return
-            self._sizes = {folder: self._storage.size(folder) for folder in ("buckets", "results", "dead-letters")}
+            self._sizes = {"buckets": self._storage.size(BUCKETS), "results": self._result_bytes()}
             self._sizes_due = time.monotonic() + SIZES_SECONDS

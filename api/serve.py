@@ -30,13 +30,11 @@ from api.app import create_app
 from api.connections import Connection
 from api.preconditions import CannotStart, check_home, check_java, check_python, lock_data_dir
 from api.service import Service
-from router.retention import Retention
 from session.plan_snapshot import trim_plan_log
 from session.settings import SECRET, Settings, load_settings
 from session.shared_session import SharedSession
 from session.supervisor import JobSupervisor, Supervisor
 from sources.errors import BraidError
-from sources.record_log import RecordLog
 from sources.storage import Storage
 
 GRACEFUL_SECONDS = 2
@@ -255,17 +253,8 @@ def _announce(supervisor: JobSupervisor, url: str, stopped: threading.Event) -> 
 
 
 def _trim(service: Service, stopped: threading.Event) -> None:
-    retention = Retention(
-        service.storage,
-        RecordLog(service.storage, "batches"),
-        service.results.index,
-        seconds=service.settings.result_retention_seconds,
-        size=service.settings.result_retention_bytes,
-        on_removed=service.forget_block,
-    )
-
     def trim_results() -> None:
-        trimmed = retention.trim(time.time_ns() // 1000, service.session.snapshot_seq)
+        trimmed = service.retention.trim(time.time_ns() // 1000, service.session.snapshot_seq)
         if trimmed.held_back:
             service.session.write_snapshot()
         if trimmed.batches:

@@ -16,12 +16,14 @@ from api.metrics import Metrics
 from api.news import News
 from api.pushes import Pushes
 from router.dead_letter_reader import DeadLetterReader
-from router.result_reader import Page, ResultReader
+from router.result_reader import BATCH_LOG, Page, ResultReader
+from router.retention import Retention
 from session.access.access import Access
 from session.reads import DeployedQuery
 from session.settings import Settings
 from session.shared_session import SharedSession
 from sources.errors import NotReady
+from sources.record_log import RecordLog
 from sources.storage import Storage
 
 # beyond the cores, threads that form rows are in each other's way: forty got a quarter of the rows done that two did
@@ -39,6 +41,7 @@ class Service:
     settings: Settings
     results: ResultReader
     dead_letters: DeadLetterReader
+    retention: Retention
     pushes: Pushes
     metrics: Metrics
     access: Access
@@ -69,15 +72,30 @@ class Service:
     ) -> Service:
         """Put the parts together and have the session feed them; nothing is started."""
         results = ResultReader(storage)
+        dead_letters = DeadLetterReader(storage, results.index)
+
+        def forget(path: str) -> None:
+            results.materializer.forget(path)
+            dead_letters.forget(path)
+
+        retention = Retention(
+            storage,
+            RecordLog(storage, BATCH_LOG),
+            results.index,
+            seconds=settings.result_retention_seconds,
+            size=settings.result_retention_bytes,
+            on_removed=forget,
+        )
         lag = Lag(session, storage)
         service = cls(
             session=session,
             storage=storage,
             settings=settings,
             results=results,
-            dead_letters=DeadLetterReader(storage, results.index),
+            dead_letters=dead_letters,
+            retention=retention,
             pushes=Pushes(storage, settings.idempotency_seconds, settings.push_backlog_bytes),
-            metrics=Metrics(session, storage, settings, lambda: why_not_ready() is None, lag.read),
+            metrics=Metrics(session, storage, settings, lambda: why_not_ready() is None, lag.read, retention.count),
             access=Access(session, storage, settings),
             why_not_ready=why_not_ready,
         )
@@ -103,11 +121,6 @@ class Service:
         """Raise NotReady while the service stops."""
         if self.news.stopping:
             raise NotReady("The service is stopping; send the request again once it has started.")
-
-    def forget_block(self, path: str) -> None:
-        """Let go of a block whose file is being removed."""
-        self.results.materializer.forget(path)
-        self.dead_letters.forget(path)
 
 
 async def service_of(request: Request) -> Service:  # not async, it would be run in a thread

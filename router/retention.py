@@ -2,14 +2,20 @@
 
 A batch goes as a whole: it becomes invisible, then its blocks are removed, then its record. A crash in between leaves
 a record without blocks, and the next trim begins with it again. The newest batches stay whatever their age, because the
-planner, the session and restarts continue from them. With the files that are named go those of the same batches that
-nobody names: an attempt at a batch that failed, or was repeated, leaves some.
+planner, the session and restarts continue from them.
+
+A trim costs what has come and what goes, not what is kept: of a new batch it counts the files that the record names.
+All files are looked at, and counted anew, at the start and each time that an eighth as many batches have gone as are
+kept. Then those of batches that are gone go, too, that no record named: an attempt at a batch that failed, or was
+repeated, leaves some.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from threading import Lock
 
 from operators.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS, TUPLES, batch_of, block_paths
 from router.result_reader import BatchIndex
@@ -18,6 +24,7 @@ from sources.storage import Storage
 
 NEWEST_KEPT = 16
 FOLDERS = (RESULTS, DEAD_LETTERS)
+SWEPT_SHARE = 8
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,16 @@ class Retention:
         self._seconds = seconds
         self._size = size
         self._on_removed = on_removed
+        self._lock = Lock()
+        # the bytes of the batches up to ``_counted``, and how many batches have gone since all files were looked at
+        self._bytes = 0
+        self._counted: int | None = None
+        self._gone = 0
+
+    def count(self) -> int:
+        """Return the bytes of the batches that are visible; looks at what is new only, but for the first time."""
+        with self._lock:
+            return self._count()
 
     def trim(self, now_us: int, applied: int) -> Trimmed:
         """Remove batches, oldest first, that are too old or too much.
@@ -61,7 +78,11 @@ class Retention:
         ``applied`` is the newest batch that everybody who reads the batch log has applied durably; it and
         the :data:`NEWEST_KEPT` newest batches are never removed.
         """
-        bytes_left = sum(self._storage.size(folder) for folder in FOLDERS)
+        with self._lock:
+            return self._trim(now_us, applied)
+
+    def _trim(self, now_us: int, applied: int) -> Trimmed:
+        bytes_left = self._count()
         oldest_us = now_us - int(self._seconds * 1_000_000)
         upto, doomed, held_back = self._index.first - 1, [], False
         for seq in range(self._index.first, self._index.latest - NEWEST_KEPT + 1):
@@ -72,19 +93,47 @@ class Retention:
                 held_back = True
                 break
             paths = block_paths(record)
-            bytes_left -= sum(self._size_of(path) for path in paths)
+            bytes_left -= self._sum(paths)
             doomed += paths
             upto = seq
         batches = upto - self._index.first + 1
         if batches:
+            counted, self._counted = self._counted, None  # if removing is cut off, all files are looked at again
             self._index.forget(upto)
-            unnamed = {path for folder in FOLDERS for path in self._made_before(upto + 1, folder)}.difference(doomed)
-            for path in (*doomed, *unnamed):
-                self._on_removed(path)
-                self._storage.delete(path)
+            self._remove(doomed)
             self._log.trim(upto)
+            self._bytes, self._counted, self._gone = bytes_left, counted, self._gone + batches
+            if self._gone * SWEPT_SHARE >= self._index.latest - upto:
+                self._sweep()
         self._remove_unneeded()
-        return Trimmed(batches, len(doomed), bytes_left, held_back)
+        return Trimmed(batches, len(doomed), self._bytes, held_back)
+
+    def _count(self) -> int:
+        if self._counted is None:
+            self._sweep()
+        else:
+            for seq in range(self._counted + 1, self._index.latest + 1):
+                self._bytes += self._sum(block_paths(self._log.read(seq)))
+                self._counted = seq
+        return self._bytes
+
+    def _sweep(self) -> None:
+        """Count all files of visible batches, and remove those of batches that are gone."""
+        latest, total, unnamed = self._index.latest, 0, []
+        for folder in FOLDERS:
+            for name, size in self._storage.sizes(folder):
+                seq = batch_of(name)
+                if seq < self._index.first:
+                    unnamed.append(f"{folder}/{name}")
+                elif seq <= latest:
+                    total += size
+        self._remove(unnamed)
+        self._bytes, self._counted, self._gone = total, latest, 0
+
+    def _remove(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self._on_removed(path)
+            self._storage.delete(path)
 
     def _remove_unneeded(self) -> None:
         """Remove what was made for lanes, and no lane refers to: they told the newest batch what they need."""
@@ -101,8 +150,10 @@ class Retention:
         """Return the files of batches before one."""
         return [path for name in self._storage.names(folder) if batch_of(path := f"{folder}/{name}") < seq]
 
-    def _size_of(self, path: str) -> int:
-        try:
-            return self._storage.size_of(path)
-        except FileNotFoundError:  # removed by a trim that was cut off
-            return 0
+    def _sum(self, paths: Iterable[str]) -> int:
+        """Return the bytes of files; those that are gone, by a trim that was cut off, have none."""
+        total = 0
+        for path in paths:
+            with suppress(FileNotFoundError):
+                total += self._storage.size_of(path)
+        return total

@@ -22,6 +22,7 @@ class RecordLog:
         self._storage = storage
         self._folder = folder
         self._latest: int | None = None
+        self._trimmed: int | None = None
 
     def _path(self, number: int) -> str:
         return f"{self._folder}/{number:012d}.json"
@@ -64,8 +65,9 @@ class RecordLog:
         self._storage.put(self._path(number), orjson.dumps(record, option=orjson.OPT_NON_STR_KEYS))
 
     def trim(self, upto: int) -> None:
-        """Remove the records up to and including ``upto``."""
-        for number in self.numbers():
-            if number > upto:
-                return
+        """Remove the records up to and including ``upto``; costs what is removed, but for the first time."""
+        if self._trimmed is None:
+            self._trimmed = min(self.numbers(), default=upto + 1) - 1
+        for number in range(self._trimmed + 1, upto + 1):
             self._storage.delete(self._path(number))
+            self._trimmed = number

@@ -213,6 +213,19 @@ class Storage:
         infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), recursive=True, allow_not_found=True))
         return sum(i.size for i in infos if i.type == fs.FileType.File)
 
+    def sizes(self, folder: str) -> Iterator[tuple[str, int]]:
+        """Yield names as :meth:`names` does, in any order, with the bytes of the files, as :meth:`size_of` does."""
+        if self.local_root is None:
+            infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), allow_not_found=True))
+            yield from ((i.base_name, i.size) for i in infos if i.type == fs.FileType.File)
+            return
+        with suppress(FileNotFoundError), os.scandir(self.local_root / folder) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):
+                    if not entry.name.startswith("."):
+                        found = entry.stat()
+                        yield entry.name, found.st_size // found.st_nlink
+
     def _sizes(self, folder: Path) -> Iterator[int]:
         """Yield the bytes of all files below a local folder; one that goes meanwhile is left out."""
         for place, _, names in os.walk(folder):

@@ -126,13 +126,11 @@ def test_what_a_full_disk_keeps_from_being_trimmed_keeps_nothing_else(
     service = SimpleNamespace(
         storage=Storage(str(tmp_path)),
         settings=Settings(),
-        results=SimpleNamespace(index=None),
         session=SimpleNamespace(definitions=list, snapshot_seq=0, snapshot_epoch=0),
         pushes=SimpleNamespace(trim=refused("pushes")),
-        forget_block=None,
+        retention=SimpleNamespace(trim=refused("results")),
     )
     monkeypatch.setattr("api.serve.TRIM_SECONDS", 0.01)
-    monkeypatch.setattr("api.serve.Retention", lambda *_, **__: SimpleNamespace(trim=refused("results")))
     monkeypatch.setattr("api.serve.trim_plan_log", refused("plans"))
     trimming = threading.Thread(target=_trim, args=(service, stopped), daemon=True)
     trimming.start()

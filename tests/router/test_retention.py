@@ -27,7 +27,13 @@ BATCH_US = SECOND  # batch n is committed at n + 1/2 seconds
 def fill(storage: Storage, batches: int) -> tuple[BatchWriter, ResultReader]:
     """Commit batches of one row (its seq), one dead letter each."""
     writer, reader = BatchWriter(storage), ResultReader(storage)
-    for seq in range(1, batches + 1):
+    commit(writer, reader, batches)
+    return writer, reader
+
+
+def commit(writer: BatchWriter, reader: ResultReader, batches: int) -> None:
+    """Commit more such batches."""
+    for seq in range(writer.seq + 1, writer.seq + batches + 1):
         tuples = pa.table({"n": pa.array([seq], pa.int64())})
         letter = {"reason": "late", "detail": "", "received_us": seq, "tuple": None, "raw": str(seq)}
         reader.absorb(
@@ -37,7 +43,6 @@ def fill(storage: Storage, batches: int) -> tuple[BatchWriter, ResultReader]:
                 dead_letters=[writer.dead_letters(STREAM, [letter])],
             )
         )
-    return writer, reader
 
 
 @settings(max_examples=25, deadline=None)
@@ -139,6 +144,52 @@ def test_a_trim_that_was_cut_off_is_finished_by_the_next(tmp_path: Path) -> None
     Retention(storage, writer.log, index, seconds=0, size=1 << 30).trim(10**15, 30)
     rows = read_all(ResultReader(storage, index), Deployed(0, 1), 5)
     assert [row["n"] for row in rows] == list(range(30 - NEWEST_KEPT + 1, 31))
+
+
+def test_a_trim_looks_at_what_comes_and_goes_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = Storage(str(tmp_path))
+    writer, reader = fill(storage, 200)
+    retention = Retention(storage, writer.log, reader.index, seconds=199, size=1 << 30)
+    assert retention.trim(201 * SECOND, 200).batches == 1
+    listed: list[str] = []
+    looked_at: list[str] = []
+    with monkeypatch.context() as watched:
+        for method in ("names", "size", "sizes"):
+            watched.setattr(Storage, method, lambda _, folder: listed.append(folder) or [])
+        plain = Storage.size_of
+        watched.setattr(Storage, "size_of", lambda self, path: looked_at.append(path) or plain(self, path))
+        for _ in range(3):
+            commit(writer, reader, 2)
+            trimmed = retention.trim((writer.seq + 1) * SECOND, writer.seq)
+            assert trimmed.batches == 2
+        assert retention.count() == trimmed.bytes_left
+    assert not set(listed) & {"results", "dead-letters", "batches"}
+    assert len(looked_at) == 3 * 2 * (2 + 2), "two files of each batch that comes, and of each that goes"
+    assert writer.log.numbers() == list(range(8, 207))
+    assert retention.count() == storage.size("results") + storage.size("dead-letters")
+
+
+def test_what_could_not_be_removed_goes_later_and_is_counted_until_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = Storage(str(tmp_path))
+    writer, reader = fill(storage, 200)
+    retention = Retention(storage, writer.log, reader.index, seconds=100, size=1 << 30)
+    plain, attempts = Storage.delete, iter(range(10**6))
+
+    def busy(self: Storage, path: str) -> None:
+        if next(attempts) == 5:
+            raise OSError("device or resource busy")
+        plain(self, path)
+
+    monkeypatch.setattr(Storage, "delete", busy)
+    with pytest.raises(OSError, match="busy"):
+        retention.trim(160 * SECOND, 200)
+    retention.trim(162 * SECOND, 200)
+    kept = writer.log.numbers()
+    assert kept == list(range(62, 201))
+    assert len(storage.names("results")) == len(storage.names("dead-letters")) == len(kept)
+    assert retention.count() == storage.size("results") + storage.size("dead-letters")
 
 
 def test_dead_letters_page_by_stream(tmp_path: Path) -> None:
