@@ -3,7 +3,8 @@
 Invariants:
 
 - A key and its outcome are in the same frame as the tuples, so both are durable or neither is. Keys are read back from
-  the frames when a log is opened; before segments are trimmed, the keys go to the file ``keys.json`` beside them.
+  the frames when a log is opened. Five hundred at a time, and before frames are trimmed, they go to the folder
+  ``outcomes`` beside them, and of those there only digests are in memory.
 - A segment goes only when the batch that read it is :data:`BATCHES_KEPT` batches old: a replay never asks for it.
 - What waits to be read is bounded: beyond, pushes are refused with 429 until the job has caught up.
 """
@@ -15,11 +16,9 @@ import time
 from bisect import insort
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
+from session.outcome_segments import SEGMENT_OUTCOMES, OutcomeSegments, Row
 from sources.errors import NotAllowed, NotReady, Overloaded
 from sources.formats.decoded import Decoded
 from sources.push import PARTITION, PushLog
@@ -31,13 +30,6 @@ BATCHES_KEPT = 16
 ERRORS_SHOWN = 1000
 FOLDER = "streams"
 RETRY_SECONDS = 1
-
-
-@dataclass(frozen=True)
-class _Kept:
-    fingerprint: str | None
-    received_us: int
-    outcome: Any
 
 
 class PushStream:
@@ -52,17 +44,19 @@ class PushStream:
         self._waiting: deque[tuple[int, int]] = deque()
         self._waiting_bytes = 0
         self._read = 0
-        self._storage = storage
-        self._keys_path = f"{FOLDER}/{definition.id}/keys.json"
         self._keep_us = keep_us
         self._changed = threading.Condition()
         self._running: set[str] = set()
-        self._kept: dict[str, _Kept] = {}
-        if storage.exists(self._keys_path):
-            for key, fingerprint, received_us, outcome in orjson.loads(storage.get(self._keys_path)):
-                self._kept[key] = _Kept(fingerprint, received_us, outcome)
+        self._saved = OutcomeSegments(storage, f"{FOLDER}/{definition.id}/outcomes")
+        self._saved.load()
+        before = f"{FOLDER}/{definition.id}/keys.json"
+        if storage.exists(before):  # all of them, of a version that kept them so
+            self._saved.add(storage.get_json(before))
+            storage.delete(before)
+        # by key, the rows that are in frames only
+        self._newest: dict[str, Row] = {}
         for key, fingerprint, outcome, received_us in self.log.keyed_frames():
-            self._kept.setdefault(key, _Kept(fingerprint, received_us, outcome))
+            self._newest[key] = [key, fingerprint, received_us, outcome]
         self.expire(now_us)
 
     def push(self, decode: Callable[[], Decoded], size: int, key: str | None, fingerprint: str) -> Any:
@@ -75,22 +69,29 @@ class PushStream:
             return self._append(decode(), size, None, None)
         with self._changed:
             self._changed.wait_for(lambda: key not in self._running)
-            kept = self._kept.get(key)
-            if kept is not None and kept.received_us >= _now_us() - self._keep_us:
-                if kept.fingerprint != fingerprint:
+            self._running.add(key)
+        try:
+            kept = self._find(key)
+            if kept is not None:
+                _, known, _, outcome = kept
+                if known != fingerprint:
                     raise NotAllowed(
                         f"An Idempotency-Key must come with the same request each time; {key!r} came with another"
                         " one before. Take a new key for a new request."
                     )
-                return kept.outcome
-            self._running.add(key)
-        try:
+                return outcome
             self._check_room()
             return self._append(decode(), size, key, fingerprint)
         finally:
             with self._changed:
                 self._running.discard(key)
                 self._changed.notify_all()
+
+    def _find(self, key: str) -> Row | None:
+        with self._changed:
+            row = self._newest.get(key)
+        row = row or self._saved.find(key)
+        return row if row is not None and row[2] >= _now_us() - self._keep_us else None
 
     def _append(self, decoded: Decoded, size: int, key: str | None, fingerprint: str | None) -> Any:
         now_us = _now_us()
@@ -105,8 +106,7 @@ class PushStream:
                 insort(self._waiting, (end, size))
                 self._waiting_bytes += size
             if key is not None:
-                self._kept.pop(key, None)
-                self._kept[key] = _Kept(fingerprint, now_us, outcome)
+                self._newest[key] = [key, fingerprint, now_us, outcome]
         return outcome
 
     def _check_room(self) -> None:
@@ -127,19 +127,22 @@ class PushStream:
 
     def expire(self, now_us: int) -> None:
         """Forget the keys whose time is over."""
+        before_us = now_us - self._keep_us
         with self._changed:
-            while self._kept:
-                key, kept = next(iter(self._kept.items()))
-                if kept.received_us >= now_us - self._keep_us:
-                    return
-                del self._kept[key]
+            self._newest = {key: row for key, row in self._newest.items() if row[2] >= before_us}
+        self._saved.expire(before_us - 1)
 
     def trim(self, offset: int) -> None:
-        """Drop the segments below ``offset``; the keys in them are kept."""
+        """Save keys, and drop the segments below ``offset``; for one caller at a time."""
         with self._changed:
-            rows = [[key, k.fingerprint, k.received_us, k.outcome] for key, k in self._kept.items()]
-        if rows or self._storage.exists(self._keys_path):
-            self._storage.put(self._keys_path, orjson.dumps(rows))
+            rows = list(self._newest.values())
+        if not self.log.has_segments_below(offset):
+            del rows[len(rows) // SEGMENT_OUTCOMES * SEGMENT_OUTCOMES :]
+        self._saved.add(rows)
+        with self._changed:
+            for row in rows:
+                if self._newest.get(row[0]) is row:
+                    del self._newest[row[0]]
         self.log.trim(offset)
 
 
@@ -199,8 +202,7 @@ class Pushes:
             push_stream.log.close()
         for push_stream, offset in here:
             push_stream.expire(_now_us())
-            if offset is not None:
-                push_stream.trim(offset)
+            push_stream.trim(offset or 0)
         on_disk = set(self._storage.names(FOLDER))
         for stream in on_disk - defined:
             if self._dropped.setdefault(stream, self._seq) < upto:

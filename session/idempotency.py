@@ -7,16 +7,13 @@ answers the effect that the key already had instead of having it twice. See :met
 
 from __future__ import annotations
 
-import hashlib
 import threading
-import zlib
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
+from session.outcome_segments import OutcomeSegments, Row
 from session.requests import (
     Key,
     Outcome,
@@ -35,8 +32,6 @@ from sources.storage import Storage
 
 FOLDER = "outcomes"
 NO_ANSWER = 429
-SEGMENT_OUTCOMES = 500
-COMPRESSION = 1
 
 
 @dataclass(slots=True)
@@ -45,12 +40,6 @@ class _Kept:
     at_us: int
     outcome: Outcome | Refusal | None
     effect: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Segment:
-    newest_us: int
-    digests: list[bytes]
 
 
 @dataclass(frozen=True)
@@ -71,17 +60,11 @@ def current() -> Running | None:
 
 
 class Idempotency:
-    """All outcomes kept: the newest in memory and in the request log, the others in segments on disk.
-
-    Of an outcome on disk there is a digest of its key in memory, and the number of its segment.
-    """
+    """All outcomes kept: the newest in memory and in the request log, the others in segments on disk."""
 
     def __init__(self, storage: Storage) -> None:
-        self._storage = storage
         self._newest: dict[str, _Kept] = {}
-        self._saved: dict[bytes, int] = {}
-        self._segments: dict[int, _Segment] = {}
-        self._next_segment = 1
+        self._segments = OutcomeSegments(storage, FOLDER)
         self._before_us = 0
         self._fingerprints: dict[str, str] = {}
         self._changed = threading.Condition()
@@ -135,12 +118,10 @@ class Idempotency:
 
     def _find(self, key: str) -> _Kept | None:
         with self._changed:
-            kept, segment = self._newest.get(key), self._saved.get(_digest(key))
-        if kept is None and segment is not None:
-            try:
-                kept = self._read(segment).get(key)
-            except FileNotFoundError:  # its time has just passed
-                return None
+            kept = self._newest.get(key)
+        if kept is None:
+            row = self._segments.find(key)
+            kept = None if row is None else _kept_of(row)
         return kept if kept is not None and kept.at_us > self._before_us else None
 
     def apply(self, at_us: int, requests: Sequence[Request]) -> None:
@@ -164,57 +145,31 @@ class Idempotency:
                 if kept.at_us > before_us:
                     break
                 del self._newest[key]
-            old = [number for number, segment in self._segments.items() if segment.newest_us <= before_us]
-            for number in old:
-                for digest in self._segments.pop(number).digests:
-                    if self._saved.get(digest) == number:
-                        del self._saved[digest]
-        for number in old:
-            self._storage.delete(_path(number))
+        self._segments.expire(before_us)
 
     def save(self) -> None:
         """Write what has come since the last time; the request log may be trimmed then."""
         with self._changed:
             unsaved = list(self._newest.items())
-        for begin in range(0, len(unsaved), SEGMENT_OUTCOMES):
-            part = unsaved[begin : begin + SEGMENT_OUTCOMES]
-            number, self._next_segment = self._next_segment, self._next_segment + 1
-            rows = [
+        self._segments.add(
+            [
                 [key, k.fingerprint, k.at_us, None if k.outcome is None else outcome_to_json(k.outcome), k.effect]
-                for key, k in part
+                for key, k in unsaved
             ]
-            self._storage.put(_path(number), zlib.compress(orjson.dumps(rows), COMPRESSION))
-            with self._changed:
-                self._index(number, part)
-                for key, kept in part:
-                    if self._newest.get(key) is kept:
-                        del self._newest[key]
+        )
+        with self._changed:
+            for key, kept in unsaved:
+                if self._newest.get(key) is kept:
+                    del self._newest[key]
 
     def load(self) -> None:
         """Learn which outcomes are in the segments."""
-        for number in sorted(int(name[:12]) for name in self._storage.names(FOLDER)):
-            self._index(number, list(self._read(number).items()))
-            self._next_segment = number + 1
-
-    def _index(self, number: int, outcomes: Sequence[tuple[str, _Kept]]) -> None:
-        digests = [_digest(key) for key, _ in outcomes]
-        self._segments[number] = _Segment(max(kept.at_us for _, kept in outcomes), digests)
-        self._saved.update(dict.fromkeys(digests, number))
-
-    def _read(self, number: int) -> dict[str, _Kept]:
-        rows = orjson.loads(zlib.decompress(self._storage.get(_path(number))))
-        return {
-            key: _Kept(fingerprint, at_us, None if outcome is None else outcome_from_json(outcome), effect)
-            for key, fingerprint, at_us, outcome, effect in rows
-        }
+        self._segments.load()
 
 
-def _path(number: int) -> str:
-    return f"{FOLDER}/{number:012d}.json.zlib"
-
-
-def _digest(key: str) -> bytes:
-    return hashlib.blake2b(key.encode(), digest_size=12).digest()
+def _kept_of(row: Row) -> _Kept:
+    _, fingerprint, at_us, outcome, effect = row
+    return _Kept(fingerprint, at_us, None if outcome is None else outcome_from_json(outcome), effect)
 
 
 def _effect_of(request: Request) -> Any:

@@ -140,12 +140,18 @@ class PushLog:
         """Return the offset after the last acknowledged frame."""
         return self._end
 
+    def has_segments_below(self, offset: int) -> bool:
+        """Whether :meth:`trim` would delete any."""
+        return bool(self._segments_below(offset))
+
     def trim(self, offset: int) -> None:
         """Delete the segments that lie wholly below ``offset``; the last one always stays."""
         with self._changed:
-            for first, following in pairwise(list_segments(self._folder)):
-                if following <= offset:
-                    segment_path(self._folder, first).unlink(missing_ok=True)
+            for first in self._segments_below(offset):
+                segment_path(self._folder, first).unlink(missing_ok=True)
+
+    def _segments_below(self, offset: int) -> list[int]:
+        return [first for first, following in pairwise(list_segments(self._folder)) if following <= offset]
 
     def keyed_frames(self) -> Iterator[tuple[str, str | None, Any, int]]:
         """Yield ``(key, fingerprint, outcome, received_us)`` of every kept frame that has a key, oldest first."""

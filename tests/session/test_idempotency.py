@@ -8,7 +8,7 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from session import idempotency
+from session import outcome_segments
 from session.execution import execute_statement
 from session.query_requests import QueryRequest
 from session.requests import Outcome
@@ -171,7 +171,7 @@ def test_outcomes_are_forgotten_after_their_time_and_their_files_removed(
 def test_outcomes_on_disk_take_little_memory_and_are_answered_alike(
     open_driver: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(idempotency, "SEGMENT_OUTCOMES", 3)
+    monkeypatch.setattr(outcome_segments, "SEGMENT_OUTCOMES", 3)
     driver = open_driver(idempotency_seconds=100)
     driver.stream()
     clients = {f"key-{n}": Client(driver, CHEAP if n % 2 else "SELECT nothing FROM purchases") for n in range(8)}

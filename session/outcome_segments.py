@@ -1,0 +1,91 @@
+"""What is kept by Idempotency-Key on disk: in segments that are written once, with a digest of each key in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from sources.storage import Storage
+
+SEGMENT_OUTCOMES = 500
+COMPRESSION = 1
+
+Row = list[Any]
+"""``[key, fingerprint, at_us, …]``: JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    newest_us: int
+    digests: list[bytes]
+
+
+class OutcomeSegments:
+    """The segments of one folder, in which what is added last for a key is found. Safe for many threads."""
+
+    def __init__(self, storage: Storage, folder: str) -> None:
+        self._storage = storage
+        self._folder = folder
+        self._saved: dict[bytes, int] = {}
+        self._segments: dict[int, _Segment] = {}
+        self._next = 1
+        self._lock = threading.Lock()
+
+    def load(self) -> None:
+        """Learn what is there."""
+        for number in sorted(int(name[:12]) for name in self._storage.names(self._folder)):
+            self._index(number, self._read(number))
+            self._next = number + 1
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Write rows, which are durable and found when this returns; for one caller at a time."""
+        for begin in range(0, len(rows), SEGMENT_OUTCOMES):
+            part = rows[begin : begin + SEGMENT_OUTCOMES]
+            number, self._next = self._next, self._next + 1
+            self._storage.put(self._path(number), zlib.compress(orjson.dumps(part), COMPRESSION))
+            self._index(number, part)
+
+    def find(self, key: str) -> Row | None:
+        """Return the row of a key, which may be older than what is to be kept."""
+        with self._lock:
+            number = self._saved.get(_digest(key))
+        if number is None:
+            return None
+        try:
+            return next((row for row in reversed(self._read(number)) if row[0] == key), None)
+        except FileNotFoundError:  # its time has just passed
+            return None
+
+    def expire(self, before_us: int) -> None:
+        """Remove the segments all of whose rows are of ``before_us`` or before."""
+        with self._lock:
+            old = [number for number, segment in self._segments.items() if segment.newest_us <= before_us]
+            for number in old:
+                for digest in self._segments.pop(number).digests:
+                    if self._saved.get(digest) == number:
+                        del self._saved[digest]
+        for number in old:
+            self._storage.delete(self._path(number))
+
+    def _index(self, number: int, rows: Sequence[Row]) -> None:
+        digests = [_digest(row[0]) for row in rows]
+        with self._lock:
+            self._segments[number] = _Segment(max(row[2] for row in rows), digests)
+            self._saved.update(dict.fromkeys(digests, number))
+
+    def _read(self, number: int) -> list[Row]:
+        rows: list[Row] = orjson.loads(zlib.decompress(self._storage.get(self._path(number))))
+        return rows
+
+    def _path(self, number: int) -> str:
+        return f"{self._folder}/{number:012d}.json.zlib"
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.blake2b(key.encode(), digest_size=12).digest()

@@ -1,0 +1,125 @@
+"""The push log of a stream as the service keeps it: outcomes of keys, and what waits to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from api import pushes
+from api.pushes import PushStream
+from session import outcome_segments
+from sources.errors import NotAllowed
+from sources.formats.decoded import Decoded
+from sources.push import PushLog
+from sources.storage import Storage
+from tests.sources.pushed import DEFINITION
+from tests.sources.pushed import tuples as tuples_of
+
+DAY_US = 86_400_000_000
+ROOM = 1 << 30
+AT_ONCE = 5
+
+
+class World:
+    """A stream's push log that is opened, and opened again as after a crash."""
+
+    def __init__(self, folder: Path) -> None:
+        self.storage = Storage(str(folder))
+        self.now_us = 10 * DAY_US
+        self.stream = self._open()
+
+    def _open(self) -> PushStream:
+        return PushStream(self.storage, DEFINITION, DAY_US, ROOM, self.now_us)
+
+    def reopen(self) -> None:
+        """Open the log again; what was in memory only is lost."""
+        self.stream.log.close()
+        self.stream = self._open()
+
+    def push(self, key: str | None, fingerprint: str = "f", tuples: int = 1) -> Any:
+        """Push so many tuples, and return the outcome."""
+        return self.stream.push(lambda: Decoded(tuples_of(*range(tuples)), []), 100, key, fingerprint)
+
+    def files(self) -> dict[str, int]:
+        """Return the files with outcomes, and when each was written."""
+        return {path.name: path.stat().st_mtime_ns for path in self.storage.local_path(OUTCOMES).glob("*")}
+
+
+OUTCOMES = f"streams/{DEFINITION.id}/outcomes"
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr(pushes, "SEGMENT_OUTCOMES", AT_ONCE)
+    monkeypatch.setattr(outcome_segments, "SEGMENT_OUTCOMES", AT_ONCE)
+    monkeypatch.setattr(pushes, "PushLog", partial(PushLog, roll_bytes=3000))
+    made = World(tmp_path)
+    monkeypatch.setattr(pushes, "_now_us", lambda: made.now_us)
+    yield made
+    made.stream.log.close()
+
+
+def test_outcomes_are_written_once_and_little_of_them_is_in_memory(world: World) -> None:
+    first = {f"k{n}": world.push(f"k{n}", tuples=n) for n in range(12)}
+    world.stream.trim(0)
+    assert list(world.stream._newest) == ["k10", "k11"]
+    before = world.files()
+    assert len(before) == 2
+    first |= {f"k{n}": world.push(f"k{n}", tuples=n) for n in range(12, 18)}
+    world.stream.trim(0)
+    after = world.files()
+    assert len(after) == 3
+    assert {name: after[name] for name in before} == before
+    end = world.stream.log.end()
+    for _ in range(2):
+        assert {key: world.push(key) for key in first} == first
+        assert world.stream.log.end() == end
+        world.reopen()
+    with pytest.raises(NotAllowed, match="'k3' came with another"):
+        world.push("k3", fingerprint="other")
+
+
+def test_keys_outlive_their_frames(world: World) -> None:
+    first = {f"k{n}": world.push(f"k{n}", tuples=n) for n in range(30)}
+    world.stream.trim(world.stream.log.end())
+    assert world.storage.names(f"streams/{DEFINITION.id}/segments")[0] != f"{0:020d}.seg"
+    for _ in range(2):
+        world.reopen()
+        end = world.stream.log.end()
+        assert {key: world.push(key) for key in first} == first
+        assert world.stream.log.end() == end
+
+
+def test_keys_are_forgotten_after_a_day_and_their_files_removed(world: World) -> None:
+    for n in range(AT_ONCE):
+        world.push(f"old{n}")
+    world.stream.trim(0)
+    world.now_us += DAY_US
+    first = {f"new{n}": world.push(f"new{n}", tuples=n) for n in range(AT_ONCE)}
+    end = world.stream.log.end()
+    assert world.push("old0", tuples=7)["accepted"] == 1, "a day is not over"
+    assert world.stream.log.end() == end
+    world.now_us += 1
+    world.stream.expire(world.now_us)
+    world.stream.trim(0)
+    assert len(world.files()) == 1
+    assert world.push("old0", tuples=7)["accepted"] == 7
+    world.reopen()
+    assert world.push("old0")["accepted"] == 7
+    assert {key: world.push(key) for key in first} == first
+
+
+def test_keys_that_a_version_before_kept_in_one_file_are_known(world: World) -> None:
+    world.stream.log.close()
+    outcome = {"accepted": 1, "rejected": 0, "errors": []}
+    before = f"streams/{DEFINITION.id}/keys.json"
+    world.storage.put(before, orjson.dumps([["k1", "f", world.now_us, outcome]]))
+    for _ in range(2):
+        world.reopen()
+        assert world.push("k1", tuples=3) == outcome
+        assert not world.storage.exists(before)
