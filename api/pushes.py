@@ -49,10 +49,6 @@ class PushStream:
         self._running: set[str] = set()
         self._saved = OutcomeSegments(storage, f"{FOLDER}/{definition.id}/outcomes")
         self._saved.load()
-        before = f"{FOLDER}/{definition.id}/keys.json"
-        if storage.exists(before):  # all of them, of a version that kept them so
-            self._saved.add(storage.get_json(before))
-            storage.delete(before)
         # by key, the rows that are in frames only
         self._newest: dict[str, Row] = {}
         for key, fingerprint, outcome, received_us in self.log.keyed_frames():

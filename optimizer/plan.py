@@ -19,7 +19,6 @@ from operators.predicates.analysis import analyse
 from operators.predicates.space_key import SpaceKey
 from operators.queries import Aggregation, Join, Query, Selection, lookups_of
 from operators.windows import SessionWindow, Window
-from optimizer.graph import to_dot
 from optimizer.optimizer import operator_of
 from optimizer.sub_joins import SubJoin, sub_joins
 from sources.errors import BraidError
@@ -224,10 +223,6 @@ class Plan:
         if self.operators:
             nodes.append({"id": ROUTER, "kind": "router"})
         return {"version": self.version, "nodes": nodes, "edges": edges}
-
-    def to_dot(self) -> str:
-        """Return the graph in Graphviz' language."""
-        return to_dot(self.to_json())
 
     def explain(self, query: Query, streams: Mapping[str, str], query_id: str | None = None) -> dict[str, Any]:
         """Return how ``query`` runs (or would run) and with whom it shares, with its part of the graph.

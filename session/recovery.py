@@ -9,13 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from session import request_log
-from session.archive import Archive
 from session.changelog import Changelog
 from session.idempotency import Idempotency
 from session.journal import open_journal
 from session.requests import request_from_json
 from session.session_state import SessionState
-from session.snapshot import Snapshots
 from sources.errors import CorruptData
 from sources.record_log import RecordLog
 from sources.storage import Storage
@@ -24,18 +22,8 @@ CHANGELOGS = "changelogs"
 BATCHES = "batches"
 
 
-def recover(storage: Storage, idempotency: Idempotency, archive: Archive) -> SessionState:
-    """Return the state as it was; ``idempotency`` gets the outcomes, ``archive`` the queries that are over.
-
-    CorruptData when a record is missing.
-    """
-    state = Snapshots(storage, archive).load()
-    replay_logs(storage, state, idempotency)
-    return state
-
-
 def replay_logs(storage: Storage, state: SessionState, idempotency: Idempotency) -> None:
-    """Apply to ``state`` and ``idempotency`` what has come since the snapshot."""
+    """Apply to a snapshot's ``state`` and to ``idempotency`` what came since; CorruptData when a record is missing."""
     idempotency.load()
     replay = _Replay(storage, state, idempotency)
     for _, record in _following(RecordLog(storage, CHANGELOGS), state.epoch):

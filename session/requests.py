@@ -31,11 +31,6 @@ class QueriesAccepted:
     queries: tuple[QueryRecord, ...]
     key: Key | None = None
 
-    @property
-    def answer(self) -> list[dict[str, Any]]:
-        """What the caller is told."""
-        return [query.describe() for query in self.queries]
-
 
 @dataclass(frozen=True)
 class QueriesDeleted:

@@ -1,6 +1,6 @@
 """Tuples as JSON objects, one text each, formed column by column: there may be millions.
 
-Values look as they do in result rows (:mod:`router.row_text`).
+Values look as they do in result rows (:mod:`router.row_text`); numbers of streams are finite.
 """
 
 from __future__ import annotations
@@ -28,11 +28,8 @@ def times_as_text(times: pa.Array) -> pa.Array:
 
 def _values(column: pa.Array) -> pa.Array:
     kind = column.type
-    if pa.types.is_string(kind):
+    if pa.types.is_string(kind) or pa.types.is_floating(kind):
         return _dumped(column)
-    if pa.types.is_floating(kind):
-        is_number = pc.fill_null(pc.is_finite(column), True)
-        return _dumped(column) if pc.all(is_number).as_py() else pc.if_else(is_number, _dumped(column), _odd(column))
     if pa.types.is_timestamp(kind):
         texts = _quoted(times_as_text(column))
     elif pa.types.is_date(kind):
@@ -47,12 +44,6 @@ def _dumped(column: pa.Array) -> pa.Array:
     listed = orjson.dumps(column.to_pylist(), option=orjson.OPT_INDENT_2)
     texts = listed.removeprefix(b"[\n  ").removesuffix(b"\n]").split(b",\n  ")
     return pa.array(texts if len(column) else [], pa.string())
-
-
-def _odd(numbers: pa.Array) -> pa.Array:
-    """Return the texts of numbers that JSON lacks."""
-    named = pc.if_else(pc.is_nan(numbers), "NaN", pc.if_else(pc.less(numbers, 0.0), "-Infinity", "Infinity"))
-    return _quoted(named)
 
 
 def _quoted(texts: pa.Array) -> pa.Array:

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from api import pushes
@@ -112,14 +111,3 @@ def test_keys_are_forgotten_after_a_day_and_their_files_removed(world: World) ->
     world.reopen()
     assert world.push("old0")["accepted"] == 7
     assert {key: world.push(key) for key in first} == first
-
-
-def test_keys_that_a_version_before_kept_in_one_file_are_known(world: World) -> None:
-    world.stream.log.close()
-    outcome = {"accepted": 1, "rejected": 0, "errors": []}
-    before = f"streams/{DEFINITION.id}/keys.json"
-    world.storage.put(before, orjson.dumps([["k1", "f", world.now_us, outcome]]))
-    for _ in range(2):
-        world.reopen()
-        assert world.push("k1", tuples=3) == outcome
-        assert not world.storage.exists(before)

@@ -18,7 +18,7 @@ VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.bool_(): st.booleans(),
     pa.int32(): st.integers(-(2**31), 2**31 - 1),
     pa.int64(): st.integers(-(2**63), 2**63 - 1),
-    pa.float64(): st.floats(),
+    pa.float64(): st.floats(allow_nan=False, allow_infinity=False),
     pa.decimal128(12, 2): st.decimals(Decimal("-9e9"), Decimal("9e9"), places=2),
     pa.decimal128(38, 12): st.integers(-(10**30), 10**30).map(lambda units: Decimal(units).scaleb(-12)),
     pa.string(): st.text(st.sampled_from('a\n ,"\\\x00\x7f\x85\u2028é😀') | st.characters(exclude_categories=["Cs"])),

@@ -93,13 +93,6 @@ def test_many_dead_letters_are_made_some_at_a_time(monkeypatch: pytest.MonkeyPat
         assert letter["detail"].startswith(f"event time {orjson.loads(letter['tuple'])['t']} is more than")
 
 
-def test_numbers_that_json_lacks_are_told() -> None:
-    found = share(waterline=NOW)
-    numbers, times = pa.array([float("nan"), float("-inf"), None]), pa.array([NOW - 1] * 3, pa.timestamp("us"))
-    found.admit(Chunk(pa.record_batch({"v": numbers, "t": times}), (), NOW, 100))
-    assert [orjson.loads(letter["tuple"])["v"] for letter in letters(found)] == ["NaN", "-Infinity", None]
-
-
 def test_event_times_are_summed_up_where_the_waterline_follows_a_percentile() -> None:
     found = share(percentile=99.0)
     found.admit(chunk(NOW + 1, NOW, NOW + 61 * MINUTE))

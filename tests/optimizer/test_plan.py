@@ -12,6 +12,7 @@ from operators.expressions import Column, Literal
 from operators.functions import call
 from operators.queries import Aggregation, Query
 from operators.windows import SessionWindow, Window
+from optimizer.graph import to_dot
 from optimizer.optimizer import operator_of
 from optimizer.plan import Plan, evaluation, window_json
 from sources.errors import BraidError
@@ -67,14 +68,14 @@ def test_the_graph_leads_from_streams_over_operators_to_the_router() -> None:
     assert [window["kind"] for window in node["windows"]] == ["tumbling", "hopping"]
     known = {node["id"] for node in graph["nodes"]}
     assert all({edge["source"], edge["target"]} <= known for edge in graph["edges"])
-    dot = plan.to_dot()
+    dot = to_dot(graph)
     assert dot.startswith("digraph plan {")
     assert '"aggregation:s-1:gem_pack" -> "router";' in dot
     assert 'label="pur\\"chases"' in dot
     assert "2 queries" in dot
     plan.change(groups={"q-2": 4})
     assert plan.to_json()["nodes"][1]["groups"] == {"0": 1, "4": 1}
-    assert "2 query groups" in plan.to_dot()
+    assert "2 query groups" in to_dot(plan.to_json())
 
 
 def test_explain_tells_with_whom_a_query_shares_and_shows_twenty_of_them() -> None:

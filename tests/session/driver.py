@@ -15,10 +15,11 @@ from session.archive import Archive
 from session.idempotency import Idempotency
 from session.query_record import STATES
 from session.query_requests import QueryRequest
-from session.recovery import recover
+from session.recovery import replay_logs
 from session.session_state import SessionState
 from session.settings import Settings
 from session.shared_session import SharedSession
+from session.snapshot import Snapshots
 from sources.record_log import RecordLog
 from sources.storage import Storage
 
@@ -204,7 +205,9 @@ class Driver:
         """Return the whole state that a start on the folder as it is now would give."""
         storage = Storage(str(self.folder))
         archive = Archive(storage)
-        return observed(recover(storage, Idempotency(storage), archive), archive)
+        state = Snapshots(storage, archive).load()
+        replay_logs(storage, state, Idempotency(storage))
+        return observed(state, archive)
 
 
 def observed(state: SessionState, archive: Archive) -> dict[str, Any]:

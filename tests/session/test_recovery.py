@@ -24,9 +24,9 @@ from session.changelog import Changelog, changelog_set_between
 from session.idempotency import Idempotency
 from session.query_record import DRAINING, FAILED, PAUSED, PENDING, RUNNING, QueryRecord
 from session.query_requests import Replacement
-from session.recovery import recover
-from session.requests import QueriesAccepted
+from session.recovery import replay_logs
 from session.session_state import SessionState
+from session.snapshot import Snapshots
 from sources.errors import Conflict, CorruptData, NotAllowed, NotReady, UnknownObject
 from sources.storage import Storage
 from tests.session.driver import (
@@ -424,7 +424,7 @@ def test_requests_read_back_as_they_were_written(driver: Driver) -> None:
     record = driver.state.queries["q-1"]
     again = type(record).from_json(orjson.loads(orjson.dumps(record.to_json())))
     assert again == record
-    assert QueriesAccepted((again,)).answer == [driver.session.query("q-1")]
+    assert again.describe() == driver.session.query("q-1")
 
 
 def test_rows_of_tables_go_when_no_query_needs_them(driver: Driver) -> None:
@@ -519,5 +519,6 @@ def test_plan_snapshots_equal_what_the_changelogs_give(tmp_path: Path, monkeypat
 
 def test_recovery_of_an_empty_folder_is_an_empty_state(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
-    state = recover(storage, Idempotency(storage), Archive(storage))
+    state = Snapshots(storage, Archive(storage)).load()
+    replay_logs(storage, state, Idempotency(storage))
     assert (state.epoch, state.applied_seq, len(state.queries)) == (0, 0, 0)
