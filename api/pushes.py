@@ -15,7 +15,7 @@ import threading
 import time
 from bisect import insort
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from session.outcome_segments import SEGMENT_OUTCOMES, OutcomeSegments, Row
@@ -36,14 +36,21 @@ class PushStream:
     """The log of one stream and the outcomes of its keys."""
 
     def __init__(
-        self, storage: Storage, definition: StreamDefinition, keep_us: int, most_waiting: int, now_us: int
+        self,
+        storage: Storage,
+        definition: StreamDefinition,
+        keep_us: int,
+        most_waiting: int,
+        now_us: int,
+        read: int = 0,
     ) -> None:
+        """Open the log, of which batches have ``read`` what lies below this offset."""
         self.log = PushLog(storage, definition)
         self._name = definition.name
         self._most_waiting = most_waiting
         self._waiting: deque[tuple[int, int]] = deque()
         self._waiting_bytes = 0
-        self._read = 0
+        self._read = read
         self._keep_us = keep_us
         self._changed = threading.Condition()
         self._running: set[str] = set()
@@ -51,8 +58,12 @@ class PushStream:
         self._saved.load()
         # by key, the rows that are in frames only
         self._newest: dict[str, Row] = {}
-        for key, fingerprint, outcome, received_us in self.log.keyed_frames():
-            self._newest[key] = [key, fingerprint, received_us, outcome]
+        for frame in self.log.kept_frames():
+            if frame.key is not None:
+                self._newest[frame.key] = [frame.key, frame.fingerprint, frame.received_us, frame.outcome]
+            if frame.end > max(frame.first, read):
+                self._waiting.append((frame.end, frame.bytes))
+                self._waiting_bytes += frame.bytes
         self.expire(now_us)
 
     def push(self, decode: Callable[[], Decoded], size: int, key: str | None, fingerprint: str) -> Any:
@@ -145,11 +156,17 @@ class PushStream:
 class Pushes:
     """The push streams of one service; each log is opened when it is first pushed to."""
 
-    def __init__(self, storage: Storage, keep_seconds: float, most_waiting: int) -> None:
-        """Keep keys for so long; of each stream ``most_waiting`` bytes may wait to be read."""
+    def __init__(
+        self, storage: Storage, keep_seconds: float, most_waiting: int, offsets: Callable[[str], Mapping[str, Any]]
+    ) -> None:
+        """Keep keys for so long; of each stream ``most_waiting`` bytes may wait to be read.
+
+        ``offsets`` tells up to where batches have read the partitions of a stream, by its id.
+        """
         self._storage = storage
         self._keep_us = round(keep_seconds * 1e6)
         self._most_waiting = most_waiting
+        self._offsets = offsets
         self._lock = threading.Lock()
         self._streams: dict[str, PushStream] = {}
         self._read: dict[str, deque[tuple[int, int]]] = {}
@@ -165,12 +182,13 @@ class Pushes:
                 f" connector {definition.connector!r}.",
                 stream=definition.name,
             )
+        read = self._offsets(definition.id).get(PARTITION, 0)
         with self._lock:
             if self._closed:
                 raise NotReady("The service is stopping; send the request again once it has started.")
             found = self._streams.get(definition.id)
             if found is None:
-                found = PushStream(self._storage, definition, self._keep_us, self._most_waiting, _now_us())
+                found = PushStream(self._storage, definition, self._keep_us, self._most_waiting, _now_us(), read)
                 self._streams[definition.id] = found
             return found
 

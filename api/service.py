@@ -94,7 +94,7 @@ class Service:
             results=results,
             dead_letters=dead_letters,
             retention=retention,
-            pushes=Pushes(storage, settings.idempotency_seconds, settings.push_backlog_bytes),
+            pushes=Pushes(storage, settings.idempotency_seconds, settings.push_backlog_bytes, session.offsets),
             metrics=Metrics(session, storage, settings, lambda: why_not_ready() is None, lag.read, retention.count),
             access=Access(session, storage, settings),
             why_not_ready=why_not_ready,

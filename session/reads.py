@@ -6,7 +6,7 @@ import heapq
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,6 +136,12 @@ class Reads:
         """Return a stream as GET /streams/{name} shows it."""
         with self._lock:
             return self._state.catalog.state(name).describe()
+
+    def offsets(self, stream_id: str) -> Mapping[str, Any]:
+        """Return up to where batches have read the partitions of a stream, none of one that is not defined."""
+        with self._lock:
+            state = self._state.catalog.by_id(stream_id)
+            return {} if state is None else dict(state.offsets)
 
     def definition(self, name: str) -> StreamDefinition:
         """Return the definition of a stream."""

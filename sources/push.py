@@ -153,14 +153,12 @@ class PushLog:
     def _segments_below(self, offset: int) -> list[int]:
         return [first for first, following in pairwise(list_segments(self._folder)) if following <= offset]
 
-    def keyed_frames(self) -> Iterator[tuple[str, str | None, Any, int]]:
-        """Yield ``(key, fingerprint, outcome, received_us)`` of every kept frame that has a key, oldest first."""
+    def kept_frames(self) -> Iterator[FrameHeader]:
+        """Yield the headers of all frames that are kept, oldest first."""
         for first in list_segments(self._folder):
             with memoryview(map_segment(segment_path(self._folder, first))) as data:
                 for frame in scan(data):
-                    header = frame.header
-                    if header.key is not None:
-                        yield header.key, header.fingerprint, header.outcome, header.received_us
+                    yield frame.header
 
     def close(self) -> None:
         """Let go of the files; waits for appends under way. Later appends raise NotReady."""

@@ -154,6 +154,26 @@ def test_pushes_that_outrun_the_job_are_told_to_wait(tmp_path: Path) -> None:
         assert rest.client.post(push, content=LINE, headers={"Content-Type": NDJSON}).status_code == 429
 
 
+def test_what_waits_is_bounded_over_restarts_too(tmp_path: Path) -> None:
+    push, headers = "/streams/purchases/events", {"Content-Type": NDJSON}
+
+    def statuses(rest: Rest, times: int) -> list[int]:
+        return [rest.client.post(push, content=LINE, headers=headers).status_code for _ in range(times)]
+
+    with open_rest(tmp_path, push_backlog_bytes=3 * len(LINE)) as rest:
+        rest.stream()
+        assert statuses(rest, 3) == [200, 200, 200]
+        stream = rest.service.session.definition("purchases").id
+        counted = {"tuples": 1, "late": 0, "malformed": 0, "bytes": len(LINE), "clock": 1, "waterline": 1}
+        rest.commit(streams={stream: counted | {"offsets": {"0": 1}}})
+    with open_rest(tmp_path, push_backlog_bytes=3 * len(LINE)) as rest:
+        assert statuses(rest, 2) == [200, 429], "two of three wait"
+    with open_rest(tmp_path, push_backlog_bytes=3 * len(LINE)) as rest:
+        assert statuses(rest, 1) == [429]
+        rest.commit(streams={stream: counted | {"tuples": 3, "offsets": {"0": 4}}})
+        assert statuses(rest, 4) == [200, 200, 200, 429]
+
+
 def test_segments_go_once_they_are_read_and_keys_stay(rest: Rest) -> None:
     headers = {"Content-Type": NDJSON, "Idempotency-Key": "k"}
     first = rest.client.post("/streams/purchases/events", content=LINE, headers=headers).content
