@@ -169,6 +169,7 @@ class Pushes:
         self._offsets = offsets
         self._lock = threading.Lock()
         self._streams: dict[str, PushStream] = {}
+        self._opening: dict[str, threading.Lock] = {}
         self._read: dict[str, deque[tuple[int, int]]] = {}
         self._dropped: dict[str, int] = {}
         self._seq = 0
@@ -182,15 +183,43 @@ class Pushes:
                 f" connector {definition.connector!r}.",
                 stream=definition.name,
             )
-        read = self._offsets(definition.id).get(PARTITION, 0)
         with self._lock:
-            if self._closed:
-                raise NotReady("The service is stopping; send the request again once it has started.")
-            found = self._streams.get(definition.id)
-            if found is None:
-                found = PushStream(self._storage, definition, self._keep_us, self._most_waiting, _now_us(), read)
-                self._streams[definition.id] = found
+            found = self._open_already(definition.id)
+            opening = self._opening.setdefault(definition.id, threading.Lock())
+        if found is not None:
             return found
+        with opening:
+            with self._lock:
+                found = self._open_already(definition.id)
+            return found or self._open(definition)
+
+    def _open_already(self, stream: str) -> PushStream | None:
+        if self._closed:
+            raise NotReady("The service is stopping; send the request again once it has started.")
+        return self._streams.get(stream)
+
+    def _open(self, definition: StreamDefinition) -> PushStream:
+        """Open the log of a stream, which may take long: nobody waits for it but who pushes to the stream."""
+        opened = PushStream(
+            self._storage,
+            definition,
+            self._keep_us,
+            self._most_waiting,
+            _now_us(),
+            self._read_of(definition.id),
+        )
+        try:
+            with self._lock:
+                self._open_already(definition.id)
+                self._streams[definition.id] = opened
+        except NotReady:
+            opened.log.close()
+            raise
+        opened.note_read(self._read_of(definition.id))  # batches that came meanwhile did not find it
+        return opened
+
+    def _read_of(self, stream: str) -> int:
+        return int(self._offsets(stream).get(PARTITION, 0))
 
     def absorb(self, record: dict[str, Any]) -> None:
         """Note how far a batch has read."""
@@ -210,6 +239,8 @@ class Pushes:
             offsets = {stream: _passed(read, upto) for stream, read in self._read.items()}
             for stream in self._read.keys() - defined:
                 del self._read[stream]
+            for stream in self._opening.keys() - defined:
+                del self._opening[stream]
             gone = [self._streams.pop(stream) for stream in self._streams.keys() - defined]
             here = [(self._streams[s], offset) for s, offset in offsets.items() if s in self._streams]
         for push_stream in gone:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,11 +13,12 @@ from typing import Any
 import pytest
 
 from api import pushes
-from api.pushes import PushStream
+from api.pushes import Pushes, PushStream
 from session import outcome_segments
-from sources.errors import NotAllowed
+from sources.errors import NotAllowed, NotReady
 from sources.formats.decoded import Decoded
 from sources.push import PushLog
+from sources.schema import StreamDefinition
 from sources.storage import Storage
 from tests.sources.pushed import DEFINITION
 from tests.sources.pushed import tuples as tuples_of
@@ -22,6 +26,7 @@ from tests.sources.pushed import tuples as tuples_of
 DAY_US = 86_400_000_000
 ROOM = 1 << 30
 AT_ONCE = 5
+SECONDS = 20.0
 
 
 class World:
@@ -111,3 +116,39 @@ def test_keys_are_forgotten_after_a_day_and_their_files_removed(world: World) ->
     world.reopen()
     assert world.push("old0")["accepted"] == 7
     assert {key: world.push(key) for key in first} == first
+
+
+def test_nobody_waits_for_a_log_that_is_opened_but_who_pushes_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, begun, let = replace(DEFINITION, id="s2"), threading.Event(), threading.Event()
+    opened: list[str] = []
+
+    class Slow(PushStream):
+        def __init__(self, storage: Storage, definition: StreamDefinition, *rest: Any) -> None:
+            opened.append(definition.id)
+            if definition is DEFINITION:
+                begun.set()
+                assert let.wait(SECONDS)
+            super().__init__(storage, definition, *rest)
+
+    monkeypatch.setattr(pushes, "PushStream", Slow)
+    offsets = {"0": 0}
+    of_all = Pushes(Storage(str(tmp_path)), 100.0, ROOM, lambda _: offsets)
+
+    def push(definition: StreamDefinition) -> Any:
+        return of_all.stream(definition).push(lambda: Decoded(tuples_of(1), []), 100, None, "")
+
+    with ThreadPoolExecutor() as pool:
+        slow = [pool.submit(push, DEFINITION) for _ in range(2)]
+        try:
+            assert begun.wait(SECONDS)
+            assert pool.submit(push, other).result(SECONDS)["accepted"] == 1
+            pool.submit(of_all.absorb, {"seq": 1, "streams": {"s1": {"offsets": offsets}}}).result(SECONDS)
+        finally:
+            let.set()
+        assert [each.result(SECONDS)["accepted"] for each in slow] == [1, 1]
+    assert sorted(opened) == ["s1", "s2"]
+    of_all.close()
+    with pytest.raises(NotReady):
+        of_all.stream(DEFINITION)
