@@ -160,7 +160,7 @@ async def get_query(id: str, caller: CallerDep) -> Response:
 @router.delete(
     "/queries/{id}",
     status_code=202,
-    responses=answers(202, "The query retires.", documents.QUERY, 400, 404, 410, 503),
+    responses=answers(202, "The query retires.", documents.QUERY, 400, 404, 409, 410, 503),
 )
 async def delete_query(id: str, service: ServiceDep, caller: CallerDep, drain: Drain = True) -> Response:
     """Retire a query. Repeating it is harmless."""
@@ -172,7 +172,7 @@ async def delete_query(id: str, service: ServiceDep, caller: CallerDep, drain: D
 @router.post(
     "/queries/retire",
     status_code=202,
-    responses=answers(202, "The queries retire.", [documents.QUERY], 400, 404, 410, 413, 422, 503),
+    responses=answers(202, "The queries retire.", [documents.QUERY], 400, 404, 409, 410, 413, 422, 503),
     openapi_extra=json_body(documents.RETIRE_SCHEMA, {"ids": ["q-1", "q-2"]}),
 )
 async def retire_queries(request: Request, service: ServiceDep, caller: CallerDep) -> Response:

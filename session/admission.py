@@ -52,6 +52,7 @@ class Reservations:
         self._names: dict[str, Event] = {}
         self._dropping: set[str] = set()
         self._ending: Counter[str] = Counter()
+        self._replaced: set[str] = set()
         self._new: dict[int, list[PlannedQuery]] = {}
         self._refreshing: TableVersion | None = None
 
@@ -118,7 +119,14 @@ class Reservations:
         self._used = +self._used
 
     def hold_ending(self, ids: Iterable[str]) -> None:
-        """Hold queries that are being deleted, paused or replaced."""
+        """Hold queries that are being deleted or paused; Conflict for one that is being replaced.
+
+        Replaced by what is on its way, it ends with the changelog that creates the new one, and with no other.
+        """
+        ids = list(ids)
+        for query_id in ids:
+            if query_id in self._replaced:
+                raise _is_changing(query_id)
         self._ending.update(ids)
 
     def release_ending(self, ids: Iterable[str]) -> None:
@@ -126,14 +134,22 @@ class Reservations:
         self._ending.subtract(ids)
         self._ending = +self._ending
 
+    def hold_replaced(self, query_id: str) -> None:
+        """Hold a query that is being replaced."""
+        self._replaced.add(query_id)
+
+    def release_replaced(self, query_id: str) -> None:
+        """Let it go."""
+        self._replaced.discard(query_id)
+
+    def is_replaced(self, query_id: str) -> bool:
+        """Whether a query is held that is being replaced."""
+        return query_id in self._replaced
+
     def check_replaced(self, record: QueryRecord) -> None:
         """Raise Conflict for a query that cannot be replaced now."""
-        if record.id in self._ending:
-            raise Conflict(
-                f"A query must not change while it is replaced; {record.id} is just being deleted, paused or replaced."
-                " Look at it and try again.",
-                query_id=record.id,
-            )
+        if record.id in self._ending or record.id in self._replaced:
+            raise _is_changing(record.id)
         if not record.is_wanted:
             by = record.replaced_by
             raise Conflict(
@@ -242,3 +258,11 @@ def _used_by(planned: PlannedQuery) -> Iterator[str]:
 
 def _uses(record: QueryRecord, object_id: str) -> bool:
     return object_id in record.stream_names or any(lookup.table == object_id for lookup in lookups_of(record.query))
+
+
+def _is_changing(query_id: str) -> Conflict:
+    return Conflict(
+        f"A query must not change while it is replaced; {query_id} is just being deleted, paused or replaced."
+        " Look at it and try again.",
+        query_id=query_id,
+    )

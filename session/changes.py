@@ -42,17 +42,21 @@ class Changes(Commands):
             self._reservations.check_replaced(old)
             self._reservations.check_queries(self._state, planned, self._settings.max_queries, owner, old.id)
             self._reservations.hold_queries(planned)
-            self._reservations.hold_ending([old.id])
+            self._reservations.hold_replaced(old.id)
         try:
             return self._begin_new(
                 planned,
                 lambda records: QueryReplaced(replace(records[0], replaces=old.id), old.id, drain, key_of_request()),
-                partial(self._release_ending, [old.id]),
+                partial(self._release_replaced, old.id),
                 *on_done,
             )
         except BaseException:
-            self._release_ending([old.id])
+            self._release_replaced(old.id)
             raise
+
+    def _release_replaced(self, query_id: str) -> None:
+        with self._lock:
+            self._reservations.release_replaced(query_id)
 
     def begin_pause(self, id_or_name: str, *on_done: Wake) -> Begun:
         """Begin to pause a query, which then drains as if it were deleted; harmless to repeat.

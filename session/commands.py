@@ -363,7 +363,10 @@ class Commands(Reads):
         return Begun(logged, lambda: [over.get(query_id) or self.query(query_id) for query_id in ids])
 
     def _submit_ending(self, request: Request, ids: Sequence[str], *on_done: Wake) -> Logged:
-        """Submit a request that ends deployments: until it is applied these queries cannot be replaced."""
+        """Submit a request that ends deployments: until it is applied these queries cannot be replaced.
+
+        Conflict for one that is being replaced.
+        """
         with self._lock:
             self._reservations.hold_ending(ids)
             try:

@@ -257,13 +257,22 @@ class SharedSession(Changes):
             log.info("plan changed", extra={"fields": change.to_json()})
 
     def _delete_expired(self, ids: list[str]) -> None:
+        with self._lock:
+            replaced = [query_id for query_id in ids if self._reservations.is_replaced(query_id)]
+            self._watch_again(replaced)
+        ids = [query_id for query_id in ids if query_id not in replaced]
+        if not ids:
+            return
         try:
             self._submit_ending(QueriesDeleted(tuple(ids), drain=True, why="ttl"), ids).wait()
         except Exception:
-            with self._lock:  # try again later
-                found = (self._state.queries.find(query_id) for query_id in ids)
-                self._deadlines.watch(record for record in found if record is not None)
+            with self._lock:
+                self._watch_again(ids)
             raise
+
+    def _watch_again(self, ids: list[str]) -> None:
+        found = (self._state.queries.find(query_id) for query_id in ids)
+        self._deadlines.watch(record for record in found if record is not None)
 
     def _write_changelog(
         self, groups: Mapping[str, int] | None = None, splits: Mapping[str, KeySplit] | None = None

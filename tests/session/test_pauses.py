@@ -433,6 +433,52 @@ def test_two_that_replace_a_query_at_once_do_not_both(driver: Driver, monkeypatc
     assert replace(driver, query)["replaces"] == query
 
 
+def test_nothing_else_ends_a_query_that_is_being_replaced(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = driver.session
+    (query,) = driver.create(CHEAP, ttl_seconds=60)
+    (other,) = driver.create(CHEAP, ttl_seconds=60)
+    step(driver)
+    step(driver)
+    kept = session._tables.keep
+    refused: list[str] = []
+
+    def meanwhile(tables: Any) -> None:
+        """The rows of tables are flushed after the old query is held, and before the request is logged."""
+        for end in (
+            lambda: session.delete_query(query),
+            lambda: session.delete_queries([other, query], drain=False),
+            lambda: session.begin_pause(query),
+        ):
+            with pytest.raises(Conflict, match=f"{query} is just being deleted, paused or replaced") as told:
+                end()
+            refused.append(told.value.detail)
+        driver.clock.advance(61)
+        session.tick()
+        assert (state(driver, query), state(driver, other)) == (RUNNING, DRAINING)
+        kept(tables)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(session._tables, "keep", meanwhile)
+        new = replace(driver, query)
+    assert len(refused) == 3
+    assert state(driver, query) == DRAINING
+    assert session.delete_query(query)["state"] == DRAINING, "repeating it is harmless"
+    step(driver)
+    assert session.query(new["id"])["active_from"] == session.query(query)["active_to"]
+    (again,) = driver.run(CHEAP, ttl_seconds=60)
+    with monkeypatch.context() as patched:
+        patched.setattr(session._tables, "keep", meanwhile_full)
+        with pytest.raises(OSError, match="full"):
+            replace(driver, again)
+    driver.clock.advance(61)
+    session.tick()
+    assert state(driver, again) == DRAINING, "what failed holds nothing"
+
+
+def meanwhile_full(_: Any) -> None:
+    raise OSError("the disk is full")
+
+
 def test_what_a_query_inherits_must_fit_the_new_one(driver: Driver) -> None:
     sink = {"connector": "file", "path": "rows", "partition_by": "gem_pack"}
     (query,) = driver.run(REVENUE, sink=sink, name="x", labels={"a": "b"}, ttl_seconds=60)
