@@ -66,7 +66,7 @@ async def replace_query(
 )
 async def pause_query(id: str, request: Request, service: ServiceDep, caller: CallerDep) -> Response:
     """Pause a query: windows that are complete still come, then it holds no slot. Repeating it is harmless."""
-    return await _switched(service, caller, request, partial(caller.begin_pause, id))
+    return await _switched(service, caller, request, id, partial(caller.begin_pause, id))
 
 
 @router.post(
@@ -77,14 +77,17 @@ async def pause_query(id: str, request: Request, service: ServiceDep, caller: Ca
 )
 async def resume_query(id: str, request: Request, service: ServiceDep, caller: CallerDep, wait: Wait = 0.0) -> Response:
     """Run a paused query again, once it has drained; it sees no tuple of the time in between. Harmless to repeat."""
-    response = await _switched(service, caller, request, partial(caller.begin_resume, id))
+    response = await _switched(service, caller, request, id, partial(caller.begin_resume, id))
     return await once_running(service, caller, response, wait)
 
 
-async def _switched(service: Service, caller: TenantSession, request: Request, begin: Callable[..., Begun]) -> Response:
+async def _switched(
+    service: Service, caller: TenantSession, request: Request, query_id: str, begin: Callable[..., Begun]
+) -> Response:
     if idempotency_key(request) is None:
         service.check_running()
-        return response_of(outcome(202, (await settled(begin))[0]))
+        is_over = not service.session.is_in_memory(query_id)
+        return response_of(outcome(202, (await settled(begin, reads_files=is_over))[0]))
     return await answer_once(service, caller, request, b"", lambda: outcome(202, begin().wait()[0]))
 
 

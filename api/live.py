@@ -16,7 +16,7 @@ from api.access import CallerDep
 from api.documents import refused
 from api.news import POLL_SECONDS
 from api.parameters import After
-from api.results import is_end, news_for
+from api.results import deployed_query, is_end, news_for
 from api.service import Service, ServiceDep
 from router.cursor import decode_cursor
 from router.result_reader import Page
@@ -56,7 +56,7 @@ async def stream_results(
 ) -> StreamingResponse:
     """Follow the rows of a query as server-sent events, from a cursor, from the last rows or from the beginning."""
     cursor = last_event_id or after
-    deployed = caller.live_query(id)
+    deployed = await deployed_query(service, caller, id)
     if cursor is not None:
         decode_cursor(cursor, deployed.id)
     elif tail is not None:
@@ -88,14 +88,14 @@ async def events(
                 if service.news.stopping or await request.is_disconnected():
                     return
                 await asyncio.sleep(min(seconds, POLL_SECONDS))
-            deployed = caller.live_query(query_id)
+            deployed = await deployed_query(service, caller, query_id)
             if not page.has_more and deployed.state != FAILED:
                 until = time.monotonic() + KEEP_ALIVE_SECONDS
                 if not await news_for(service, caller, deployed, page.cursor, until, request):
                     if service.news.stopping or await request.is_disconnected():
                         return
                     yield KEEP_ALIVE
-                deployed = caller.live_query(query_id)
+                deployed = await deployed_query(service, caller, query_id)
             had_all = not page.has_more
             page = await service.read_page(deployed, page.cursor, meters.rows_at_once(PAGE_ROWS))
             if deployed.state == FAILED and had_all and not page.table.num_rows:

@@ -165,7 +165,8 @@ async def get_query(id: str, caller: CallerDep) -> Response:
 async def delete_query(id: str, service: ServiceDep, caller: CallerDep, drain: Drain = True) -> Response:
     """Retire a query. Repeating it is harmless."""
     service.check_running()
-    queries = await settled(lambda wake: caller.begin_delete([id], drain, wake))
+    is_over = not service.session.is_in_memory(id)
+    queries = await settled(lambda wake: caller.begin_delete([id], drain, wake), reads_files=is_over)
     return response_of(outcome(202, queries[0]))
 
 

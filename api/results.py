@@ -6,6 +6,7 @@ import time
 
 import orjson
 from fastapi import APIRouter, Header, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from api import documents, rows
 from api.access import CallerDep
@@ -55,6 +56,13 @@ async def read_results(
     return Response(body, headers=headers, media_type=form)
 
 
+async def deployed_query(service: Service, caller: TenantSession, query_id: str) -> DeployedQuery:
+    """Return what a reader needs of a query, on a thread where a file must be read for it."""
+    if service.session.is_in_memory(query_id):
+        return caller.live_query(query_id)
+    return await run_in_threadpool(caller.live_query, query_id)
+
+
 async def next_page(
     service: Service,
     caller: TenantSession,
@@ -71,7 +79,7 @@ async def next_page(
     """
     until = time.monotonic() + wait
     while True:
-        deployed = caller.live_query(query_id)
+        deployed = await deployed_query(service, caller, query_id)
         page = await service.read_page(deployed, after, limit)
         end = is_end(service, deployed, page)
         after = page.cursor
@@ -92,7 +100,7 @@ async def news_for(
         remaining = until - time.monotonic()
         if remaining <= 0 or service.news.stopping:
             return False
-        now = caller.live_query(deployed.id)
+        now = await deployed_query(service, caller, deployed.id)
         if now.state == RETIRED or service.results.has_news(now, after):
             return True
         await service.news.wait(min(remaining, POLL_SECONDS))

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from starlette.concurrency import run_in_threadpool
+
 from session.commands import Begun, Wake
 
 
-async def settled(begin: Callable[[Wake], Begun]) -> list[dict[str, Any]]:
-    """Begin a command, and return its answer once it is durable and applied."""
+async def settled(begin: Callable[[Wake], Begun], reads_files: bool = False) -> list[dict[str, Any]]:
+    """Begin a command, and return its answer once it is durable and applied; one that ``reads_files`` on a thread."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
@@ -19,10 +21,10 @@ async def settled(begin: Callable[[Wake], Begun]) -> list[dict[str, Any]]:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(_set, done)
 
-    begun = begin(wake)
+    begun = await run_in_threadpool(begin, wake) if reads_files else begin(wake)
     if begun.logged is not None:
         await done
-    return begun.finished()
+    return await run_in_threadpool(begun.finished) if reads_files else begun.finished()
 
 
 def _set(done: asyncio.Future[None]) -> None:

@@ -185,6 +185,11 @@ class Reads:
             {**query, "delivery": self.deliveries.describe(query["id"])} if isinstance(query["sink"], dict) else query
         )
 
+    def is_in_memory(self, id_or_name: str) -> bool:
+        """Whether a query is found without reading a file."""
+        with self._lock:
+            return self._state.queries.find(self._state.names.get(id_or_name, id_or_name)) is not None
+
     def live_query(self, query_id: str) -> DeployedQuery:
         """Return what a reader of the query's results needs, as of now."""
         with self._lock:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from session.archive import Archive
 from tests.api.rest import ALL, SUMS, Rest, open_rest, tuple_at
 from tests.kit.waiting import wait_until
 from tests.router.batches import SECOND
@@ -247,3 +249,30 @@ def test_stopping_lets_waiting_readers_go(rest: Rest) -> None:
     assert answers[0]["rows"] == []
     assert rest.post("/queries", {"sql": ALL}, 503)["title"] == "Not ready"
     assert rest.get("/readyz", 503)["detail"].startswith("The service is stopping")
+
+
+def test_what_is_in_a_file_is_not_read_on_the_event_loop(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = rest.query(name="old")
+    rest.select([tuple_at(1, user_id=1)], [query["slot"]])
+    rest.retire(query["id"])
+    rest.service.session.write_snapshot()  # it is in the archive now
+    read: list[bool] = []
+
+    def watched(plain: Callable[..., Any]) -> Callable[..., Any]:
+        def find(archive: Archive, *what: Any) -> Any:
+            read.append(asyncio._get_running_loop() is not None)
+            return plain(archive, *what)
+
+        return find
+
+    for method in ("find", "find_name"):
+        monkeypatch.setattr(Archive, method, watched(getattr(Archive, method)))
+    path = f"/queries/{query['id']}"
+    assert numbers(rest.get(f"{path}/results?wait=5")) == [1]
+    assert "event: end" in rest.client.get(f"{path}/results/stream").text
+    for name in (query["id"], "old"):
+        assert rest.client.delete(f"/queries/{name}").json()["state"] == "RETIRED"
+        for change in ("pause", "resume"):
+            assert rest.client.post(f"/queries/{name}/{change}").status_code == 409
+    assert len(read) >= 8
+    assert not any(read)
