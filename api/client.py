@@ -79,6 +79,9 @@ class BraidClient(Transport):
 
     Services with access control need an `api_key`. A `key` is sent as `Idempotency-Key`: the same call with the same
     key is safe to repeat.
+
+    Numbers that are not whole are floats, which may lose digits of a DECIMAL. With `parse_float=decimal.Decimal` they
+    are Decimals with the digits that the service sent, DOUBLEs, too: JSON does not tell these apart.
     """
 
     def create_stream(self, sql: str, key: str | None = None) -> Object:

@@ -13,7 +13,7 @@ Every error of httpx becomes one of these in :func:`translated`, nowhere else.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
@@ -70,11 +70,18 @@ class BraidQueryFailed(BraidError):
 class Transport:
     """Requests to a service at `url`; `timeout` is in seconds, on top of what a call waits for.
 
-    Services with access control need an `api_key`.
+    Services with access control need an `api_key`. `parse_float` reads the numbers that are not whole.
     """
 
-    def __init__(self, url: str = DEFAULT_URL, timeout: float = 10.0, api_key: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        timeout: float = 10.0,
+        api_key: str | None = None,
+        parse_float: Callable[[str], Any] = float,
+    ) -> None:
         self.url = checked_url(url)
+        self._parse_float = parse_float
         self.api_key = api_key
         if not timeout > 0:
             raise ValueError(f"timeout must be a positive number of seconds, got {timeout!r}")
@@ -125,7 +132,7 @@ class Transport:
     def _json(self, method: str, path: str, **call: Any) -> Any:
         answer = self._send(method, path, **call)
         try:
-            return answer.json()
+            return answer.json(parse_float=self._parse_float)
         except ValueError:
             raise _not_braid(self.url, f"{method} {path} gave {answer.text[:80]!r} instead of JSON") from None
 

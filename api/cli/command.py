@@ -17,6 +17,7 @@ from click.core import ParameterSource
 
 from api.access_client import AccessClient
 from api.cli.output import show_refusal
+from api.cli.table import Digits
 from api.client import DEFAULT_URL, BraidClient, BraidQueryFailed, BraidRefused, BraidUnreachable, checked_url
 
 REFUSED = 1
@@ -192,7 +193,8 @@ def _with(kind: type[C], command: Callable[Concatenate[C, P], R]) -> Callable[..
     def run(*args: Any, url: str | None, **kwargs: Any) -> R:
         address = url or click.get_current_context().find_root().params.get("url") or DEFAULT_URL
         try:
-            client = kind(address, timeout=_TIMEOUT_SECONDS, api_key=os.environ.get(API_KEY) or None)
+            api_key = os.environ.get(API_KEY) or None
+            client = kind(address, timeout=_TIMEOUT_SECONDS, api_key=api_key, parse_float=Digits)
         except ValueError as error:
             raise click.UsageError(f"{API_KEY}: {error}.") from None
         with client as braid:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import click
 from rich.cells import cell_len
 from rich.console import Console
 
-from api.cli.table import StreamTable, cell_text
+from api.cli.table import StreamTable, cell_text, json_text
 from api.client import BraidRefused
 
 _INDENT = "  "
@@ -28,7 +27,7 @@ def stderr() -> Console:
 
 def print_json(values: Iterable[Any]) -> None:
     """Print one JSON value per line."""
-    lines = [json.dumps(value, ensure_ascii=False, separators=(", ", ": ")) for value in values]
+    lines = [json_text(value) for value in values]
     if lines:
         click.echo("\n".join(lines))
 

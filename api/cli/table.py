@@ -22,21 +22,41 @@ _GROWTH = 4
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
+class Digits(float):
+    """A number that is not whole, with the text that it came as: of a DECIMAL all digits count, zeros too."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
 def cell_text(value: Any, null: str = "NULL") -> str:
     """Write a JSON value for people: no control characters, no fraction of a second that is zero."""
     if value is None:
         return null
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, Digits):
+        return value.text
     if isinstance(value, float):
         return f"{value:.12g}"
     if not isinstance(value, str):
-        value = json.dumps(value, ensure_ascii=False)
+        value = json_text(value)
     if value.endswith(".000000Z") and _TIME.fullmatch(value):
         return value.replace(".000000", "")
     if value.isprintable():
         return value
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in value)
+
+
+def json_text(value: Any) -> str:
+    """Write a JSON value as JSON, numbers with the digits that they came with."""
+    if isinstance(value, Digits):
+        return value.text
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json_text(name)}: {json_text(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(json_text, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def fit_widths(natural: Sequence[int], least: Sequence[int], room: int | None) -> list[int] | None:
@@ -130,7 +150,7 @@ class StreamTable:
 
 def _are_numbers(values: Sequence[Any]) -> bool:
     kinds = {type(value) for value in values} - {type(None)}
-    return bool(kinds) and kinds <= {int, float}
+    return bool(kinds) and kinds <= {int, float, Digits}
 
 
 def _is_exact(value: Any) -> bool:

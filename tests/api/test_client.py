@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import httpx
+import orjson
 import pytest
 from fastapi import Response
 
@@ -175,6 +176,15 @@ def test_dicts_are_pushed_as_lines(service: Playback, braid: BraidClient) -> Non
         "name": "ü",
     }
     assert json.loads(second) == {"id": 2**60}
+
+
+def test_digits_are_kept_for_who_asks_for_decimals(service: Playback, braid: BraidClient) -> None:
+    service.add_query({"sql": SQL})
+    service.emit("q-1", {"top": orjson.Fragment("12345678901234567.10"), "n": 1})
+    assert braid.results("q-1").rows == [{"top": 12345678901234567.1, "n": 1}]
+    with BraidClient(service.url, parse_float=Decimal) as exact:
+        (row,) = exact.results("q-1").rows
+    assert (str(row["top"]), row["n"]) == ("12345678901234567.10", 1)
 
 
 def test_what_is_no_json_is_not_sent(service: Playback, braid: BraidClient) -> None:

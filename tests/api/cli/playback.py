@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 import uvicorn
 from click.testing import Result
 from fastapi import FastAPI, Request, Response
@@ -76,7 +77,7 @@ def problem(status: int, title: str, detail: str, **more: Any) -> Response:
 
 def answer(body: Any, status: int = 200) -> Response:
     """Build a JSON answer."""
-    return Response(json.dumps(body), status, media_type="application/json")
+    return Response(orjson.dumps(body), status, media_type="application/json")
 
 
 class Playback:

@@ -13,6 +13,7 @@ import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import orjson
 import pytest
 
 from tests.api.cli.playback import DEADLINE_SECONDS, Braid, Playback, Start, problem, running
@@ -183,6 +184,16 @@ def test_results_prints_what_there_is_and_where_to_go_on(service: Playback, brai
     assert [json.loads(line)["n"] for line in result.stdout.splitlines()] == list(range(2200, 2500))
     assert result.stderr == "cursor: 1500\n"
     assert all("wait" not in request.query for request in service.asked("GET", RESULTS))
+
+
+def test_digits_are_printed_as_the_service_sent_them(service: Playback, braid: Braid) -> None:
+    service.add_query({"sql": SQL})
+    digits = ("4.10", "12345678901234567890123456.70", "0.1", "1e-7")
+    service.emit("q-1", *({"top": orjson.Fragment(text), "n": 1} for text in digits))
+    result = braid("--url", service.url, "results", "q-1")
+    assert [line.split() for line in result.stdout.splitlines()[1:-1]] == [[text, "1"] for text in digits]
+    result = braid("--url", service.url, "results", "q-1", "--json")
+    assert result.stdout.splitlines() == [f'{{"top": {text}, "n": 1}}' for text in digits]
 
 
 def test_results_follows_until_the_end(service: Playback, start: Start) -> None:
