@@ -31,6 +31,7 @@ from typing import IO, Any
 import orjson
 import psutil
 
+from operators.job.checkpoint import check_checkpoint
 from sources.storage import Storage
 
 JOB_FILE = "job.json"
@@ -197,6 +198,12 @@ class JobSupervisor(Supervisor):
     def __init__(self, command: Sequence[str], storage: Storage, log_file: Path, **options: Any) -> None:
         super().__init__("job", command, log_file, **options)
         self._storage = storage
+
+    def start(self) -> None:
+        """End what an earlier service left behind, and start the child; CorruptData where it could not go on."""
+        self._end_leftovers()
+        check_checkpoint(self._storage)
+        super().start()
 
     def is_ready(self) -> bool:
         """Whether the child that runs now has committed its first batch."""

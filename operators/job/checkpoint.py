@@ -1,0 +1,63 @@
+"""Spark's checkpoint must go with the batch log: what a power cut tore of it is removed, what is not there is said.
+
+Spark logs the offset of a batch before it runs, and its commit after its record was written; it counts batches from 0,
+the batch log counts from 1. It flushes neither log to disk, so the newest file of each may be torn. A commit that is
+gone has its batch run again, without effect; an offset that is gone has its batch planned again, which may be as long
+as that is not published.
+"""
+
+from __future__ import annotations
+
+import orjson
+
+from operators.job.planner import BATCHES
+from sources.errors import CorruptData
+from sources.record_log import RecordLog
+from sources.storage import Storage
+
+OFFSETS = "checkpoint/offsets"
+COMMITS = "checkpoint/commits"
+_LINES = {OFFSETS: 2, COMMITS: 1}
+
+
+def check_checkpoint(storage: Storage) -> None:
+    """Remove what is torn and need not be there; CorruptData where Spark and the batch log are not of one moment.
+
+    For before the job starts: nobody else may write either.
+    """
+    published = RecordLog(storage, BATCHES).latest()
+    committed, logged = _newest(storage, COMMITS), _newest(storage, OFFSETS)
+    if committed and not _is_whole(storage, COMMITS, committed):
+        storage.delete(_path(COMMITS, committed))
+        committed -= 1
+    if logged > published and not _is_whole(storage, OFFSETS, logged):
+        storage.delete(_path(OFFSETS, logged))
+        logged = _newest(storage, OFFSETS)
+    if committed > published:
+        raise _missing(f"batches/{committed:012d}.json", f"Spark committed batch {committed}")
+    if logged < published or not (logged == 0 or _is_whole(storage, OFFSETS, logged)):
+        raise _missing(_path(OFFSETS, published), f"batch {published} was published")
+
+
+def _newest(storage: Storage, folder: str) -> int:
+    """Return the number that the batch log has for the newest batch in a log of Spark's, 0 when there is none."""
+    return max((int(name) + 1 for name in storage.names(folder) if name.isdigit()), default=0)
+
+
+def _path(folder: str, seq: int) -> str:
+    return f"{folder}/{seq - 1}"
+
+
+def _is_whole(storage: Storage, folder: str, seq: int) -> bool:
+    """Whether a file of Spark's, a version and then a JSON value a line, is all there."""
+    version, *lines = storage.get(_path(folder, seq)).splitlines() or [b""]
+    try:
+        return version.startswith(b"v") and len(lines) == _LINES[folder] and all(orjson.loads(line) for line in lines)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _missing(path: str, why: str) -> CorruptData:
+    return CorruptData(
+        f"The file {path} must be there, and whole, to go on: {why}. Restore the data directory from a backup."
+    )
