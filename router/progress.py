@@ -78,7 +78,7 @@ def read_progress(storage: Storage, parts: Iterable[int] = range(PARTS)) -> dict
     found: dict[str, Progress] = {}
     for part in parts:
         try:
-            values: dict[str, dict[str, Any]] = orjson.loads(storage.get(_path(part)))
+            values: dict[str, dict[str, Any]] = storage.get_json(_path(part))
         except FileNotFoundError:
             continue
         found |= {query_id: Progress(**value) for query_id, value in values.items()}

@@ -23,7 +23,7 @@ from session.archive_index import ArchiveIndex, Level, Place
 from session.query_record import FAILED, RETIRED, QueryRecord
 from session.query_table import number_of
 from sources.errors import CorruptData
-from sources.storage import Storage
+from sources.storage import Storage, not_read_back
 
 FOLDER = "finished"
 ROWS = 256
@@ -79,9 +79,12 @@ class Archive:
                     f"Finished queries must be in {_path(segment_id)}; it is missing."
                     " Restore the data directory from a backup."
                 )
-            with self._storage.open(_path(segment_id)) as file:
-                options = pa.ipc.IpcReadOptions(included_fields=_INDEX)
-                self.add(Segment.of(segment_id, pa.ipc.open_file(file, options=options).read_all()))
+            try:
+                with self._storage.open(_path(segment_id)) as file:
+                    options = pa.ipc.IpcReadOptions(included_fields=_INDEX)
+                    self.add(Segment.of(segment_id, pa.ipc.open_file(file, options=options).read_all()))
+            except pa.ArrowException as error:
+                raise not_read_back(_path(segment_id), error) from error
 
     def write(self, records: Sequence[QueryRecord]) -> Segment | None:
         """Write a segment, which does not count before it is added; None for no records."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from sources.storage import Storage
+from sources.storage import Storage, not_read_back
 
 SEGMENT_OUTCOMES = 500
 COMPRESSION = 1
@@ -80,7 +80,11 @@ class OutcomeSegments:
             self._saved.update(dict.fromkeys(digests, number))
 
     def _read(self, number: int) -> list[Row]:
-        rows: list[Row] = orjson.loads(zlib.decompress(self._storage.get(self._path(number))))
+        path = self._path(number)
+        try:
+            rows: list[Row] = orjson.loads(zlib.decompress(self._storage.get(path)))
+        except (zlib.error, orjson.JSONDecodeError) as error:
+            raise not_read_back(path, error) from error
         return rows
 
     def _path(self, number: int) -> str:

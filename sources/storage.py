@@ -113,10 +113,7 @@ class Storage:
         try:
             return orjson.loads(self.get(path))
         except orjson.JSONDecodeError as error:
-            raise CorruptData(
-                f"The file {path} must hold JSON to go on; it does not: {error}."
-                " Restore the data directory from a backup."
-            ) from error
+            raise not_read_back(path, error, "JSON") from error
 
     def open(self, path: str) -> pa.NativeFile:
         """Open ``path`` for reading; a local file is mapped into memory."""
@@ -233,6 +230,13 @@ class Storage:
                 with suppress(FileNotFoundError):
                     found = os.stat(os.path.join(place, name))
                     yield found.st_size // found.st_nlink
+
+
+def not_read_back(path: str, error: Exception, what: str = "what was written") -> CorruptData:
+    """Return the error for a file that does not hold ``what`` it must."""
+    return CorruptData(
+        f"The file {path} must hold {what} to go on; it does not: {error}. Restore the data directory from a backup."
+    )
 
 
 def sync_folder(folder: Path) -> None:

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from operators.job.batch_budget import BatchBudget
 from operators.job.batch_start import BatchStart
 from operators.job.idleness import Idleness
@@ -209,7 +207,7 @@ class Planner:
     def _start_from_snapshot(self) -> None:
         names = self._storage.names(PLANS)
         if names:
-            plan = orjson.loads(self._storage.get(f"{PLANS}/{names[-1]}"))
+            plan = self._storage.get_json(f"{PLANS}/{names[-1]}")
             for value in plan["streams"]:
                 definition = StreamDefinition.from_json(value)
                 self._definitions[definition.id] = definition

@@ -75,7 +75,7 @@ class Topic:
         if found.rstrip("=") == _NO_ID:
             return
         if self._id is None and self._storage.exists(self._id_path):
-            self._id = orjson.loads(self._storage.get(self._id_path))["id"]
+            self._id = self._storage.get_json(self._id_path)["id"]
         if self._id is None:
             self._storage.put(self._id_path, orjson.dumps({"id": found}))
             self._id = found
@@ -105,7 +105,7 @@ class Topic:
         if self._options.mode == EARLIEST:
             return {}
         if self._begins is None and self._storage.exists(self._begins_path):
-            self._begins = orjson.loads(self._storage.get(self._begins_path))
+            self._begins = self._storage.get_json(self._begins_path)
         if self._begins is None:
             found = dict(last)
             if self._options.mode == SPECIFIC:

@@ -111,6 +111,17 @@ def test_a_missing_segment_is_said_and_one_that_is_swept_under_a_reader_is_not(t
         Archive(storage).open([1])
 
 
+def test_a_segment_that_is_torn_is_told_by_its_name(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    add(Archive(storage), record(1))
+    path = f"{FOLDER}/000000000001.arrow"
+    whole = storage.get(path)
+    for torn in (b"", whole[: len(whole) // 2], whole[:-9]):
+        storage.put(path, torn)
+        with pytest.raises(CorruptData, match=r"file finished/000000000001\.arrow must hold what was written"):
+            Archive(storage).open([1])
+
+
 def test_records_of_many_batches_of_rows_are_found(tmp_path: Path) -> None:
     archive = Archive(Storage(str(tmp_path)))
     add(archive, *(record(n) for n in range(1, 2 * ROWS + 10)))

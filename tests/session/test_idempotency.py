@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import zlib
 from collections.abc import Callable
 
 import orjson
@@ -12,7 +13,7 @@ from session import outcome_segments
 from session.execution import execute_statement
 from session.query_requests import QueryRequest
 from session.requests import Outcome
-from sources.errors import Conflict, NotAllowed, Overloaded
+from sources.errors import Conflict, CorruptData, NotAllowed, Overloaded
 from tests.session.driver import SELECTION, STREAM, Driver
 
 CHEAP = SELECTION.format("purchases", 5)
@@ -41,6 +42,17 @@ def test_the_first_outcome_is_answered_again_also_after_crash_and_restart(driver
         assert driver.session.idempotent("key", "print", client) == first
     assert client.runs == 1
     assert list(driver.state.queries) == ["q-1"]
+
+
+def test_outcomes_that_are_torn_are_told_by_their_file(driver: Driver) -> None:
+    driver.session.idempotent("key", "print", Client(driver))
+    driver.session.write_snapshot()
+    path = "outcomes/000000000001.json.zlib"
+    whole = driver.storage.get(path)
+    for torn in (b"", whole[:-9], zlib.compress(b"[[")):
+        driver.storage.put(path, torn)
+        with pytest.raises(CorruptData, match=r"file outcomes/000000000001\.json\.zlib must hold what was written"):
+            driver.recovered()
 
 
 def test_a_key_with_another_request_is_refused(driver: Driver) -> None:
