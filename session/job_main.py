@@ -23,7 +23,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from operators.job.executor_pool import ExecutorPool
 from operators.job.executors import REGISTERED, read_most, read_wanted
-from operators.job.pipeline import JobSettings, settled_lanes, start_job, start_spark
+from operators.job.pipeline import JobSettings, settle_lanes, start_job, start_spark
+from operators.job.plan_log import read_lanes
 from operators.job.planner import BATCHES, WARM_UP_BATCHES
 from operators.job.spark_conf import slots
 from router.stream_sink import RouterSink, sweep_unpublished
@@ -70,6 +71,7 @@ class Job:
         spark = start_spark(self._settings)
         self._jvm = SparkContext._gateway.proc  # type: ignore[union-attr]
         self._write_processes()
+        settle_lanes(self._storage, self._settings.lanes)  # not before: where the master is wrong, so is their number
         pool = ExecutorPool(spark.sparkContext, self._settings.master, self._storage)
         pool.look()
         threading.Thread(target=pool.follow, args=(self._stopping,), name="executors", daemon=True).start()
@@ -131,7 +133,8 @@ def main(arguments: list[str] | None = None) -> int:
     most = read_most(storage)
     largest = spark_conf if most is None else {**spark_conf, "spark.executor.instances": str(most)}
     wanted = options.lanes or slots(options.master, largest)
-    lanes = settled_lanes(storage, wanted)
+    known = read_lanes(storage)
+    lanes = wanted if known is None else known
     if options.lanes not in (0, lanes):
         print(f"There are {lanes} lanes, as at the first start on this data folder; not {options.lanes}.", flush=True)
     job = Job(

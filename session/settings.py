@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from operators.job.masters import cores_of
 from operators.job.spark_conf import check_spark_conf, flattened
 from router.progress import PARTS
 from sources.confinement import Confinement
@@ -170,6 +171,8 @@ class Settings:
             raise NotAllowed(f"The setting port must be at most 65535; got {self.port!r}.")
         for name in ("data_dir", "table_folder", "sink_folder"):
             check_no_secret(getattr(self, name), f"The setting {name}")
+        if cores_of(self.master) == 0:
+            raise NotAllowed(f"The setting master must have a core at least; got {self.master!r}.")
         self.confinement  # noqa: B018 - checks it
         if self.access not in ACCESS:
             raise NotAllowed(f"The setting access must be one of {', '.join(ACCESS)}; got {self.access!r}.")

@@ -48,12 +48,10 @@ class JobSettings:
     executors: int | None = None
 
 
-def settled_lanes(storage: Storage, wanted: int) -> int:
-    """Return the number of lanes of this data folder; the first start decides it."""
-    known = read_lanes(storage)
-    if known is None:
-        storage.put(LANES, orjson.dumps({"lanes": wanted}))
-    return wanted if known is None else known
+def settle_lanes(storage: Storage, lanes: int) -> None:
+    """Write down the number of lanes of this data folder, unless it is; from then on it has as many for good."""
+    if read_lanes(storage) is None:
+        storage.put(LANES, orjson.dumps({"lanes": lanes}))
 
 
 def start_spark(settings: JobSettings, log_config: Path | None = None) -> SparkSession:

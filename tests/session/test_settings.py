@@ -66,6 +66,8 @@ def test_a_child_process_gets_the_same_settings() -> None:
             "",
             "flag drain_timeout must be a number; got 'soon'",
         ),
+        ({"master": "local[0]"}, {}, "", "master must have a core at least; got 'local[0]'"),
+        ({}, {"BRAID_MASTER": "local-cluster[0,1,1024]"}, "", "master must have a core at least"),
         ({"port": 65536}, {}, "", "at most 65535; got 65536"),
         ({"port": True}, {}, "", "port must be a whole number 0 or more; got True"),
         ({"max_queries": 0}, {}, "", "max_queries must be a whole number above 0; got 0"),
