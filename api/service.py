@@ -15,8 +15,9 @@ from api.lag import Lag
 from api.metrics import Metrics
 from api.news import News
 from api.pushes import Pushes
+from operators.job.plan_log import BATCHES
 from router.dead_letter_reader import DeadLetterReader
-from router.result_reader import BATCH_LOG, Page, ResultReader
+from router.result_reader import Page, ResultReader
 from router.retention import Retention
 from session.access.access import Access
 from session.reads import DeployedQuery
@@ -80,7 +81,7 @@ class Service:
 
         retention = Retention(
             storage,
-            RecordLog(storage, BATCH_LOG),
+            RecordLog(storage, BATCHES),
             results.index,
             seconds=settings.result_retention_seconds,
             size=settings.result_retention_bytes,

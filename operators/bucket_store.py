@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sources.record_log import file_number
 from sources.storage import Storage
 
 if TYPE_CHECKING:  # the sink needs the names of folders only, and compiled kernels take a second to import
@@ -110,7 +111,7 @@ def put_join_block(
 
 def batch_of(path: str) -> int:
     """Return the number of the batch that made the file at ``path``."""
-    return int(path.rpartition("/")[2][:12])
+    return file_number(path.rpartition("/")[2])
 
 
 def block_paths(record: dict[str, Any]) -> list[str]:

@@ -12,11 +12,12 @@ import zlib
 from collections import defaultdict
 from dataclasses import replace
 
+from operators.job.plan_log import BATCHES
 from router.courier import Courier
 from router.delivery import Delivery, News
 from router.delivery_log import DeliveredQuery, DeliveryFollower
 from router.progress import Progress, part_of, read_progress, tell_alive, write_progress
-from router.result_reader import BATCH_LOG, BatchIndex, ResultReader
+from router.result_reader import BatchIndex, ResultReader
 from router.share import Share, holding
 from router.sinks.sink import DelivererIdentity
 from sources.confinement import Confinement
@@ -44,7 +45,7 @@ class Deliverer:
             confinement = replace(confinement, sink_folder=sink_folder)
         self._identity = DelivererIdentity(f"{zlib.crc32(place.encode()):08x}-{share.number}-{share.of}", confinement)
         self._follower = DeliveryFollower(storage)
-        self._batches = RecordLog(storage, BATCH_LOG)
+        self._batches = RecordLog(storage, BATCHES)
         self._reader = ResultReader(storage, BatchIndex(self._batches))
         self._known: dict[str, Progress] = {}
         self._deliveries: dict[str, tuple[Delivery, Courier]] = {}

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from operators.job.plan_log import BATCHES
 from router.cursor import Position, decode_cursor, encode_cursor
 from router.deployment import Deployment, from_batch
 from router.materialize import (
@@ -35,7 +36,6 @@ from sources.least_recently_used import LeastRecentlyUsed
 from sources.record_log import RecordLog
 from sources.storage import Storage
 
-BATCH_LOG = "batches"
 RECENT_RECORDS = 512
 OLD_RECORD_BYTES = 64 << 20
 STRETCH = 64
@@ -244,7 +244,7 @@ class ResultReader:
     """Pages of rows of any query."""
 
     def __init__(self, storage: Storage, index: BatchIndex | None = None) -> None:
-        self.index = index or BatchIndex(RecordLog(storage, BATCH_LOG))
+        self.index = index or BatchIndex(RecordLog(storage, BATCHES))
         self.materializer = Materializer(storage)
 
     def absorb(self, record: dict[str, Any]) -> None:

@@ -17,13 +17,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from operators.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS, TUPLES, block_paths
-from operators.job.plan_log import write_activation
-from operators.job.planner import BATCHES
+from operators.job.plan_log import BATCHES, write_activation
 from operators.job.wire import BLOCK, OUTPUT_SCHEMA, PROGRESS, STATE
 from operators.job.worker_memory import set_aside
 from operators.report import united
 from sources.errors import NotReady
-from sources.record_log import RecordLog
+from sources.record_log import RecordLog, file_number
 from sources.storage import Storage
 
 
@@ -123,7 +122,7 @@ def sweep_unpublished(storage: Storage) -> int:
     removed = 0
     for folder in (RESULTS, DEAD_LETTERS, BUCKETS, TUPLES):
         for name in storage.names(folder):
-            seq, path = int(name[:12]), f"{folder}/{name}"
+            seq, path = file_number(name), f"{folder}/{name}"
             if seq > latest or (seq == latest and folder in (RESULTS, DEAD_LETTERS) and path not in named):
                 storage.delete(path)
                 removed += 1

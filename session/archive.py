@@ -23,6 +23,7 @@ from session.archive_index import ArchiveIndex, Level, Place
 from session.query_record import FAILED, RETIRED, QueryRecord
 from session.query_table import number_of
 from sources.errors import CorruptData
+from sources.record_log import file_number
 from sources.storage import Storage, not_read_back
 
 FOLDER = "finished"
@@ -71,7 +72,7 @@ class Archive:
 
     def open(self, segments: Sequence[int]) -> None:
         """Take the segments that a snapshot names; CorruptData when one is missing."""
-        there = {_id_of(name) for name in self._storage.names(FOLDER)}
+        there = {file_number(name) for name in self._storage.names(FOLDER)}
         self._next = max(there, default=0) + 1
         for segment_id in segments:
             if segment_id not in there:
@@ -125,7 +126,7 @@ class Archive:
     def sweep(self, named: Sequence[int]) -> None:
         """Remove the files of the segments that the snapshot on disk does not name."""
         for name in self._storage.names(FOLDER):
-            if _id_of(name) not in named:
+            if file_number(name) not in named:
                 self._storage.delete(f"{FOLDER}/{name}")
 
     # reading
@@ -182,7 +183,3 @@ class Archive:
 
 def _path(segment_id: int) -> str:
     return f"{FOLDER}/{segment_id:012d}.arrow"
-
-
-def _id_of(name: str) -> int:
-    return int(name[:12])

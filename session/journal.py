@@ -26,7 +26,7 @@ from typing import Any
 import orjson
 
 from sources.errors import CorruptData
-from sources.record_log import RecordLog
+from sources.record_log import RecordLog, file_number
 from sources.storage import Storage, sync_folder
 
 ROLL_BYTES = 16 << 20
@@ -122,7 +122,7 @@ class Journal:
             names = os.listdir(self._folder)
         except FileNotFoundError:
             return []
-        return sorted(int(name[:12]) for name in names if name.endswith(".log"))
+        return sorted(file_number(name) for name in names if name.endswith(".log"))
 
 
 class ObjectJournal(RecordLog):

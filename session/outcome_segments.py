@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from sources.record_log import file_number
 from sources.storage import Storage, not_read_back
 
 SEGMENT_OUTCOMES = 500
@@ -39,7 +40,7 @@ class OutcomeSegments:
 
     def load(self) -> None:
         """Learn what is there."""
-        for number in sorted(int(name[:12]) for name in self._storage.names(self._folder)):
+        for number in sorted(file_number(name) for name in self._storage.names(self._folder)):
             self._index(number, self._read(number))
             self._next = number + 1
 

@@ -7,16 +7,15 @@ from typing import Any
 
 import orjson
 
-from operators.job.plan_log import ACTIVATIONS, CHANGELOGS
+from operators.job.plan_log import ACTIVATIONS, CHANGELOGS, PLANS
 from operators.joins.key_splits import OperatorSplits
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.lookups import Refreshed
 from session.session_state import SessionState
-from sources.record_log import RecordLog
+from sources.record_log import RecordLog, file_number
 from sources.schema import StreamDefinition
 from sources.storage import Storage
 
-FOLDER = "plans"
 EVERY_EPOCHS = 100
 MOST_EPOCHS = 1000
 SNAPSHOTS_KEPT = 2
@@ -80,12 +79,12 @@ def write(storage: Storage, placed: Placed) -> None:
     live.epoch, live.capacity, live.streams = placed.epoch, placed.capacity, placed.streams
     live.splits, live.refreshed = placed.splits, placed.refreshed
     queries = [orjson.Fragment(orjson.dumps(LiveQuery(*fields).to_json())) for fields in placed.queries]
-    storage.put(f"{FOLDER}/{live.epoch:012d}.json", orjson.dumps(live.to_json() | {"queries": queries}))
+    storage.put(f"{PLANS}/{live.epoch:012d}.json", orjson.dumps(live.to_json() | {"queries": queries}))
 
 
 def latest_epoch(storage: Storage) -> int:
     """Return the epoch of the newest snapshot, 0 when there is none."""
-    return max((int(name[:12]) for name in storage.names(FOLDER)), default=0)
+    return max((file_number(name) for name in storage.names(PLANS)), default=0)
 
 
 def trim_plan_log(storage: Storage, session_epoch: int) -> None:
@@ -94,14 +93,14 @@ def trim_plan_log(storage: Storage, session_epoch: int) -> None:
     Older snapshots go, with the activations and changelogs that the oldest kept one covers. Changelogs after
     ``session_epoch``, the epoch of the session's own snapshot, stay, and so do the newest ones, for GET /changelogs.
     """
-    epochs = sorted(int(name[:12]) for name in storage.names(FOLDER))
+    epochs = sorted(file_number(name) for name in storage.names(PLANS))
     if len(epochs) < SNAPSHOTS_KEPT:
         return
     for epoch in epochs[:-SNAPSHOTS_KEPT]:
-        storage.delete(f"{FOLDER}/{epoch:012d}.json")
+        storage.delete(f"{PLANS}/{epoch:012d}.json")
     covered = epochs[-SNAPSHOTS_KEPT]
     for name in storage.names(ACTIVATIONS):
-        if int(name[:12]) <= covered:
+        if file_number(name) <= covered:
             storage.delete(f"{ACTIVATIONS}/{name}")
     changelogs = RecordLog(storage, CHANGELOGS)
     changelogs.trim(min(covered, session_epoch, changelogs.latest() - CHANGELOGS_KEPT))

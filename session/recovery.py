@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from operators.job.plan_log import BATCHES, CHANGELOGS
 from session import request_log
 from session.changelog import Changelog
 from session.idempotency import Idempotency
@@ -17,9 +18,6 @@ from session.session_state import SessionState
 from sources.errors import CorruptData
 from sources.record_log import RecordLog
 from sources.storage import Storage
-
-CHANGELOGS = "changelogs"
-BATCHES = "batches"
 
 
 def replay_logs(storage: Storage, state: SessionState, idempotency: Idempotency) -> None:

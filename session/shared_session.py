@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from operators.job.plan_log import PlannedBatch, read_planned, read_unavailable
+from operators.job.plan_log import BATCHES, CHANGELOGS, PlannedBatch, read_planned, read_unavailable
 from operators.joins.key_splits import KeySplit
 from session import plan_snapshot
 from session.active import SlotChange
@@ -35,7 +35,7 @@ from session.deliveries import SinkDeliveries
 from session.idempotency import Idempotency
 from session.journal import open_journal
 from session.maintenance import Maintenance
-from session.recovery import BATCHES, CHANGELOGS, replay_logs
+from session.recovery import replay_logs
 from session.reoptimization import Reoptimization, Running
 from session.request_log import FOLDER, RequestLog
 from session.requests import QueriesDeleted, Request, new_queries

@@ -30,6 +30,7 @@ from session.session_state import SessionState
 from session.slots import SlotTable
 from session.waiting import Waiting
 from sources.errors import CorruptData
+from sources.record_log import file_number
 from sources.storage import Storage
 
 PATH = "session.json"
@@ -92,7 +93,7 @@ class Snapshots:
 
     def load(self) -> SessionState:
         """Return the state of the snapshot, an empty one when there is none; CorruptData for another version."""
-        self._next_segment = max(map(_segment_of, self._storage.names(HEADS)), default=0) + 1
+        self._next_segment = max(map(file_number, self._storage.names(HEADS)), default=0) + 1
         try:
             value = self._storage.get_json(PATH)
         except FileNotFoundError:
@@ -180,7 +181,7 @@ class Snapshots:
         """Remove the files that the snapshot does not name."""
         self._written = {segment: self._written[segment] for segment in taken.document["segments"]}
         for name in self._storage.names(HEADS):
-            if _segment_of(name) not in self._written:
+            if file_number(name) not in self._written:
                 self._storage.delete(f"{HEADS}/{name}")
         self._archive.sweep(taken.document["archive"])
 
@@ -219,7 +220,3 @@ def _state_of(value: Mapping[str, Any], heads: Mapping[int, Mapping[str, bytes]]
 
 def _path(segment: int) -> str:
     return f"{HEADS}/{segment:012d}.jsonl"
-
-
-def _segment_of(name: str) -> int:
-    return int(name[:12])

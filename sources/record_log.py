@@ -29,7 +29,7 @@ class RecordLog:
 
     def numbers(self) -> list[int]:
         """Return the numbers of all records kept, ascending."""
-        return [int(name[:12]) for name in self._storage.names(self._folder) if name.endswith(".json")]
+        return [file_number(name) for name in self._storage.names(self._folder) if name.endswith(".json")]
 
     def latest(self) -> int:
         """Return the number of the newest record, 0 when there is none; cheap when asked again."""
@@ -71,3 +71,8 @@ class RecordLog:
         for number in range(self._trimmed + 1, upto + 1):
             self._storage.delete(self._path(number))
             self._trimmed = number
+
+
+def file_number(name: str) -> int:
+    """Return the number that a file is named by, in twelve digits."""
+    return int(name[:12])

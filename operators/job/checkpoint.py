@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import orjson
 
-from operators.job.planner import BATCHES
+from operators.job.plan_log import BATCHES
 from sources.errors import CorruptData
 from sources.record_log import RecordLog
 from sources.storage import Storage

@@ -17,9 +17,10 @@ import orjson
 from operators.job.offsets import Offset
 from operators.live_queries import LiveQueries
 from sources.errors import CorruptData
-from sources.record_log import RecordLog
+from sources.record_log import RecordLog, file_number
 from sources.storage import Storage
 
+BATCHES = "batches"
 CHANGELOGS = "changelogs"
 ACTIVATIONS = "activations"
 PLANS = "plans"
@@ -53,7 +54,7 @@ class PlanLog:
 
     def _load_snapshot(self, upto: int, after: int = 0) -> LiveQueries | None:
         """Return the newest snapshot with an epoch in ``(after, upto]``, None when there is none."""
-        epochs = [int(name[:12]) for name in self._storage.names(PLANS)]
+        epochs = [file_number(name) for name in self._storage.names(PLANS)]
         usable = [epoch for epoch in epochs if after < epoch <= upto]
         if not usable:
             return None
@@ -62,7 +63,7 @@ class PlanLog:
     def _clocks_at_activation(self, epoch: int) -> dict[str, int | None]:
         at = bisect.bisect_left(self._activated, epoch)
         if at == len(self._activated):
-            self._activated = [int(name[:12]) for name in self._storage.names(ACTIVATIONS)]
+            self._activated = [file_number(name) for name in self._storage.names(ACTIVATIONS)]
             at = bisect.bisect_left(self._activated, epoch)
         if at == len(self._activated):
             raise CorruptData(f"Epoch {epoch} is in the offset log, but no activation of it is in {ACTIVATIONS!r}.")

@@ -16,7 +16,7 @@ import pytest
 
 from operators.job.batch_progress import progress_of
 from operators.job.offsets import Offset
-from operators.job.planner import BATCHES
+from operators.job.plan_log import BATCHES
 from operators.job.source_task import SourceTasks
 from operators.job.wire import BLOCK, PROGRESS, STATE, to_batch
 from operators.live_queries import LiveQueries

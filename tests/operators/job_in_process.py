@@ -14,8 +14,8 @@ import pandas as pd
 
 from operators.job.offsets import Offset
 from operators.job.operator_stage import OperatorStage
-from operators.job.plan_log import CHANGELOGS, PlanLog
-from operators.job.planner import BATCHES, Planner
+from operators.job.plan_log import BATCHES, CHANGELOGS, PlanLog
+from operators.job.planner import Planner
 from operators.job.source_task import SourceTasks
 from operators.job.wire import WireRow
 from operators.live_queries import LiveQuery

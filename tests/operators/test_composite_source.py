@@ -8,7 +8,8 @@ import pytest
 
 from operators.job.composite_source import TUPLES_WORTH_A_TASK, CompositeReader
 from operators.job.offsets import Offset
-from operators.job.planner import BATCHES, WARM_UP_BATCHES
+from operators.job.plan_log import BATCHES
+from operators.job.planner import WARM_UP_BATCHES
 from router.stream_sink import publish
 from sources.errors import NotReady
 from sources.record_log import RecordLog

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from operators.expressions import Column
+from operators.job.plan_log import BATCHES
 from operators.queries import Output, Selection
 from router import courier, delivery
 from router.courier import Courier
@@ -20,7 +21,7 @@ from router.delivery import Delivery
 from router.delivery_log import DeliveredQuery
 from router.deployment import Deployment
 from router.progress import DELIVERING, Progress
-from router.result_reader import BATCH_LOG, BatchIndex, Page, ResultReader
+from router.result_reader import BatchIndex, Page, ResultReader
 from router.sinks.connectors import read_sink
 from router.sinks.sink import DelivererIdentity
 from sources.errors import Gone
@@ -62,7 +63,7 @@ def delivering(folder: Path, oldest_seq: Callable[[], int]) -> Iterator[tuple[Co
     assert sink is not None
     selected = Selection("s-1", None, (Output("n", Column("n", BIGINT)),))
     query = DeliveredQuery("q-1", None, 1, selected, sink, (Deployment(0, 1, 1, {}),))
-    reader = GoneOnce(storage, BatchIndex(RecordLog(storage, BATCH_LOG), 1))
+    reader = GoneOnce(storage, BatchIndex(RecordLog(storage, BATCHES), 1))
     running, made = Courier("file", DelivererIdentity("d"), reader, oldest_seq), Delivery(query, Progress(), 1)
     try:
         running.add(made)
