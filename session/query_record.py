@@ -86,6 +86,7 @@ class QueryRecord:
     error: str | None = None
     is_ending: bool = False
     requested_us: int | None = None
+    resumed_us: int | None = None
     deployments: tuple[Deployment, ...] = ()
     replaced_by: str | None = None
     head_segment: int | None = field(default=None, repr=False, compare=False)
@@ -152,17 +153,21 @@ class QueryRecord:
         """Note an accepted pause; one that no changelog has yet just stays so."""
         self.state, self.is_ending = PAUSED, self.epoch is not None
 
-    def resume(self) -> None:
+    def resume(self, at_us: int) -> None:
         """Note that it is to run again."""
-        self.state = PENDING
+        self.state, self.resumed_us = PENDING, at_us
 
-    def renew(self, requested_us: int) -> None:
-        """Begin to wait for another deployment; the one before, if there was any, is freed."""
+    def renew(self, at_us: int) -> None:
+        """Begin to wait for another deployment; the one before, if there was any, is freed.
+
+        It waits from ``at_us`` or since it was resumed, whichever is later: a restart may take them in another order.
+        """
         self.deployments = self.all_deployments
         self.slot = self.epoch = self.deleted_epoch = self.freed_epoch = self.first_seq = None
         self.group = UNGROUPED
         self.active_from = self.active_to = self.active_to_us = self.deployed_us = None
-        self.drain, self.is_ending, self.requested_us = True, False, requested_us
+        self.drain, self.is_ending = True, False
+        self.requested_us, self.resumed_us = max(at_us, self.resumed_us or at_us), None
 
     def end(self, clocks: Times, committed_us: int) -> None:
         """Note the first batch that has its deletion."""

@@ -197,13 +197,13 @@ class SessionState:
         record = self.queries.find(query_id)
         if record is None or record.state != PAUSED:
             return
-        self._move(record, record.resume)
+        self._move(record, record.resume, at_us)
         if record.epoch is None or self._is_freed(record):
             self._renew(record, at_us)
 
     def _renew(self, record: QueryRecord, at_us: int) -> None:
         record.renew(at_us)
-        self.waiting.created(record.id, at_us)
+        self.waiting.created(record.id, record.requested_us or at_us)
 
     def _is_freed(self, record: QueryRecord) -> bool:
         """Whether a batch has freed the slot that a query had."""

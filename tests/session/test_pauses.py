@@ -302,6 +302,20 @@ def test_a_drain_without_progress_ends_a_pause_too(open_driver: Callable[..., Dr
     assert found["deployment_latency_seconds"] < 1, "counted from when it could be deployed"
 
 
+def test_a_restart_finds_a_resumption_as_late_as_it_was_though_the_slot_had_been_freed_before(driver: Driver) -> None:
+    (query,) = driver.run(CHEAP)
+    pause(driver, query)
+    while driver.state.queries[query].freed_epoch is None:
+        step(driver)
+    driver.batch()
+    driver.clock.advance(10)
+    resume(driver, query)
+    assert driver.recovered() == driver.observed(), "no changelog says which came first"
+    step(driver)
+    assert state(driver, query) == RUNNING
+    assert driver.session.query(query)["deployment_latency_seconds"] < 10
+
+
 def test_a_slot_that_a_changelog_frees_goes_to_an_older_query_that_is_resumed(driver: Driver) -> None:
     older, newer = driver.run(CHEAP, CHEAP)
     pause(driver, older)
