@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -38,10 +38,10 @@ from bench_driver.systems.spark_system import (
 )
 from bench_driver.systems.system import OWN_GENERATOR, QUEUE, SystemFailedError, UnsupportedError
 from bench_driver.workload import Churn, StreamSpec, Workload
+from tests.kit.waiting import wait_until
 from tests.sources.scripted_server import Script, serving
 
 SECONDS = 90.0
-POLL_SECONDS = 0.05
 RATE = 20_000
 
 WORKLOAD = Workload(
@@ -227,7 +227,8 @@ def test_a_real_run_from_the_queue(queue: QueueProcess, monkeypatch: pytest.Monk
         assert 0 < deployed.latencies[0] <= deployed.seconds
         began = time.time()
         queue.run(int(began * 1e6), [(None, RATE)])
-        wait_until(lambda: len({output.event_time for output in system.outputs()}) > 1, "results of several windows")
+        windows = lambda: len({output.event_time for output in system.outputs()}) > 1  # noqa: E731
+        wait_until(windows, SECONDS, "results of several windows come")
         first = system.outputs()[0]
         assert began <= first.event_time < first.arrived <= time.time()
         system.begin_churn([aggregation(900)], Churn(1, 3600.0))
@@ -241,13 +242,6 @@ def test_a_real_run_from_the_queue(queue: QueueProcess, monkeypatch: pytest.Monk
     finally:
         system.stop()
     assert [each for each in started if command(each)] == []
-
-
-def wait_until(true: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < deadline, f"{what} must come within {SECONDS:g} s"
-        time.sleep(POLL_SECONDS)
 
 
 def command(process: psutil.Process) -> str:

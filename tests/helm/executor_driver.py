@@ -1,4 +1,4 @@
-"""A driver for `test_spark_executor`: says where it is, waits for two executors, and runs Python on both.
+"""A driver for `test_spark_executor`: says where it is, and runs Python on two executors at once.
 
 It has one executor of its own; the other must come from outside. Prints a JSON object a line.
 """
@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -29,16 +30,19 @@ def main() -> int:
     context = spark.sparkContext
     conf = context.getConf()
     print(json.dumps({"port": conf.get("spark.driver.port"), "application": context.applicationId}), flush=True)
-    until = time.monotonic() + DEADLINE_SECONDS
-    tracker = context._jsc.sc().statusTracker()
-    while len(tracker.getExecutorInfos()) < 3 and time.monotonic() < until:  # the driver is one of them
-        time.sleep(POLL_SECONDS)
+    here = Path.cwd() / "here"
+    here.mkdir()
 
-    def environment(_: object) -> list[str]:
-        time.sleep(1)  # so that the other executor takes the other task
+    def environment(number: int, _: object) -> list[str]:
+        """Run until the other task runs, too: an executor has one core, so that is on the other one."""
+        (here / str(number)).touch()
+        until = time.monotonic() + DEADLINE_SECONDS
+        while len(list(here.iterdir())) < 2 and time.monotonic() < until:
+            time.sleep(POLL_SECONDS)
         return [os.environ.get("SPARK_EXECUTOR_POD_NAME", "of the driver")]
 
-    print(json.dumps({"ran_on": sorted(context.parallelize(range(2), 2).mapPartitions(environment).collect())}))
+    ran_on = context.parallelize(range(2), 2).mapPartitionsWithIndex(environment).collect()
+    print(json.dumps({"ran_on": sorted(ran_on)}))
     spark.stop()
     return 0
 
