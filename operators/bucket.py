@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from operators.arrays import Numbers
 from operators.components import COUNT_NAME
+from operators.keys import Digits, key_digits
 from operators.packed_sums import PackedSums, WithPacked, arrays_of
 from operators.predicates.cells import Cells, cells_from_arrow
 from operators.predicates.space_key import SpaceKey
@@ -84,11 +85,16 @@ class Bucket:
         return np.tile(np.arange(self.keys.num_rows, dtype=np.int32), self.cells.count * len(self.slices))
 
     @cached_property
+    def key_digits(self) -> list[Digits]:
+        """Its keys as numbers: windows unite them with those of other buckets again and again."""
+        return key_digits(self.keys)
+
+    @cached_property
     def above(self) -> Level | None:
         """Its slices added up in stretches; None where that would not make entries fewer."""
         return level_above(self, self.cells.count, self.keys.num_rows)
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """The size of the data in memory."""
         arrays = [self.slices, self.starts, self.latest, *(self.places or ()), *arrays_of(self.components)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -65,9 +65,9 @@ class KeyColumn:
         return _CloseKeys.of(self._column)
 
     @cached_property
-    def digits(self) -> _Digits:
+    def digits(self) -> Digits:
         """Numbers that are equal where its values are."""
-        return _Digits.of(with_one_of_equals(one_array(self._column)))
+        return Digits.of(with_one_of_equals(one_array(self._column)))
 
 
 def encode_keys(
@@ -104,7 +104,7 @@ def encode_keys(
 
 
 def _by_group(
-    distinct: Sequence[_Digits], groups: int, salt: str, hashed: Iterable[int]
+    distinct: Sequence[Digits], groups: int, salt: str, hashed: Iterable[int]
 ) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64]]:
     """Return distinct keys ordered by key group, None if they are as they stand, and where each group begins."""
     count = distinct[0].length
@@ -130,7 +130,7 @@ class _Dictionary:
 
 
 @dataclass(frozen=True)
-class _Digits:
+class Digits:
     """Values as ``numbers`` in ``[low, low + span)``: equal where the values are, NULL included.
 
     They are of type ``kind``. Without a dictionary a number stands for itself.
@@ -143,34 +143,63 @@ class _Digits:
     dictionary: _Dictionary | None = None
 
     @classmethod
-    def of(cls, column: pa.Array) -> _Digits:
+    def of(cls, column: pa.Array) -> Digits:
         """Number the values of a column."""
         close = _close_numbers(column)
-        if close is not None:
-            return cls(*close, column.type)
+        return cls.by_dictionary(column) if close is None else cls(*close, column.type)
+
+    @classmethod
+    def by_dictionary(cls, column: pa.Array) -> Digits:
+        """Number the values of a column of whatever type."""
         encoded = column.dictionary_encode(null_encoding="encode")
         dictionary = _Dictionary(encoded.dictionary)
         return cls(np.asarray(encoded.indices), 0, len(encoded.dictionary), column.type, dictionary)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Digits]) -> Digits:
+        """Return the values of columns of one type after each other."""
+        parts = [part for part in parts if part.length] or parts[:1]
+        kind = parts[0].kind
+        if all(part.dictionary is None for part in parts):
+            numbers = np.concatenate([part.numbers for part in parts])
+            low, after = min(part.low for part in parts), max(part.low + part.span for part in parts)
+            if after - low <= _widest(len(numbers)):
+                return cls(numbers, low, after - low, kind)
+            return cls.by_dictionary(pa.array(numbers).view(kind))
+        dictionaries, places, first = [], [], 0
+        for part in parts:
+            known = cls.by_dictionary(part.values) if part.dictionary is None else part
+            assert known.dictionary is not None
+            dictionaries.append(known.dictionary.values)
+            places.append(known.numbers + np.int32(first))
+            first += known.span
+        united = cls.by_dictionary(pa.concat_arrays(dictionaries))
+        return replace(united, numbers=kernels.taken(united.numbers, np.concatenate(places)))
 
     @property
     def length(self) -> int:
         return len(self.numbers)
 
     @property
+    def values(self) -> pa.Array:
+        """The values as they were."""
+        numbers = pa.array(self.numbers)
+        return numbers.view(self.kind) if self.dictionary is None else self.dictionary.values.take(numbers)
+
+    @property
     def hashes(self) -> Hashes:
         """The hash of each value."""
         if self.dictionary is None:
-            return hash_column(pa.array(self.numbers).view(self.kind))
+            return hash_column(self.values)
         return self.dictionary.hashes[self.numbers]
 
-    def taken(self, rows: npt.NDArray[np.int64]) -> _Digits:
+    def taken(self, rows: npt.NDArray[np.int64]) -> Digits:
         """Return some of the values."""
         return replace(self, numbers=self.numbers[rows])
 
     def values_at(self, rows: npt.NDArray[np.int64]) -> pa.Array:
         """Return some of the values as they were."""
-        numbers = pa.array(self.numbers[rows])
-        return numbers.view(self.kind) if self.dictionary is None else self.dictionary.values.take(numbers)
+        return self.taken(rows).values
 
 
 @dataclass(frozen=True)
@@ -182,7 +211,7 @@ class _CloseKeys:
 
     pieces: list[npt.NDArray[np.integer]]
     present: npt.NDArray[np.int64]
-    distinct: _Digits
+    distinct: Digits
 
     @classmethod
     def of(cls, column: pa.Array | pa.ChunkedArray) -> _CloseKeys | None:
@@ -203,7 +232,7 @@ class _CloseKeys:
             kernels.mark(occurs, values, low)
         present = np.flatnonzero(occurs)
         distinct = (present + low).astype(pieces[0].dtype)
-        return cls(pieces, present, _Digits(distinct, low, span, column.type))
+        return cls(pieces, present, Digits(distinct, low, span, column.type))
 
     def codes(self, rank: npt.NDArray[np.int32]) -> Codes:
         """Return for each row the rank of its number among ``present``."""
@@ -223,21 +252,34 @@ def _extent(pieces: Sequence[npt.NDArray[np.integer]]) -> tuple[int, int]:
     return min(low for low, _ in extents), max(high for _, high in extents)
 
 
-def unite_keys(tables: Sequence[pa.Table], *, are_distinct: bool = True) -> tuple[pa.Table, list[Codes]]:
+def key_digits(keys: pa.Table) -> list[Digits]:
+    """Return the columns of keys as numbers."""
+    return [Digits.of(one_array(column)) for column in keys.columns]
+
+
+def unite_keys(
+    tables: Sequence[pa.Table],
+    *,
+    are_distinct: bool = True,
+    digits: Callable[[], Iterable[Sequence[Digits]]] | None = None,
+) -> tuple[pa.Table, list[Codes]]:
     """Return the distinct keys of several tables, and for each table the new code of each of its rows.
 
-    ``are_distinct`` says that no table has a key twice.
+    ``are_distinct`` says that no table has a key twice, ``digits`` tells the `key_digits` of each table where they are
+    known already.
     """
     first = tables[0]
     if not first.num_columns or first.column_names == [_NONE]:
         return first, [np.zeros(table.num_rows, dtype=np.int32) for table in tables]
     if are_distinct and all(table is first or table.equals(first) for table in tables):
         return first, [np.arange(first.num_rows, dtype=np.int32)] * len(tables)
-    together = pa.concat_tables(tables).combine_chunks()
-    codes, distinct = _encode([_Digits.of(one_array(column)) for column in together.columns], together.num_rows)
+    if digits is None:
+        columns = key_digits(pa.concat_tables(tables).combine_chunks())
+    else:
+        columns = [Digits.joined(parts) for parts in zip(*digits(), strict=True)]
     bounds = np.cumsum([0, *(table.num_rows for table in tables)])
-    keys = [digits.values_at(np.arange(digits.length)) for digits in distinct]
-    return pa.Table.from_arrays(keys, names=first.column_names), [
+    codes, distinct = _encode(columns, int(bounds[-1]))
+    return pa.Table.from_arrays([each.values for each in distinct], names=first.column_names), [
         codes[low:high] for low, high in itertools.pairwise(bounds.tolist())
     ]
 
@@ -262,7 +304,7 @@ def with_one_of_equals(column: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_nan(column), math.nan, pc.add(column, 0.0))
 
 
-def _encode(columns: Sequence[_Digits], rows: int) -> tuple[Codes, list[_Digits]]:
+def _encode(columns: Sequence[Digits], rows: int) -> tuple[Codes, list[Digits]]:
     """Return a code for each row, and what each column has of the distinct keys, in the order of the codes."""
     if len(columns) == 1:
         digits = columns[0]
@@ -333,5 +375,5 @@ def as_numbers(column: pa.Array) -> pa.Array:
 
 def encode_column(column: pa.Array) -> tuple[Codes, pa.Array]:
     """Return a code for each value, equal where they are, NULL included, and what the codes stand for."""
-    codes, (distinct,) = _encode([_Digits.of(column)], len(column))
-    return codes, distinct.values_at(np.arange(distinct.length))
+    codes, (distinct,) = _encode([Digits.of(column)], len(column))
+    return codes, distinct.values

@@ -416,5 +416,14 @@ def _alive_slices(
     """Return which slices of each bucket some window can still need, shape (slices,) each."""
     if reached is None:
         return [np.ones(len(bucket.slices), dtype=np.bool_) for bucket in buckets]
-    # a query reads no bucket of an epoch before its own
-    return [is_needed(b.slices, [w for w, epoch in operator.windows if epoch <= b.epoch], reached) for b in buckets]
+    found: dict[int, npt.NDArray[np.bool_]] = {}
+    by_epoch: dict[int, list[Bucket]] = {}
+    for bucket in buckets:
+        by_epoch.setdefault(bucket.epoch, []).append(bucket)
+    for epoch, mine in by_epoch.items():
+        # a query reads no bucket of an epoch before its own
+        windows = [window for window, since in operator.windows if since <= epoch]
+        needed = is_needed(np.concatenate([bucket.slices for bucket in mine]), windows, reached)
+        ends = np.cumsum([len(bucket.slices) for bucket in mine])
+        found.update(zip(map(id, mine), np.split(needed, ends[:-1]), strict=True))
+    return [found[id(bucket)] for bucket in buckets]

@@ -15,7 +15,7 @@ from operators.arrays import Numbers
 from operators.bucket import Bucket
 from operators.components import COUNT_NAME, Component, component_named
 from operators.dense_totals import FULL
-from operators.keys import unite_keys
+from operators.keys import Codes, unite_keys
 from operators.packed_sums import WithPacked, types_of
 from operators.predicates.cells import CellMap, Cells, LineCells, SetCells, unite_sets
 from operators.totals import empty, merge_into
@@ -34,6 +34,12 @@ def component_names(buckets: Iterable[Bucket]) -> dict[str, np.dtype[Any]]:
     return {COUNT_NAME: np.dtype(np.int64)} | {
         name: dtype for bucket in buckets for name, dtype in types_of(bucket.components).items()
     }
+
+
+def common_keys(buckets: Sequence[Bucket]) -> tuple[pa.Table, list[Codes]]:
+    """Return the distinct keys of buckets, and for each bucket the new number of each of its keys."""
+    digits = (bucket.key_digits for bucket in buckets)
+    return unite_keys([bucket.keys for bucket in buckets], digits=lambda: digits)
 
 
 def common_ranks(
@@ -136,7 +142,7 @@ def merge_buckets(
         common, maps = unite_sets([_sets(bucket.cells) for bucket in buckets])
     else:
         common, maps = cells, [_line(bucket.cells).map_to(cells) for bucket in buckets]
-    keys, key_maps = unite_keys([bucket.keys for bucket in buckets])
+    keys, key_maps = common_keys(buckets)
     names = component_names(buckets)
     dictionaries, ranks = common_ranks(buckets, names)
     parts: dict[tuple[int, int], list[tuple[int, int]]] = {}

@@ -22,8 +22,8 @@ import numpy.typing as npt
 from operators.bucket import Bucket
 from operators.components import COUNT_NAME, component_named, names_of
 from operators.joins.keys import InputKeys
-from operators.keys import unite_keys
-from operators.merging import DENSE_ENTRIES, Renumbered, common_ranks, component_names
+from operators.merging import DENSE_ENTRIES, Renumbered, common_keys, common_ranks, component_names
+from operators.predicates.space_key import SpaceKey
 from operators.queries import Measure
 from operators.totals import empty
 from operators.windowing.due import Due, DueWindows, WindowedQueries, due_by_space
@@ -53,14 +53,15 @@ def fire(
         return None
     slices = np.unique(np.concatenate([b.slices for b in buckets]), axis=0)
     rows = FiredRows({} if failures is None else failures)
+    of_space, counting_of_space = _by_space(buckets), {text: _by_space(some) for text, some in (distinct or {}).items()}
     for space, due in queries.due(slices, after, upto):
         counts = DistinctCounts()
-        for argument, having in (distinct or {}).items():
+        for argument, having in counting_of_space.items():
             counting = np.array([counts_distinct(measures, argument) for measures in due.space.measures])
             mine = due.taken(np.flatnonzero(counting[due.space.measures_of[due.query]]))
-            for held in _windows([b for b in having if b.space == space], mine, False):
+            for held in _windows(having.get(space, []), mine, False):
                 counts.add(argument, held)
-        for held in _windows([bucket for bucket in buckets if bucket.space == space], due, True):
+        for held in _windows(of_space.get(space, []), due, True):
             rows.add(held, counts)
     return rows.fired()
 
@@ -69,8 +70,16 @@ def held_windows(
     buckets: Sequence[Bucket], due: Sequence[Due], predicates: Predicates, keys: InputKeys
 ) -> Iterator[Held]:
     """Yield what due windows of queries of one operator hold; it is to be used before the next is asked for."""
+    of_space = _by_space(buckets)
     for space, members in due_by_space(due, predicates):
-        yield from _windows([b for b in buckets if b.space == space], members, True, keys)
+        yield from _windows(of_space.get(space, []), members, True, keys)
+
+
+def _by_space(buckets: Sequence[Bucket]) -> dict[SpaceKey, list[Bucket]]:
+    found: dict[SpaceKey, list[Bucket]] = {}
+    for bucket in buckets:
+        found.setdefault(bucket.space, []).append(bucket)
+    return found
 
 
 def _windows(
@@ -84,13 +93,13 @@ def _windows(
     if not len(due):
         return
     first, last = due.reads_from.min(), due.end.max()
-    buckets = [b for b in buckets if ((b.slices[:, 0] >= first) & (b.slices[:, 1] <= last)).any()]
+    buckets = [b for b in buckets if len(b.slices) and b.slices[-1, 0] >= first and b.slices[:, 1].min() <= last]
     if not buckets:
         return
     queries, number_of = np.unique(due.query, return_inverse=True)
     runs_of, cells, cell_maps = due.space.cells(buckets, queries)
     if numbered is None:
-        keys, key_maps = unite_keys([bucket.keys for bucket in buckets])
+        keys, key_maps = common_keys(buckets)
     else:
         keys, key_maps = numbered.distinct, [numbered.places[id(bucket.keys)] for bucket in buckets]
     names = needed_names(buckets, due.space.measures_among(queries) if with_measures else ())

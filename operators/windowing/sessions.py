@@ -26,9 +26,9 @@ from operators.arrays import Numbers
 from operators.bucket import Bucket
 from operators.components import COUNT_DISTINCT, COUNT_NAME, component_named, names_of
 from operators.entries import SlicedTuples
-from operators.keys import encode_keys, key_columns, key_names, unite_keys
+from operators.keys import encode_keys, key_columns, key_names
 from operators.live_queries import LiveQuery
-from operators.merging import common_ranks, component_names, numbers_of
+from operators.merging import common_keys, common_ranks, component_names, numbers_of
 from operators.predicates.cell_space import CellSpace, assign_cells
 from operators.predicates.cells import Cells, LineCells, SetCells, unite_sets
 from operators.predicates.index import TupleCells
@@ -179,7 +179,7 @@ def alive_fragments(
     if reached is None or not buckets:
         return [np.ones(bucket.entries, dtype=np.bool_) for bucket in buckets]
     gap = max(gap_of(query) for query in queries)
-    keys, key_maps = unite_keys([bucket.keys for bucket in buckets])
+    keys, key_maps = common_keys(buckets)
     columns = [one_array(keys.column(name)) for name in key_names(len(aggregation_of(queries[0]).keys))]
     narrow = encode_keys(columns, keys.num_rows, 1, "").codes.astype(np.int64)
     key = np.concatenate([narrow[new[bucket.key]] for bucket, new in zip(buckets, key_maps, strict=True)])
@@ -195,7 +195,7 @@ class _Joined:
     def __init__(
         self, buckets: Sequence[Bucket], maps: Sequence[npt.NDArray[np.int32]], names: Mapping[str, np.dtype[Any]]
     ) -> None:
-        self.keys, key_maps = unite_keys([bucket.keys for bucket in buckets])
+        self.keys, key_maps = common_keys(buckets)
         self.dictionaries, ranks = common_ranks(buckets, names)
         self.cell = np.concatenate([new[bucket.cell] for bucket, new in zip(buckets, maps, strict=True)])
         self.key = np.concatenate([new[bucket.key] for bucket, new in zip(buckets, key_maps, strict=True)])

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.joins.groups import distinct_counts
-from operators.keys import encode_keys, key_columns, unite_keys
+from operators.keys import KeyColumn, encode_keys, key_columns, key_digits, unite_keys
 
 VALUES: dict[pa.DataType, list[Any]] = {
     pa.int32(): [None, -(2**31), -1, 0, 1, 2**31 - 1],
@@ -93,12 +93,37 @@ def test_keys_of_several_tables_get_common_codes(data: st.DataObject, kinds: lis
     for _ in range(data.draw(st.integers(1, 3))):
         columns = data.draw(columns_of(kinds))
         tables.append(encode_keys(columns, len(columns[0]) if columns else 1, 1, "").keys)
-    keys, codes = unite_keys(tables)
+    is_known = data.draw(st.booleans())
+    keys, codes = unite_keys(tables, digits=(lambda: map(key_digits, tables)) if is_known else None)
     names = key_columns(keys)
     united = tuples_of([keys[name] for name in names], keys.num_rows)
     assert len(set(united)) == len(united)
     for table, mine in zip(tables, codes, strict=True):
         assert [united[code] for code in mine] == tuples_of([table[name] for name in names], table.num_rows)
+
+
+def test_close_numbers_that_are_far_from_those_of_other_tables_get_common_codes_too() -> None:
+    tables = [pa.table({"key0": pa.array(values, pa.int64())}) for values in ([1, 2], [2**60, 2], [None, 1], [])]
+    for some in (tables[:2], tables[:1] + tables[2:], tables):
+        digits = [key_digits(table) for table in some]
+        keys, codes = unite_keys(some, digits=digits.copy)
+        assert [keys["key0"].take(pa.array(mine)).to_pylist() for mine in codes] == [
+            t["key0"].to_pylist() for t in some
+        ]
+        assert keys.num_rows == len(set(keys["key0"].to_pylist()))
+
+
+@given(st.data(), kinds)
+def test_a_column_among_the_keys_of_several_operators_gives_each_the_same_codes(
+    data: st.DataObject, kinds: list[pa.DataType]
+) -> None:
+    columns = data.draw(columns_of(kinds))
+    rows, shared = len(columns[0]) if columns else 1, [KeyColumn(column) for column in columns]
+    for some in (slice(None), slice(1), slice(1, None), slice(None, None, -1)):
+        found, expected = (encode_keys(each[some], rows, 3, "salt") for each in (shared, columns))
+        assert found.keys.equals(expected.keys)
+        assert found.codes.tolist() == expected.codes.tolist()
+        assert found.group_starts.tolist() == expected.group_starts.tolist()
 
 
 @given(st.data(), st.sampled_from(list(VALUES)), st.integers(1, 3))
