@@ -56,7 +56,10 @@ def _rovio_aggregation(workload: Workload, _: random.Random) -> Draw:
 
 
 def _rovio_join(workload: Workload, chosen: random.Random) -> Draw:
-    """Figure 3.8: purchases of a gem pack that was advertised to the user; alike, or with predicates (4.4.2.2)."""
+    """Figure 3.8: purchases of a gem pack that was advertised to the user.
+
+    All queries are alike, or have random predicates (4.4.2.2), or ask for a cohort of the users each.
+    """
     streams = _first(workload, 2)
     purchases, ads = (stream.name for stream in streams)
     query = QuerySpec(
@@ -65,6 +68,9 @@ def _rovio_join(workload: Workload, chosen: random.Random) -> Draw:
         joins=tuple(JoinStep(ColumnRef(purchases, c), ColumnRef(ads, c)) for c in KEYS_OF_PURCHASES),
         columns=tuple(ColumnRef(purchases, c) for c in (*KEYS_OF_PURCHASES, "price")),
     )
+    cohort = workload.options["cohort"]
+    if cohort:
+        return lambda: replace(query, comparisons=_cohort(chosen, streams[0], cohort))
     if not workload.options["random_predicates"]:
         return lambda: query
 
@@ -76,6 +82,15 @@ def _rovio_join(workload: Workload, chosen: random.Random) -> Draw:
         return replace(query, comparisons=tuple(drawn))
 
     return draw
+
+
+def _cohort(chosen: random.Random, purchases: StreamSpec, size: int) -> tuple[Comparison, ...]:
+    """Return the conditions that leave so many users."""
+    low = chosen.randrange(purchases.options["users"] - size)
+    return (
+        Comparison(purchases.name, "user_id", ">=", low),
+        Comparison(purchases.name, "user_id", "<", low + size),
+    )
 
 
 def _aggregation(workload: Workload, chosen: random.Random) -> Draw:

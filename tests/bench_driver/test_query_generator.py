@@ -140,6 +140,15 @@ def test_rovio_joins_may_have_predicates_of_their_own() -> None:
     assert len({query.comparisons for query in queries}) > 40
 
 
+def test_rovio_joins_may_ask_for_a_cohort_of_the_users() -> None:
+    queries = _generate("rovio-join:cohort=100", 50)
+    ranges = [[(c.stream, c.column, c.operator, c.constant) for c in query.comparisons] for query in queries]
+    for (*low, first), (*high, after) in ranges:
+        assert (low, high) == (["purchases", "user_id", ">="], ["purchases", "user_id", "<"])
+        assert 0 <= first < after == first + 100 <= 1_000_000
+    assert len({tuple(each) for each in ranges}) == 50
+
+
 @pytest.mark.parametrize("percent", [5, 50])
 def test_clusters_share_a_part_of_the_tuples(percent: int) -> None:
     queries = _generate(f"shared-data:shared_percent={percent}", 100)
