@@ -12,7 +12,7 @@ from router.row_text import ndjson, values
 
 
 def encode(table: pa.Table, format: str) -> bytes:
-    """Return rows as a file of a format; JSON and CSV write values alike."""
+    """Return rows as a file of a format; JSON and CSV write times and decimals alike."""
     if format == "json":
         return ndjson(table)
     sink = io.BytesIO()
