@@ -24,6 +24,7 @@ BUCKETS = "buckets"
 TUPLES = "tuples"
 RESULTS = "results"
 DEAD_LETTERS = "dead-letters"
+STATES = "states"
 INLINE_BYTES = 1 << 16
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 
 class LaneState(Protocol):
-    """The durable state of one lane, kept by Spark's state store."""
+    """The durable state of one lane, as one batch finds it and leaves it."""
 
     def head(self) -> bytes | None:
         """Return the head, None for a new lane."""

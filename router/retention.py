@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 
-from operators.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS, TUPLES, batch_of, block_paths
+from operators.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS, STATES, TUPLES, batch_of, block_paths
 from router.result_reader import BatchIndex
 from sources.record_log import RecordLog
 from sources.storage import Storage
@@ -140,11 +140,10 @@ class Retention:
         if not self._log.has(self._index.latest):
             return
         newest = self._log.read(self._index.latest)
-        if "oldest_needed" in newest:  # records of before have none
-            needed = newest["oldest_needed"]
-            for folder in (BUCKETS, TUPLES):
-                for path in self._made_before(newest["seq"] if needed is None else needed, folder):
-                    self._storage.delete(path)
+        needed = newest["oldest_needed"]
+        for folder in (BUCKETS, TUPLES, STATES):
+            for path in self._made_before(newest["seq"] if needed is None else needed, folder):
+                self._storage.delete(path)
 
     def _made_before(self, seq: int, folder: str) -> list[str]:
         """Return the files of batches before one."""

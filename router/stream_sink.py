@@ -1,7 +1,8 @@
-"""The router as Spark's sink: publishes each batch by writing its record (thesis 4.3.1.6).
+"""The router as Spark's sink: its tasks run lanes, its commit publishes the batch by writing its record (thesis 4.3.1.6).
 
-Tasks upstream have staged result and dead-letter blocks; a block counts only once a batch record names it. The record
-is one atomic file named by the batch's number, so that committing a batch again, after a crash, changes nothing.
+Tasks have staged result and dead-letter blocks and the state of lanes; each counts only once a batch record names it.
+The record is one atomic file named by the batch's number, so that committing a batch again, after a crash, changes
+nothing.
 """
 
 from __future__ import annotations
@@ -9,21 +10,26 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from operators.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS, TUPLES, block_paths
+from operators.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS, STATES, TUPLES, block_paths
 from operators.job.plan_log import BATCHES, write_activation
-from operators.job.wire import BLOCK, OUTPUT_SCHEMA, PROGRESS, STATE
+from operators.job.wire import BLOCK, PROGRESS, STATE, WIRE_SCHEMA
 from operators.job.worker_memory import set_aside
 from operators.report import united
 from sources.errors import NotReady
 from sources.record_log import RecordLog, file_number
 from sources.storage import Storage
+
+if TYPE_CHECKING:
+    from operators.job.lane_task import LaneTasks
+
+_SHARED: dict[str, LaneTasks] = {}
 
 
 @dataclass
@@ -34,7 +40,7 @@ class StagedRows(WriterCommitMessage):
 
 
 class RouterSink(DataSource):
-    """Option: ``uri`` of the data folder."""
+    """Options: ``uri`` of the data folder, ``lanes`` (JSON list) and ``join_row_limit``, see :class:`LaneTasks`."""
 
     @classmethod
     def name(cls) -> str:
@@ -42,58 +48,66 @@ class RouterSink(DataSource):
         return "braid-router"
 
     def schema(self) -> str:
-        """Return the schema of the rows from lanes."""
-        return OUTPUT_SCHEMA
+        """Return the schema of the rows from source tasks."""
+        return WIRE_SCHEMA
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802, ARG002
-        """Return the writer."""
-        return RouterWriter(self.options["uri"])
+        """Return the writer, once a batch in a process that makes nothing else."""
+        set_aside()
+        return RouterWriter(
+            self.options["uri"], orjson.loads(self.options["lanes"]), int(self.options["join_row_limit"])
+        )
 
 
 class RouterWriter(DataSourceStreamArrowWriter):
     """``write`` runs in tasks, ``commit`` once a batch in a process that keeps nothing."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, lanes: list[int], join_row_limit: int) -> None:
         self._uri = uri
+        self._lanes = lanes
+        self._join_row_limit = join_row_limit
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Pass the rows on to ``commit``."""
+        """Run the lane that the rows of this task are for; what it tells goes to ``commit``."""
         set_aside()
-        rows: list[tuple[str, str]] = []
-        for batch in iterator:
-            rows.extend(zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True))
-        return StagedRows(rows)
+        # Spark starts processes that only look this class up or commit; compiled kernels take a second to import
+        from operators.job.lane_task import LaneTasks
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
-        """Publish the batch."""
+        if self._uri not in _SHARED:
+            _SHARED[self._uri] = LaneTasks(Storage(self._uri), self._lanes, self._join_row_limit)
+        return StagedRows(_SHARED[self._uri].run(iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Publish the batch; Spark counts from 0."""
         set_aside()
         rows = [row for message in messages if isinstance(message, StagedRows) for row in message.rows]
-        publish(Storage(self._uri), rows)
+        publish(Storage(self._uri), batchId + 1, rows)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing to undo: staged blocks that no record names are swept at the next start."""
 
 
-def publish(storage: Storage, rows: Sequence[tuple[str, str]]) -> None:
-    """Write the activation and the record of the batch that ``rows`` describe, unless it is there already.
+def publish(storage: Storage, seq: int, rows: Sequence[tuple[str, str]]) -> None:
+    """Write the activation and the record of batch ``seq``, which ``rows`` describe, unless it is there already.
 
     Raises NotReady, and writes nothing, when lanes did not see the same batch: Spark runs source tasks again whose
     output went with an executor, and a stream that could be read may be away by then. The batch has to run again.
     """
+    log = RecordLog(storage, BATCHES)
+    if log.has(seq):
+        return
     decoded = [(kind, orjson.loads(body)) for kind, body in rows]
     record: dict[str, Any] = next(body for kind, body in decoded if kind == PROGRESS)
-    log = RecordLog(storage, BATCHES)
-    if log.has(record["seq"]):
-        return
     lanes = sorted((body for kind, body in decoded if kind == STATE), key=lambda body: body["lane"])
     if len({lane["progress"] for lane in lanes}) > 1:
-        raise NotReady(f"All lanes must have seen the same batch {record['seq']}, and did not; it runs again.")
+        raise NotReady(f"All lanes must have seen the same batch {seq}, and did not; it runs again.")
     write_activation(storage, record["previous_epoch"], record["epoch"], record["clocks_at_start"])
     blocks = sorted((body for kind, body in decoded if kind == BLOCK), key=lambda b: (b.get("task", 0), b["path"]))
     record["results"] = [b for b in blocks if "kind" in b]
     record["dead_letters"] = [b for b in blocks if "dead_letters" in b]
     for lane in lanes:
         record["failures"].update(lane["failures"])
+    record["lanes"] = {str(lane["lane"]): lane["path"] for lane in lanes if lane["path"] is not None}
     record["bytes"] = {"state": sum(lane["bytes"] for lane in lanes)}
     record["oldest_needed"] = min((lane["oldest"] for lane in lanes if lane.get("oldest") is not None), default=None)
     record["emit_due_us"] = min((lane["due_us"] for lane in lanes if lane.get("due_us") is not None), default=None)
@@ -103,15 +117,15 @@ def publish(storage: Storage, rows: Sequence[tuple[str, str]]) -> None:
         record["report"]["each_lane"] = [lane["report"]["busy_us"] if lane["report"] else {} for lane in lanes]
     record["committed_us"] = time.time_ns() // 1000
     record["duration_us"] = record["committed_us"] - record["started_us"]
-    log.append(record["seq"], record)
+    log.append(seq, record)
 
 
 def sweep_unpublished(storage: Storage) -> int:
     """Delete files of batches that were staged but never published; return how many. For before the job starts.
 
-    A file's name begins with its batch's number. Files of batches after the newest published one will be written anew
-    by a replay. The newest published batch may have run twice: of its blocks only those that its record names count,
-    of its buckets and their tuples all, since the state knows which it holds.
+    A file's name begins with its batch's number. Files of batches after the newest published one will be written anew.
+    A task of the newest published batch may have run twice: of its blocks only those that its record names count, of
+    its buckets, their tuples and files of lanes all, since the state knows which it holds.
     """
     log = RecordLog(storage, BATCHES)
     latest = log.latest()
@@ -120,7 +134,7 @@ def sweep_unpublished(storage: Storage) -> int:
         record = log.read(latest)
         named = set(block_paths(record))
     removed = 0
-    for folder in (RESULTS, DEAD_LETTERS, BUCKETS, TUPLES):
+    for folder in (RESULTS, DEAD_LETTERS, BUCKETS, TUPLES, STATES):
         for name in storage.names(folder):
             seq, path = file_number(name), f"{folder}/{name}"
             if seq > latest or (seq == latest and folder in (RESULTS, DEAD_LETTERS) and path not in named):

@@ -10,7 +10,6 @@ TOP = Path(__file__).resolve().parent.parent
 LAYERS = ("api", "session", "optimizer", "router", "operators", "sources")
 SPARK = {
     "operators/job/composite_source.py",
-    "operators/job/operator_stage.py",
     "operators/job/executor_pool.py",
     "operators/job/pipeline.py",
     "router/stream_sink.py",

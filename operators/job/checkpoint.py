@@ -33,6 +33,8 @@ def check_checkpoint(storage: Storage) -> None:
     if logged > published and not _is_whole(storage, OFFSETS, logged):
         storage.delete(_path(OFFSETS, logged))
         logged = _newest(storage, OFFSETS)
+    if published and "lanes" not in RecordLog(storage, BATCHES).read(published):
+        raise CorruptData("Another version of Braid wrote the data directory: it must be empty, or go on with that.")
     if committed > published:
         raise _missing(f"batches/{committed:012d}.json", f"Spark committed batch {committed}")
     if logged < published or not (logged == 0 or _is_whole(storage, OFFSETS, logged)):

@@ -21,7 +21,7 @@ class Offset:
     ``planned_us`` is the processing time of the batch, which never falls. ``idle`` are the streams that have been
     silent for their ``idle_timeout`` by then; the batch reads nothing of them. ``recent`` sums up the last event times
     of streams with a ``waterline_percentile`` (:mod:`operators.job.recent_times`). ``waiting`` tuples were there
-    besides.
+    besides. ``lanes`` says where the state of each lane is that has any (:mod:`operators.job.lane_files`).
     """
 
     seq: int = 0
@@ -35,6 +35,7 @@ class Offset:
     recent: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     skipped: Mapping[str, int] = field(default_factory=dict)
     waiting: int = 0
+    lanes: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that Spark logs."""
@@ -50,6 +51,7 @@ class Offset:
             "recent": {stream: list(sums) for stream, sums in self.recent.items()},
             "skipped": dict(self.skipped),
             "waiting": self.waiting,
+            "lanes": dict(self.lanes),
         }
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The Spark job: composite source, shuffle to lanes, operator stage, and whatever sink it is given.
+"""The Spark job: composite source, shuffle, and the sink that it is given, whose tasks run lanes.
 
 Its plan never changes while it runs; queries and streams come and go inside it.
 """
@@ -20,10 +20,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from operators.job.composite_source import CompositeSource
 from operators.job.masters import is_local_cluster, is_one_machine, lay_out_home, scaled_options, with_retries
-from operators.job.operator_stage import OperatorStage
 from operators.job.plan_log import LANES, read_lanes
 from operators.job.spark_conf import DRIVER_OPTIONS, EXECUTOR_OPTIONS, combined
-from operators.job.wire import OUTPUT_SCHEMA
 from operators.key_groups import spread_over_partitions
 from sources.storage import Storage
 
@@ -33,7 +31,7 @@ EXECUTORS = "executors"
 
 @dataclass(frozen=True)
 class JobSettings:
-    """``uri`` is the data folder; ``lanes`` is fixed by the first batch, for Spark fixes its state partitions then.
+    """``uri`` is the data folder; ``lanes`` is fixed by the first start, for state is kept by key group.
 
     ``spark_conf`` is what the user adds to Spark's configuration. ``executors`` is how many to begin with where their
     number is the service's to decide, else None.
@@ -66,7 +64,7 @@ def start_spark(settings: JobSettings, log_config: Path | None = None) -> SparkS
         lay_out_home(home, Path(_find_spark_home()))
         os.environ["SPARK_HOME"] = str(home)
     temporary = tempfile.gettempdir()
-    options = {"spark.local.dir": temporary} | combined(settings.master, settings.lanes, settings.spark_conf)
+    options = {"spark.local.dir": temporary} | combined(settings.master, settings.spark_conf, temporary)
     if settings.executors is not None:
         options |= scaled_options(settings.master, settings.executors)
     for name in (DRIVER_OPTIONS, EXECUTOR_OPTIONS) if is_one_machine(settings.master) else (DRIVER_OPTIONS,):
@@ -83,10 +81,7 @@ def start_spark(settings: JobSettings, log_config: Path | None = None) -> SparkS
 
 
 def _write_no_checksums(spark: SparkSession) -> None:
-    """Spare the local file system its files of checksums: it would start a process for each, to set its mode.
-
-    Its raw form, which has none, is not enough: RocksDB's snapshots are copied by what expects the checksummed one.
-    """
+    """Spare the local file system its files of checksums: it would start a process for each, to set its mode."""
     jvm, context = spark._jvm, spark._jsc
     assert jvm is not None
     jvm.org.apache.hadoop.fs.FileSystem.getLocal(context.hadoopConfiguration()).setWriteChecksum(False)
@@ -104,15 +99,12 @@ def start_job(spark: SparkSession, settings: JobSettings, sink: type[DataSource]
         .option("target_seconds", str(settings.target_seconds))
         .load()
     )
-    output = source.groupBy("lane").transformWithStateInPandas(
-        OperatorStage(settings.uri, lanes[0], settings.join_row_limit),
-        OUTPUT_SCHEMA,
-        outputMode="Append",
-        timeMode="None",
-    )
     return (
-        output.writeStream.format(sink.name())
+        source.repartition(len(lanes), "lane")
+        .writeStream.format(sink.name())
         .option("uri", settings.uri)
+        .option("lanes", orjson.dumps(lanes).decode())
+        .option("join_row_limit", str(settings.join_row_limit))
         .option("checkpointLocation", f"{settings.uri}/{CHECKPOINT}")
         .queryName("braid")
         .start()

@@ -34,7 +34,7 @@ LONGEST_REST_SECONDS = 30.0
 KEPT_BUSY_US = 45_000_000
 
 NOTHING = Extent(0, 0)
-_BEFORE_ALL: Mapping[str, Any] = {"clocks": {}, "waterlines": {}, "streams": {}}
+_BEFORE_ALL: Mapping[str, Any] = {"clocks": {}, "waterlines": {}, "streams": {}, "lanes": {}}
 
 Positions = Mapping[str, Mapping[str, int]]
 
@@ -103,6 +103,7 @@ class Planner:
             recent={stream: sums for stream, sums in record.get("recent", {}).items() if stream in streams},
             skipped=skipped,
             waiting=left,
+            lanes=record["lanes"],
         )
         if end.epoch > start.epoch:
             write_planned(self._storage, PlannedBatch(end.seq, start.epoch, end.epoch, end.clocks, end.planned_us))

@@ -53,7 +53,12 @@ class SourceTasks:
         kernels.warm_up()
 
     def run(self, start: Offset, end: Offset, task: int, tasks: int) -> Iterator[WireRow]:
-        """Yield the rows of task ``task`` of ``tasks`` of the batch from ``start`` to ``end``."""
+        """Yield the rows of task ``task`` of ``tasks`` of the batch from ``start`` to ``end``.
+
+        There are none of a batch that is published already and runs again only for Spark to take note of it.
+        """
+        if self._batches.has(end.seq):
+            return
         began = time.time()
         live = self._plan.at(start, end)
         shares: dict[str, StreamShare] = {}
@@ -96,20 +101,13 @@ class SourceTasks:
             yield WireRow(lane, CONTROL, body)
 
     def _shares(self, live: LiveQueries, end: Offset, task: int, tasks: int) -> Iterator[tuple[StreamShare, Span]]:
-        """Yield what this task reads.
-
-        A batch that was published already, and is run again to bring the state to it, reads what its record says.
-        """
-        published = self._batches.read(end.seq)["streams"] if self._batches.has(end.seq) else None
+        """Yield what this task reads."""
         shares: dict[str, StreamShare] = {}
         for span in end.spans:
             stream, mine = live.streams.get(span.stream), span.share(task, tasks)
             if stream is None or mine.start == mine.end:
                 continue
             share = shares.setdefault(stream.id, StreamShare(stream, end.waterlines.get(stream.id), end.planned_us))
-            if published is not None:
-                share.unread = published[stream.id]["unread"]
-                share.must_be_read = share.unread is None
             yield share, mine
 
     def _read(self, share: StreamShare, span: Span) -> Iterator[Chunk]:
@@ -120,8 +118,6 @@ class SourceTasks:
             connector = self._connector_of(share.stream)
             yield from connector.read(span.partition, span.start, span.end)
         except Exception as problem:
-            if share.must_be_read:
-                raise
             share.unread = str(problem) or type(problem).__name__
             self._connectors.pop(share.stream.id, None)
 

@@ -5,6 +5,7 @@ What is given wins over what is suggested. What is decided cannot be given, sinc
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -25,10 +26,6 @@ JAVA_OPTIONS = ("-Xss4m", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=
 
 DECIDED = {
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -53,8 +50,6 @@ SUGGESTED = KEPT_MEMORY | {
     EXECUTOR_OPTIONS: " ".join(JAVA_OPTIONS),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
-    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.stopTimeout": "5000",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
@@ -63,22 +58,31 @@ SUGGESTED = KEPT_MEMORY | {
 }
 LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
-_LANES = "spark.sql.shuffle.partitions"
+# What the JVM sends a Python process in several pieces waits 40 ms on TCP, until what went before is acknowledged. The
+# name of a Unix domain socket is a path of up to 107 bytes, of which Spark takes 42 for the name of the file.
+SOCKETS = {"spark.python.unix.domain.socket.enabled": "true"}
+LONGEST_SOCKET_FOLDER = 64
+
 _ELSEWHERE = {
     "spark.master": "the setting master says it",
     "spark.submit.deployMode": "the driver runs beside the service",
     "spark.app.name": "it is braid",
-    _LANES: "there are as many as lanes, which the first start fixes",
 }
 _NAME = re.compile(r"spark\.[A-Za-z0-9_.-]+")
 
 
-def combined(master: str, lanes: int, given: Mapping[str, str]) -> dict[str, str]:
-    """Return all that Spark is started with; Java options that are given are added to ours."""
-    conf = SUGGESTED | (LOOPBACK if is_one_machine(master) else {}) | options_of(master) | dict(given)
+def combined(master: str, given: Mapping[str, str], temporary: str = "/tmp") -> dict[str, str]:
+    """Return all that Spark is started with; Java options that are given are added to ours.
+
+    ``temporary`` is the folder of temporary files.
+    """
+    conf = SUGGESTED | (LOOPBACK if is_one_machine(master) else {}) | options_of(master)
+    if len(os.fsencode(temporary)) <= LONGEST_SOCKET_FOLDER:
+        conf |= SOCKETS
+    conf |= given
     for name in {DRIVER_OPTIONS, EXECUTOR_OPTIONS} & given.keys():
         conf[name] = f"{SUGGESTED[name]} {given[name]}"
-    return conf | DECIDED | {_LANES: str(lanes)}
+    return conf | DECIDED
 
 
 def slots(master: str, conf: Mapping[str, str]) -> int:

@@ -31,7 +31,6 @@ class StreamShare:
         self.waterline = waterline
         self.unread: str | None = None
         """Why the stream could not be read; then it has no part in the batch."""
-        self.must_be_read = False
         self.counts: dict[str, Any] = {"tuples": 0, "late": 0, "malformed": 0, "bytes": 0, "latest_us": None}
         self.dead_letters: list[pa.Table] = []
         self.failures: dict[str, str] = {}

@@ -1,6 +1,7 @@
 """The rows that pass between Spark's stages: few, small, about buckets and blocks rather than about tuples.
 
-Source tasks send ``WIRE_SCHEMA`` rows to lanes. A lane is one Spark group: one key group of every operator.
+Source tasks send ``WIRE_SCHEMA`` rows to lanes. A lane is one partition of the shuffle: one key group of
+every operator.
 
 | kind | body (JSON) | payload |
 | --- | --- | --- |
@@ -10,7 +11,7 @@ Source tasks send ``WIRE_SCHEMA`` rows to lanes. A lane is one Spark group: one 
 
 A ``bucket`` with a path into ``tuples/`` is the lane's own path to tuples that other buckets refer to.
 
-Lanes send ``OUTPUT_SCHEMA`` rows to the router: ``block`` as above, ``progress`` (the first lane only) and ``state``.
+Lanes tell the router kinds and bodies: ``block`` as above, ``progress`` (the first lane only) and ``state``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 WIRE_SCHEMA = "lane int, kind string, body string, payload binary"
-OUTPUT_SCHEMA = "kind string, body string"
 
 CONTROL = "control"
 BUCKET = "bucket"

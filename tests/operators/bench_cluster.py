@@ -71,17 +71,17 @@ def test_publishing_a_batch(benchmark: Any, storage: Storage, lanes: int, fired:
     slots = list(range(fired))
     times = [1_700_000_000_000_000] * fired
     block = {"path": "results/x", "kind": "aggregation", "slots": slots, "counts": slots, "latest_event_us": times}
-    state = {"progress": 1, "bytes": 0, "busy_us": 0, "failures": {}}
+    state = {"progress": 1, "bytes": 0, "busy_us": 0, "failures": {}, "path": None, "lane": 0}
     rows = [(PROGRESS, orjson.dumps(progress).decode())]
     rows += [(kind, orjson.dumps(body).decode()) for kind, body in ((BLOCK, block), (STATE, state))] * lanes
     log = RecordLog(storage, BATCHES)
 
     def run() -> None:
-        publish(storage, rows)
+        publish(storage, 1, rows)
         log.trim(1)
 
     benchmark.pedantic(run, rounds=3)
-    publish(storage, rows)
+    publish(storage, 1, rows)
     benchmark.extra_info["bytes"] = storage.size(BATCHES)
     assert len(log.read(1)["results"]) == lanes
 

@@ -1,23 +1,22 @@
-"""The whole job in one process, without Spark: push logs, planner, source tasks, operator stage, router, reader.
+"""The whole job in one process, without Spark: push logs, planner, source tasks, lane tasks, router, reader.
 
-What Spark does is done by hand: it logs an offset, runs the tasks, groups their rows by lane, keeps the state.
+What Spark does is done by hand: it logs an offset, runs the tasks, brings their rows to lanes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
-import pandas as pd
 
+from operators.job.lane_task import LaneTasks
 from operators.job.offsets import Offset
-from operators.job.operator_stage import OperatorStage
 from operators.job.plan_log import BATCHES, CHANGELOGS, PlanLog
 from operators.job.planner import Planner
 from operators.job.source_task import SourceTasks
-from operators.job.wire import WireRow
+from operators.job.wire import WireRow, to_batch
 from operators.live_queries import LiveQuery
 from router.dead_letter_reader import DeadLetterReader
 from router.result_reader import BatchIndex, ResultReader
@@ -33,48 +32,20 @@ from tests.operators.pipeline import Row, batch_of
 LANES = [0, 1]
 
 
-class KeyState:
-    """The state store of one key: the same calls as Spark's value and map states, over dictionaries."""
-
-    def __init__(self) -> None:
-        self.values: dict[Any, Any] = {}
-
-    def getValueState(self, *_: Any) -> KeyState:  # noqa: N802 - Spark's names, here and below
-        return self
-
-    def getMapState(self, *_: Any) -> KeyState:  # noqa: N802
-        return self
-
-    def get(self) -> Any:
-        return self.values.get("head")
-
-    def update(self, value: Any) -> None:
-        self.values["head"] = value
-
-    def getValue(self, key: Any) -> Any:  # noqa: N802
-        return self.values.get(key)
-
-    def updateValue(self, key: Any, value: Any) -> None:  # noqa: N802
-        self.values[key] = value
-
-    def removeKey(self, key: Any) -> None:  # noqa: N802
-        del self.values[key]
-
-
 class Job:
     """A data folder with streams and queries (by name), and the batches that run over it.
 
-    ``state`` is what Spark keeps of the lanes, ``offset`` where the last batch ended.
+    ``offset`` is where the last batch ended.
     """
 
     def __init__(self, folder: Path, streams: Sequence[StreamDefinition], queries: dict[str, str]) -> None:
         self.storage = Storage(str(folder))
         self.streams = {stream.name: stream for stream in streams}
         self.pushes = {stream.name: PushLog(self.storage, stream) for stream in streams}
-        self.state = {lane: KeyState() for lane in LANES}
         self.offset = Offset()
         self.planner = self.new_planner()
         self.tasks = SourceTasks(self.storage, LANES)
+        self.lanes = self.new_lanes()
         planned = [(name, slot, plan_select(sql, self.streams)) for slot, (name, sql) in enumerate(queries.items())]
         created = changelog(1, planned) | {"streams_created": [stream.to_json() for stream in streams]}
         RecordLog(self.storage, CHANGELOGS).append(1, created)
@@ -101,12 +72,12 @@ class Job:
         """Run and publish the batch that ends at an offset, as Spark logs it; return its record."""
         end = Offset.from_json(orjson.loads(orjson.dumps(end.to_json())))
         rows = [row for task in (0, 1) for row in self.tasks.run(self.offset, end, task, 2)]
-        publish(self.storage, [row for lane in LANES for row in self._lane(lane, rows)])
+        publish(self.storage, end.seq, self.advance(dict.fromkeys(LANES, rows), self.lanes))
         self.offset = end
         return RecordLog(self.storage, BATCHES).read(end.seq)
 
     def attempt(self, end: Offset) -> list[tuple[str, Any]]:
-        """Run the batch that ends at an offset, in new processes, up to what it would publish; the state stays."""
+        """Run the batch that ends at an offset, in new processes, up to what it would publish."""
         output = self.advance(dict.fromkeys(LANES, self.read(end)))
         return [(kind, orjson.loads(body)) for kind, body in output]
 
@@ -115,13 +86,18 @@ class Job:
         tasks = SourceTasks(self.storage, LANES)
         return [row for task in (0, 1) for row in tasks.run(self.offset, end, task, 2)]
 
-    def advance(self, rows: Mapping[int, Sequence[WireRow]]) -> list[tuple[str, str]]:
-        """Run each lane on the rows that it got, up to what it would publish; the state stays."""
-        kept = {lane: dict(state.values) for lane, state in self.state.items()}
-        output = [row for lane in LANES for row in self._lane(lane, rows[lane])]
-        for lane, values in kept.items():
-            self.state[lane].values = values
+    def advance(self, rows: Mapping[int, Sequence[WireRow]], lanes: LaneTasks | None = None) -> list[tuple[str, str]]:
+        """Run each lane on the rows that it got, in a new process unless told, up to what it would publish."""
+        lanes = lanes or self.new_lanes()
+        output = []
+        for lane in LANES:
+            mine = [row for row in rows[lane] if row.lane == lane]
+            output += lanes.run([to_batch(mine[:1]), to_batch(mine[1:])])
         return output
+
+    def new_lanes(self) -> LaneTasks:
+        """Return lanes as a process that has just started has them."""
+        return LaneTasks(self.storage, LANES, 1_000_000)
 
     def rows(self, query: str) -> list[dict[str, Any]]:
         """Return all rows of a query."""
@@ -142,11 +118,3 @@ class Job:
 
     def _index(self) -> BatchIndex:
         return BatchIndex(RecordLog(self.storage, BATCHES), self.offset.seq)
-
-    def _lane(self, lane: int, rows: Sequence[WireRow]) -> Iterator[tuple[str, str]]:
-        mine = [(row.kind, row.body, row.payload) for row in rows if row.lane == lane]
-        stage = OperatorStage(self.storage.uri, LANES[0], 1_000_000)
-        stage.init(self.state[lane])  # type: ignore[arg-type]  # the calls that a stage makes, not all there are
-        frames = iter([pd.DataFrame(mine, columns=["kind", "body", "payload"])])
-        for frame in stage.handleInputRows((lane,), frames, None):
-            yield from zip(frame["kind"], frame["body"], strict=True)

@@ -24,7 +24,7 @@ def storage(tmp_path: Path) -> Storage:
     for batch in range(3):
         storage.put(f"{OFFSETS}/{batch}", OFFSET)
     for batch in range(2):
-        RecordLog(storage, "batches").append(batch + 1, {"seq": batch + 1})
+        RecordLog(storage, "batches").append(batch + 1, {"seq": batch + 1, "lanes": {}})
         storage.put(f"{COMMITS}/{batch}", COMMIT)
     for folder in (OFFSETS, COMMITS):  # what was being written
         storage.put(f"{folder}/.9.8f0a.tmp", b"")

@@ -51,7 +51,7 @@ def test_a_batch_that_lanes_saw_with_and_without_a_stream_is_not_published_but_r
         (tmp_path / "elsewhere").rename(segments)
         for rows in ({LANES[0]: read, LANES[1]: read_again}, {LANES[0]: read_again, LANES[1]: read}):
             with pytest.raises(NotReady, match="the same batch 1"):
-                publish(running.storage, running.advance(rows))
+                publish(running.storage, 1, running.advance(rows))
         assert RecordLog(running.storage, BATCHES).latest() == 0
         record = running.batch(end)
         assert record["streams"]["a"]["tuples"] == 18

@@ -65,7 +65,7 @@ class Folder:
             for name, ends in offset.streams.items()
         }
         common = {"seq": offset.seq, "epoch": offset.epoch, "planned_us": offset.planned_us, "streams": streams}
-        times = {"clocks": dict(offset.clocks), "waterlines": dict(offset.waterlines)}
+        times = {"clocks": dict(offset.clocks), "waterlines": dict(offset.waterlines), "lanes": {}}
         self.batches.append(offset.seq, {**common, **times, **record})
 
     def commit_unread(self, offset: Offset, stream: str) -> None:

@@ -22,30 +22,29 @@ from sources.errors import NotAllowed
 
 
 def test_what_is_given_wins_over_what_is_suggested() -> None:
-    conf = combined("local[2]", 3, {"spark.driver.memory": "5g", "spark.executor.memory": "3g"})
+    conf = combined("local[2]", {"spark.driver.memory": "5g", "spark.executor.memory": "3g"})
     assert (conf["spark.driver.memory"], conf["spark.executor.memory"]) == ("5g", "3g")
-    assert conf["spark.sql.shuffle.partitions"] == "3"
     assert DECIDED.items() <= conf.items()
     assert all(conf[name] == value for name, value in SUGGESTED.items() if name != "spark.driver.memory")
 
 
 @pytest.mark.parametrize("name", [DRIVER_OPTIONS, EXECUTOR_OPTIONS])
 def test_java_options_are_added_to_ours(name: str) -> None:
-    assert combined("local", 1, {name: "-Dx=1"})[name] == f"{SUGGESTED[name]} -Dx=1"
-    assert combined("local", 1, {})[name] == SUGGESTED[name]
+    assert combined("local", {name: "-Dx=1"})[name] == f"{SUGGESTED[name]} -Dx=1"
+    assert combined("local", {})[name] == SUGGESTED[name]
 
 
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[3]", "local-cluster[2,1,1024]"])
 def test_the_driver_listens_on_loopback_where_all_of_spark_is_here(master: str) -> None:
-    conf = combined(master, 1, {})
+    conf = combined(master, {})
     assert (conf["spark.driver.host"], conf["spark.driver.bindAddress"]) == ("127.0.0.1", "127.0.0.1")
 
 
 @pytest.mark.parametrize("master", ["k8s://https://kubernetes.default.svc:443", "spark://spark:7077", "yarn"])
 def test_executors_elsewhere_are_not_told_to_look_on_their_own_machine(master: str) -> None:
-    assert not {"spark.driver.host", "spark.driver.bindAddress"} & combined(master, 1, {}).keys()
+    assert not {"spark.driver.host", "spark.driver.bindAddress"} & combined(master, {}).keys()
     given = {"spark.driver.host": "braid.streams.svc"}
-    assert given.items() <= combined(master, 1, given).items()
+    assert given.items() <= combined(master, given).items()
 
 
 @pytest.mark.parametrize(
@@ -86,7 +85,6 @@ def test_parallelism_follows_from_the_master_and_the_executors(
             "leave out 'spark.python.worker.reuse': results rest on it being true",
         ),
         ({"spark.master": "yarn"}, "leave out 'spark.master': the setting master says it"),
-        ({"spark.sql.shuffle.partitions": "9"}, "leave out 'spark.sql.shuffle.partitions'"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(conf: object, message: str) -> None:

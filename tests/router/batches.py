@@ -99,6 +99,8 @@ class BatchWriter:
             "failures": {},
             "bytes": {"state": 0, "buckets": 0, "results": 0},
             "duration_us": SECOND // 2,
+            "oldest_needed": 1,
+            "lanes": {},
         }
         record |= changes
         self.log.append(self.seq, record)

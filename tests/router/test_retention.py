@@ -115,7 +115,7 @@ def test_what_no_record_and_no_lane_names_goes(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
     writer, reader = fill(storage, 40)
     for seq in range(1, 42):  # of attempts that failed, or were repeated
-        for folder in ("results", "dead-letters", "buckets", "tuples"):
+        for folder in ("results", "dead-letters", "buckets", "tuples", "states"):
             storage.put(f"{folder}/{seq:012d}-attempt", b"bytes")
     reader.absorb(writer.commit(1, oldest_needed=37))
     retention = Retention(storage, writer.log, reader.index, seconds=0, size=1 << 30)
@@ -125,7 +125,7 @@ def test_what_no_record_and_no_lane_names_goes(tmp_path: Path) -> None:
         names = storage.names(folder)
         assert min(names)[:12] == f"{first:012d}"
         assert {f"{seq:012d}-attempt" for seq in range(first, 42)} <= set(names)
-    for folder in ("buckets", "tuples"):
+    for folder in ("buckets", "tuples", "states"):
         assert storage.names(folder) == [f"{seq:012d}-attempt" for seq in range(37, 42)]
     reader.absorb(writer.commit(1, oldest_needed=None))
     retention.trim(10**15, 41)

@@ -32,7 +32,7 @@ def rows_of(seq: int, block: str, epoch: int = 1, tuples: Sequence[str] = ()) ->
         "failures": {},
     }
     entry = {"path": block, "kind": "selection", "slots": [0], "counts": [1], "tuples": list(tuples)}
-    lane = {"lane": 0, "progress": 1, "bytes": 7, "busy_us": 3, "failures": {"q-9": "raised"}}
+    lane = {"lane": 0, "progress": 1, "bytes": 7, "busy_us": 3, "failures": {"q-9": "raised"}, "path": f"states/{seq}"}
     return [
         (BLOCK, orjson.dumps(entry).decode()),
         (PROGRESS, orjson.dumps(progress).decode()),
@@ -41,31 +41,34 @@ def rows_of(seq: int, block: str, epoch: int = 1, tuples: Sequence[str] = ()) ->
 
 
 def test_publishing_a_batch_again_changes_nothing(storage: Storage) -> None:
-    publish(storage, rows_of(1, "results/a"))
+    publish(storage, 1, rows_of(1, "results/a"))
     first = storage.get("batches/000000000001.json")
-    publish(storage, rows_of(1, "results/b"))
+    publish(storage, 1, rows_of(1, "results/b"))
     assert storage.get("batches/000000000001.json") == first
     record = RecordLog(storage, "batches").read(1)
     assert [block["path"] for block in record["results"]] == ["results/a"]
     assert record["failures"] == {"q-9": "raised"}
     assert record["bytes"] == {"state": 7}
+    assert record["lanes"] == {"0": "states/1"}
     assert orjson.loads(storage.get("activations/000000000001.json"))["clocks"] == {"s-1": 5}
 
 
 def test_a_batch_that_lanes_saw_differently_is_not_published(storage: Storage) -> None:
     """Source tasks that ran again after some lanes were done may have read other than the first time."""
-    other = {"lane": 1, "progress": 2, "bytes": 0, "busy_us": 0, "failures": {}}
+    other = {"lane": 1, "progress": 2, "bytes": 0, "busy_us": 0, "failures": {}, "path": None}
     with pytest.raises(NotReady, match="the same batch 1"):
-        publish(storage, [*rows_of(1, "results/a"), (STATE, orjson.dumps(other).decode())])
+        publish(storage, 1, [*rows_of(1, "results/a"), (STATE, orjson.dumps(other).decode())])
     assert RecordLog(storage, "batches").latest() == 0
     assert not storage.names("activations")
 
 
 def test_the_record_says_when_the_first_delay_of_any_lane_runs_out(storage: Storage) -> None:
     for seq, due in enumerate([[None, None], [9, None, 7], [3]], start=1):
-        lane = {"progress": 1, "bytes": 0, "busy_us": 0, "failures": {}}
+        lane = {"progress": 1, "bytes": 0, "busy_us": 0, "failures": {}, "path": None}
         lanes = [{**lane, "lane": i, "due_us": us} for i, us in enumerate(due)]
-        publish(storage, [*rows_of(seq, "results/a", seq), *((STATE, orjson.dumps(lane).decode()) for lane in lanes)])
+        publish(
+            storage, seq, [*rows_of(seq, "results/a", seq), *((STATE, orjson.dumps(lane).decode()) for lane in lanes)]
+        )
     records = RecordLog(storage, "batches")
     assert [records.read(seq)["emit_due_us"] for seq in (1, 2, 3)] == [None, 7, 3]
 
@@ -77,6 +80,7 @@ def test_files_that_no_record_names_are_swept(storage: Storage) -> None:
         "results/000000000002-referred-to",
         "buckets/000000000002-held",
         "tuples/000000000002-held",
+        "states/000000000002-held",
     ]
     staged = [
         "results/000000000002-staged",
@@ -84,11 +88,12 @@ def test_files_that_no_record_names_are_swept(storage: Storage) -> None:
         "results/000000000003-x",
         "buckets/000000000003-y",
         "dead-letters/000000000003-z",
+        "states/000000000003-x",
     ]
     for path in (*kept, *staged):
         storage.put(path, b"bytes")
-    publish(storage, rows_of(1, "results/000000000001-old"))
-    publish(storage, rows_of(2, "results/000000000002-named", epoch=2, tuples=["results/000000000002-referred-to"]))
+    publish(storage, 1, rows_of(1, "results/000000000001-old"))
+    publish(storage, 2, rows_of(2, "results/000000000002-named", epoch=2, tuples=["results/000000000002-referred-to"]))
     assert sweep_unpublished(storage) == len(staged)
     assert all(storage.exists(path) for path in kept)
     assert not any(storage.exists(path) for path in staged)

@@ -1,0 +1,88 @@
+"""The durable state of a lane, as files: what a batch changes of it counts once the record of the batch names it.
+
+A *manifest* has the lane's head and says in which files its entries are. Nothing is written over: a batch begins with
+the manifest that its offset names (:class:`operators.job.offsets.Offset`), so it may run any number of times, anywhere.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import orjson
+
+from operators.bucket_store import STATES, batch_of
+from sources.errors import CorruptData
+from sources.storage import Storage
+
+
+class LaneFiles:
+    """A :class:`operators.lane_state.LaneState`: that of before batch ``seq``, which ``path`` names, and its changes.
+
+    ``path`` is None for a lane that has no state yet. Files that the batch drops are deleted two batches later, when
+    no batch can need them that might run again.
+    """
+
+    def __init__(self, storage: Storage, seq: int, path: str | None) -> None:
+        self._storage = storage
+        self._seq = seq
+        self._path = path
+        manifest: dict[str, Any] = {"head": None, "entries": {}, "garbage": []}
+        if path is not None:
+            try:
+                manifest = storage.get_json(path)
+            except FileNotFoundError:
+                raise _missing(path, seq) from None
+        self._head: str | None = manifest["head"]
+        self._entries: dict[str, str] = manifest["entries"]
+        self._garbage: list[tuple[int, str]] = [(dropped, old) for dropped, old in manifest["garbage"]]
+        self._is_changed = False
+        self.oldest = min((batch_of(each) for each in (path, *self._entries.values()) if each), default=None)
+        """The number of the batch that made the oldest file of the state as it was, None for none."""
+
+    def head(self) -> bytes | None:
+        """Return the head, None for a new lane."""
+        return None if self._head is None else self._head.encode()
+
+    def set_head(self, head: bytes) -> None:
+        """Replace the head."""
+        self._head = head.decode()
+        self._is_changed = True
+
+    def entry(self, seq: int) -> bytes:
+        """Return the entry of batch ``seq``."""
+        path = self._entries[str(seq)]
+        try:
+            return self._storage.get(path)
+        except FileNotFoundError:
+            raise _missing(path, self._seq) from None
+
+    def put_entry(self, seq: int, entry: bytes) -> None:
+        """Store the entry of batch ``seq``."""
+        self._entries[str(seq)] = self._put(entry)
+        self._is_changed = True
+
+    def drop_entry(self, seq: int) -> None:
+        """Remove the entry of batch ``seq``."""
+        self._garbage.append((self._seq, self._entries.pop(str(seq))))
+        self._is_changed = True
+
+    def settle(self) -> str | None:
+        """Write the manifest if the batch changed the state; return the path of that which is to be named."""
+        if not self._is_changed:
+            return self._path
+        if self._path is not None:
+            self._garbage.append((self._seq, self._path))
+        kept = [(dropped, path) for dropped, path in self._garbage if dropped > self._seq - 2]
+        for path in {path for _, path in self._garbage} - {path for _, path in kept}:
+            self._storage.delete(path)
+        return self._put(orjson.dumps({"head": self._head, "entries": self._entries, "garbage": kept}))
+
+    def _put(self, data: bytes) -> str:
+        path = f"{STATES}/{self._seq:012d}-{uuid.uuid4().hex}"
+        self._storage.put(path, data, durable=False)
+        return path
+
+
+def _missing(path: str, seq: int) -> CorruptData:
+    return CorruptData(f"The file {path} must be there, which has state of a lane for batch {seq}; it is not.")

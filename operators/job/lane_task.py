@@ -1,0 +1,125 @@
+"""A lane task: runs one lane for a batch, up to what the batch record is to say of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from operators.bucket_store import RESULTS, put_join_block, put_window_rows
+from operators.job.batch_progress import digest_of, progress_of
+from operators.job.lane_files import LaneFiles
+from operators.job.offsets import Offset
+from operators.job.plan_log import PlanLog
+from operators.job.wire import BLOCK, BUCKET, CONTROL, PROGRESS, STATE
+from operators.joins.late_rows import JoinedRows
+from operators.lane import Lane
+from operators.lane_state import Payload
+from operators.report import is_due
+from operators.windowing.fired_rows import Fired
+from sources.storage import Storage
+
+
+class LaneTasks:
+    """What a worker process keeps between batches: the plan, and lanes as far as it knows them, which is a cache."""
+
+    def __init__(self, storage: Storage, lanes: Sequence[int], join_row_limit: int) -> None:
+        self._storage = storage
+        self._first_lane = lanes[0]
+        self._join_row_limit = join_row_limit
+        self._plan = PlanLog(storage)
+        self._lanes: dict[int, Lane] = {}
+
+    def run(self, rows: Iterable[pa.RecordBatch]) -> list[tuple[str, str]]:
+        """Run the lane that ``rows``, as source tasks send them, are for; return rows for the router.
+
+        None come of a batch that is published already, and none go.
+        """
+        batches = [batch for batch in rows if batch.num_rows]
+        if not batches:
+            return []
+        began = time.perf_counter()
+        number = batches[0].column(0)[0].as_py()
+        lane = self._lanes.setdefault(number, Lane(self._storage, self._join_row_limit))
+        controls, payloads, blocks = _sort_rows(batches)
+        start, end = Offset.from_json(controls[0]["start"]), Offset.from_json(controls[0]["end"])
+        live = self._plan.at(start, end)
+        progress = progress_of(controls, start, end)
+        state = LaneFiles(self._storage, end.seq, end.lanes.get(str(number)))
+        fired = lane.advance(
+            end.seq, payloads, live, dict(end.waterlines), progress["waterlines"], state, end.planned_us
+        )
+        output = [(BLOCK, body) for body in blocks]
+        for operator, (queries, windows) in fired.items():
+            path = put_window_rows(self._storage, RESULTS, end.seq, windows.rows)
+            entry = _block_entry("aggregation", operator, queries[0].query.streams, windows, path)
+            output.append((BLOCK, orjson.dumps(entry).decode()))
+        links: dict[str, str] = {}
+        for operator, joined in lane.joined.items():
+            path, referred = put_join_block(self._storage, RESULTS, end.seq, joined.block, links)
+            streams = live.by_slot[joined.slots[0]].query.streams
+            entry = _block_entry("join", operator, streams, joined, path) | {"tuples": referred}
+            output.append((BLOCK, orjson.dumps(entry).decode()))
+        if number == self._first_lane:
+            output.append((PROGRESS, orjson.dumps(progress).decode()))
+        told = {
+            "lane": number,
+            "progress": digest_of(progress),
+            "bytes": lane.bytes,
+            "failures": lane.failures,
+            "due_us": lane.due_us,
+            "oldest": min((n for n in (lane.oldest, state.oldest) if n is not None), default=None),
+            "report": lane.work.tell() if is_due(start, end) else None,
+            "path": state.settle(),
+            "busy_us": int((time.perf_counter() - began) * 1e6),
+        }
+        output.append((STATE, orjson.dumps(told).decode()))
+        return output
+
+
+def _sort_rows(rows: Iterable[pa.RecordBatch]) -> tuple[list[dict[str, Any]], list[Payload], list[str]]:
+    """Split a lane's rows by kind; those of streams that some task could not read go.
+
+    Their files stay until they are swept: another attempt at this batch may be told that they can be read.
+    """
+    controls: list[dict[str, Any]] = []
+    buckets: list[tuple[dict[str, Any], Payload]] = []
+    blocks: list[tuple[dict[str, Any], str]] = []
+    for batch in rows:
+        columns = (batch.column(name).to_pylist() for name in ("kind", "body", "payload"))
+        for kind, body, payload in zip(*columns, strict=True):
+            said = orjson.loads(body)
+            if kind == CONTROL:
+                controls.append(said)
+            elif kind == BUCKET:
+                buckets.append((said, Payload(said["path"], payload)))
+            else:
+                blocks.append((said, body))
+    controls.sort(key=lambda control: control["task"])
+    # doubles are added in one order, so that a batch that runs again tells the same to the last digit
+    buckets.sort(key=lambda bucket: (bucket[0]["stream"], bucket[0]["task"], bucket[0]["number"]))
+    unread = {stream for control in controls for stream in control["unread"]}
+    return (
+        controls,
+        [payload for said, payload in buckets if said["stream"] not in unread],
+        [body for said, body in blocks if said["stream"] not in unread],
+    )
+
+
+def _block_entry(
+    kind: str, operator: str, streams: tuple[str, ...], fired: Fired | JoinedRows, path: str
+) -> dict[str, Any]:
+    """Describe a block of fired windows for the batch record."""
+    return {
+        "path": path,
+        "kind": kind,
+        "operator": operator,
+        "stream": streams[0],
+        "slots": fired.slots,
+        "counts": fired.counts,
+        "windows": fired.windows,
+        "latest_event_us": fired.latest_us,
+    }

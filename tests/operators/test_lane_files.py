@@ -1,0 +1,93 @@
+"""The state of a lane as files: whatever batch begins with a manifest finds the state that it names."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from operators.bucket_store import STATES
+from operators.job.lane_files import LaneFiles
+from sources.errors import CorruptData
+from sources.storage import Storage
+from tests.operators.pipeline import MemoryState
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage(str(tmp_path))
+
+
+def change(state: LaneFiles | MemoryState, seq: int, known: dict[int, bytes], rng: random.Random) -> None:
+    """Change a state as a lane does in batch ``seq``; ``known`` are its entries."""
+    for old in sorted(known):
+        if rng.random() < 0.3:
+            state.drop_entry(old)
+            del known[old]
+    if rng.random() < 0.7:
+        known[seq] = rng.randbytes(rng.randint(1, 9))
+        state.put_entry(seq, known[seq])
+    if rng.random() < 0.9:
+        state.set_head(f"head of {seq}".encode())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_state_is_that_of_a_dictionary_however_often_batches_run(storage: Storage, seed: int) -> None:
+    rng = random.Random(seed)
+    path: str | None = None
+    model = MemoryState()
+    known: dict[int, bytes] = {}
+    for seq in range(1, 60):
+        for _ in range(rng.randint(0, 2)):  # attempts whose batch was not published
+            attempt = LaneFiles(storage, seq, path)
+            change(attempt, seq, dict(known), rng)
+            attempt.settle()
+        state, choices = LaneFiles(storage, seq, path), rng.getstate()
+        change(model, seq, dict(known), rng)
+        rng.setstate(choices)
+        change(state, seq, known, rng)
+        before, path = path, state.settle()
+        read = LaneFiles(storage, seq + 1, path)
+        assert read.head() == model.head()
+        assert {number: read.entry(number) for number in known} == known
+        if before is not None:  # what the batch began with is still there, should it run again
+            again = LaneFiles(storage, seq, before)
+            assert all(again.entry(int(number)) for number in again._entries)
+
+
+def test_what_batches_drop_goes_two_batches_later(storage: Storage) -> None:
+    path: str | None = None
+    for seq in range(1, 40):
+        state = LaneFiles(storage, seq, path)
+        state.put_entry(seq, b"entry")
+        if seq > 1:
+            assert state.oldest == seq - 1
+            state.drop_entry(seq - 1)
+        state.set_head(str(seq).encode())
+        path = state.settle()
+        batches = {int(name[:12]) for name in storage.names(STATES)}
+        assert batches == set(range(max(1, seq - 2), seq + 1)), "a manifest and an entry each"
+
+
+def test_a_batch_that_changes_nothing_names_the_same_manifest(storage: Storage) -> None:
+    assert LaneFiles(storage, 1, None).settle() is None
+    state = LaneFiles(storage, 1, None)
+    state.set_head(b"{}")
+    path = state.settle()
+    assert path is not None
+    assert LaneFiles(storage, 9, path).settle() == path
+
+
+def test_a_state_that_is_gone_is_named(storage: Storage) -> None:
+    state = LaneFiles(storage, 1, None)
+    state.put_entry(1, b"entry")
+    path = state.settle()
+    assert path is not None
+    entry = next(name for name in storage.names(STATES) if f"{STATES}/{name}" != path)
+    storage.delete(f"{STATES}/{entry}")
+    with pytest.raises(CorruptData, match=f"{STATES}/{entry} must be there"):
+        LaneFiles(storage, 2, path).entry(1)
+    storage.delete(path)
+    with pytest.raises(CorruptData, match=f"{path} must be there.*batch 2"):
+        LaneFiles(storage, 2, path)
