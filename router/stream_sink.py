@@ -1,4 +1,4 @@
-"""The router as Spark's sink: its tasks run lanes, its commit publishes the batch by writing its record (thesis 4.3.1.6).
+"""The router as Spark's sink (thesis 4.3.1.6): its tasks run lanes, its commit publishes the batch by its record.
 
 Tasks have staged result and dead-letter blocks and the state of lanes; each counts only once a batch record names it.
 The record is one atomic file named by the batch's number, so that committing a batch again, after a crash, changes

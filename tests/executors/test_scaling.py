@@ -23,7 +23,7 @@ from tests.oracle.verify import verify
 pytestmark = [pytest.mark.service, pytest.mark.long]
 
 # together more than one core takes in
-STREAMS = ("flood_1", "flood_2", "flood_3")
+STREAMS = tuple(f"flood_{number}" for number in range(6))
 FLOOD = """CREATE STREAM {} (user_id BIGINT, price DOUBLE, time TIMESTAMP LATENESS INTERVAL '0' SECOND)
     WITH (connector = 'generator', dataset = 'purchases', rate = '10000000')"""
 SUMS = "SELECT user_id, SUM(price) AS revenue FROM {} [RANGE 2 SECONDS] WHERE price > {} GROUP BY user_id"
