@@ -2,7 +2,7 @@
 
 Invariants:
 
-- The state store holds an *entry* per batch that brought buckets (the rows as they came, small payloads
+- The state holds an *entry* per batch that brought buckets (the rows as they came, small payloads
   inline, large ones as paths), and a *head*: which entries are alive, and files to delete. Nothing else is durable.
 - The lane in memory is a cache of that. It is brought up to the head before each batch, so it does not matter which
   worker ran the batch before, nor what an attempt at a batch left here that was made again elsewhere: the head has the

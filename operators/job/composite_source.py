@@ -84,10 +84,12 @@ class CompositeReader(DataSourceStreamReader):
         set_aside()
         start, end, task, tasks = partition.value
         # Spark starts processes that only look this class up or plan; compiled kernels take a second to import
+        from operators.job.plan_log import shared_plan
         from operators.job.source_task import SourceTasks
 
         if self._uri not in _SHARED:
-            _SHARED[self._uri] = SourceTasks(Storage(self._uri), self._lanes)
+            storage = Storage(self._uri)
+            _SHARED[self._uri] = SourceTasks(storage, shared_plan(storage), self._lanes)
         yield to_batch(list(_SHARED[self._uri].run(Offset.from_json(start), Offset.from_json(end), task, tasks)))
 
     def commit(self, end: dict[str, Any]) -> None:

@@ -26,11 +26,11 @@ from sources.storage import Storage
 class LaneTasks:
     """What a worker process keeps between batches: the plan, and lanes as far as it knows them, which is a cache."""
 
-    def __init__(self, storage: Storage, lanes: Sequence[int], join_row_limit: int) -> None:
+    def __init__(self, storage: Storage, plan: PlanLog, lanes: Sequence[int], join_row_limit: int) -> None:
         self._storage = storage
+        self._plan = plan
         self._first_lane = lanes[0]
         self._join_row_limit = join_row_limit
-        self._plan = PlanLog(storage)
         self._lanes: dict[int, Lane] = {}
 
     def run(self, rows: Iterable[pa.RecordBatch]) -> list[tuple[str, str]]:

@@ -72,6 +72,14 @@ class PlanLog:
         return clocks
 
 
+_SHARED: dict[str, PlanLog] = {}
+
+
+def shared_plan(storage: Storage) -> PlanLog:
+    """Return the plan log that all tasks in this process share: those of a batch want the queries of one epoch."""
+    return _SHARED.setdefault(storage.uri, PlanLog(storage))
+
+
 def write_activation(storage: Storage, previous_epoch: int, epoch: int, clocks: dict[str, Any]) -> None:
     """Record the clocks with which the epochs in ``(previous_epoch, epoch]`` became active; nothing for none."""
     if epoch > previous_epoch:

@@ -41,10 +41,10 @@ BYTES_AT_ONCE = 1 << 28
 class SourceTasks:
     """What a worker process keeps between batches: the plan, open connectors, compiled operators."""
 
-    def __init__(self, storage: Storage, lanes: list[int]) -> None:
+    def __init__(self, storage: Storage, plan: PlanLog, lanes: list[int]) -> None:
         self._storage = storage
+        self._plan = plan
         self._lanes = lanes
-        self._plan = PlanLog(storage)
         self._batches = RecordLog(storage, BATCHES)
         self._connectors: dict[str, Connector] = {}
         self._operators: dict[str, tuple[int, dict[str, StreamOperators]]] = {}

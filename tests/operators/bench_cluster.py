@@ -16,7 +16,7 @@ import pytest
 
 from operators.job.batch_progress import progress_of
 from operators.job.offsets import Offset
-from operators.job.plan_log import BATCHES
+from operators.job.plan_log import BATCHES, PlanLog
 from operators.job.source_task import SourceTasks
 from operators.job.wire import BLOCK, PROGRESS, STATE, to_batch
 from operators.live_queries import LiveQueries
@@ -49,7 +49,7 @@ def storage(tmp_path: Path) -> Storage:
 @pytest.mark.parametrize("lanes", [2, 32, 200])
 def test_control_rows_of_a_source_task(benchmark: Any, storage: Storage, lanes: int) -> None:
     """A source task that reads nothing says so to every lane."""
-    tasks = SourceTasks(storage, list(range(lanes)))
+    tasks = SourceTasks(storage, PlanLog(storage), list(range(lanes)))
     rows = benchmark(lambda: to_batch(list(tasks.run(Offset(), Offset(seq=1), 0, lanes))))
     benchmark.extra_info["bytes"] = rows.nbytes
     assert rows.num_rows == lanes
@@ -58,7 +58,7 @@ def test_control_rows_of_a_source_task(benchmark: Any, storage: Storage, lanes: 
 @pytest.mark.parametrize("tasks", [2, 32, 200])
 def test_control_rows_at_a_lane(benchmark: Any, storage: Storage, tasks: int) -> None:
     """A lane brings together what the source tasks say."""
-    each = SourceTasks(storage, [0])
+    each = SourceTasks(storage, PlanLog(storage), [0])
     bodies = [row.body for task in range(tasks) for row in each.run(Offset(), Offset(seq=1), task, tasks)]
     progress = benchmark(lambda: progress_of([orjson.loads(body) for body in bodies], Offset(), Offset(seq=1)))
     assert len(progress["source_busy_us"]) == tasks

@@ -44,7 +44,7 @@ class Job:
         self.pushes = {stream.name: PushLog(self.storage, stream) for stream in streams}
         self.offset = Offset()
         self.planner = self.new_planner()
-        self.tasks = SourceTasks(self.storage, LANES)
+        self.tasks = SourceTasks(self.storage, PlanLog(self.storage), LANES)
         self.lanes = self.new_lanes()
         planned = [(name, slot, plan_select(sql, self.streams)) for slot, (name, sql) in enumerate(queries.items())]
         created = changelog(1, planned) | {"streams_created": [stream.to_json() for stream in streams]}
@@ -83,7 +83,7 @@ class Job:
 
     def read(self, end: Offset) -> list[WireRow]:
         """Run the source tasks of the batch that ends at an offset, in new processes."""
-        tasks = SourceTasks(self.storage, LANES)
+        tasks = SourceTasks(self.storage, PlanLog(self.storage), LANES)
         return [row for task in (0, 1) for row in tasks.run(self.offset, end, task, 2)]
 
     def advance(self, rows: Mapping[int, Sequence[WireRow]], lanes: LaneTasks | None = None) -> list[tuple[str, str]]:
@@ -97,7 +97,7 @@ class Job:
 
     def new_lanes(self) -> LaneTasks:
         """Return lanes as a process that has just started has them."""
-        return LaneTasks(self.storage, LANES, 1_000_000)
+        return LaneTasks(self.storage, PlanLog(self.storage), LANES, 1_000_000)
 
     def rows(self, query: str) -> list[dict[str, Any]]:
         """Return all rows of a query."""

@@ -1,6 +1,6 @@
 """The data plane in one process, without Spark: what the tests of operators share.
 
-Tuples pass through source operators, lanes and firing just as in the job; a dictionary stands for Spark's state store.
+Tuples pass through source operators, lanes and firing just as in the job; a dictionary stands for the files of lanes.
 """
 
 from __future__ import annotations
