@@ -1,9 +1,11 @@
-"""When the next batch had better begin: at once, or just after the next windows end.
+"""When the next batch had better begin: soon, or just after the next windows end.
 
 Batches run one after the other. A window that ends just after a batch was planned waits for that batch and has its rows
 with the next one, two batches later; planned just after its end, the batch that takes its last tuples fires it. Windows
 of different queries mostly end together, at whole seconds or minutes, and batches then do best to begin there. The
 price is that what ended before waits a little longer.
+
+Small batches take less time than is worth a batch record and a few files each, so they begin some time after one another.
 """
 
 from __future__ import annotations
@@ -104,9 +106,13 @@ class _Combs:
 
 
 class BatchStart:
-    """Decides whether a batch begins at once; ``ends`` must know the running queries."""
+    """Decides whether a batch begins at once; ``ends`` must know the running queries.
 
-    def __init__(self) -> None:
+    Batches begin ``apart_us`` after one another, or later.
+    """
+
+    def __init__(self, apart_us: int = 100_000) -> None:
+        self.apart_us = apart_us
         self.ends = WindowEnds()
         self._took_us: deque[int] = deque(maxlen=_BATCHES // 2)
         self._delays: dict[str, deque[int]] = {}
@@ -123,13 +129,15 @@ class BatchStart:
                 self._delays[stream].append(record["planned_us"] - waterline)
 
     def is_too_early(self, before_us: int, now_us: int) -> bool:
-        """Return whether rows come sooner on the whole if the next batch waits for the next windows to end.
+        """Return whether the batch before has just begun, or rows come sooner if the next waits for windows to end.
 
         The batch before was planned at ``before_us``. A batch takes about as long as those before it, longer by as much
         as it waits. With the wait, windows that end next are spared a batch and lose what it takes longer; all that
         ended before lose both. It is for less than half of a batch, and never for long: batches that take long would
         only get longer.
         """
+        if 0 <= now_us - before_us < self.apart_us:
+            return True
         if len(self._took_us) < _BATCHES // 2:
             return False
         takes_us = sum(self._took_us) / len(self._took_us)

@@ -86,7 +86,7 @@ class Planner:
         if not read and not is_wanted:
             return start
         left = _tuples_between(begins, _ends(begins, available)) - read
-        is_urgent = is_wanted or left > 0
+        is_urgent = is_wanted or left > 0 or start.waiting > 0
         if not is_urgent and self._start.is_too_early(start.planned_us, now_us):
             return start
         self._warm_ups = max(0, self._warm_ups - 1)

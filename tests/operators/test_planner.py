@@ -303,18 +303,18 @@ def test_a_stream_that_could_not_be_read_rests_and_goes_on_where_it_was(
     monkeypatch.setattr("operators.job.planner.time.monotonic", lambda: now)
     folder.log(stream("a"))
     planner, offset = folder.planner(), Offset()
-    for rest in (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0):
-        offset = planner.latest(offset, SECOND)
+    for number, rest in enumerate((1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0), start=1):
+        offset = planner.latest(offset, number * SECOND)
         assert offset.begins == {"a": {"0": 0}}
         assert offset.streams["a"]["0"] >= RATE
         folder.commit_unread(offset, "a")
-        assert planner.latest(offset, 2 * SECOND) is offset
+        assert planner.latest(offset, (number + 1) * SECOND) is offset
         now += rest - 0.001
-        assert planner.latest(offset, 2 * SECOND) is offset
+        assert planner.latest(offset, (number + 1) * SECOND) is offset
         now += 0.001
-    offset = planner.latest(offset, 2 * SECOND)
+    offset = planner.latest(offset, 8 * SECOND)
     folder.commit(offset)
-    further = planner.latest(offset, 3 * SECOND)
+    further = planner.latest(offset, 9 * SECOND)
     assert further.begins == {"a": offset.streams["a"]}
 
 
