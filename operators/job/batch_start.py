@@ -5,7 +5,8 @@ with the next one, two batches later; planned just after its end, the batch that
 of different queries mostly end together, at whole seconds or minutes, and batches then do best to begin there. The
 price is that what ended before waits a little longer.
 
-Small batches take less time than is worth a batch record and a few files each, so they begin some time after one another.
+Small batches take less time than is worth a batch record and a few files each, so they begin some time after one
+another.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ the manifest that its offset names (:class:`operators.job.offsets.Offset`), so i
 from __future__ import annotations
 
 import uuid
+import zlib
 from typing import Any
 
 import orjson
@@ -29,10 +30,7 @@ class LaneFiles:
         self._path = path
         manifest: dict[str, Any] = {"head": None, "entries": {}, "garbage": []}
         if path is not None:
-            try:
-                manifest = storage.get_json(path)
-            except FileNotFoundError:
-                raise _missing(path, seq) from None
+            manifest = orjson.loads(self._get(path))
         self._head: str | None = manifest["head"]
         self._entries: dict[str, str] = manifest["entries"]
         self._garbage: list[tuple[int, str]] = [(dropped, old) for dropped, old in manifest["garbage"]]
@@ -51,11 +49,7 @@ class LaneFiles:
 
     def entry(self, seq: int) -> bytes:
         """Return the entry of batch ``seq``."""
-        path = self._entries[str(seq)]
-        try:
-            return self._storage.get(path)
-        except FileNotFoundError:
-            raise _missing(path, self._seq) from None
+        return self._get(self._entries[str(seq)])
 
     def put_entry(self, seq: int, entry: bytes) -> None:
         """Store the entry of batch ``seq``."""
@@ -79,10 +73,19 @@ class LaneFiles:
         return self._put(orjson.dumps({"head": self._head, "entries": self._entries, "garbage": kept}))
 
     def _put(self, data: bytes) -> str:
-        path = f"{STATES}/{self._seq:012d}-{uuid.uuid4().hex}"
+        path = f"{STATES}/{self._seq:012d}-{uuid.uuid4().hex}-{zlib.crc32(data):08x}"
         self._storage.put(path, data, durable=False)
         return path
 
-
-def _missing(path: str, seq: int) -> CorruptData:
-    return CorruptData(f"The file {path} must be there, which has state of a lane for batch {seq}; it is not.")
+    def _get(self, path: str) -> bytes:
+        """Return what was put at a path, whose last part is its checksum."""
+        try:
+            data = self._storage.get(path)
+        except FileNotFoundError:
+            data = None
+        if data is None or f"{zlib.crc32(data):08x}" != path.rpartition("-")[2]:
+            raise CorruptData(
+                f"The file {path} must be there, and whole: it has state of a lane before batch {self._seq}."
+                " Restore the data directory from a backup."
+            )
+        return data

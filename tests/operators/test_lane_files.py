@@ -79,15 +79,19 @@ def test_a_batch_that_changes_nothing_names_the_same_manifest(storage: Storage) 
     assert LaneFiles(storage, 9, path).settle() == path
 
 
-def test_a_state_that_is_gone_is_named(storage: Storage) -> None:
+def test_a_state_that_is_gone_or_damaged_is_named(storage: Storage) -> None:
     state = LaneFiles(storage, 1, None)
     state.put_entry(1, b"entry")
     path = state.settle()
     assert path is not None
-    entry = next(name for name in storage.names(STATES) if f"{STATES}/{name}" != path)
-    storage.delete(f"{STATES}/{entry}")
-    with pytest.raises(CorruptData, match=f"{STATES}/{entry} must be there"):
-        LaneFiles(storage, 2, path).entry(1)
-    storage.delete(path)
-    with pytest.raises(CorruptData, match=f"{path} must be there.*batch 2"):
-        LaneFiles(storage, 2, path)
+    entry = next(f"{STATES}/{name}" for name in storage.names(STATES) if f"{STATES}/{name}" != path)
+    for damage in (lambda _: None, lambda data: data[:-1], lambda data: data.replace(b"e", b"f"), lambda _: b""):
+        for damaged in (entry, path):
+            whole = storage.get(damaged)
+            storage.delete(damaged)
+            if (left := damage(whole)) is not None:
+                storage.put(damaged, left)
+            with pytest.raises(CorruptData, match=f"{damaged} must be there, and whole.*before batch 2"):
+                LaneFiles(storage, 2, path).entry(1)
+            storage.put(damaged, whole)
+    assert LaneFiles(storage, 2, path).entry(1) == b"entry"
