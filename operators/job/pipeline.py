@@ -76,15 +76,7 @@ def start_spark(settings: JobSettings, log_config: Path | None = None) -> SparkS
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
-    _write_no_checksums(session)
     return session
-
-
-def _write_no_checksums(spark: SparkSession) -> None:
-    """Spare the local file system its files of checksums: it would start a process for each, to set its mode."""
-    jvm, context = spark._jvm, spark._jsc
-    assert jvm is not None
-    jvm.org.apache.hadoop.fs.FileSystem.getLocal(context.hadoopConfiguration()).setWriteChecksum(False)
 
 
 def start_job(spark: SparkSession, settings: JobSettings, sink: type[DataSource]) -> StreamingQuery:

@@ -45,6 +45,8 @@ KEPT_MEMORY = {
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the most glibc allows; what is larger is given back
 }
 SUGGESTED = KEPT_MEMORY | {
+    # else each file that Spark writes has one of checksums, and a process is started for each of both, to set its mode
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.driver.memory": "2g",
     DRIVER_OPTIONS: " ".join(JAVA_OPTIONS),
     EXECUTOR_OPTIONS: " ".join(JAVA_OPTIONS),
