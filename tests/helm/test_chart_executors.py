@@ -26,7 +26,7 @@ def test_configuration_is_one_that_the_service_takes(helm: Helm) -> None:
     conf = spark_conf(helm.template(EVERYTHING_ON))
     check_spark_conf(conf)
     assert slots("k8s://https://kubernetes.default.svc:443", conf) == 3 * 4
-    assert combined("k8s://https://kubernetes.default.svc:443", 12, conf)["spark.driver.bindAddress"] == "0.0.0.0"
+    assert combined("k8s://https://kubernetes.default.svc:443", conf)["spark.driver.bindAddress"] == "0.0.0.0"
     assert conf["spark.kubernetes.executor.limit.cores"] == "4"
     assert conf["spark.driver.memory"] == "4g"
     assert conf["spark.ui.enabled"] == "true"

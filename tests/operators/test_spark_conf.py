@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import doctest
 import os
+import socket
+import uuid
+from contextlib import closing, nullcontext, suppress
 
 import pytest
 
@@ -12,6 +15,8 @@ from operators.job.spark_conf import (
     DECIDED,
     DRIVER_OPTIONS,
     EXECUTOR_OPTIONS,
+    LONGEST_SOCKET_FOLDER,
+    SOCKETS,
     SUGGESTED,
     check_spark_conf,
     combined,
@@ -108,3 +113,16 @@ def test_tables_become_names_and_texts() -> None:
         "spark.c": [1],
     }
     assert flattened("no table") == "no table"
+
+
+@pytest.mark.parametrize("length", [LONGEST_SOCKET_FOLDER - 1, LONGEST_SOCKET_FOLDER, LONGEST_SOCKET_FOLDER + 1])
+def test_unix_domain_sockets_are_used_where_their_paths_have_room(length: int) -> None:
+    folder = "/" + "t" * (length - 1)
+    path = f"{folder}/.{uuid.uuid4()}.sock"  # as PySpark names them (pyspark/daemon.py)
+    with closing(socket.socket(socket.AF_UNIX)) as listening, suppress(FileNotFoundError):
+        fits = len(path) <= 107
+        with nullcontext() if fits else pytest.raises(OSError, match="too long"):
+            listening.bind(path)
+    assert (SOCKETS.items() <= combined("local", {}, folder).items()) == fits
+    (name,) = SOCKETS
+    assert combined("local", {name: "false"}, "/tmp")[name] == "false"
