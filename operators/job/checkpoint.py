@@ -3,13 +3,14 @@
 Spark logs the offset of a batch before it runs, and its commit after its record was written; it counts batches from 0,
 the batch log counts from 1. It flushes neither log to disk, so the newest file of each may be torn. A commit that is
 gone has its batch run again, without effect; an offset that is gone has its batch planned again, which may be as long
-as that is not published.
+as that is not published. The state of lanes that the newest record names is not flushed either, and must be whole.
 """
 
 from __future__ import annotations
 
 import orjson
 
+from operators.job.lane_files import LaneFiles
 from operators.job.plan_log import BATCHES
 from sources.errors import CorruptData
 from sources.record_log import RecordLog
@@ -33,8 +34,14 @@ def check_checkpoint(storage: Storage) -> None:
     if logged > published and not _is_whole(storage, OFFSETS, logged):
         storage.delete(_path(OFFSETS, logged))
         logged = _newest(storage, OFFSETS)
-    if published and "lanes" not in RecordLog(storage, BATCHES).read(published):
-        raise CorruptData("Another version of Braid wrote the data directory: it must be empty, or go on with that.")
+    if published:
+        record = RecordLog(storage, BATCHES).read(published)
+        if "lanes" not in record:
+            raise CorruptData(
+                "Another version of Braid wrote the data directory: it must be empty, or go on with that."
+            )
+        for path in record["lanes"].values():
+            LaneFiles(storage, published + 1, path).check()
     if committed > published:
         raise _missing(f"batches/{committed:012d}.json", f"Spark committed batch {committed}")
     if logged < published or not (logged == 0 or _is_whole(storage, OFFSETS, logged)):

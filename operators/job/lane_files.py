@@ -61,6 +61,11 @@ class LaneFiles:
         self._garbage.append((self._seq, self._entries.pop(str(seq))))
         self._is_changed = True
 
+    def check(self) -> None:
+        """Read all entries: CorruptData names a file that is not there, or not whole."""
+        for path in self._entries.values():
+            self._get(path)
+
     def settle(self) -> str | None:
         """Write the manifest if the batch changed the state; return the path of that which is to be named."""
         if not self._is_changed:

@@ -7,7 +7,9 @@ from pathlib import Path
 import orjson
 import pytest
 
+from operators.bucket_store import STATES
 from operators.job.checkpoint import COMMITS, OFFSETS, check_checkpoint
+from operators.job.lane_files import LaneFiles
 from operators.job.offsets import Offset
 from sources.errors import CorruptData
 from sources.record_log import RecordLog
@@ -79,4 +81,22 @@ def test_an_offset_of_a_published_batch_must_be_there(storage: Storage) -> None:
 def test_the_record_of_a_committed_batch_must_be_there(storage: Storage) -> None:
     storage.delete("batches/000000000002.json")
     with pytest.raises(CorruptData, match=r"batches/000000000002\.json must be there.*Spark committed batch 2"):
+        check_checkpoint(storage)
+
+
+def test_the_state_that_the_newest_record_names_must_be_there_and_whole(storage: Storage) -> None:
+    state = LaneFiles(storage, 3, None)
+    state.put_entry(3, b"entry")
+    manifest = state.settle()
+    RecordLog(storage, "batches").append(3, {"seq": 3, "lanes": {"0": manifest}})
+    check_checkpoint(storage)
+    for path in [f"{STATES}/{name}" for name in storage.names(STATES)]:
+        whole = storage.get(path)
+        storage.put(path, whole[:-1])
+        with pytest.raises(CorruptData, match=f"{path} must be there, and whole"):
+            check_checkpoint(storage)
+        storage.put(path, whole)
+    RecordLog(storage, "batches").append(4, {"seq": 4})
+    storage.put(f"{OFFSETS}/3", OFFSET)
+    with pytest.raises(CorruptData, match="Another version of Braid"):
         check_checkpoint(storage)
