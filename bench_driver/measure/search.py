@@ -48,8 +48,9 @@ Probe = Callable[[int], StepResult]
 class SearchPlan:
     """How far to step: down to `below_taken` of what was taken, then by `down` each; after success, up by `up`.
 
-    At most `most_steps` steps in all, and at most `refinements` of them after the first that is sustained; more only
-    while what was too much is more than `far` times what was sustained, each in the middle.
+    At most `most_steps` steps in all. Between what is sustained and what is too much, `refinements` steps go by what was
+    taken, where that lies between them; then each goes to the middle, until what is too much is no more than `far` times
+    what is sustained. No refinements, and the first rate that is sustained is the last step.
     """
 
     most_steps: int = 9
@@ -57,7 +58,7 @@ class SearchPlan:
     below_taken: float = 0.97
     down: float = 0.93
     up: float = 1.1
-    far: float = 1.2
+    far: float = 1.1
 
     def __post_init__(self) -> None:
         if self.most_steps < 1 or self.refinements < 0:
@@ -83,17 +84,17 @@ def search(start_rate: int, probe: Probe, plan: SearchPlan, is_late: Callable[[]
         else:
             ceiling = rate
         if best is not None and ceiling is not None:
+            guess = None
             if refinements > 0:
                 # up from what holds, or down from what was too much to what it took of that
-                rate = int(rate * plan.up if step.sustained else step.pulled_per_second * plan.below_taken)
-            elif plan.refinements and ceiling > best.rate * plan.far:
-                rate = int(math.sqrt(best.rate * ceiling))
-            else:
-                break
-            refinements -= 1
-            # nearer to what is known than the steps that found it: nothing would be learnt
-            if not best.rate / plan.below_taken < rate < ceiling * plan.below_taken:
-                break
+                guess = step.rate * plan.up if step.sustained else step.pulled_per_second * plan.below_taken
+                refinements -= 1
+            # nearer to what is known than the steps that found it, or beyond: nothing would be learnt
+            if guess is None or not best.rate / plan.below_taken < guess < ceiling * plan.below_taken:
+                if not plan.refinements or ceiling <= best.rate * plan.far:
+                    break
+                guess = math.sqrt(best.rate * ceiling)
+            rate = int(guess)
         elif step.sustained:
             rate *= 2
         else:

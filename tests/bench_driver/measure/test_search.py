@@ -80,6 +80,16 @@ def test_a_wide_gap_is_closed_even_when_refinements_are_used_up() -> None:
     assert too_much <= found.best.rate * SearchPlan().far
 
 
+def test_what_was_taken_of_too_much_does_not_end_the_search_where_it_misleads() -> None:
+    # making more than can be taken takes the processors from the system, which then takes less than it could
+    def probe(rate: int) -> StepResult:
+        return StepResult(rate, rate <= 3_300, 1.0, rate if rate <= 3_300 else 2_400)
+
+    found = search(1_200, probe, SearchPlan())
+    assert found.best is not None
+    assert found.best.rate >= 3_300 / SearchPlan().far
+
+
 @pytest.mark.parametrize(
     "wrong", [{"most_steps": 0}, {"refinements": -1}, {"below_taken": 0}, {"down": 1.0}, {"up": 1.0}, {"far": 1.0}]
 )
