@@ -19,12 +19,12 @@ from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, 
 
 # no column of a stream has such a name, but one may be called key0
 _KEY = "(key)"
-_OF_POPULATIONS = ("stddev_pop", "var_pop")
-_OF_NUMBERS = ("sum", "avg", "stddev_samp", "var_samp", *_OF_POPULATIONS)
-_OF_CONDITIONS = ("bool_and", "bool_or", "count_if")
+_POPULATION_AGGREGATES = ("stddev_pop", "var_pop")
+_NUMBER_AGGREGATES = ("sum", "avg", "stddev_samp", "var_samp", *_POPULATION_AGGREGATES)
+_CONDITION_AGGREGATES = ("bool_and", "bool_or", "count_if")
 _ONE = Literal(1, INT)
 _USAGE = {"count": "COUNT(*) or COUNT(value)", "count_distinct": "COUNT(DISTINCT value) with one value"}
-_ORDERED = (VARCHAR, DATE, TIMESTAMP)
+_ORDERED_TYPES = (VARCHAR, DATE, TIMESTAMP)
 
 
 class AggregateBinder(Binder):
@@ -44,38 +44,38 @@ class AggregateBinder(Binder):
     ) -> None:
         super().__init__(scope, clause)
         self._aliases = dict(aliases or {})
-        self._aliased: dict[str, Expression] = {}
+        self._bound_aliases: dict[str, Expression] = {}
         self._keys = keys
         self._has_calls = any(isinstance(key, Call) for key in keys)
         self._measures = measures
         self._names_at: dict[str, int] = {}
-        # the function and the argument of what stands for an aggregate
+        # by the expression that stands for an aggregate: its function and its argument
         self._aggregates: dict[Expression, tuple[str, Expression | None]] = {}
 
     def bind(self, node: Node) -> Expression:
         """Return the expression over the columns of the group, window bounds and measures."""
         if self._has_calls and node.kind in ("call", "cast") and not self._is_of_groups(node):
-            whole = self._key(AggregateArgument(self.scope, self.clause).bind(node))
-            if whole is not None:  # else a part of it may be a key
-                return whole
+            key = self._key(AggregateArgument(self.scope, self.clause).bind(node))
+            if key is not None:  # otherwise a part of it may be one
+                return key
         expression = super().bind(node)
         return self._key(expression) or expression
 
     def _is_of_groups(self, node: Node) -> bool:
         """Return whether an aggregate or an alias occurs, which single tuples do not have."""
-        if has_aggregate((node,)) is not None:
+        if first_aggregate((node,)) is not None:
             return True
-        names = (each for each in walk(node) if each.kind == "name") if self._aliases or self._aliased else ()
+        names = (part for part in walk(node) if part.kind == "name") if self._aliases or self._bound_aliases else ()
         return any(self._alias(name) is not None for name in names)
 
     def _alias(self, node: Node) -> Expression | None:
-        """Return the entry of the select list that a name means, bound once; it does not know its own alias."""
+        """Return the select list entry that a name is the alias of, bound once; within the entry it is no alias."""
         name = node.value[0].lower()
         if len(node.value) > 1 or self.scope.find(node.value) is not None:
             return None
         if name in self._aliases:
-            self._aliased[name] = self.bind(self._aliases.pop(name))
-        return self._aliased.get(name)
+            self._bound_aliases[name] = self.bind(self._aliases.pop(name))
+        return self._bound_aliases.get(name)
 
     def _key(self, expression: Expression) -> Column | None:
         if expression not in self._keys:
@@ -92,9 +92,9 @@ class AggregateBinder(Binder):
         return condition if condition is None or node is None else self._grouped(condition, node)
 
     def _grouped(self, expression: Expression, node: Node) -> Expression:
-        ours = {*WINDOW_COLUMNS, *(m.name for m in self._measures)}
+        group_columns = {*WINDOW_COLUMNS, *(m.name for m in self._measures)}
         for name in columns_of(expression):
-            if name not in ours and not name.startswith(_KEY):
+            if name not in group_columns and not name.startswith(_KEY):
                 raise self.sql.not_allowed(
                     f"Column {name!r} must stand in GROUP BY or inside an aggregate such as MAX({name}).",
                     self._names_at.get(name, node.at),
@@ -111,7 +111,7 @@ class AggregateBinder(Binder):
         return column
 
     def aggregate(self, node: Node) -> Expression:
-        """Return the column of a measure, or what AVG and others make of some."""
+        """Return the column of a measure, or an expression over several, as for AVG."""
         name = node.value
         if len(node.children) != 1:
             raise self.sql.not_allowed(f"Write {_USAGE.get(name, f'{name.upper()}(value)')}.", node.at)
@@ -120,12 +120,12 @@ class AggregateBinder(Binder):
             return self._measure(COUNT_ALL)
         argument = AggregateArgument(self.scope, shown_aggregate(name)).bind(child)
         if argument.type == NULL:
-            return _of_nulls(name)
+            return _aggregate_of_nulls(name)
         if any(c in WINDOW_COLUMNS for c in columns_of(argument)):
-            return self._of_window(name, argument, child)
+            return self._aggregate_of_bound(name, argument, child)
         return self._aggregate_of(name, argument, child)
 
-    def _of_window(self, name: str, argument: Expression, child: Node) -> Expression:
+    def _aggregate_of_bound(self, name: str, argument: Expression, child: Node) -> Expression:
         """Return MIN or MAX of a window bound: the bound itself, as all tuples of the window share it."""
         if name in ("min", "max") and all(c in WINDOW_COLUMNS for c in columns_of(argument)):
             return argument
@@ -136,39 +136,39 @@ class AggregateBinder(Binder):
         if name == "count":
             constant = isinstance(argument, Literal) and argument.value is not None
             return self._measure(COUNT_ALL if constant else Measure("count", argument))
-        if name in _OF_NUMBERS and not kind.is_numeric:
+        if name in _NUMBER_AGGREGATES and not kind.is_numeric:
             raise self.sql.not_allowed(f"{name.upper()} needs a number; got {describe(argument)}.", child.at)
-        if name in ("min", "max") and not (kind.is_numeric or kind in _ORDERED):
+        if name in ("min", "max") and not (kind.is_numeric or kind in _ORDERED_TYPES):
             raise self.sql.not_allowed(
                 f"{name.upper()} needs a number, text, date or timestamp; got {describe(argument)}."
                 + (" Write CAST(… AS INT)." if kind == BOOLEAN else ""),
                 child.at,
             )
-        if name in _OF_CONDITIONS and kind != BOOLEAN:
+        if name in _CONDITION_AGGREGATES and kind != BOOLEAN:
             raise self.sql.not_allowed(f"{name.upper()} needs a condition; got {describe(argument)}.", child.at)
         if name == "count_if":
             return self._aggregate_of("count", fold(call("case", argument, _ONE, UNTYPED_NULL)), child)
-        made = self._made_of_measures(name, argument)
-        if made is None:
+        derived = self._derived_aggregate(name, argument)
+        if derived is None:
             return self._measure(Measure(name, argument))
-        self._aggregates[made] = name, argument
-        return made
+        self._aggregates[derived] = name, argument
+        return derived
 
-    def _made_of_measures(self, name: str, argument: Expression) -> Expression | None:
-        """Return the aggregate over measures, None for one that is a measure itself."""
+    def _derived_aggregate(self, name: str, argument: Expression) -> Expression | None:
+        """Return an aggregate that is computed from measures; None for one that is a measure itself."""
         if name in ("bool_and", "bool_or"):
             extreme = "min" if name == "bool_and" else "max"
             return call("=", self._measure(Measure(extreme, cast_to(argument, INT))), _ONE)
-        if name != "avg" and name not in _OF_POPULATIONS:
+        if name != "avg" and name not in _POPULATION_AGGREGATES:
             return None
         total = cast_to(self._measure(Measure("sum", argument)), DOUBLE)
         count = cast_to(self._measure(Measure("count", argument)), DOUBLE)
         if name == "avg":
             return call("/", total, count)
         share = call("/", call("-", count, _ONE), count)
-        # a lone value deviates from itself by nothing, unless it is infinite or NaN
-        alone = call("-", total, total)
-        variance = call("coalesce", call("*", self._measure(Measure("var_samp", argument)), share), alone)
+        # 0 for a single value, or NaN where it is infinite or NaN
+        variance_of_one = call("-", total, total)
+        variance = call("coalesce", call("*", self._measure(Measure("var_samp", argument)), share), variance_of_one)
         return variance if name == "var_pop" else call("sqrt", variance)
 
     def _measure(self, measure: Measure) -> Column:
@@ -178,7 +178,7 @@ class AggregateBinder(Binder):
         return column
 
     def shown(self, expression: Expression) -> Expression:
-        """Return an expression for messages: keys and aggregates are called as SQL writes them."""
+        """Return an expression for messages, its keys and aggregates as SQL writes them."""
         if expression in self._aggregates:
             return Column(_shown_call(*self._aggregates[expression]), expression.type)
         if isinstance(expression, Column) and expression.name.startswith(_KEY):
@@ -193,11 +193,11 @@ def _shown_call(function: str, argument: Expression | None) -> str:
     return f"COUNT(DISTINCT {shown})" if function == "count_distinct" else f"{function.upper()}({shown})"
 
 
-def _of_nulls(name: str) -> Literal:
+def _aggregate_of_nulls(name: str) -> Literal:
     """Return what an aggregate of an untyped NULL is in every group."""
     if name in ("count", "count_distinct", "count_if"):
         return Literal(0, BIGINT)
-    if name in _OF_CONDITIONS:
+    if name in _CONDITION_AGGREGATES:
         return Literal(None, BOOLEAN)
     if name in ("min", "max"):
         return UNTYPED_NULL
@@ -221,8 +221,8 @@ class AggregateArgument(Binder):
         return self.scope.resolve(node.value, node.at)
 
 
-def has_aggregate(nodes: tuple[Node, ...]) -> Node | None:
-    """Return the first aggregate in some expressions, without recursion."""
+def first_aggregate(nodes: tuple[Node, ...]) -> Node | None:
+    """Return the first aggregate in some expressions, None when there is none; without recursion."""
     pending = list(reversed(nodes))
     while pending:
         node = pending.pop()

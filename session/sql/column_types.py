@@ -6,7 +6,7 @@ from session.sql.cursor import Cursor
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType
 
-_NAMES = {
+_TYPES = {
     "BOOLEAN": BOOLEAN,
     "BOOL": BOOLEAN,
     "INT": INT,
@@ -19,24 +19,24 @@ _NAMES = {
     "DATE": DATE,
     "TIMESTAMP": TIMESTAMP,
 }
-_OFFERED = "BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p,s), VARCHAR, DATE, TIMESTAMP"
+_KNOWN_TYPES = "BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p,s), VARCHAR, DATE, TIMESTAMP"
 
 
 def parse_type(cursor: Cursor) -> ColumnType:
-    """Read a type; SqlNotAllowed names those that exist."""
+    """Read a type; SqlNotAllowed lists those that exist."""
     if cursor.kind != "word":
-        raise cursor.unexpected(f"a type ({_OFFERED})")
+        raise cursor.unexpected(f"a type ({_KNOWN_TYPES})")
     token = cursor.advance()
     name = token.text.upper()
     if name in ("DECIMAL", "NUMERIC"):
         return _parse_decimal(cursor, token.start)
-    if name not in _NAMES:
-        raise cursor.not_allowed(f"The type {token.text} does not exist; use one of {_OFFERED}.", token.start)
+    if name not in _TYPES:
+        raise cursor.not_allowed(f"The type {token.text} does not exist; use one of {_KNOWN_TYPES}.", token.start)
     if name == "DOUBLE":
         cursor.accept("PRECISION")
     if cursor.at("("):
         raise cursor.not_allowed(f"{name} takes no length or precision; write {name} alone.")
-    return _NAMES[name]
+    return _TYPES[name]
 
 
 def _parse_decimal(cursor: Cursor, at: int) -> ColumnType:

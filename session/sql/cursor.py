@@ -66,7 +66,7 @@ class Cursor(Parser):
         return self._curr.start if self._curr else len(self.sql)
 
     @property
-    def behind(self) -> int:
+    def previous_end(self) -> int:
         """The offset after the token read last."""
         return self._prev.end + 1 if self._prev else 0
 
@@ -112,20 +112,21 @@ class Cursor(Parser):
             raise self.unexpected(f"{word}{' ' + after if after else ''}")
         return self.advance()
 
-    def name(self, what: str) -> str:
-        """Read a name, quoted or not."""
+    def name(self, expected: str) -> str:
+        """Read a name, quoted or not; ``expected`` says what of, for messages."""
         if self.kind == "quoted":
             if not self._curr.text:
-                named = what if what.startswith(("the name of", "the alias of")) else f"the name of {what}"
-                raise self.syntax_error(f"T{named[1:]} must not be empty.")
+                noun = expected if expected.startswith(("the name of", "the alias of")) else f"the name of {expected}"
+                raise self.syntax_error(f"T{noun[1:]} must not be empty.")
             return self.advance().text
         if self.kind == "word" and self.word not in RESERVED:
             return self.advance().text
         if self.kind == "word":
             raise self.syntax_error(
-                f"Expected {what}; {self._curr.text!r} is a reserved word, so put it in double quotes if it is a name."
+                f"Expected {expected}; {self._curr.text!r} is a reserved word,"
+                " so put it in double quotes if it is a name."
             )
-        raise self.unexpected(what)
+        raise self.unexpected(expected)
 
     # errors
 

@@ -19,17 +19,17 @@ from sources.waterline_options import WaterlineOptions, split_options
 
 MAX_COLUMNS = 1000
 _NAME = re.compile(r"[^\W\d]\w{0,99}")
-_OF_WINDOWS = ("window_start", "window_end")
+_WINDOW_BOUNDS = ("window_start", "window_end")
 _LATENESS = "Write LATENESS INTERVAL '2' SECOND after the event time column."
 
 
-def check_name(cursor: Cursor, name: str, what: str, at: int) -> str:
-    """Return a name for something that is created; SqlNotAllowed when it is reserved or unusual."""
+def check_name(cursor: Cursor, name: str, noun: str, at: int) -> str:
+    """Return a name for something that is created; SqlNotAllowed when it is reserved or not a plain name."""
     if name.startswith("_"):
-        raise cursor.not_allowed(f"Names starting with '_' are reserved; rename {what} {name!r}.", at)
+        raise cursor.not_allowed(f"Names starting with '_' are reserved; rename {noun} {name!r}.", at)
     if not _NAME.fullmatch(name):
         raise cursor.not_allowed(
-            f"The name of {what} must begin with a letter, have letters, digits and '_' only,"
+            f"The name of {noun} must begin with a letter, have letters, digits and '_' only,"
             f" and at most 100 of them; got {name!r}.",
             at,
         )
@@ -44,8 +44,8 @@ def parse_create_stream(cursor: Cursor) -> CreateStream:
     schema = _stream_schema(cursor, at)
     with_at = cursor.start
     options = _parse_options(cursor, "push")
-    connector, format_, others, waterline = _check_options(cursor, name, schema, with_at, options)
-    return CreateStream(name, schema, connector, format_, others, if_not_exists, waterline)
+    connector, format_, connector_options, waterline = _check_options(cursor, name, schema, with_at, options)
+    return CreateStream(name, schema, connector, format_, connector_options, if_not_exists, waterline)
 
 
 def parse_create_table(cursor: Cursor) -> CreateTable:
@@ -67,7 +67,7 @@ def parse_create_table(cursor: Cursor) -> CreateTable:
     try:
         validate_table(connector, format_, values)
     except NotAllowed as error:
-        raise cursor.not_allowed(error.detail, _blamed(error, options, with_at)) from None
+        raise cursor.not_allowed(error.detail, _offset_to_blame(error, options, with_at)) from None
     return CreateTable(name, Schema(tuple(column.field for column in columns)), format_, values, if_not_exists)
 
 
@@ -79,13 +79,13 @@ def parse_sink(cursor: Cursor) -> dict[str, str]:
     try:
         read_sink(values)
     except NotAllowed as error:
-        raise cursor.not_allowed(error.detail, _blamed(error, options, at)) from None
+        raise cursor.not_allowed(error.detail, _offset_to_blame(error, options, at)) from None
     return values
 
 
 @dataclass(frozen=True)
 class _Column:
-    """A declared column, its lateness (µs) if it has one, where it stands, and what METADATA it holds, if any."""
+    """A declared column with its LATENESS (µs) or METADATA, if it has one, and the offset after its type."""
 
     field: Field
     lateness: int | None
@@ -95,26 +95,28 @@ class _Column:
 
 def _stream_schema(cursor: Cursor, stream_at: int) -> StreamSchema:
     columns = _parse_columns(cursor, stream_at, "a stream")
-    timed = [column for column in columns if column.lateness is not None]
-    if not timed:
+    time_columns = [column for column in columns if column.lateness is not None]
+    if not time_columns:
         raise cursor.not_allowed(f"Exactly one column must have LATENESS, the event time. {_LATENESS}", stream_at)
-    if len(timed) > 1:
+    if len(time_columns) > 1:
         raise cursor.not_allowed(
-            f"Exactly one column must have LATENESS; {timed[0].field.name!r} has it already.", timed[1].at
+            f"Exactly one column must have LATENESS; {time_columns[0].field.name!r} has it already.", time_columns[1].at
         )
     try:
         metadata = tuple((c.field.name, c.metadata) for c in columns if c.metadata is not None)
-        return StreamSchema(tuple(c.field for c in columns), timed[0].field.name, timed[0].lateness or 0, metadata)
+        return StreamSchema(
+            tuple(c.field for c in columns), time_columns[0].field.name, time_columns[0].lateness or 0, metadata
+        )
     except NotAllowed as error:
         raise cursor.not_allowed(error.detail, stream_at) from None
 
 
-def _parse_columns(cursor: Cursor, object_at: int, what: str) -> list[_Column]:
+def _parse_columns(cursor: Cursor, object_at: int, noun: str) -> list[_Column]:
     cursor.expect("(", "and the columns")
     columns: list[_Column] = []
     while True:
         at = cursor.start
-        field = _parse_column(cursor, what)
+        field = _parse_column(cursor, noun)
         if any(c.field.name.lower() == field.name.lower() for c in columns):
             raise cursor.not_allowed(f"The column {field.name!r} is declared twice (case does not count).", at)
         special_at = cursor.start
@@ -122,29 +124,29 @@ def _parse_columns(cursor: Cursor, object_at: int, what: str) -> list[_Column]:
         lateness = _parse_lateness(cursor, field) if cursor.at("LATENESS") else None
         columns.append(_Column(field, lateness, special_at, metadata))
         if cursor.at("NOT", "NULL", "PRIMARY", "UNIQUE", "DEFAULT", "REFERENCES", "CHECK", "COMMENT"):
-            raise cursor.not_allowed(f"Columns of {what} take no constraints; every column may be NULL.")
+            raise cursor.not_allowed(f"Columns of {noun} take no constraints; every column may be NULL.")
         if not cursor.accept(","):
             break
     cursor.expect(")")
     if len(columns) > MAX_COLUMNS:
-        raise cursor.not_allowed(f"{what.capitalize()} must have at most {MAX_COLUMNS} columns.", object_at)
+        raise cursor.not_allowed(f"{noun.capitalize()} must have at most {MAX_COLUMNS} columns.", object_at)
     return columns
 
 
-def _parse_column(cursor: Cursor, what: str) -> Field:
+def _parse_column(cursor: Cursor, noun: str) -> Field:
     at = cursor.start
     if cursor.at("WATERMARK") and cursor.ahead() == "FOR":
         raise cursor.not_allowed(f"WATERMARK FOR is not supported. {_LATENESS}")
     if cursor.at("PRIMARY", "CONSTRAINT", "UNIQUE") and cursor.ahead() != "(":
-        raise cursor.not_allowed(f"{what.split()[1].capitalize()}s have no constraints; remove it.")
+        raise cursor.not_allowed(f"{noun.split()[1].capitalize()}s have no constraints; remove it.")
     name = check_name(cursor, cursor.name("a column"), "column", at)
-    if name.lower() in _OF_WINDOWS:
+    if name.lower() in _WINDOW_BOUNDS:
         raise cursor.not_allowed(f"The results of windows have a column {name.lower()}; rename yours.", at)
     return Field(name, parse_type(cursor))
 
 
 def _parse_metadata(cursor: Cursor, field: Field) -> str:
-    """Read what follows ``METADATA``; without FROM it is what bears the name of the column."""
+    """Read what follows ``METADATA`` and return its key: without FROM, the name of the column."""
     key = field.name.lower()
     if cursor.accept("FROM"):
         if cursor.kind != "string":
@@ -204,22 +206,22 @@ def _parse_value(cursor: Cursor) -> str:
 def _check_options(
     cursor: Cursor, name: str, schema: StreamSchema, at: int, options: dict[str, tuple[str, int]]
 ) -> tuple[str, str, dict[str, str], WaterlineOptions]:
-    """Return connector, format and its other options, checked by it, and the options that every stream has."""
+    """Return connector, format, the connector's options, which it checks, and the options that every stream has."""
     if "connector" not in options:
         raise cursor.not_allowed(f"WITH must name a connector: {', '.join(map(repr, CONNECTORS))}.", at)
     values = {key: value for key, (value, _) in options.items()}
     connector = values.pop("connector").lower()
     formats = CONNECTORS[connector].formats if connector in CONNECTORS else ()
-    given = values.pop("format", formats[0] if formats else "").lower()
+    format_ = values.pop("format", formats[0] if formats else "").lower()
     try:
-        waterline, others = split_options(values)
-        validate_definition(name, schema, connector, given, others)
+        waterline, connector_options = split_options(values)
+        validate_definition(name, schema, connector, format_, connector_options)
     except NotAllowed as error:
-        raise cursor.not_allowed(error.detail, _blamed(error, options, at)) from None
-    return connector, given, others, waterline
+        raise cursor.not_allowed(error.detail, _offset_to_blame(error, options, at)) from None
+    return connector, format_, connector_options, waterline
 
 
-def _blamed(error: NotAllowed, options: Mapping[str, tuple[str, int]], otherwise: int) -> int:
-    """Return the offset of the option that an error names."""
-    places = (at for key, (_, at) in options.items() if re.search(rf"\b{re.escape(key)}\b", error.detail))
-    return next(places, otherwise)
+def _offset_to_blame(error: NotAllowed, options: Mapping[str, tuple[str, int]], default: int) -> int:
+    """Return the offset of the option that an error names, ``default`` when it names none."""
+    offsets = (at for key, (_, at) in options.items() if re.search(rf"\b{re.escape(key)}\b", error.detail))
+    return next(offsets, default)

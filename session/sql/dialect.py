@@ -19,8 +19,8 @@ _BRAID = Braid()
 
 
 def open_parser(text: str) -> BraidParser:
-    """Return a parser at the first token of a text; SqlSyntaxError or SqlNotAllowed for a text without sound tokens."""
-    # a parser has state: each text, and so each thread, gets its own
+    """Return a parser at the first token of a text; SqlSyntaxError or SqlNotAllowed when its tokens are not valid."""
+    # a parser has state: each text gets one of its own, so threads may parse at the same time
     parser = BraidParser(dialect=_BRAID)
     parser.load(text)
     return parser

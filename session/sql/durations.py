@@ -29,15 +29,15 @@ def parse_interval(cursor: Cursor) -> tuple[int, int]:
     return _parse_amount(cursor)
 
 
-def parse_duration(cursor: Cursor, what: str) -> int:
+def parse_duration(cursor: Cursor, noun: str) -> int:
     """Read an interval, or an amount with its unit, and return microseconds."""
     at = cursor.start
     if not cursor.at("INTERVAL") and cursor.kind not in ("number", "string"):
-        raise cursor.unexpected(f"{what}, such as 8 SECONDS or INTERVAL '8' SECOND")
+        raise cursor.unexpected(f"{noun}, such as 8 SECONDS or INTERVAL '8' SECOND")
     months, microseconds = parse_interval(cursor) if cursor.at("INTERVAL") else _parse_amount(cursor)
     if months:
         raise cursor.not_allowed(
-            f"{what.capitalize()} must have a fixed length; months and years vary. Write it in DAYS.", at
+            f"{noun.capitalize()} must have a fixed length; months and years vary. Write it in DAYS.", at
         )
     return microseconds
 
@@ -50,10 +50,10 @@ def _parse_amount(cursor: Cursor) -> tuple[int, int]:
     if cursor.kind not in ("number", "string"):
         raise cursor.unexpected("an amount such as '8'")
     token = cursor.advance()
-    amount, _, inner = token.text.strip().partition(" ")
+    amount, _, quoted_unit = token.text.strip().partition(" ")
     unit_at = token.start
-    if inner:
-        unit = inner.strip().upper()
+    if quoted_unit:
+        unit = quoted_unit.strip().upper()
     else:
         unit_at = cursor.start
         if not cursor.at_word():
@@ -62,14 +62,14 @@ def _parse_amount(cursor: Cursor) -> tuple[int, int]:
     unit = unit if unit in MICROSECONDS or unit in MONTHS else unit.removesuffix("S")
     if unit not in MICROSECONDS and unit not in MONTHS:
         raise cursor.syntax_error(f"A unit must be one of {_units()}; got {unit!r}.", unit_at)
-    return _scale(cursor, sign * _read(cursor, amount, token.start), unit, start)
+    return _to_interval(cursor, sign * _read_amount(cursor, amount, token.start), unit, start)
 
 
 def _units() -> str:
     return ", ".join([*MICROSECONDS, *MONTHS])
 
 
-def _read(cursor: Cursor, amount: str, at: int) -> Decimal:
+def _read_amount(cursor: Cursor, amount: str, at: int) -> Decimal:
     digits = amount.removeprefix("-").removeprefix("+")
     if not digits.replace(".", "", 1).isdecimal() or not digits.isascii() or len(digits) > 16:
         raise cursor.syntax_error(
@@ -78,8 +78,8 @@ def _read(cursor: Cursor, amount: str, at: int) -> Decimal:
     return Decimal(amount)
 
 
-def _scale(cursor: Cursor, amount: Decimal, unit: str, at: int) -> tuple[int, int]:
-    # exact: 16 digits times at most 12 fit the 28 of a Decimal
+def _to_interval(cursor: Cursor, amount: Decimal, unit: str, at: int) -> tuple[int, int]:
+    # exact: an amount of 16 digits times a unit of at most 12 fits the 28 digits of a Decimal
     limit = MAX_MONTHS if unit in MONTHS else MAX_MICROSECONDS
     total = amount * (MONTHS.get(unit) or MICROSECONDS[unit])
     if abs(total) > limit:

@@ -1,6 +1,6 @@
 """sqlglot's expression grammar, narrowed to Braid's and with the places of its nodes.
 
-sqlglot lets much pass (a missing THEN, a missing bracket after CAST, an empty operand); that is checked here.
+sqlglot accepts much that is wrong (a missing THEN, a missing bracket after CAST, an empty operand): it is refused here.
 Each node's ``meta`` gets ``at``, the offset where it begins, and ``after``, the offset of the token after it: the place
 of an operator is ``after`` of its left operand.
 """
@@ -101,8 +101,8 @@ class ExpressionParser(Cursor):
         return this
 
     def _parse_operand(self, kind: TokenType) -> Expr | None:
-        """Read an operand; what nests most takes the shortest way, to spare the stack."""
-        following = self._next.token_type
+        """Read an operand; what is nested most is read in the fewest calls, to spare the stack."""
+        next_kind = self._next.token_type
         if kind in self.UNARY_PARSERS:
             self._advance()
             return self.UNARY_PARSERS[kind](self)
@@ -111,12 +111,12 @@ class ExpressionParser(Cursor):
         if kind == TokenType.CASE:
             self._advance()
             return self._parse_column_ops(self._parse_window(self._parse_case()))
-        if kind in self.FUNC_TOKENS and following == TokenType.L_PAREN:
+        if kind in self.FUNC_TOKENS and next_kind == TokenType.L_PAREN:
             return self._parse_column_ops(self._parse_function_call())
         if kind == TokenType.DOT or self.at("CAST"):
             # sqlglot reads . 5 as a number; CAST is not reserved there
             return None
-        if kind == TokenType.VAR and following in _LITERALS:
+        if kind == TokenType.VAR and next_kind in _LITERALS:
             return self._parse_typed_literal() or self._parse_type(parse_interval=False)
         if self.at("EXISTS"):
             raise self.not_allowed(SUBQUERY)
@@ -173,8 +173,8 @@ class ExpressionParser(Cursor):
     def _parse_function_call(self, *args: Any, **kwargs: Any) -> Expr | None:
         if self._next.token_type == TokenType.L_PAREN and self._curr.token_type in self.FUNC_TOKENS:
             name = self._curr.text.lower()
-            known = name in AGGREGATES or name in FUNCTION_NAMES or name == "date_part"
-            if not known and name.upper() not in self.FUNCTION_PARSERS:
+            is_known = name in AGGREGATES or name in FUNCTION_NAMES or name == "date_part"
+            if not is_known and name.upper() not in self.FUNCTION_PARSERS:
                 raise self.not_allowed(unknown_function(self._curr.text))
         return super()._parse_function_call(*args, **kwargs)
 
@@ -282,11 +282,11 @@ class ExpressionParser(Cursor):
         return self._closed(exp.Anonymous(this="substring", expressions=parts))
 
     def _parse_position(self, haystack_first: bool = False) -> Any:  # noqa: ARG002
-        part = self._parse_bitwise()
+        needle = self._parse_bitwise()
         self.expect("IN")
-        return self._closed(exp.StrPosition(this=self._parse_disjunction(), substr=part))
+        return self._closed(exp.StrPosition(this=self._parse_disjunction(), substr=needle))
 
-    # keywords of their own
+    # CASE and predicates
 
     def _parse_case(self) -> Expr:
         subject = None if self.at("WHEN") else self._parse_disjunction()

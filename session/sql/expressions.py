@@ -33,7 +33,7 @@ class Binder:
         return coerce(expression, VARCHAR) if expression.type == NULL else expression
 
     def condition(self, node: Node | None) -> Expression | None:
-        """Return a condition, None for none and for one that is always true; SqlNotAllowed when not BOOLEAN."""
+        """Return a condition, None where there is none or it is always true; SqlNotAllowed when it is not BOOLEAN."""
         if node is None:
             return None
         expression = self.bind(node)
@@ -76,28 +76,28 @@ class Binder:
 
     def aggregate(self, node: Node) -> Expression:
         """Refuse an aggregate, which single tuples do not have."""
-        instead = "Write the condition in HAVING." if self.clause == "WHERE" else "Nest no aggregates."
+        hint = "Write the condition in HAVING." if self.clause == "WHERE" else "Nest no aggregates."
         raise self.sql.not_allowed(
-            f"{shown_aggregate(node.value)} is an aggregate, which {self.clause} cannot have. {instead}", node.at
+            f"{shown_aggregate(node.value)} is an aggregate, which {self.clause} cannot have. {hint}", node.at
         )
 
     def _call(self, node: Node, arguments: tuple[Expression, ...]) -> Expression:
         try:
-            expression = _called(node, arguments)
+            expression = _build_call(node, arguments)
         except NotAllowed:
             raise self._refused(node, arguments) from None
         return fold(self._limits.check(expression, node.at))
 
     def _refused(self, node: Node, arguments: tuple[Expression, ...]) -> SqlNotAllowed:
-        """Return why a call is not allowed: bound once more, with its arguments as they are shown."""
+        """Return the error of a call that is not allowed, which names the arguments as messages do."""
         try:
-            _called(node, tuple(map(self.shown, arguments)))
+            _build_call(node, tuple(map(self.shown, arguments)))
         except NotAllowed as error:
-            return self.sql.not_allowed(error.detail, _culprit(node))
+            return self.sql.not_allowed(error.detail, _offset_to_blame(node))
         raise AssertionError(f"{node.value} is allowed or not whatever its arguments are called")
 
     def shown(self, expression: Expression) -> Expression:
-        """Return an expression for messages, its columns called as the statement writes them."""
+        """Return an expression for messages, its columns as the statement writes them."""
         return expression
 
     def _shift(self, node: Node) -> Expression:
@@ -122,12 +122,12 @@ class Binder:
         return fold(self._limits.check(expression, node.at))
 
 
-def _called(node: Node, arguments: tuple[Expression, ...]) -> Expression:
+def _build_call(node: Node, arguments: tuple[Expression, ...]) -> Expression:
     return cast_to(arguments[0], node.value) if node.kind == "cast" else call(node.value, *arguments)
 
 
-def _culprit(node: Node) -> int:
-    """Return the offset to blame for types that do not fit: a text in a comparison, else the operator."""
+def _offset_to_blame(node: Node) -> int:
+    """Return the offset to blame for types that do not fit: that of a text in a comparison, else of the operator."""
     if node.kind == "call" and node.value in _COMPARING:
         for child in node.children:
             if child.kind == "literal" and child.value.type == VARCHAR:

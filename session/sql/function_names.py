@@ -6,7 +6,7 @@ import difflib
 
 from operators.functions.time import FIELDS
 
-# as SQL calls them, and what they are; COUNT(DISTINCT x) is count_distinct
+# names in SQL, and the aggregates that they mean; COUNT(DISTINCT x) is count_distinct
 # fmt: off
 _AGGREGATES = (
     "count", "sum", "avg", "min", "max", "stddev_samp", "var_samp", "stddev_pop", "var_pop", "bool_and", "bool_or",
@@ -24,7 +24,7 @@ AGGREGATES = {
 DISTINCT_AGGREGATES = ("count", "min", "max")
 
 # fmt: off
-_SAME = (
+_FUNCTIONS = (
     "abs", "sign", "floor", "ceil", "round", "sqrt", "exp", "ln", "log10", "log2", "power", "mod", "sin", "cos", "tan",
     "asin", "acos", "atan", "atan2", "radians", "degrees", "greatest", "least", "coalesce", "nullif", "if", "upper",
     "lower", "initcap", "length", "trim", "ltrim", "rtrim", "lpad", "rpad", "left", "right", "substring", "split_part",
@@ -56,7 +56,7 @@ _SYNONYMS = {
 _FIELD_FUNCTIONS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 
 FUNCTION_NAMES: dict[str, str] = {
-    **{name: name for name in (*_SAME, *_FIELD_FUNCTIONS)},
+    **{name: name for name in (*_FUNCTIONS, *_FIELD_FUNCTIONS)},
     **_SYNONYMS,
 }
 
@@ -66,7 +66,7 @@ FIELD_NAMES: dict[str, str] = {
     **{f"{name}s": name for name in FIELDS if name not in ("dow", "isodow", "doy", "epoch")},
 }
 
-_ONLY_AGGREGATES = f"the aggregates are {', '.join(a.upper() for a in dict.fromkeys(AGGREGATES.values()))}."
+_KNOWN_AGGREGATES = f"the aggregates are {', '.join(a.upper() for a in dict.fromkeys(AGGREGATES.values()))}."
 _INSTEAD = {
     **dict.fromkeys(
         (
@@ -90,7 +90,7 @@ _INSTEAD = {
             "collect_list",
             "corr",
         ),
-        f"This version does not have it; {_ONLY_AGGREGATES}",
+        f"This version does not have it; {_KNOWN_AGGREGATES}",
     ),
     **dict.fromkeys(("count_distinct", "approx_count_distinct"), "Write COUNT(DISTINCT x), which is exact."),
     **dict.fromkeys(
@@ -126,8 +126,8 @@ _INSTEAD = {
     **dict.fromkeys(("datediff", "date_diff"), "Write (EXTRACT(EPOCH FROM a) - EXTRACT(EPOCH FROM b)) / 86400."),
     "timestampdiff": "Write EXTRACT(EPOCH FROM a) - EXTRACT(EPOCH FROM b).",
 }
-# below, names have little more than a few letters in common, as DECODE and SECOND
-_CLOSE = 0.75
+# below it, names have only a few letters in common, such as DECODE and SECOND
+_LEAST_SIMILARITY = 0.75
 
 
 def shown_aggregate(name: str) -> str:
@@ -141,6 +141,6 @@ def unknown_function(name: str) -> str:
     if lower in _INSTEAD:
         return f"{name.upper()} is not supported. {_INSTEAD[lower]}"
     known = [*FUNCTION_NAMES, *AGGREGATES, "position", "extract"]
-    close = difflib.get_close_matches(lower, known, n=1, cutoff=_CLOSE)
+    close = difflib.get_close_matches(lower, known, n=1, cutoff=_LEAST_SIMILARITY)
     hint = f" Did you mean {close[0].upper()}?" if close else f" There are {', '.join(sorted(known))}."
     return f"The function {name} does not exist.{hint}"

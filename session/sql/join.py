@@ -1,9 +1,9 @@
 """Plan a SELECT over several inputs: a windowed equi-join; over one, it gives the tuples of each window.
 
-ON and WHERE are taken apart: conditions on one input go to it, equalities between two make them joined. All that are
-equal to each other by inner conditions are one *attribute*. A LEFT JOIN stays one unless a condition after it, such as
-``WHERE b.x > 5``, lets no row without a partner through. ``WHERE b.key IS NULL``, over what b is joined by, lets only
-those through: an anti-join.
+ON and WHERE are taken apart: a condition on one input becomes a filter of that input, an equality between two inputs
+makes them joined. All keys that inner conditions make equal to each other are one *attribute*. A LEFT JOIN becomes an
+inner join where a condition after it, such as ``WHERE b.x > 5``, lets no row without a partner through. ``WHERE b.key
+IS NULL``, over a key that b is joined by, lets only rows without a partner through: an anti-join.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from operators.functions.coercion import in_one_type
 from operators.joins.parts import without_alias
 from operators.queries import Grouping, Join, JoinInput, Measure, Output
 from operators.windows import EMIT_AFTER_WATERMARK, SessionWindow, Window
-from session.sql.aggregates import AggregateBinder, has_aggregate
+from session.sql.aggregates import AggregateBinder, first_aggregate
 from session.sql.expressions import Binder
 from session.sql.join_scope import JoinScope
 from session.sql.scope import WINDOW_COLUMNS, Scope
@@ -40,9 +40,9 @@ def plan_join(select: Select, scopes: Sequence[Scope]) -> Join:
     scope = JoinScope(select.sql, scopes, [source.at for source in sources])
     window = _common_window(select, sources)
     if select.emit is not None and select.emit.emit != EMIT_AFTER_WATERMARK:
-        what, also = ("The rows of a join", "") if select.joins else ("The tuples of a window", _EARLY)
+        subject, hint = ("The rows of a join", "") if select.joins else ("The tuples of a window", _EARLY)
         raise select.sql.not_allowed(
-            f"{what} come once, when they are final; leave EMIT out or write EMIT AFTER WATERMARK.{also}",
+            f"{subject} come once, when they are final; leave EMIT out or write EMIT AFTER WATERMARK.{hint}",
             select.emit.at,
         )
     conditions = _Conditions(select, scope)
@@ -50,7 +50,7 @@ def plan_join(select: Select, scopes: Sequence[Scope]) -> Join:
     if isinstance(window, SessionWindow):
         _check_sessions(select, inputs, scopes)
     having = () if select.having is None else (select.having,)
-    aggregate = has_aggregate((*(item.node for item in select.items), *having))
+    aggregate = first_aggregate((*(item.node for item in select.items), *having))
     if aggregate is None and not select.group_by and select.having is None:
         return Join(inputs, window, _row_outputs(select, scope), None, where)
     grouping, outputs = _grouping(select, scope)
@@ -81,19 +81,19 @@ def _common_window(select: Select, sources: tuple[WindowedSource, ...]) -> Windo
 def _check_sessions(select: Select, inputs: Sequence[JoinInput], scopes: Sequence[Scope]) -> None:
     """Check that all inputs have sessions of the same keys."""
     sources = (select.source, *(joined.source for joined in select.joins))
-    for source, each, scope in zip(sources, inputs, scopes, strict=True):
-        if None in each.keys:
+    for source, join_input, scope in zip(sources, inputs, scopes, strict=True):
+        if None in join_input.keys:
             raise select.sql.not_allowed(
                 "Sessions of a join are of tuples that are equal in all that it compares, so each input must be"
-                f" compared by all of it; {each.alias!r} is not.",
+                f" compared by all of it; {join_input.alias!r} is not.",
                 source.window_at,
             )
-        named = [Binder(scope, "PARTITION BY").value(node) for node in source.partition_by]
-        compared = [list(_under_casts(key)) for key in each.keys if key is not None]
-        if named and (
-            any(all(name not in under for under in compared) for name in named)
-            or any(all(name not in under for name in named) for under in compared)
-        ):
+        partition_keys = [Binder(scope, "PARTITION BY").value(node) for node in source.partition_by]
+        # each key of the join in all forms that PARTITION BY may name it by
+        join_keys = [list(_under_casts(key)) for key in join_input.keys if key is not None]
+        is_more = any(all(key not in forms for forms in join_keys) for key in partition_keys)
+        is_less = any(all(key not in forms for key in partition_keys) for forms in join_keys)
+        if partition_keys and (is_more or is_less):
             raise select.sql.not_allowed(
                 "PARTITION BY of a join's sessions must have the columns that its input is joined by, or be left out.",
                 source.partition_by[0].at,
@@ -128,13 +128,13 @@ def _grouping(select: Select, scope: JoinScope) -> tuple[Grouping, tuple[Output,
 
 
 def _inputs_of(scope: JoinScope, expression: Expression) -> set[int]:
-    found = {scope.input_of(name) for name in columns_of(expression)}
-    return {number for number in found if number is not None}
+    numbers = {scope.input_of(name) for name in columns_of(expression)}
+    return {number for number in numbers if number is not None}
 
 
 @dataclass(frozen=True)
 class _Equality:
-    """``left`` = ``right``, each over one input, given by their numbers."""
+    """An equality of two keys, each over one input; ``left`` and ``right`` are the numbers of the inputs."""
 
     left: int
     left_key: Expression
@@ -143,22 +143,22 @@ class _Equality:
 
     @property
     def condition(self) -> Expression:
-        """It as an expression."""
+        """The equality as an expression."""
         return call("=", self.left_key, self.right_key)
 
 
 @dataclass
 class _Split:
-    """Conditions: those on one input, each with its number and where it stands, equalities between two, and others."""
+    """Conditions: ``filters`` on one input, each with its number and offset, equalities between two, and the rest."""
 
     filters: list[tuple[int, Expression, int]] = field(default_factory=list)
     equalities: list[_Equality] = field(default_factory=list)
-    others: list[Expression] = field(default_factory=list)
+    residual: list[Expression] = field(default_factory=list)
 
-    def keep_equalities(self, kept: list[_Equality]) -> None:
-        """Take the equalities that are not kept for others."""
-        self.others += [each.condition for each in self.equalities if each not in kept]
-        self.equalities = kept
+    def keep_equalities(self, equalities: list[_Equality]) -> None:
+        """Keep these equalities only; the others become residual."""
+        self.residual += [equality.condition for equality in self.equalities if equality not in equalities]
+        self.equalities = equalities
 
 
 class _Conditions:
@@ -170,66 +170,66 @@ class _Conditions:
         self._inner = _Split()
         self._outer: dict[int, _Split] = {}
         self._anti: set[int] = set()
-        self._names: list[str] = [each.name for each in scope.inputs]
+        self._names: list[str] = [input_scope.name for input_scope in scope.inputs]
         for number, joined in enumerate(select.joins, start=1):
             split = self._outer.setdefault(number, _Split()) if joined.left else self._inner
             if joined.on is not None:
-                self._take(joined.on, split, "ON", number + 1)
+                self._sort_conjuncts(joined.on, split, "ON", number + 1)
         if select.where is not None:
-            self._take(select.where, self._inner, "WHERE", len(self._names))
+            self._sort_conjuncts(select.where, self._inner, "WHERE", len(self._names))
         self._make_inner()
 
     def inputs(self) -> tuple[JoinInput, ...]:
         """Return the inputs with their filters and keys."""
         attributes = _Attributes(len(self._names))
-        where: list[list[Expression]] = [[] for _ in self._names]
+        filters: list[list[Expression]] = [[] for _ in self._names]
         for number, condition, _ in self._inner.filters:
-            where[number].append(condition)
+            filters[number].append(condition)
         for equality in self._inner.equalities:
             attributes.unite(equality)
         outer_of: list[tuple[int, ...]] = [() for _ in self._names]
         for number, split in self._outer.items():
-            where[number] += [condition for _, condition, _ in split.filters]
+            filters[number] += [condition for _, condition, _ in split.filters]
             outer_of[number] = tuple(sorted({equality.left for equality in split.equalities}))
-        keys, also = attributes.keys([(n, e) for n, split in self._outer.items() for e in split.equalities])
-        for number, condition in also:
-            where[number].append(condition)
+        keys, more_filters = attributes.keys([(n, e) for n, split in self._outer.items() for e in split.equalities])
+        for number, condition in more_filters:
+            filters[number].append(condition)
         self._check_connected(keys)
         return tuple(
             JoinInput(
                 self._scope.inputs[number].definition.id,
                 name,
-                all_of([without_alias(condition, name) for condition in where[number]]),
+                all_of([without_alias(condition, name) for condition in filters[number]]),
                 tuple(None if key is None else without_alias(key, name) for key in keys[number]),
                 outer_of[number],
                 number in self._anti,
                 self._scope.inputs[number].lookups,
-                all_of(self._outer[number].others) if number in self._outer else None,
+                all_of(self._outer[number].residual) if number in self._outer else None,
             )
             for number, name in enumerate(self._names)
         )
 
     @property
     def over_rows(self) -> Expression | None:
-        """What is left to be tested on joined rows."""
-        return all_of(self._inner.others)
+        """The conditions that must be tested on joined rows."""
+        return all_of(self._inner.residual)
 
     # taking conditions apart
 
-    def _take(self, node: Node, split: _Split, clause: str, inputs: int) -> None:
-        """Sort the parts of a condition that may name the first ``inputs`` inputs."""
+    def _sort_conjuncts(self, node: Node, split: _Split, clause: str, input_count: int) -> None:
+        """Sort the parts of a condition into ``split``; they may name the first ``input_count`` inputs only."""
         binder = Binder(self._scope, clause)
         for part in conjuncts(node):
             if self._is_same_window(part):
                 continue
             condition = binder.condition(part)
-            for each in conjuncts_of(condition):
-                beyond = [number for number in _inputs_of(self._scope, each) if number >= inputs]
-                if beyond:
+            for conjunct in conjuncts_of(condition):
+                later_inputs = [number for number in _inputs_of(self._scope, conjunct) if number >= input_count]
+                if later_inputs:
                     raise self._select.sql.not_allowed(
-                        f"ON must not name {self._names[beyond[0]]!r}, which comes after it in FROM.", part.at
+                        f"ON must not name {self._names[later_inputs[0]]!r}, which comes after it in FROM.", part.at
                     )
-                self._add(each, split, part.at)
+                self._add(conjunct, split, part.at)
 
     def _is_same_window(self, node: Node) -> bool:
         """Return whether a condition says that the bounds of two inputs' windows are equal, which they are."""
@@ -252,7 +252,7 @@ class _Conditions:
                     left, first, right, second = right, second, left, first
                 split.equalities.append(_Equality(left, first, right, second))
                 return
-        split.others.append(condition)
+        split.residual.append(condition)
 
     def _first_of(self, split: _Split) -> int:
         """Return the input that a condition without columns goes to."""
@@ -262,46 +262,49 @@ class _Conditions:
 
     def _make_inner(self) -> None:
         """Turn a LEFT JOIN into an inner one where later conditions let no row without a partner through."""
-        while (number := self._not_outer()) is not None:
+        while (number := self._find_inner()) is not None:
             split = self._outer.pop(number)
             self._inner.filters += split.filters
             self._inner.equalities += split.equalities
-            self._inner.others += split.others
-        # what is left of them holds for some rows without a partner, so it has to be tested on rows
-        named = self._outer.keys()
-        self._inner.keep_equalities([e for e in self._inner.equalities if not {e.left, e.right} & named])
+            self._inner.residual += split.residual
+        # an equality with an input that is still outer holds for some rows without a partner: it is tested on rows
+        outer_inputs = self._outer.keys()
+        self._inner.keep_equalities(
+            [equality for equality in self._inner.equalities if not {equality.left, equality.right} & outer_inputs]
+        )
         for number, split in self._outer.items():
-            self._keep_its_own(number, split)
+            self._reduce_on(number, split)
             if not split.equalities:
                 self._refuse_unconnected(number)
         for number in self._outer:
             self._check_dependents(number)
         self._make_anti()
 
-    def _keep_its_own(self, number: int, split: _Split) -> None:
-        """Leave in the ON of a LEFT JOIN tests of its own input, and what that is compared with; all else is others.
+    def _reduce_on(self, number: int, split: _Split) -> None:
+        """Keep in the ON of a LEFT JOIN the filters and the keys of its own input; all else becomes residual.
 
-        A key over another LEFT JOIN's input that is not NULL without a partner there, such as COALESCE(b.x, 1), is no
-        key of that input's tuples.
+        A key over the input of another LEFT JOIN that is not NULL where that found no partner, such as COALESCE(b.x,
+        1), cannot be computed from that input's tuples alone.
         """
-        split.others += [condition for other, condition, _ in split.filters if other != number]
-        split.filters = [each for each in split.filters if each[0] == number]
+        split.residual += [condition for filtered, condition, _ in split.filters if filtered != number]
+        split.filters = [own_filter for own_filter in split.filters if own_filter[0] == number]
         split.keep_equalities(
             [
-                each
-                for each in split.equalities
-                if each.right == number and (each.left not in self._outer or is_null_for_nulls(each.left_key))
+                equality
+                for equality in split.equalities
+                if equality.right == number
+                and (equality.left not in self._outer or is_null_for_nulls(equality.left_key))
             ]
         )
 
     def _check_dependents(self, number: int) -> None:
-        """Raise SqlNotAllowed where it takes more than equality to be a partner, and another LEFT JOIN looks at it."""
-        if not self._outer[number].others:
+        """Raise SqlNotAllowed when a LEFT JOIN has residual conditions and another one's ON names its input."""
+        if not self._outer[number].residual:
             return
         for other, split in self._outer.items():
-            named = {each for condition in split.others for each in _inputs_of(self._scope, condition)}
-            named |= {equality.left for equality in split.equalities}
-            if other != number and number in named:
+            named_inputs = {equality.left for equality in split.equalities}
+            named_inputs.update(*(_inputs_of(self._scope, condition) for condition in split.residual))
+            if other != number and number in named_inputs:
                 raise self._select.sql.not_allowed(
                     f"ON of a LEFT JOIN must not name {self._names[number]!r}, whose own ON has more than equal columns"
                     " and tests of it alone. Register the first join as a query of its own, or move the condition to"
@@ -309,7 +312,8 @@ class _Conditions:
                     self._select.joins[other - 1].source.at,
                 )
 
-    def _not_outer(self) -> int | None:
+    def _find_inner(self) -> int | None:
+        """Return the input of a LEFT JOIN whose rows without a partner an inner condition drops anyway."""
         for equality in self._inner.equalities:
             for number, key in ((equality.left, equality.left_key), (equality.right, equality.right_key)):
                 if number in self._outer and is_null_for_nulls(key):
@@ -320,16 +324,16 @@ class _Conditions:
         return None
 
     def _make_anti(self) -> None:
-        """Take note of the LEFT JOINs of which only rows without a partner are wanted."""
-        kept = []
+        """Note the LEFT JOINs of which only rows without a partner are wanted."""
+        filters = []
         for number, condition, at in self._inner.filters:
             if number not in self._outer:
-                kept.append((number, condition, at))
-            elif not self._outer[number].others and self._is_no_partner(number, condition):
+                filters.append((number, condition, at))
+            elif not self._outer[number].residual and self._is_no_partner(number, condition):
                 self._anti.add(number)
             else:
-                self._inner.others.append(condition)
-        self._inner.filters = kept
+                self._inner.residual.append(condition)
+        self._inner.filters = filters
 
     def _is_no_partner(self, number: int, condition: Expression) -> bool:
         """Return whether a condition holds just where an outer input has no partner."""
@@ -342,10 +346,10 @@ class _Conditions:
         reached = {0}
         while True:
             attributes = {a for number in reached for a, key in enumerate(keys[number]) if key is not None}
-            more = {n for n, mine in enumerate(keys) if any(mine[a] is not None for a in attributes)} - reached
-            if not more:
+            linked = {n for n, input_keys in enumerate(keys) if any(input_keys[a] is not None for a in attributes)}
+            if linked <= reached:
                 break
-            reached |= more
+            reached |= linked
         for number in range(len(self._names)):
             if number not in reached:
                 self._refuse_unconnected(number)
@@ -358,55 +362,60 @@ class _Conditions:
 
 
 class _Attributes:
-    """What is equal to what: attributes, and the key of each input in each of them."""
+    """The attributes of a join, and the key of each input in each of them."""
 
-    def __init__(self, inputs: int) -> None:
-        self._inputs = inputs
+    def __init__(self, input_count: int) -> None:
+        self._input_count = input_count
         self._members: list[list[tuple[int, Expression]]] = []
 
     def unite(self, equality: _Equality) -> None:
         """Put both sides of an inner equality into one attribute."""
         left, right = (equality.left, equality.left_key), (equality.right, equality.right_key)
-        touched = [members for members in self._members if left in members or right in members]
-        joined = list(dict.fromkeys([*(member for members in touched for member in members), left, right]))
-        self._members = [members for members in self._members if members not in touched] + [joined]
+        merged = [members for members in self._members if left in members or right in members]
+        attribute = list(dict.fromkeys([*(member for members in merged for member in members), left, right]))
+        self._members = [members for members in self._members if members not in merged] + [attribute]
 
     def keys(
         self, outer: list[tuple[int, _Equality]]
     ) -> tuple[list[list[Expression | None]], list[tuple[int, Expression]]]:
-        """Return the key of each input in each attribute, and conditions where an input has two in one.
+        """Return each input's key in each attribute, and conditions that make equal the keys an input has in one.
 
-        The equalities of LEFT JOINs extend attributes by their right side only: they say nothing of the left ones.
+        The equalities of LEFT JOINs add only their right sides to attributes: they do not filter the left tuples.
         """
         attributes: list[dict[int, Expression]] = []
-        also: list[tuple[int, Expression]] = []
-        of: dict[tuple[int, Expression], int] = {}
+        conditions: list[tuple[int, Expression]] = []
+        attribute_of: dict[tuple[int, Expression], int] = {}
         for number, members in enumerate(self._members):
-            chosen: dict[int, Expression] = {}
+            chosen_keys: dict[int, Expression] = {}
             for member, key in members:
-                of[member, key] = number
-                if member in chosen:
-                    also.append((member, call("=", chosen[member], key)))
+                attribute_of[member, key] = number
+                if member in chosen_keys:
+                    conditions.append((member, call("=", chosen_keys[member], key)))
                 else:
-                    chosen[member] = key
-            attributes.append(chosen)
+                    chosen_keys[member] = key
+            attributes.append(chosen_keys)
         for number, equality in outer:
             left = equality.left, equality.left_key
-            if left not in of:
-                of[left] = len(attributes)
+            if left not in attribute_of:
+                attribute_of[left] = len(attributes)
                 attributes.append(dict([left]))
-            attribute = of[left]
-            known = attributes[attribute].setdefault(number, equality.right_key)
-            of.setdefault((number, equality.right_key), attribute)
-            if known != equality.right_key:
-                also.append((number, call("=", known, equality.right_key)))
-        keys: list[list[Expression | None]] = [[] for _ in range(self._inputs)]
-        # in one order whatever that of the conditions, so that more queries are alike
-        for chosen in sorted(attributes, key=lambda each: min((number, str(key)) for number, key in each.items())):
-            unified = _unified(chosen)
-            for number, mine in enumerate(keys):
-                mine.append(unified.get(number))
-        return keys, also
+            attribute = attribute_of[left]
+            key_of_input = attributes[attribute].setdefault(number, equality.right_key)
+            attribute_of.setdefault((number, equality.right_key), attribute)
+            if key_of_input != equality.right_key:
+                conditions.append((number, call("=", key_of_input, equality.right_key)))
+        keys: list[list[Expression | None]] = [[] for _ in range(self._input_count)]
+        # in an order that does not depend on that of the conditions, so that more queries are alike
+        for chosen_keys in sorted(attributes, key=_first_key):
+            unified = _unified(chosen_keys)
+            for number, input_keys in enumerate(keys):
+                input_keys.append(unified.get(number))
+        return keys, conditions
+
+
+def _first_key(attribute: Mapping[int, Expression]) -> tuple[int, str]:
+    """Return the first input of an attribute, and its key as text."""
+    return min((number, str(key)) for number, key in attribute.items())
 
 
 def _unified(keys: Mapping[int, Expression]) -> dict[int, Expression]:
@@ -415,7 +424,7 @@ def _unified(keys: Mapping[int, Expression]) -> dict[int, Expression]:
 
 
 def _under_casts(key: Expression) -> Iterator[Expression]:
-    """Yield a key and what its casts are of: where it is not NULL, none of them is."""
+    """Yield a key and the expressions below its casts, none of which is NULL where the key is not."""
     yield key
     if isinstance(key, Call) and key.function == "cast":
         yield from _under_casts(key.arguments[0])

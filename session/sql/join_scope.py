@@ -27,34 +27,36 @@ class JoinScope:
                 )
             seen.add(scope.name.lower())
         self._input_of = {
-            self._full(scope, column): number for number, scope in enumerate(self.inputs) for column in scope.columns
+            self._full_name(scope, column): number
+            for number, scope in enumerate(self.inputs)
+            for column in scope.columns
         }
 
     def input_of(self, column: str) -> int | None:
-        """Return the number of the input that a column of the join's rows is of; None for bounds of the window."""
+        """Return the number of the input that a column of joined rows comes from; None for bounds of the window."""
         return self._input_of.get(column)
 
     def find(self, parts: tuple[str, ...]) -> Column | None:
-        """Return the column that an unqualified name means, if it is that of one input."""
-        found = list(self._columns(parts[0])) if len(parts) == 1 else []
-        return found[0] if len(found) == 1 else None
+        """Return the column that an unqualified name means, None unless exactly one input has it."""
+        matches = list(self._columns(parts[0])) if len(parts) == 1 else []
+        return matches[0] if len(matches) == 1 else None
 
     def resolve(self, parts: tuple[str, ...], at: int) -> Column:
         """Return the column that a name means; SqlNotAllowed lists those that exist."""
         name = parts[-1]
         if len(parts) >= 2:
             scope = self._input(parts[0], at)
-            found = scope.resolve(parts, at)
-            return found if name.lower() in WINDOW_COLUMNS else Column(self._full(scope, found), found.type)
+            column = scope.resolve(parts, at)
+            return column if name.lower() in WINDOW_COLUMNS else Column(self._full_name(scope, column), column.type)
         columns = list(self._columns(name))
         if len(columns) == 1:
             return columns[0]
         if columns:
             shown = " and ".join(column.name for column in columns)
             raise self.sql.not_allowed(f"Column {name!r} is in several inputs; write which: {shown}.", at)
-        known = [shown_name(column) for scope in self.inputs for column in scope.columns]
+        names = [shown_name(column) for scope in self.inputs for column in scope.columns]
         described = ", ".join(scope.description for scope in self.inputs)
-        raise self.sql.not_allowed(f"Column {name!r} does not exist; {described}.{did_you_mean(name, known)}", at)
+        raise self.sql.not_allowed(f"Column {name!r} does not exist; {described}.{did_you_mean(name, names)}", at)
 
     def shown_name(self, parts: tuple[str, ...], at: int) -> str:
         """Return what a column is called in results when it has no alias: its name as declared, without the input."""
@@ -64,7 +66,7 @@ class JoinScope:
         """Yield the columns that ``*`` or ``qualifier.*`` means, with what they are called in results."""
         for scope in self.inputs if qualifier is None else (self._input(qualifier, at),):
             for name, column in scope.columns_of(qualifier, at):
-                yield name, Column(self._full(scope, column), column.type)
+                yield name, Column(self._full_name(scope, column), column.type)
 
     def _input(self, qualifier: str, at: int) -> Scope:
         for scope in self.inputs:
@@ -80,8 +82,8 @@ class JoinScope:
             yield Column(name.lower(), TIMESTAMP)
             return
         for scope in self.inputs:
-            yield from (Column(self._full(scope, column), column.type) for column in scope.find_all(name))
+            yield from (Column(self._full_name(scope, column), column.type) for column in scope.find_all(name))
 
     @staticmethod
-    def _full(scope: Scope, column: Column) -> str:
+    def _full_name(scope: Scope, column: Column) -> str:
         return f"{scope.name}.{column.name}"

@@ -14,13 +14,13 @@ class Limits:
     """Measures expressions bottom-up as they are built; each node once.
 
     An expression's *growth* bounds how many times longer than its inputs a text may get:
-    nested CONCAT and REPLACE multiply it, and what is padded is as long as it says.
+    nested CONCAT and REPLACE multiply it, and LPAD and RPAD say how long their text gets.
     """
 
     def __init__(self, sql: SqlText) -> None:
         self._sql = sql
-        # keeps the expression too, so that its id stays its own
-        self._known: dict[int, tuple[tuple[int, int, int], Expression]] = {}
+        # by id, with the expression itself, so that no other gets its id
+        self._measured: dict[int, tuple[tuple[int, int, int], Expression]] = {}
 
     def check(self, expression: Expression, at: int) -> Expression:
         """Return the expression; SqlNotAllowed when it exceeds a limit."""
@@ -36,24 +36,24 @@ class Limits:
     def _measure(self, expression: Expression) -> tuple[int, int, int]:
         if not isinstance(expression, Call):
             return 1, 1, 1
-        known = self._known.get(id(expression))
-        if known is not None:
-            return known[0]
+        cached = self._measured.get(id(expression))
+        if cached is not None:
+            return cached[0]
         parts = [self._measure(a) for a in expression.arguments]
         growths = [growth for _, _, growth in parts]
-        measured = (
+        sizes = (
             1 + max(depth for depth, _, _ in parts),
             1 + sum(nodes for _, nodes, _ in parts),
             _growth(expression, growths),
         )
-        self._known[id(expression)] = (measured, expression)
-        return measured
+        self._measured[id(expression)] = (sizes, expression)
+        return sizes
 
 
 def _growth(call: Call, growths: list[int]) -> int:
     if call.function == "concat":
         return sum(growths)
-    if call.function == "concat_ws":  # a separator between two values each
+    if call.function == "concat_ws":  # a separator between any two values
         return sum(growths) + growths[0] * (len(growths) - 3)
     if call.function in ("lpad", "rpad"):
         return max(*growths, *(a.value for a in call.arguments if isinstance(a, Literal) and type(a.value) is int))

@@ -29,10 +29,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def check_descriptor(sql: SqlText, source: WindowedSource, definition: StreamDefinition) -> None:
     """Raise SqlNotAllowed when a window function names another column than the event time."""
-    named, event_time = source.descriptor, definition.schema.event_time
-    if named is not None and named.lower() != event_time.lower():
+    descriptor, event_time = source.descriptor, definition.schema.event_time
+    if descriptor is not None and descriptor.lower() != event_time.lower():
         raise sql.not_allowed(
-            f"DESCRIPTOR must name the event time column of {definition.name}, {event_time!r}; got {named!r}.",
+            f"DESCRIPTOR must name the event time column of {definition.name}, {event_time!r}; got {descriptor!r}.",
             source.descriptor_at,
         )
 
@@ -76,8 +76,8 @@ class JoinedTable:
 
     def find(self, name: str) -> Column | None:
         """Return the column of that name, if there is one."""
-        found = (field for field in self.schema.fields if field.name.lower() == name.lower())
-        return next(map(self.column, found), None)
+        fields = (field for field in self.schema.fields if field.name.lower() == name.lower())
+        return next(map(self.column, fields), None)
 
 
 class Scope:
@@ -92,7 +92,7 @@ class Scope:
         lookups: Sequence[Lookup] = (),
         merged: Iterable[str] = (),
     ) -> None:
-        """``merged`` are columns, in lower case, that unqualified names do not mean: another input has them, too."""
+        """``merged`` are columns in USING, in lower case, whose unqualified names mean those of another input."""
         self.sql = sql
         self.definition = definition
         self.name = source.alias or source.stream
@@ -107,14 +107,14 @@ class Scope:
     @property
     def columns(self) -> tuple[Column, ...]:
         """All columns in declared order, those of tables last."""
-        own = (Column(f.name, f.type) for f in self.definition.schema.fields)
-        return (*own, *(table.column(f) for table in self._tables for f in table.schema.fields))
+        input_columns = (Column(f.name, f.type) for f in self.definition.schema.fields)
+        return (*input_columns, *(table.column(f) for table in self._tables for f in table.schema.fields))
 
     @property
     def description(self) -> str:
-        """What has which columns, for messages."""
-        described = [(self.name, self.definition.schema), *((table.alias, table.schema) for table in self._tables)]
-        return ", ".join(f"{name} has {_listed(schema.names, MOST_NAMES)}" for name, schema in described)
+        """The columns of the stream and of each of its tables, for messages."""
+        schemas = [(self.name, self.definition.schema), *((table.alias, table.schema) for table in self._tables)]
+        return ", ".join(f"{name} has {listed(schema.names, MOST_NAMES)}" for name, schema in schemas)
 
     def has(self, qualifier: str) -> bool:
         """Return whether a qualifier means the stream or one of its tables in this SELECT."""
@@ -130,27 +130,27 @@ class Scope:
             raise self._not_in_from(qualifier, at)
         if qualifier is None or qualifier.lower() == self.name.lower():
             hidden = self._merged if qualifier is None else ()
-            own = (f for f in self.definition.schema.fields if f.name.lower() not in hidden)
-            yield from ((f.name, Column(f.name, f.type)) for f in own)
+            fields = (f for f in self.definition.schema.fields if f.name.lower() not in hidden)
+            yield from ((f.name, Column(f.name, f.type)) for f in fields)
         for table in self._tables:
             if qualifier is None or qualifier.lower() == table.alias.lower():
                 hidden = table.merged if qualifier is None else ()
                 yield from ((f.name, table.column(f)) for f in table.schema.fields if f.name not in hidden)
 
     def find(self, parts: tuple[str, ...]) -> Column | None:
-        """Return the column that an unqualified name means, if any and if it is that of one only."""
-        found = self.find_all(parts[0]) if len(parts) == 1 else []
-        return found[0] if len(found) == 1 else None
+        """Return the column that an unqualified name means, None when that is none or not one alone."""
+        matches = self.find_all(parts[0]) if len(parts) == 1 else []
+        return matches[0] if len(matches) == 1 else None
 
     def find_all(self, name: str) -> list[Column]:
         """Return the columns that an unqualified name may mean."""
-        own = self._columns.get(name.lower())
-        found = [] if own is None or name.lower() in self._merged else [own]
+        column = self._columns.get(name.lower())
+        matches = [] if column is None or name.lower() in self._merged else [column]
         for table in self._tables:
             column = table.find(name)
             if column is not None and column.name.rpartition(".")[2] not in table.merged:
-                found.append(column)
-        return found
+                matches.append(column)
+        return matches
 
     def shown_name(self, parts: tuple[str, ...], at: int) -> str:
         """Return what a column is called in results when it has no alias: its name as declared."""
@@ -162,24 +162,24 @@ class Scope:
             raise self.sql.not_allowed(f"Columns have no fields: {'.'.join(parts)!r} has too many parts.", at)
         name = parts[-1]
         if len(parts) == 1:
-            found = self.find_all(name)
+            matches = self.find_all(name)
         elif parts[0].lower() == self.name.lower():
-            found = [self._columns[name.lower()]] if name.lower() in self._columns else []
+            matches = [self._columns[name.lower()]] if name.lower() in self._columns else []
         elif self.has(parts[0]):
             table = next(table for table in self._tables if table.alias.lower() == parts[0].lower())
-            found = [column for column in (table.find(name),) if column is not None]
+            matches = [column for column in (table.find(name),) if column is not None]
         else:
             raise self._not_in_from(parts[0], at)
-        if len(found) == 1:
-            return found[0]
-        if found:
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
             raise self.sql.not_allowed(f"Column {name!r} is in several inputs; write which: {self.description}.", at)
         if name.lower() in WINDOW_COLUMNS:
             raise self.sql.not_allowed(
                 f"Column {name!r} needs a window; write FROM {self.definition.name} [RANGE 8 SECONDS].", at
             )
-        known = [shown_name(column) for column in self.columns]
-        hint = did_you_mean(name, known)
+        names = [shown_name(column) for column in self.columns]
+        hint = did_you_mean(name, names)
         if not hint and self.sql.text.startswith('"', at):
             hint = " A text stands in single quotes."
         elif name.lower() in ("current_timestamp", "current_date", "localtimestamp"):
@@ -202,5 +202,6 @@ def shown_name(column: Column) -> str:
     return column.name.rpartition(".")[2]
 
 
-def _listed(names: Sequence[str], most: int) -> str:
+def listed(names: Sequence[str], most: int) -> str:
+    """Return the first ``most`` names for a message."""
     return ", ".join(names[:most]) + (", …" if len(names) > most else "")

@@ -8,7 +8,7 @@ from operators.expressions import Expression
 from operators.functions.sql_text import sql_text
 from operators.queries import Aggregation, Measure, Query, Selection
 from operators.windows import EMIT_AFTER_WATERMARK, SessionWindow, Window
-from session.sql.aggregates import AggregateBinder, has_aggregate
+from session.sql.aggregates import AggregateBinder, first_aggregate
 from session.sql.expressions import Binder
 from session.sql.join import plan_join
 from session.sql.lookups import NO_TABLES, KnownTables, with_lookups
@@ -52,7 +52,7 @@ def _plan(select: Select, catalog: Mapping[str, StreamDefinition], tables: Known
         return plan_join(select, scopes)
     (scope,) = scopes
     having = () if select.having is None else (select.having,)
-    aggregate = has_aggregate((*(item.node for item in select.items), *having))
+    aggregate = first_aggregate((*(item.node for item in select.items), *having))
     window = select.source.window
     if window is None:
         return _plan_selection(select, scope, aggregate)
@@ -68,10 +68,10 @@ def _plan_selection(select: Select, scope: Scope, aggregate: Node | None) -> Sel
             f"An aggregate needs a window; write FROM {stream} [RANGE 8 SECONDS] for one result every 8 seconds.",
             aggregate.at,
         )
-    grouped = select.group_by or (() if select.having is None else (select.having,))
-    if grouped:
+    grouping_nodes = select.group_by or (() if select.having is None else (select.having,))
+    if grouping_nodes:
         raise select.sql.not_allowed(
-            f"GROUP BY and HAVING need a window; write FROM {stream} [RANGE 8 SECONDS].", grouped[0].at
+            f"GROUP BY and HAVING need a window; write FROM {stream} [RANGE 8 SECONDS].", grouping_nodes[0].at
         )
     _check_emit(select, stream)
     where = Binder(scope, "WHERE").condition(select.where)
@@ -87,7 +87,7 @@ def _plan_selection(select: Select, scope: Scope, aggregate: Node | None) -> Sel
 
 
 def _check_emit(select: Select, stream: str) -> None:
-    """Raise SqlNotAllowed for an EMIT that a selection does not do anyway."""
+    """Raise SqlNotAllowed for an EMIT other than what a selection does anyway."""
     if select.emit is None or select.emit.emit == EMIT_AFTER_WATERMARK:
         return
     emit = select.emit.emit
@@ -111,7 +111,7 @@ def _plan_aggregation(select: Select, scope: Scope, window: Window | SessionWind
 
 
 def _check_partitioning(select: Select, scope: Scope, keys: tuple[Expression, ...]) -> None:
-    """Raise SqlNotAllowed where sessions would be of other groups than those of GROUP BY."""
+    """Raise SqlNotAllowed unless PARTITION BY names the same keys as GROUP BY."""
     if not select.source.partition_by:
         return
     binder = Binder(scope, "PARTITION BY")

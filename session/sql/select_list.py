@@ -45,7 +45,7 @@ def _grouped_node(select: Select, scope: Names, node: Node) -> Node:
 
 
 def aliases(select: Select) -> dict[str, Node]:
-    """Return what the aliases of the select list stand for, by their names in lower case; of two alike the first."""
+    """Return the entries of the select list by their aliases in lower case; of equal aliases the first entry."""
     return {item.alias.lower(): item.node for item in reversed(select.items) if item.alias is not None}
 
 
@@ -74,10 +74,10 @@ class Outputs:
         if name.startswith("_"):
             raise self._sql.not_allowed(f"Names starting with '_' are reserved; give {name!r} another alias.", at)
         if name.lower() in self._names:
-            own = name.lower() in (WINDOW_START, WINDOW_END)
-            why = "every result of a window has it" if own else "two columns have it"
+            is_bound = name.lower() in (WINDOW_START, WINDOW_END)
+            reason = "every result of a window has it" if is_bound else "two columns have it"
             raise self._sql.not_allowed(
-                f"The output name {name!r} is taken: {why};"
+                f"The output name {name!r} is taken: {reason};"
                 + (" list the columns instead of *, and" if at in self._stars else "")
                 + " write AS and another alias.",
                 at,
@@ -93,7 +93,7 @@ class Outputs:
 
 
 def windowed_outputs(select: Select, scope: Names, bind: Callable[[Node], Expression]) -> tuple[Output, ...]:
-    """Return the outputs of a windowed SELECT: the bounds of the window unless they are named, and what is named."""
+    """Return the outputs of a windowed SELECT, after the bounds of the window unless it lists them itself."""
     planned = []
     for item in select.items:
         if item.node.kind == "star":

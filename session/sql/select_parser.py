@@ -1,4 +1,4 @@
-"""sqlglot's grammar of SELECT with Braid's windows, and a hint at what to write for what this version does not have."""
+"""sqlglot's grammar of SELECT with Braid's windows, and hints at what to write instead of what is not supported."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class BraidParser(ExpressionParser):
         return Select(
             self.sql_text,
             start,
-            self.behind,
+            self.previous_end,
             tuple(self._item(reader, item) for item in tree.expressions),
             tree.args["from_"].this.meta["source"],
             None if where is None else reader.read(where.this),
@@ -100,7 +100,7 @@ class BraidParser(ExpressionParser):
         this = star or self._parse_disjunction()
         if this is None:
             raise self.unexpected("an expression")
-        this.meta["text"] = " ".join(self.sql[start : self.behind].split())
+        this.meta["text"] = " ".join(self.sql[start : self.previous_end].split())
         return this if star else self._parse_alias(this)
 
     def _parse_star_item(self) -> Expr | None:
@@ -119,11 +119,11 @@ class BraidParser(ExpressionParser):
         alias = self._optional_name("the name of an output column")
         return this if alias is None else exp.Alias(this=this, alias=exp.Identifier(this=alias))
 
-    def _optional_name(self, what: str) -> str | None:
+    def _optional_name(self, expected: str) -> str | None:
         if self.accept("AS"):
-            return self.name(what)
+            return self.name(expected)
         if self.kind == "quoted" or (self.kind == "word" and self.word not in RESERVED):
-            return self.name(what)
+            return self.name(expected)
         return None
 
     # FROM

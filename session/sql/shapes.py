@@ -6,8 +6,8 @@ with holes where WHERE compares something with a number::
     SELECT gem_pack, SUM(price) FROM purchases [RANGE 8 SECONDS] WHERE price > ? GROUP BY gem_pack
 
 A statement of a known shape gets the syntax tree of the first one with its own numbers in it; binding WHERE, which
-depends on the numbers (``n > 5.5`` becomes ``n > 5``), is done again. Nothing else of a plan depends on WHERE. Whatever
-goes wrong on this way is left to the parser, which knows how to say it.
+depends on the numbers (``n > 5.5`` becomes ``n > 5``), is done again. Nothing else of a plan depends on WHERE. Where
+this fails, the statement is parsed after all: the parser's errors say what is wrong.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _HOLE = re.compile(
 
 @dataclass(frozen=True)
 class Cut:
-    """A text with its holes: what stands around them, and the number in each of them and where it begins."""
+    """A text cut at its holes: the text around them, and the number in each of them with its offset."""
 
     around: tuple[str, ...]
     numbers: tuple[str, ...]
@@ -53,7 +53,7 @@ class Cut:
 
 
 def cut(text: str) -> Cut:
-    """Cut the numbers out of a text that stand right after a comparison."""
+    """Cut a text at the numbers that stand right after a comparison."""
     around, numbers, places, end = [], [], [], 0
     for match in _HOLE.finditer(text):
         if match["number"] is not None:
@@ -95,7 +95,7 @@ class ReadQuery(NamedTuple):
 
 
 class Shapes:
-    """The shapes of statements seen before; when there are too many it begins anew."""
+    """The shapes of statements seen before; all are forgotten when there are too many."""
 
     def __init__(self, most: int = MOST_SHAPES) -> None:
         self._most = most
@@ -107,29 +107,29 @@ class Shapes:
     def read(self, text: str, catalog: Mapping[str, StreamDefinition], tables: KnownTables = NO_TABLES) -> ReadQuery:
         """Return what a text says; NotAllowed for a statement that is no query."""
         if len(text) > LONGEST:
-            statement = _read(text)
-            return _stated(statement, plan_select(statement, catalog, tables=tables))
-        found = cut(text)
-        shape = self._shapes.get(found.around)
+            statement = _parse_query(text)
+            return _to_read_query(statement, plan_select(statement, catalog, tables=tables))
+        cut_text = cut(text)
+        shape = self._shapes.get(cut_text.around)
         if shape is not None and catalog.get(shape.definition.name.lower()) is shape.definition:
             with suppress(BraidError, RecursionError):
                 reader = TreeReader(SqlText(text))
-                query = shape.filled([reader.number(number, 0) for number in found.numbers])
+                query = shape.filled([reader.number(number, 0) for number in cut_text.numbers])
                 return ReadQuery(shape.name, query, shape.sink, shape.or_replace)
-        statement = _read(text)
+        statement = _parse_query(text)
         query = plan_select(statement, catalog, tables=tables)
-        self._remember(found, statement, query, catalog)
-        return _stated(statement, query)
+        self._remember(cut_text, statement, query, catalog)
+        return _to_read_query(statement, query)
 
     def _remember(
-        self, found: Cut, statement: CreateQuery | Select, query: Query, catalog: Mapping[str, StreamDefinition]
+        self, cut_text: Cut, statement: CreateQuery | Select, query: Query, catalog: Mapping[str, StreamDefinition]
     ) -> None:
         select = statement.select if isinstance(statement, CreateQuery) else statement
         nodes = () if select.where is None else walk(select.where)
         literals = {node.at: node.value for node in nodes if node.kind == "literal"}
         reader = TreeReader(select.sql)
-        # a number elsewhere, say in HAVING, is part of more than WHERE
-        holes = zip(found.places, found.numbers, strict=True)
+        # not where a hole is outside of WHERE, say in HAVING
+        holes = zip(cut_text.places, cut_text.numbers, strict=True)
         if not all(literals.get(at) == reader.number(number, at) for at, number in holes):
             return
         if not isinstance(query, (Selection, Aggregation)) or query.lookups:  # tables change
@@ -138,13 +138,13 @@ class Shapes:
         scope = Scope(select.sql, select.source, definition)
         if len(self._shapes) >= self._most:
             self._shapes = {}
-        stated = _stated(statement, query)
-        self._shapes[found.around] = Shape(
-            stated.name, stated.sink, stated.or_replace, select, found.places, definition, scope, query
+        read_query = _to_read_query(statement, query)
+        self._shapes[cut_text.around] = Shape(
+            read_query.name, read_query.sink, read_query.or_replace, select, cut_text.places, definition, scope, query
         )
 
 
-def _read(text: str) -> CreateQuery | Select:
+def _parse_query(text: str) -> CreateQuery | Select:
     statement = parse_statement(text)
     if isinstance(statement, (CreateQuery, Select)):
         return statement
@@ -154,7 +154,7 @@ def _read(text: str) -> CreateQuery | Select:
     )
 
 
-def _stated(statement: CreateQuery | Select, query: Query) -> ReadQuery:
+def _to_read_query(statement: CreateQuery | Select, query: Query) -> ReadQuery:
     if isinstance(statement, CreateQuery):
         return ReadQuery(statement.name, query, statement.sink, statement.or_replace)
     return ReadQuery(None, query, None)

@@ -98,7 +98,7 @@ class SelectItem:
 class WindowedSource:
     """What FROM names: a stream, its alias, and its window.
 
-    ``descriptor`` is the column a window function names, ``partition_by`` the names it partitions sessions by.
+    ``descriptor`` is the column that a window function names, ``partition_by`` the columns that sessions are of.
     The offsets ``at``, ``window_at`` and ``descriptor_at`` are for error positions.
     """
 

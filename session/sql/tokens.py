@@ -1,4 +1,4 @@
-"""Cut a SQL text into sqlglot's tokens, and check what sqlglot lets pass."""
+"""Cut a SQL text into sqlglot's tokens, and refuse those that sqlglot accepts and Braid does not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WORD = re.compile(r"[^\W\d]\w*")
 _NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _SPACE = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _BAD_IN_TEXTS = re.compile("[\ud800-\udfff\0]")
-_INSTEAD = {"~": "write REGEXP_LIKE(text, pattern)", "^": "write POWER(x, y)"}
+_HINTS = {"~": "write REGEXP_LIKE(text, pattern)", "^": "write POWER(x, y)"}
 _UNFINISHED = {"'": "text", '"': "quoted name", "`": "quoted name"}
 
 SYMBOLS = frozenset(
@@ -96,7 +96,7 @@ def tokenize(sql: SqlText) -> list[Token]:
     try:
         tokens = tokenizer.tokenize(text)
     except TokenError:
-        # what is not closed begins after the tokens that were read
+        # the text or comment that does not end begins after the tokens that were read
         tokens = _checked(sql, tokenizer.tokens)
         at = _skip_space(sql, tokens[-1].end + 1 if tokens else 0)
         raise sql.syntax_error(
@@ -150,16 +150,16 @@ def _check(sql: SqlText, token: Token) -> None:
         if not _NUMBER.fullmatch(token.text):
             raise sql.syntax_error("A number must be followed by a space or an operator.", token.start)
     elif kind in (TokenType.STRING, TokenType.IDENTIFIER):
-        bad = _BAD_IN_TEXTS.search(sql.text, token.start, token.end + 1)
-        if bad is not None:
-            raise sql.syntax_error(f"A text must not contain the character {bad[0]!r}.", bad.start())
+        match = _BAD_IN_TEXTS.search(sql.text, token.start, token.end + 1)
+        if match is not None:
+            raise sql.syntax_error(f"A text must not contain the character {match[0]!r}.", match.start())
     elif kind not in SYMBOLS:
         raise _unreadable(sql, token.start)
 
 
 def _unreadable(sql: SqlText, at: int) -> SqlSyntaxError:
-    instead = _INSTEAD.get(sql.text[at], "remove it")
-    return sql.syntax_error(f"The character {sql.text[at]!r} has no meaning here; {instead}.", at)
+    hint = _HINTS.get(sql.text[at], "remove it")
+    return sql.syntax_error(f"The character {sql.text[at]!r} has no meaning here; {hint}.", at)
 
 
 def _check_nesting(sql: SqlText, tokens: list[Token]) -> None:

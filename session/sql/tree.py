@@ -17,7 +17,7 @@ from session.sql.syntax import Node, NodeKind
 from session.sql.tokens import SqlText
 from sources.schema import BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR
 
-# operators of two operands, and what they are called in operators.functions
+# operators of two operands, and their names in operators.functions
 _BINARY: dict[type[Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
@@ -120,20 +120,20 @@ class TreeReader:
             return self.call("between", at, left, low, high)
         if _is_number(low) and _is_number(high):
             return self.call("between", at, left, *sorted((low, high), key=lambda bound: bound.value.value))
-        either = (self.call("between", at, left, *bounds) for bounds in ((low, high), (high, low)))
-        return self.call("or", at, *either)
+        ranges = (self.call("between", at, left, *bounds) for bounds in ((low, high), (high, low)))
+        return self.call("or", at, *ranges)
 
     def _in(self, part: Expr, left: Node) -> Node:
         return self.call("in", _after(part.this), left, *map(self.read, part.expressions))
 
     def _is(self, part: Expr, left: Node) -> Node:
-        """Return ``IS NULL``, ``IS TRUE`` or ``IS FALSE``, the last two by what NULL counts as."""
+        """Return ``IS NULL``, ``IS TRUE`` or ``IS FALSE``; the last two replace NULL by the other truth value."""
         at, right = _after(part.this), part.expression
         if isinstance(right, exp.Null):
             return self.call("is_null", at, left)
-        wanted = bool(right.this)
-        result = self.call("coalesce", at, left, Node("literal", _at(right), Literal(not wanted, BOOLEAN)))
-        return result if wanted else self.call("not", at, result)
+        is_true = bool(right.this)
+        result = self.call("coalesce", at, left, Node("literal", _at(right), Literal(not is_true, BOOLEAN)))
+        return result if is_true else self.call("not", at, result)
 
     def _not(self, part: Expr, operand: Node) -> Node:
         if "at" in part.meta:
@@ -188,11 +188,11 @@ class TreeReader:
             if value in (float("inf"), float("-inf")):
                 raise self._sql.not_allowed(f"The number {text} is beyond what a DOUBLE holds.", at)
             return Literal(value, DOUBLE)
-        # a text so long would take Python long to read
+        # Python would take long to read a longer text
         number = Decimal(text) if len(text) <= 100 else Decimal("Infinity")
-        whole = integer_type(int(number)) if "." not in text and number.is_finite() else None
-        if whole is not None:
-            return Literal(int(number), whole)
+        int_type = integer_type(int(number)) if "." not in text and number.is_finite() else None
+        if int_type is not None:
+            return Literal(int(number), int_type)
         if text.endswith("."):
             number = Decimal(f"{text}0")
         kind = decimal_type(number)
@@ -217,9 +217,9 @@ class TreeReader:
     # functions
 
     def _function(self, leaf: Expr) -> Node:
-        name, given = leaf.name.lower(), leaf.expressions
-        distinct = bool(given) and isinstance(given[0], exp.Distinct)
-        arguments = [self.read(argument) for argument in (given[0].expressions if distinct else given)]
+        name, operands = leaf.name.lower(), leaf.expressions
+        distinct = bool(operands) and isinstance(operands[0], exp.Distinct)
+        arguments = [self.read(argument) for argument in (operands[0].expressions if distinct else operands)]
         if name == "date_part":
             return self._date_part(_at(leaf), arguments)
         if name in AGGREGATES:
@@ -251,14 +251,14 @@ class TreeReader:
         return FIELD_NAMES[text.lower()]
 
     def _trim(self, leaf: Expr) -> Node:
-        return self._parts(_SIDES[leaf.args.get("position")], leaf, "this", "expression")
+        return self._call_of_parts(_SIDES[leaf.args.get("position")], leaf, "this", "expression")
 
     def _position(self, leaf: Expr) -> Node:
-        return self._parts("strpos", leaf, "this", "substr")
+        return self._call_of_parts("strpos", leaf, "this", "substr")
 
-    def _parts(self, name: str, leaf: Expr, *keys: str) -> Node:
-        given = [leaf.args[key] for key in keys if leaf.args.get(key) is not None]
-        return self.call(name, _at(leaf), *map(self.read, given))
+    def _call_of_parts(self, name: str, leaf: Expr, *keys: str) -> Node:
+        operands = [leaf.args[key] for key in keys if leaf.args.get(key) is not None]
+        return self.call(name, _at(leaf), *map(self.read, operands))
 
 
 def _is_number(node: Node) -> bool:

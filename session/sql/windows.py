@@ -18,7 +18,7 @@ from sources.errors import NotAllowed
 
 MAX_WINDOWS_PER_TUPLE = 1000
 MIN_SLIDE_US = 1000
-_ONLY = "There are TUMBLE, HOP, SESSION, [RANGE size SLIDE slide] and [SESSION gap]"
+_KNOWN_WINDOWS = "There are TUMBLE, HOP, SESSION, [RANGE size SLIDE slide] and [SESSION gap]"
 
 
 def make_window(cursor: Cursor, at: int, size_us: int, slide_us: int, offset_us: int = 0) -> Window:
@@ -54,7 +54,7 @@ def parse_range(cursor: Cursor) -> Window | SessionWindow:
         cursor.expect("]")
         return make_session(cursor, at, gap)
     if cursor.at("ROWS"):
-        raise cursor.not_allowed(f"Windows of a number of rows are not supported. {_ONLY}.")
+        raise cursor.not_allowed(f"Windows of a number of rows are not supported. {_KNOWN_WINDOWS}.")
     cursor.expect("RANGE", "or SESSION (as in [RANGE 8 SECONDS SLIDE 4 SECONDS] and [SESSION 5 SECONDS])")
     size = slide = parse_duration(cursor, "the size of the window")
     if cursor.at("]") and cursor.ahead() == "[" and cursor.ahead(2) in ("SLIDE", "SLICE"):
@@ -127,8 +127,8 @@ def _parse_descriptor(cursor: Cursor) -> tuple[str, int]:
     return name, at
 
 
-def _duration(what: str) -> Callable[[Cursor], int]:
-    return lambda cursor: parse_duration(cursor, what)
+def _duration(noun: str) -> Callable[[Cursor], int]:
+    return lambda cursor: parse_duration(cursor, noun)
 
 
 _DATA = _Parameter("data", (), _parse_stream)
@@ -159,41 +159,41 @@ def parse_window_function(cursor: Cursor) -> WindowedSource:
     function = cursor.advance()
     name = function.text.upper()
     if name not in _FUNCTIONS:
-        raise cursor.not_allowed(f"{name} windows are not supported. {_ONLY}.", function.start)
+        raise cursor.not_allowed(f"{name} windows are not supported. {_KNOWN_WINDOWS}.", function.start)
     cursor.expect("(")
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     while True:
-        parameter = _next_parameter(cursor, name, given)
-        given[parameter.name] = parameter.parse(cursor)
+        parameter = _next_parameter(cursor, name, arguments)
+        arguments[parameter.name] = parameter.parse(cursor)
         if not cursor.accept(","):
             break
     cursor.expect(")")
-    missing = [p.name for p in _FUNCTIONS[name] if p.required and p.name not in given]
+    missing = [p.name for p in _FUNCTIONS[name] if p.required and p.name not in arguments]
     if missing:
         raise cursor.syntax_error(f"{_USAGE[name]} lacks {', '.join(missing)}.", function.start)
-    descriptor, descriptor_at = given["timecol"]
+    descriptor, descriptor_at = arguments["timecol"]
     return replace(
-        given["data"],
-        window=_window_of(cursor, function.start, given),
+        arguments["data"],
+        window=_window_of(cursor, function.start, arguments),
         window_at=function.start,
         descriptor=descriptor,
         descriptor_at=descriptor_at,
     )
 
 
-def _window_of(cursor: Cursor, at: int, given: dict[str, Any]) -> Window | SessionWindow:
-    if "gap" in given:
-        return make_session(cursor, at, given["gap"])
-    size = given["dur"]
-    return make_window(cursor, at, size, given.get("hopsize", size), given.get("offset", 0))
+def _window_of(cursor: Cursor, at: int, arguments: dict[str, Any]) -> Window | SessionWindow:
+    if "gap" in arguments:
+        return make_session(cursor, at, arguments["gap"])
+    size = arguments["dur"]
+    return make_window(cursor, at, size, arguments.get("hopsize", size), arguments.get("offset", 0))
 
 
-def _next_parameter(cursor: Cursor, function: str, given: dict[str, Any]) -> _Parameter:
+def _next_parameter(cursor: Cursor, function: str, arguments: dict[str, Any]) -> _Parameter:
     parameters = _FUNCTIONS[function]
     if cursor.ahead() != "=>":
-        if len(given) >= len(parameters):
+        if len(arguments) >= len(parameters):
             raise cursor.syntax_error(f"{_USAGE[function]} takes no further argument.")
-        parameter = parameters[len(given)]
+        parameter = parameters[len(arguments)]
     else:
         name = cursor.text.lower()
         matching = [p for p in parameters if name == p.name or name in p.synonyms]
@@ -201,7 +201,7 @@ def _next_parameter(cursor: Cursor, function: str, given: dict[str, Any]) -> _Pa
             names = ", ".join(p.name for p in parameters)
             raise cursor.syntax_error(f"{function} has no argument {name!r}; it has {names}.")
         parameter = matching[0]
-    if parameter.name in given:
+    if parameter.name in arguments:
         raise cursor.syntax_error(f"The argument {parameter.name} of {function} is given twice.")
     if cursor.ahead() == "=>":
         cursor.advance()
