@@ -16,7 +16,7 @@ SlotChange = tuple[int, QueryRecord | None]
 
 
 class Active:
-    """Capacity, streams, split keys, rows of tables, and the query in each slot."""
+    """Capacity, streams, split keys, rows of static tables, and the query in each slot."""
 
     def __init__(self) -> None:
         self.capacity = 0
@@ -26,7 +26,7 @@ class Active:
         self._holders: list[QueryRecord | None] = []
 
     def apply(self, inactive: Inactive, clocks: Mapping[str, int | None]) -> None:
-        """Take over what a changelog changed, but for queries; ``clocks`` are those at the start of its batch."""
+        """Apply what a changelog changed, except for queries; ``clocks`` are those at the start of its batch."""
         self.splits.apply(inactive.splits, clocks)
         self.refreshed.apply(inactive.refreshed)
         self.capacity = inactive.capacity

@@ -1,4 +1,4 @@
-"""Admission of new queries: what must hold to accept them, and what must not happen at the same time.
+"""Admission of new queries: what must hold to accept them, and which requests must not run at the same time.
 
 Requests are planned without a lock (:mod:`session.query_requests`), then checked and reserved under the session's lock,
 then logged. A reservation keeps the names and streams of a request that is on its way to the disk from being taken or
@@ -22,20 +22,20 @@ from sources.errors import Conflict, Overloaded, UnknownObject
 from sources.static_table import TableVersion
 
 
-def _anything(_: list[PlannedQuery]) -> None:
+def _no_check(_: list[PlannedQuery]) -> None:
     return
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose new queries are, how many of them may run, and what is looked at besides before they are accepted.
+    """The tenant that new queries are of, how many of its queries may run, and a further check of them.
 
-    ``check`` is called under the session's lock and raises what keeps the queries from being accepted.
+    ``check`` is called under the session's lock and raises why the queries cannot be accepted.
     """
 
     tenant: str | None = None
     most_running: int | None = None
-    check: Callable[[list[PlannedQuery]], None] = _anything
+    check: Callable[[list[PlannedQuery]], None] = _no_check
 
 
 NOBODY = Owner()
@@ -53,7 +53,7 @@ class Reservations:
         self._dropping: set[str] = set()
         self._ending: Counter[str] = Counter()
         self._replaced: set[str] = set()
-        self._new: dict[int, list[PlannedQuery]] = {}
+        self._planned: dict[int, list[PlannedQuery]] = {}
         self._refreshing: TableVersion | None = None
 
     def check_queries(
@@ -64,15 +64,15 @@ class Reservations:
         owner: Owner = NOBODY,
         replaced: str | None = None,
     ) -> None:
-        """Raise what keeps these queries, at most ``most`` of all and all of one owner, from being accepted now.
+        """Raise why these queries, all of one owner, cannot be accepted now; at most ``most`` may run in all.
 
         One of them takes the place of the query ``replaced``, if there is one.
         """
-        there = state.queries.unfinished + self._queries - (replaced is not None)
-        if there + len(planned) > most:
+        unfinished = state.queries.unfinished + self._queries - (replaced is not None)
+        if unfinished + len(planned) > most:
             raise Overloaded(
                 f"At most {most} queries may run (setting max_queries); got {len(planned)} more with"
-                f" {there} there. Delete some first.",
+                f" {unfinished} there. Delete some first.",
                 retry_after=10,
             )
         if owner.tenant is not None and owner.most_running is not None:
@@ -84,19 +84,21 @@ class Reservations:
                     retry_after=10,
                 )
         names = Counter(p.full_name for p in planned if p.full_name is not None)
-        for name, times in names.items():
+        for name, count in names.items():
             holder = state.queries.find(state.names.get(name, ""))
             is_taken = holder is not None and holder.is_wanted and holder.id != replaced
-            if times > 1 or name in self._query_names or is_taken:
+            if count > 1 or name in self._query_names or is_taken:
                 raise Conflict(
                     f"The name of a query must differ from those that run; got {name.rpartition('/')[2]!r} again."
                     " Delete that query or choose another name.",
                     query_id=holder.id if holder is not None and is_taken else None,
                 )
-        for stream, name in {s: n for p in planned for s, n in p.streams.items()}.items():
+        streams = {stream: name for p in planned for stream, name in p.streams.items()}
+        for stream, name in streams.items():
             if stream in self._dropping or state.catalog.by_id(stream) is None:
                 raise UnknownObject(f"A stream must exist to be used; {name!r} was just dropped.", stream=name)
-        for table in {t.definition.id: t.definition for p in planned for t in p.tables}.values():
+        tables = {version.definition.id: version.definition for p in planned for version in p.tables}
+        for table in tables.values():
             if table.id in self._dropping or state.catalog.table_by_id(table.id) is None:
                 raise UnknownObject(f"A table must exist to be used; {table.name!r} was just dropped.")
         owner.check(planned)  # last: what is refused anyway must not count against a quota
@@ -106,22 +108,22 @@ class Reservations:
         self._queries += len(planned)
         self._of_tenant.update(p.tenant for p in planned)
         self._query_names |= {p.full_name for p in planned if p.full_name is not None}
-        self._used.update(each for p in planned for each in _used_by(p))
-        self._new[id(planned)] = planned
+        self._used.update(object_id for p in planned for object_id in _used_by(p))
+        self._planned[id(planned)] = planned
 
     def release_queries(self, planned: list[PlannedQuery]) -> None:
-        """Let them go, the same list: the queries are accepted, or could not be."""
-        del self._new[id(planned)]
+        """Release what :meth:`hold_queries` held for this list: the queries are accepted, or could not be."""
+        del self._planned[id(planned)]
         self._queries -= len(planned)
         self._of_tenant.subtract(p.tenant for p in planned)
         self._query_names -= {p.full_name for p in planned if p.full_name is not None}
-        self._used.subtract(each for p in planned for each in _used_by(p))
+        self._used.subtract(object_id for p in planned for object_id in _used_by(p))
         self._used = +self._used
 
     def hold_ending(self, ids: Iterable[str]) -> None:
         """Hold queries that are being deleted or paused; Conflict for one that is being replaced.
 
-        Replaced by what is on its way, it ends with the changelog that creates the new one, and with no other.
+        A query that is being replaced ends with the changelog that creates its replacement, and with no other.
         """
         ids = list(ids)
         for query_id in ids:
@@ -130,7 +132,7 @@ class Reservations:
         self._ending.update(ids)
 
     def release_ending(self, ids: Iterable[str]) -> None:
-        """Let them go."""
+        """Release queries that were being deleted or paused."""
         self._ending.subtract(ids)
         self._ending = +self._ending
 
@@ -139,11 +141,11 @@ class Reservations:
         self._replaced.add(query_id)
 
     def release_replaced(self, query_id: str) -> None:
-        """Let it go."""
+        """Release a query that was being replaced."""
         self._replaced.discard(query_id)
 
     def is_replaced(self, query_id: str) -> bool:
-        """Whether a query is held that is being replaced."""
+        """Whether a query is held as one that is being replaced."""
         return query_id in self._replaced
 
     def check_replaced(self, record: QueryRecord) -> None:
@@ -151,50 +153,54 @@ class Reservations:
         if record.id in self._ending or record.id in self._replaced:
             raise _is_changing(record.id)
         if not record.is_wanted:
-            by = record.replaced_by
+            successor = record.replaced_by
             raise Conflict(
                 f"A query must be PENDING, RUNNING or PAUSED to be replaced; {record.id} is {record.state}. "
-                + ("Register a new one with POST /queries." if by is None else f"Replace {by}, which replaced it."),
+                + (
+                    "Register a new one with POST /queries."
+                    if successor is None
+                    else f"Replace {successor}, which replaced it."
+                ),
                 query_id=record.id,
             )
 
     @property
-    def used(self) -> set[str]:
+    def used_ids(self) -> set[str]:
         """The ids of streams, tables and versions of tables that new queries use."""
         return set(self._used)
 
-    def hold_name(self, state: SessionState, name: str, what: str) -> None:
+    def hold_name(self, state: SessionState, name: str, kind: str) -> None:
         """Hold the name of a new stream or table; Conflict when it is taken by either."""
-        known = (*state.catalog, *(table.definition.name for table in state.catalog.tables()))
-        if name.lower() in self._names or any(name.lower() == other.lower() for other in known):
+        taken_names = (*state.catalog, *(table.definition.name for table in state.catalog.tables()))
+        if name.lower() in self._names or any(name.lower() == taken.lower() for taken in taken_names):
             raise Conflict(
-                f"The name of a {what} must be new; {name!r} exists. Drop it first or choose another.",
-                stream=name if what == "stream" else None,
+                f"The name of a {kind} must be new; {name!r} exists. Drop it first or choose another.",
+                stream=name if kind == "stream" else None,
             )
         self._names[name.lower()] = Event()
 
     def being_made(self, name: str) -> Event | None:
-        """Return what is set once a name that is held is let go, None for one that is not held."""
+        """Return the event that is set when a held name is released, None for a name that is not held."""
         return self._names.get(name.lower())
 
     def release_name(self, name: str) -> None:
-        """Let the name of a stream or table go."""
-        held = self._names.pop(name.lower(), None)
-        if held is not None:
-            held.set()
+        """Release the name of a new stream or table."""
+        released = self._names.pop(name.lower(), None)
+        if released is not None:
+            released.set()
 
     def hold_drop(self, state: SessionState, name: str) -> str:
-        """Return the id of a stream that goes, and keep queries from it; Conflict while queries use it."""
+        """Keep new queries from a stream that is to be dropped, and return its id; Conflict while queries use it."""
         stream = state.catalog.state(name)
         return self._hold_drop("stream", name, stream.definition.id, stream.users, state)
 
     def hold_drop_table(self, state: SessionState, name: str) -> str:
-        """Return the id of a table that goes, and keep queries from it; Conflict while queries use it."""
+        """Keep new queries from a table that is to be dropped, and return its id; Conflict while queries use it."""
         table = state.catalog.table(name)
         return self._hold_drop("table", name, table.definition.id, table.users, state)
 
     def hold_refresh(self, state: SessionState, version: TableVersion) -> None:
-        """Keep a table and a version of it, which its queries are to get; UnknownObject where it was dropped.
+        """Hold a table, and the version of it that its queries are to get; UnknownObject where it was dropped.
 
         One table is refreshed at a time.
         """
@@ -205,47 +211,48 @@ class Reservations:
         self._refreshing = version
 
     def release_refresh(self, version: TableVersion) -> None:
-        """Let them go: the table is refreshed, or could not be."""
+        """Release a table and its version: the table is refreshed, or could not be."""
         self._refreshing = None
         self._used.subtract((version.definition.id, version.id))
         self._used = +self._used
 
     @property
     def new_queries(self) -> Iterator[Query]:
-        """The queries that are on their way."""
-        return (p.query for planned in self._new.values() for p in planned)
+        """The new queries that are held."""
+        return (p.query for planned in self._planned.values() for p in planned)
 
     @property
     def refreshing(self) -> TableVersion | None:
-        """The rows with which a table is just being refreshed."""
+        """The version with which a table is just being refreshed, None when none is."""
         return self._refreshing
 
-    def asked(self, state: SessionState) -> Refreshed:
-        """Return the tables that were to be refreshed, or are just now, as they are to be."""
-        asked = state.catalog.refreshed()
+    def refreshed_tables(self, state: SessionState) -> Refreshed:
+        """Return the rows that tables have after all refreshes so far, the one on its way included."""
+        refreshed = state.catalog.refreshed()
         if self._refreshing is not None:
-            table = self._refreshing.definition.id
-            asked[table] = asked.get(table, (0, ""))[0] + 1, self._refreshing.id
-        return asked
+            table_id = self._refreshing.definition.id
+            refreshes, _ = refreshed.get(table_id, (0, ""))
+            refreshed[table_id] = refreshes + 1, self._refreshing.id
+        return refreshed
 
-    def _hold_drop(self, what: str, name: str, object_id: str, users: int, state: SessionState) -> str:
-        stream = name if what == "stream" else None
+    def _hold_drop(self, kind: str, name: str, object_id: str, users: int, state: SessionState) -> str:
+        stream = name if kind == "stream" else None
         if object_id in self._dropping:
-            raise UnknownObject(f"A {what} must exist to be dropped; {name!r} was just dropped.", stream=stream)
+            raise UnknownObject(f"A {kind} must exist to be dropped; {name!r} was just dropped.", stream=stream)
         users += self._used[object_id]
         if users:
-            using = (q.id for q in state.queries.values() if not q.is_finished and _uses(q, object_id))
-            some = ", ".join(islice(using, 20)) or "one is just being accepted, or the table refreshed"
+            user_ids = (q.id for q in state.queries.values() if not q.is_finished and _uses(q, object_id))
+            shown_ids = ", ".join(islice(user_ids, 20)) or "one is just being accepted, or the table refreshed"
             raise Conflict(
-                f"A {what} must not be used to be dropped; {users} queries use {name!r}:"
-                f" {some}. Delete them and wait until they are RETIRED.",
+                f"A {kind} must not be used to be dropped; {users} queries use {name!r}:"
+                f" {shown_ids}. Delete them and wait until they are RETIRED.",
                 stream=stream,
             )
         self._dropping.add(object_id)
         return object_id
 
     def release_drop(self, object_id: str) -> None:
-        """Let a stream or table go, dropped or not."""
+        """Release a stream or table that was to be dropped: it is, or could not be."""
         self._dropping.discard(object_id)
 
 

@@ -1,8 +1,8 @@
 """Finished queries on disk: known until their retention has passed, while they take next to no memory.
 
 A query that has settled (:meth:`~session.session_state.SessionState.settled`) never changes again. Each snapshot of
-the session moves those that have settled since into a segment ``finished/N.arrow`` and names it; what no snapshot names
-does not count.
+the session moves those that have settled since the last one into a segment ``finished/N.arrow`` and names it; a segment
+that no snapshot names does not count.
 
 A segment is an Arrow file with its rows in the order of the queries' numbers: ``number``, ``finished_us``, ``failed``,
 ``name`` and ``record``, the record as JSON.
@@ -43,7 +43,7 @@ _INDEX, _RECORD = [0, 1, 2, 3], [4]
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """A segment that was written: when the last of its queries finished, and what the index needs of them."""
+    """A segment that was written: when the last of its queries finished, and its part of the index."""
 
     id: int
     newest_us: int
@@ -51,7 +51,7 @@ class Segment:
 
     @classmethod
     def of(cls, segment_id: int, table: pa.Table) -> Segment:
-        """Take it out of the columns of the segment."""
+        """Return the segment with these columns."""
         numbers, finished_us, failed, names = (table[name].to_pylist() for name in _SCHEMA.names[:4])
         level = Level.of_segment(segment_id, numbers, finished_us, failed, names)
         return cls(segment_id, max(finished_us), level)
@@ -71,11 +71,11 @@ class Archive:
     # writing
 
     def open(self, segments: Sequence[int]) -> None:
-        """Take the segments that a snapshot names; CorruptData when one is missing."""
-        there = {file_number(name) for name in self._storage.names(FOLDER)}
-        self._next = max(there, default=0) + 1
+        """Add the segments that a snapshot names; CorruptData when one is missing."""
+        stored = {file_number(name) for name in self._storage.names(FOLDER)}
+        self._next = max(stored, default=0) + 1
         for segment_id in segments:
-            if segment_id not in there:
+            if segment_id not in stored:
                 raise CorruptData(
                     f"Finished queries must be in {_path(segment_id)}; it is missing."
                     " Restore the data directory from a backup."
@@ -88,7 +88,7 @@ class Archive:
                 raise not_read_back(_path(segment_id), error) from error
 
     def write(self, records: Sequence[QueryRecord]) -> Segment | None:
-        """Write a segment, which does not count before it is added; None for no records."""
+        """Write a segment, which does not count before :meth:`add`; None when there are no records."""
         if not records:
             return None
         records = sorted(records, key=lambda record: number_of(record.id))
@@ -123,10 +123,10 @@ class Archive:
         for segment_id in [s for s, newest_us in self._newest_us.items() if newest_us <= before_us]:
             del self._newest_us[segment_id]
 
-    def sweep(self, named: Sequence[int]) -> None:
+    def sweep(self, segments: Sequence[int]) -> None:
         """Remove the files of the segments that the snapshot on disk does not name."""
         for name in self._storage.names(FOLDER):
-            if file_number(name) not in named:
+            if file_number(name) not in segments:
                 self._storage.delete(f"{FOLDER}/{name}")
 
     # reading
@@ -137,35 +137,35 @@ class Archive:
         return {RETIRED: total - failed, FAILED: failed}
 
     def find(self, number: int) -> QueryRecord | None:
-        """Return the query ``q-number``, None when it is not here (any more)."""
+        """Return the query ``q-number``, None when it is not in the archive (any more)."""
         place = self._index.find(number)
         return None if place is None else self._read(place)
 
     def find_name(self, name: str) -> QueryRecord | None:
         """Return the newest query of a full name, None when there is none."""
-        found = map(self._read, self._index.find_name(name))
-        return next((record for record in found if record is not None and record.full_name == name), None)
+        candidates = map(self._read, self._index.find_name(name))
+        return next((record for record in candidates if record is not None and record.full_name == name), None)
 
     def after(self, number: int, state: str | None = None) -> Iterator[tuple[int, Callable[[], QueryRecord | None]]]:
         """Return the queries as of now in ``state``, or in any, whose number is above ``number``, in order.
 
-        Each is a number and a function that reads the query, or returns None when its time has just passed.
+        Each is a number and a function that reads the query; it returns None for a query that has just expired.
         """
         if state not in (None, RETIRED, FAILED):
             return iter(())
         places = self._index.after(number, None if state is None else state == FAILED)
-        return ((found, partial(self._read, place)) for found, place in places)
+        return ((query_number, partial(self._read, place)) for query_number, place in places)
 
     def _read(self, place: Place) -> QueryRecord | None:
         batch, row = divmod(place.row, ROWS)
         try:
             records = self._batch(place.segment, batch)
-        except FileNotFoundError:  # swept since it was found
+        except FileNotFoundError:  # swept since its place was looked up
             return None
         return QueryRecord.from_json(orjson.loads(records[row]))
 
     def _batch(self, segment_id: int, number: int) -> list[bytes]:
-        """Return the records of a batch of rows; the batches read last are kept."""
+        """Return the records of one batch of rows; the batches read last are cached."""
         key = segment_id, number
         with self._lock:
             if key in self._batches:

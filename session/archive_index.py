@@ -1,7 +1,7 @@
 """Where finished queries lie on disk: sorted arrays, merged as they come, 25 bytes a query.
 
-Few levels of growing size: a new one is merged into the one before it until that is more than twice as large. So adding
-costs little on average, and finding looks into a handful of arrays however many queries there are.
+There are few levels, each more than twice as large as the next: a new one is merged into the one before it until that
+holds. So adding costs little on average, and a look-up searches a handful of arrays however many queries there are.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Level:
     rows: npt.NDArray[np.int32]
     failed: npt.NDArray[np.bool_]
     names: Ints
-    named: Ints
-    """The number of the query that each of ``names`` belongs to."""
+    name_numbers: Ints
+    """The number of the query that has each of ``names``."""
 
     @classmethod
     def of_segment(
@@ -49,16 +49,16 @@ class Level:
         names: Sequence[str | None],
     ) -> Level:
         """Return the level of one segment, whose rows are given in the order of numbers."""
-        named = [(hash_of(name), number) for name, number in zip(names, numbers, strict=True) if name is not None]
-        named.sort()
+        hashes = [(hash_of(name), number) for name, number in zip(names, numbers, strict=True) if name is not None]
+        hashes.sort()
         return cls(
             np.array(numbers, np.int64),
             np.array(finished_us, np.int64),
             np.full(len(numbers), segment, np.int32),
             np.arange(len(numbers), dtype=np.int32),
             np.array(failed, np.bool_),
-            np.array([name for name, _ in named], np.int64),
-            np.array([number for _, number in named], np.int64),
+            np.array([name for name, _ in hashes], np.int64),
+            np.array([number for _, number in hashes], np.int64),
         )
 
     @cached_property
@@ -68,19 +68,20 @@ class Level:
 
     def merged(self, other: Level, before_us: int) -> Level:
         """Return both as one, without those that finished at or before a time."""
-        parts = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in _COLUMNS}
-        order = np.argsort(parts["numbers"], kind="stable")
-        order = order[parts["finished_us"][order] > before_us]
-        names, named = np.concatenate([self.names, other.names]), np.concatenate([self.named, other.named])
-        names_order = np.argsort(names, kind="stable")
-        names_order = names_order[np.isin(named[names_order], parts["numbers"][order])]
-        kept = {name: part[order] for name, part in parts.items()}
-        return Level(**kept, names=names[names_order], named=named[names_order])
+        columns = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in _COLUMNS}
+        order = np.argsort(columns["numbers"], kind="stable")
+        order = order[columns["finished_us"][order] > before_us]
+        columns = {name: column[order] for name, column in columns.items()}
+        names = np.concatenate([self.names, other.names])
+        name_numbers = np.concatenate([self.name_numbers, other.name_numbers])
+        name_order = np.argsort(names, kind="stable")
+        name_order = name_order[np.isin(name_numbers[name_order], columns["numbers"])]
+        return Level(**columns, names=names[name_order], name_numbers=name_numbers[name_order])
 
     def at(self, number: int) -> int | None:
-        """Return the position of a query, None when it is not here."""
-        at = int(np.searchsorted(self.numbers, number))
-        return at if at < len(self.numbers) and self.numbers[at] == number else None
+        """Return the position of a query, None when it is not in this level."""
+        position = int(np.searchsorted(self.numbers, number))
+        return position if position < len(self.numbers) and self.numbers[position] == number else None
 
 
 _COLUMNS = ("numbers", "finished_us", "segments", "rows", "failed")
@@ -114,13 +115,13 @@ class ArchiveIndex:
         """Return how many queries there are, and how many of them failed."""
         total = failed = 0
         for level in self._levels:
-            known = level.finished_us > self._before_us
-            total += int(np.count_nonzero(known))
-            failed += int(np.count_nonzero(level.failed & known))
+            unexpired = level.finished_us > self._before_us
+            total += int(np.count_nonzero(unexpired))
+            failed += int(np.count_nonzero(level.failed & unexpired))
         return total, failed
 
     def find(self, number: int) -> Place | None:
-        """Return the place of a query, None when it is not here."""
+        """Return the place of a query, None when it is not in the index."""
         for level in reversed(self._levels):
             at = level.at(number)
             if at is not None:
@@ -129,10 +130,10 @@ class ArchiveIndex:
 
     def find_name(self, name: str) -> Iterator[Place]:
         """Yield the places of the queries that may have a name, newest first."""
-        wanted, numbers = hash_of(name), []
+        name_hash, numbers = hash_of(name), []
         for level in self._levels:
-            low, high = np.searchsorted(level.names, wanted), np.searchsorted(level.names, wanted, side="right")
-            numbers += level.named[low:high].tolist()
+            low, high = np.searchsorted(level.names, name_hash), np.searchsorted(level.names, name_hash, side="right")
+            numbers += level.name_numbers[low:high].tolist()
         for number in sorted(numbers, reverse=True):
             place = self.find(number)
             if place is not None:
@@ -140,7 +141,7 @@ class ArchiveIndex:
 
     def after(self, number: int, failed: bool | None = None) -> Iterator[tuple[int, Place]]:
         """Yield number and place of the queries with a greater number, in order; ``failed`` chooses those that did."""
-        return heapq.merge(*(self._of_level(level, number, failed) for level in self._levels), key=_number)
+        return heapq.merge(*(self._of_level(level, number, failed) for level in self._levels), key=_number_of)
 
     def _of_level(self, level: Level, number: int, failed: bool | None) -> Iterator[tuple[int, Place]]:
         for at in range(int(np.searchsorted(level.numbers, number, side="right")), len(level.numbers)):
@@ -159,5 +160,5 @@ def hash_of(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little", signed=True)
 
 
-def _number(found: tuple[int, Place]) -> int:
-    return found[0]
+def _number_of(entry: tuple[int, Place]) -> int:
+    return entry[0]

@@ -40,13 +40,13 @@ class StreamState:
     is_idle: bool = False
     users: int = 0
 
-    def add(self, counted: Mapping[str, Any]) -> None:
+    def add(self, counts: Mapping[str, Any]) -> None:
         """Add what one batch took in."""
         for name in _COUNTERS:
-            setattr(self, name, getattr(self, name) + counted.get(name, 0))
-        self.offsets |= counted.get("offsets", {})
-        if counted.get("tuples") or counted.get("malformed") or counted.get("unread"):
-            self.error = counted.get("unread")
+            setattr(self, name, getattr(self, name) + counts.get(name, 0))
+        self.offsets |= counts.get("offsets", {})
+        if counts.get("tuples") or counts.get("malformed") or counts.get("unread"):
+            self.error = counts.get("unread")
 
     def move(self, clock: int | None, waterline: int | None, committed_us: int) -> bool:
         """Set clock and waterline after a batch; return whether the waterline rose."""
@@ -113,8 +113,8 @@ class StreamState:
 class TableState:
     """A static table.
 
-    ``users`` is how many queries keep it from being dropped. ``refreshes`` is how often it was to be refreshed, the
-    last time with the rows in ``file``; ``refreshed``, how often a batch has begun with that, the last time at
+    ``users`` is how many queries keep it from being dropped. ``refreshes`` counts its refreshes, the last of them with
+    the rows in ``file``; ``refreshed`` counts those that batches have begun with, the last of them at
     ``refreshed_us``. ``newest`` is the version of it that lookups of the newest query have.
     """
 
@@ -127,14 +127,14 @@ class TableState:
     newest: str | None = None
 
     def version_of(self, file: str) -> str:
-        """Return the version for lookups that are to have the rows in a file: that of others that have them, if any."""
+        """Return the version with which lookups get the rows in a file: where others have these rows, theirs."""
         newest = self.newest
         if newest is not None and self.file == file and refreshes_before(newest) < self.refreshes:
             return newest
         return version_name(file, self.refreshes)
 
     def refresh(self, file: str) -> None:
-        """Let all lookups have the rows in a file."""
+        """Give all lookups the rows in a file."""
         self.refreshes, self.file = self.refreshes + 1, file
 
     def describe(self) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class Catalog(Mapping[str, StreamDefinition]):
         return len(self._by_name)
 
     def copy(self) -> Catalog:
-        """Return a catalog of the same streams and tables that later changes of this one leave alone."""
+        """Return a catalog of the same streams and tables, which later changes of this one do not affect."""
         catalog = Catalog()
         catalog._by_name, catalog._by_id = dict(self._by_name), dict(self._by_id)
         catalog._tables = {name: replace(table) for name, table in self._tables.items()}
@@ -222,12 +222,12 @@ class Catalog(Mapping[str, StreamDefinition]):
         return list(self._by_id.values())
 
     def note_unavailable(self, problems: Mapping[str, str]) -> None:
-        """Say of each stream, by its id, why it has nothing to read just now; of the others that all is well."""
+        """Set why streams, given by id, have nothing to read just now; of the others, that all is well."""
         for stream_id, state in self._by_id.items():
             state.unavailable = problems.get(stream_id)
 
     def refreshed(self) -> Refreshed:
-        """Return the tables that were to be refreshed, as they are to be."""
+        """Return the rows that tables have after all refreshes so far."""
         return Refreshed({t.definition.id: (t.refreshes, t.file) for t in self._tables.values() if t.refreshes})
 
     def add_table(self, state: TableState) -> None:

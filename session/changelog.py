@@ -73,10 +73,10 @@ class Regrouped:
 
 @dataclass(frozen=True)
 class Split:
-    """Keys of an operator of joins, of so many streams, that are split among lanes from a changelog on (thesis 5.6.2).
+    """Keys of an operator of joins, over ``streams``, that are split among lanes from a changelog on (thesis 5.6.2).
 
-    They are those with one of the ``hashes``; ``number`` 0, without any, ends the split before. Input ``spread`` is the
-    one whose tuples are spread, by their columns ``by`` if there are any.
+    They are the keys with one of the ``hashes``; ``number`` 0, without hashes, ends the split before. ``spread`` is the
+    input whose tuples are spread, by their columns ``by`` if there are any.
     """
 
     operator: str
@@ -151,14 +151,14 @@ class Changelog:
                 f"The changelog-set of epoch {self.epoch} must have a bit for each of {self.capacity} slots;"
                 f" got {self.changelog_set.to01()!r}."
             )
-        changed = {c.slot for c in self.created} | {f.slot for f in self.freed if f.slot < self.capacity}
-        if any(not 0 <= slot < self.capacity or self.changelog_set[slot] for slot in changed):
+        changed_slots = {c.slot for c in self.created} | {f.slot for f in self.freed if f.slot < self.capacity}
+        if any(not 0 <= slot < self.capacity or self.changelog_set[slot] for slot in changed_slots):
             raise CorruptData(
-                f"The changelog-set of epoch {self.epoch} must be 0 at the slots {sorted(changed)};"
+                f"The changelog-set of epoch {self.epoch} must be 0 at the slots {sorted(changed_slots)};"
                 f" got {self.changelog_set.to01()!r}."
             )
-        undrained = {d.id for d in self.deleted if not d.drain}
-        if not undrained <= {f.id for f in self.freed}:
+        undrained_ids = {d.id for d in self.deleted if not d.drain}
+        if not undrained_ids <= {f.id for f in self.freed}:
             raise CorruptData(f"Queries deleted without drain must be freed at once; got {self.freed!r}.")
 
     def to_json(self) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def changelog_set_between(changelogs: Mapping[int, Changelog], i: int, j: int) -
 
 
 def resized(bits: bitarray, capacity: int) -> bitarray:
-    """Return ``bits`` cut or filled with zeros to ``capacity``: a slot that was not there held no query."""
+    """Return ``bits`` cut or filled with zeros to ``capacity``: a slot that did not exist held no query."""
     if len(bits) >= capacity:
         return bitarray(bits[:capacity])
     filled = bitarray(capacity)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from bitarray import frozenbitarray
 
@@ -25,35 +25,23 @@ def cut_changelog(
     """Return the next changelog, None when it would say nothing; changes nothing.
 
     It takes all that waits, frees the queries that drained for too long (``timed_out``), drops slots at the end
-    that have been free since ``free_since_us`` (thesis 4.3.2.4; None: drops none), and gives queries the ``groups`` in
-    which they are to be, and operators the ``splits`` of their keys; what has left the plan by then stays as it is, and
-    so does an operator whose keys may not be split now.
+    that have been free since ``free_since_us`` (thesis 4.3.2.4; None: drops none), and gives queries their new
+    ``groups`` and operators the new ``splits`` of their keys. Queries and operators that have left the plan are
+    skipped, and operators whose keys may not be split now.
     """
     waiting = state.waiting
     created = [state.queries[query_id] for query_id in sorted(waiting.create, key=number_of)]
     deleted = [state.queries[query_id] for query_id in waiting.delete]
     undrained = [record.id for record in deleted if not record.drain]
-    late = [query_id for query_id in timed_out if query_id not in waiting.free]
-    freed = [state.queries[query_id] for query_id in [*waiting.free, *undrained, *late]]
+    overdue = [query_id for query_id in timed_out if query_id not in waiting.free]
+    freed = [state.queries[query_id] for query_id in [*waiting.free, *undrained, *overdue]]
     freed.sort(key=_slot)
     slots = state.slots.next_slots(len(created), [_slot(record) for record in freed])
-    used = max(slots, default=-1) + 1
-    kept = state.slots.capacity if free_since_us is None else state.slots.compacted_capacity(free_since_us)
-    capacity = max(kept, used)
-    gone = {record.id for record in freed}
-    moved = {
-        query_id: group
-        for query_id, group in (groups or {}).items()
-        if query_id not in gone and state.plan.group_of(query_id) not in (None, group)
-    }
-    regrouped = tuple(
-        Regrouped(query_id, _slot(state.queries[query_id]), group) for query_id, group in sorted(moved.items())
-    )
-    split = tuple(
-        Split(name, state.plan.operators[name].streams, each.number, tuple(sorted(each.hashes)), each.spread, each.by)
-        for name, each in sorted((splits or {}).items())
-        if state.may_split(name) and not state.plan.operators[name].queries.keys() <= gone
-    )
+    compacted = state.slots.capacity if free_since_us is None else state.slots.compacted_capacity(free_since_us)
+    capacity = max(compacted, max(slots, default=-1) + 1)
+    freed_ids = {record.id for record in freed}
+    regrouped = _regrouped(state, groups or {}, freed_ids)
+    split = _split(state, splits or {}, freed_ids)
     if not (waiting.anything or freed or regrouped or split) and capacity == state.slots.capacity:
         return None
     bits = resized(state.slots.held(), capacity)
@@ -63,7 +51,7 @@ def cut_changelog(
     return Changelog(
         epoch=state.epoch + 1,
         created_us=now_us,
-        why=_why(state, len(late), capacity, len(regrouped), split),
+        why=_why(state, len(overdue), capacity, len(regrouped), split),
         changelog_set=frozenbitarray(bits),
         capacity=capacity,
         plan_version=state.plan.version_after(
@@ -86,6 +74,29 @@ def cut_changelog(
     )
 
 
+def _regrouped(state: SessionState, groups: Mapping[str, int], freed_ids: Set[str]) -> tuple[Regrouped, ...]:
+    """Return the queries whose group changes, without those that are freed."""
+    changed = {
+        query_id: group
+        for query_id, group in groups.items()
+        if query_id not in freed_ids and state.plan.group_of(query_id) not in (None, group)
+    }
+    return tuple(
+        Regrouped(query_id, _slot(state.queries[query_id]), group) for query_id, group in sorted(changed.items())
+    )
+
+
+def _split(state: SessionState, splits: Mapping[str, KeySplit], freed_ids: Set[str]) -> tuple[Split, ...]:
+    """Return the splits of operators that may be split now and keep a query."""
+    return tuple(
+        Split(
+            name, state.plan.operators[name].streams, split.number, tuple(sorted(split.hashes)), split.spread, split.by
+        )
+        for name, split in sorted(splits.items())
+        if state.may_split(name) and not state.plan.operators[name].queries.keys() <= freed_ids
+    )
+
+
 def _tables_refreshed(state: SessionState) -> list[TableState]:
     return [t for t in state.catalog.tables() if t.definition.id in state.waiting.tables_refreshed]
 
@@ -95,7 +106,7 @@ def _slot(record: QueryRecord) -> int:
     return record.slot
 
 
-def _why(state: SessionState, timed_out: int, capacity: int, regrouped: int, split: Sequence[Split]) -> str:
+def _why(state: SessionState, timed_out: int, capacity: int, regrouped: int, splits: Sequence[Split]) -> str:
     waiting, freed = state.waiting, len(state.waiting.free)
     tables = _tables_refreshed(state)
     parts = []
@@ -110,7 +121,9 @@ def _why(state: SessionState, timed_out: int, capacity: int, regrouped: int, spl
         parts.append(f"{timed_out} drain{'s' * (timed_out > 1)} timed out")
     if regrouped:
         parts.append(f"{regrouped} quer{'y' if regrouped == 1 else 'ies'} regrouped")
-    parts += [f"keys of {each.operator} split" if each.hashes else f"no key of {each.operator} split" for each in split]
+    parts += [
+        f"keys of {split.operator} split" if split.hashes else f"no key of {split.operator} split" for split in splits
+    ]
     if capacity < state.slots.capacity:
         parts.append(f"compacted to {capacity} slots")
     return ", ".join(parts)

@@ -23,17 +23,17 @@ class ChangelogHistory:
         self._log = log
         self._kept_bytes = kept_bytes
         self._lock = threading.Lock()
-        self._kept: OrderedDict[int, bytes] = OrderedDict()
-        self._bytes = 0
+        self._newest: OrderedDict[int, bytes] = OrderedDict()
+        self._newest_bytes = 0
 
     def append(self, epoch: int, record: dict[str, Any]) -> None:
         """Keep a changelog that was just written."""
-        shown = _shown(record)
+        encoded = _encode(record)
         with self._lock:
-            self._kept[epoch] = shown
-            self._bytes += len(shown)
-            while self._bytes > self._kept_bytes:
-                self._bytes -= len(self._kept.popitem(last=False)[1])
+            self._newest[epoch] = encoded
+            self._newest_bytes += len(encoded)
+            while self._newest_bytes > self._kept_bytes:
+                self._newest_bytes -= len(self._newest.popitem(last=False)[1])
 
     def after(self, epoch: int) -> list[bytes]:
         """Return the changelogs after an epoch, one at least if there is one: as many as a page holds."""
@@ -41,22 +41,22 @@ class ChangelogHistory:
         size = 0
         for number in self._log.numbers_after(epoch):
             with self._lock:
-                shown = self._kept.get(number)
-            if shown is None:
+                encoded = self._newest.get(number)
+            if encoded is None:
                 try:
-                    shown = _shown(self._log.read(number))
+                    encoded = _encode(self._log.read(number))
                 except FileNotFoundError:  # trimmed a moment ago
                     continue
-            size += len(shown)
+            size += len(encoded)
             if page and size > MOST_BYTES:
                 break
-            page.append(shown)
+            page.append(encoded)
             if len(page) == MOST_CHANGELOGS:
                 break
         return page
 
 
-def _shown(record: dict[str, Any]) -> bytes:
+def _encode(record: dict[str, Any]) -> bytes:
     return orjson.dumps(
         {
             "epoch": record["epoch"],

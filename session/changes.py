@@ -1,4 +1,4 @@
-"""What clients may ask of queries that run: to be replaced by another, to be paused, to go on."""
+"""Commands on queries that run: replace, pause, resume."""
 
 from __future__ import annotations
 
@@ -21,37 +21,39 @@ class Changes(Commands):
     """The session as clients change its queries."""
 
     def begin_replace(
-        self, id_or_name: str, new: Replacement, drain: bool = True, *on_done: Wake, owner: Owner = NOBODY
+        self, id_or_name: str, replacement: Replacement, drain: bool = True, *on_done: Wake, owner: Owner = NOBODY
     ) -> Begun:
         """Begin to accept a query in the place of another, which retires with the same changelog.
 
         The new one sees exactly the tuples that the old one does not, and is of the same tenant, whoever asks. Conflict
-        for an old one that is not wanted any more; otherwise as :meth:`begin_create` and :meth:`begin_delete`.
+        for an old one that is already on its way out; otherwise as :meth:`begin_create` and :meth:`begin_delete`.
         """
-        repeated = self._begun_before()
-        if repeated is not None:
-            return repeated
-        old = self._find(id_or_name)
+        begun = self._begun_before()
+        if begun is not None:
+            return begun
+        replaced = self._find(id_or_name)
         with self._lock:
-            self._reservations.check_replaced(old)
-        if owner.tenant != old.tenant:
-            owner = Owner(old.tenant, check=owner.check)
-        request, inherited = new.after(old)
+            self._reservations.check_replaced(replaced)
+        if owner.tenant != replaced.tenant:
+            owner = Owner(replaced.tenant, check=owner.check)
+        request, inherited = replacement.after(replaced)
         planned = self._plan([request], owner, inherited, may_replace=True)
         with self._lock:
-            self._reservations.check_replaced(old)
-            self._reservations.check_queries(self._state, planned, self._settings.max_queries, owner, old.id)
+            self._reservations.check_replaced(replaced)
+            self._reservations.check_queries(self._state, planned, self._settings.max_queries, owner, replaced.id)
             self._reservations.hold_queries(planned)
-            self._reservations.hold_replaced(old.id)
+            self._reservations.hold_replaced(replaced.id)
         try:
             return self._begin_new(
                 planned,
-                lambda records: QueryReplaced(replace(records[0], replaces=old.id), old.id, drain, key_of_request()),
-                partial(self._release_replaced, old.id),
+                lambda records: QueryReplaced(
+                    replace(records[0], replaces=replaced.id), replaced.id, drain, key_of_request()
+                ),
+                partial(self._release_replaced, replaced.id),
                 *on_done,
             )
         except BaseException:
-            self._release_replaced(old.id)
+            self._release_replaced(replaced.id)
             raise
 
     def _release_replaced(self, query_id: str) -> None:
@@ -65,7 +67,7 @@ class Changes(Commands):
         """
         record = self._find(id_or_name)
         with self._lock:
-            if _has_run() or record.state == PAUSED:
+            if _had_effect_before() or record.state == PAUSED:
                 return Begun(None, lambda: [self.query(record.id)])
             if not record.is_wanted:
                 raise _not_allowed_now(record, "PENDING or RUNNING to be paused")
@@ -80,7 +82,7 @@ class Changes(Commands):
         """
         record = self._find(id_or_name)
         with self._lock:
-            if _has_run() or record.state in (PENDING, RUNNING):
+            if _had_effect_before() or record.state in (PENDING, RUNNING):
                 return Begun(None, lambda: [self.query(record.id)])
             if record.state != PAUSED:
                 raise _not_allowed_now(record, "PAUSED to be resumed")
@@ -109,14 +111,14 @@ class Changes(Commands):
         return self.begin_create([QueryRequest(sql)], owner=owner, may_replace=True).wait()[0]
 
 
-def _not_allowed_now(record: QueryRecord, wanted: str) -> Conflict:
+def _not_allowed_now(record: QueryRecord, requirement: str) -> Conflict:
     return Conflict(
-        f"A query must be {wanted}; {record.id} is {record.state}. Register a new one with POST /queries.",
+        f"A query must be {requirement}; {record.id} is {record.state}. Register a new one with POST /queries.",
         query_id=record.id,
     )
 
 
-def _has_run() -> bool:
-    """Whether the current request had its effect already."""
+def _had_effect_before() -> bool:
+    """Whether the current request already had its effect in an earlier, interrupted run."""
     running = current()
     return running is not None and running.has_effect

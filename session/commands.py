@@ -1,7 +1,7 @@
-"""What clients may ask the session to change: streams, static tables and queries that come and go.
+"""Commands on streams, static tables and queries that come and go.
 
 Each command is checked, its request logged, and answered once that is durable and applied. ``begin_…`` return before
-that, with what is to be answered then: for callers that do not want to hold a thread while the disk is flushed.
+that, with a :class:`Begun` that gives the answer later: for callers that must not block while the disk is flushed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from session.settings import OFF, Settings
 from session.sql.select import plan_select
 from session.sql.statements import CreateStream, CreateTable, Select
 from session.statements import read_create_stream, read_create_table, to_definition, to_table_definition
-from session.tables import NamedTables, Tables, inputs_to_be
+from session.tables import NamedTables, Tables, inputs_with_new_rows
 from sources.errors import MalformedRequest, NotReady
 from sources.record_log import RecordLog
 from sources.storage import Storage
@@ -52,11 +52,11 @@ Wake = Callable[[], None]
 
 @dataclass(frozen=True)
 class Begun:
-    """A command on its way: ``logged`` is None when there is nothing to wait for."""
+    """A command that has begun: ``logged`` is its request, None when there is nothing to wait for."""
 
     logged: Logged | None
     answer: Callable[[], list[dict[str, Any]]]
-    """Describes the queries that it is about; to be called once the request is done."""
+    """Returns the descriptions of the command's queries; to be called once the request is done."""
 
     def wait(self) -> list[dict[str, Any]]:
         """Return the answer when the command is durable and applied."""
@@ -65,7 +65,7 @@ class Begun:
         return self.answer()
 
     def finished(self) -> list[dict[str, Any]]:
-        """Return the answer of a command that is done, or raise why it could not be."""
+        """Return the answer of a command that is done, or raise why it failed."""
         if self.logged is not None:
             self.logged.check()
         return self.answer()
@@ -99,7 +99,7 @@ class Commands(Reads):
 
     @abstractmethod
     def _write_changelog(self) -> object:
-        """Tell the data plane of all that waits."""
+        """Cut and write a changelog of all that waits."""
 
     # streams
 
@@ -164,20 +164,20 @@ class Commands(Reads):
                 self._reservations.release_name(statement.name)
         return self.table(statement.name)
 
-    def _hold_name(self, statement: CreateStream | CreateTable, what: str, is_there: Callable[[], bool]) -> bool:
-        """Hold the name of a new stream or table; False where it is there, and IF NOT EXISTS was said.
+    def _hold_name(self, statement: CreateStream | CreateTable, kind: str, exists: Callable[[], bool]) -> bool:
+        """Hold the name of a new stream or table; Conflict for a name that is taken.
 
-        Then one that another request declares just now is waited for. Conflict for a name that is taken.
+        With IF NOT EXISTS, return False for one that exists, and wait for one that another request declares just now.
         """
         while True:
             with self._lock:
-                if statement.if_not_exists and is_there():
+                if statement.if_not_exists and exists():
                     return False
-                made = self._reservations.being_made(statement.name) if statement.if_not_exists else None
-                if made is None:
-                    self._reservations.hold_name(self._state, statement.name, what)
+                name_released = self._reservations.being_made(statement.name) if statement.if_not_exists else None
+                if name_released is None:
+                    self._reservations.hold_name(self._state, statement.name, kind)
                     return True
-            made.wait()
+            name_released.wait()
 
     def drop_table(self, name: str) -> None:
         """Drop a static table; Conflict while a query that is not RETIRED or FAILED uses it."""
@@ -196,8 +196,8 @@ class Commands(Reads):
     def refresh_table(self, name: str) -> dict[str, Any]:
         """Read the file of a static table anew, and return the table's description.
 
-        All queries that use it get these rows, for the tuples that are taken in by the batch that begins with the next
-        changelog, and later. NotAllowed for a file that does not fit the table, or rows that do not do for a query.
+        All queries that use it get these rows for the tuples of the batch that begins with the next changelog, and of
+        later ones. NotAllowed for a file that does not fit the table, or rows with which a query cannot go on.
         """
         running = current()
         if running is not None and running.has_effect:
@@ -215,8 +215,8 @@ class Commands(Reads):
                     raise
                 users: list[tuple[Query, str | None]] = [(query, None) for query in self._reservations.new_queries]
                 users += [(r.query, r.id) for r in self._state.queries.values() if not r.is_finished]
-                asked = self._reservations.asked(self._state)
-            inputs = inputs_to_be(users, asked, lambda lookup: lookup.table == definition.id)
+                refreshed = self._reservations.refreshed_tables(self._state)
+            inputs = inputs_with_new_rows(users, refreshed, lambda lookup: lookup.table == definition.id)
             try:
                 self._tables.keep([version])
                 self._tables.check_matches(inputs)
@@ -238,9 +238,9 @@ class Commands(Reads):
     ) -> Begun:
         """Begin to accept all of the queries or none; ``on_done`` are called, on another thread, when that is done."""
         requests = list(requests)
-        repeated = self._begun_before()
-        if repeated is not None:
-            return repeated
+        begun = self._begun_before()
+        if begun is not None:
+            return begun
         planned = self._plan(requests, owner, may_replace=may_replace)
         with self._lock:
             self._reservations.check_queries(self._state, planned, self._settings.max_queries, owner)
@@ -250,14 +250,14 @@ class Commands(Reads):
     def _begin_new(
         self, planned: list[PlannedQuery], request_of: Callable[[tuple[QueryRecord, ...]], Request], *on_done: Wake
     ) -> Begun:
-        """Begin to accept queries that are reserved already."""
+        """Begin to accept queries that are already held by the reservations."""
         try:
             self._tables.keep(table for p in planned for table in p.tables)
             self._check_refreshed(planned)
             with self._lock:  # ids are given in the order of the log
                 ids, now_us = self._state.new_query_ids(len(planned)), self._now_us()
                 request = request_of(tuple(p.to_record(id_, now_us) for p, id_ in zip(planned, ids, strict=True)))
-                # described now: until it is applied nobody changes it, and afterwards anybody may
+                # described now: once it is applied, other threads may change the records
                 answer = [record.describe() for record in new_queries(request)]
                 logged = self._submit(request, partial(self._release, planned), *on_done)
         except BaseException:
@@ -266,14 +266,14 @@ class Commands(Reads):
         return Begun(logged, lambda: answer)
 
     def _check_refreshed(self, planned: list[PlannedQuery]) -> None:
-        """Raise NotAllowed where queries that are reserved do not do with rows that came after they were planned."""
+        """Raise NotAllowed where held queries cannot use the rows that tables got after the queries were planned."""
         with self._lock:
-            asked, refreshing = self._reservations.asked(self._state), self._reservations.refreshing
+            refreshed, refreshing = self._reservations.refreshed_tables(self._state), self._reservations.refreshing
 
         def is_new(lookup: Lookup) -> bool:
-            return asked.now(lookup).version != rows_at_first(lookup.version)
+            return refreshed.now(lookup).version != rows_at_first(lookup.version)
 
-        inputs = inputs_to_be([(p.query, None) for p in planned if p.tables], asked, is_new)
+        inputs = inputs_with_new_rows([(p.query, None) for p in planned if p.tables], refreshed, is_new)
         if inputs:
             self._tables.keep([] if refreshing is None else [refreshing])
             self._tables.check_matches(inputs)
@@ -283,18 +283,18 @@ class Commands(Reads):
             self._reservations.release_queries(planned)
 
     def _begun_before(self) -> Begun | None:
-        """Return what to answer where the current request had its effect already, on some queries."""
+        """Return the answer of a request whose effect an earlier, interrupted run already had; None for others."""
         running = current()
         if running is None or not running.has_effect:
             return None
         return Begun(None, lambda: [self.query(query_id) for query_id in running.effect])
 
     def validate(self, requests: list[QueryRequest], owner: Owner = NOBODY) -> list[dict[str, Any]]:
-        """Return what each query would run as and with whom it would share, or raise what a POST of them would."""
+        """Return how each query would run and with which others it would share, or raise what creating them would."""
         planned = self._plan(requests, owner)
         with self._lock:
             self._reservations.check_queries(self._state, planned, self._settings.max_queries, owner)
-        return [self._explain(each.query, each.streams) for each in planned]
+        return [self._explain(p.query, p.streams) for p in planned]
 
     def _plan(
         self,
@@ -310,10 +310,10 @@ class Commands(Reads):
         tables = NamedTables(catalog, self._tables)
         confinement = self._settings.confinement
         planned = plan_requests(requests, catalog, tables, confinement, owner.tenant, inherited, may_replace)
-        return [replace(each, query=self._as_set(each.query)) for each in planned]
+        return [replace(p, query=self._with_settings(p.query)) for p in planned]
 
-    def _as_set(self, query: Query) -> Query:
-        """Return a query whose inputs are joined and shared as the settings say."""
+    def _with_settings(self, query: Query) -> Query:
+        """Return a query with the settings ``join_orders`` and ``query_sharing`` applied."""
         if isinstance(query, Join) and self._settings.join_orders == OFF:
             query = replace(query, is_reordered=False)
         return set_apart(query, uuid.uuid4().hex) if self._settings.query_sharing == OFF else query
@@ -322,7 +322,7 @@ class Commands(Reads):
         """Return how a SELECT would run, as :meth:`validate` does."""
         with self._lock:
             catalog = self._state.catalog.copy()
-        query = self._as_set(plan_select(select, catalog, tables=NamedTables(catalog, self._tables)))
+        query = self._with_settings(plan_select(select, catalog, tables=NamedTables(catalog, self._tables)))
         names = {definition.id: definition.name for definition in catalog.values()}
         return self._explain(query, {stream: names[stream] for stream in query.streams})
 
@@ -351,16 +351,18 @@ class Commands(Reads):
         if not ids_or_names:
             raise MalformedRequest("At least one query must be given; got an empty list.")
         with self._lock:
-            found = [self._state.queries.find(self._state.names.get(name, name)) for name in ids_or_names]
-            wanted = tuple({r.id: None for r in found if r is not None and _has_effect(r, drain)})
-        over = {  # or never was: that is said before anything is done
-            name: self._over(name) for name, record in zip(ids_or_names, found, strict=True) if record is None
-        }
-        ids = [name if record is None else record.id for name, record in zip(ids_or_names, found, strict=True)]
+            records = [self._state.queries.find(self._state.names.get(name, name)) for name in ids_or_names]
+            deleted_ids = tuple({r.id: None for r in records if r is not None and _has_effect(r, drain)})
+        named_records = list(zip(ids_or_names, records, strict=True))
+        # raises for a query that never was, before anything is changed
+        finished = {name: self._describe_finished(name) for name, record in named_records if record is None}
+        ids = [name if record is None else record.id for name, record in named_records]
         logged = None
-        if wanted:
-            logged = self._submit_ending(QueriesDeleted(wanted, drain, key=key_of_request()), wanted, *on_done)
-        return Begun(logged, lambda: [over.get(query_id) or self.query(query_id) for query_id in ids])
+        if deleted_ids:
+            logged = self._submit_ending(
+                QueriesDeleted(deleted_ids, drain, key=key_of_request()), deleted_ids, *on_done
+            )
+        return Begun(logged, lambda: [finished.get(query_id) or self.query(query_id) for query_id in ids])
 
     def _submit_ending(self, request: Request, ids: Sequence[str], *on_done: Wake) -> Logged:
         """Submit a request that ends deployments: until it is applied these queries cannot be replaced.
@@ -379,19 +381,19 @@ class Commands(Reads):
         with self._lock:
             self._reservations.release_ending(ids)
 
-    def _over(self, id_or_name: str) -> dict[str, Any]:
-        """Describe a query that is not in the state any more; UnknownObject or Gone."""
-        named = self._archive.find_name(id_or_name)
-        return self.query(id_or_name) if named is None else named.describe()
+    def _describe_finished(self, id_or_name: str) -> dict[str, Any]:
+        """Describe a query that is not in the state any more; UnknownObject or Gone when it is not archived either."""
+        record = self._archive.find_name(id_or_name)
+        return self.query(id_or_name) if record is None else record.describe()
 
     def idempotent(self, key: str, fingerprint: str, action: Callable[[], Outcome]) -> Outcome:
         """Return the first outcome of ``key``, running ``action`` at most once to its end; see session.idempotency."""
-        bound = Key(key, fingerprint)
+        bound_key = Key(key, fingerprint)
 
         def record(outcome: Any) -> None:
-            self._submit(OutcomeRecorded(bound, self._now_us(), outcome)).wait()
+            self._submit(OutcomeRecorded(bound_key, self._now_us(), outcome)).wait()
 
-        return self._idempotency.run(bound, action, record)
+        return self._idempotency.run(bound_key, action, record)
 
     def _submit(self, request: Request, *on_done: Wake) -> Logged:
         if self._requests is None:

@@ -23,7 +23,7 @@ class Deadlines:
     """The deadlines of one session; all times in microseconds."""
 
     def __init__(self, settings: Settings, snapshot: SessionState, now_us: int) -> None:
-        """Begin at ``now_us``: drains that went on before do not time out while nothing could progress.
+        """Begin at ``now_us``: the time before, when nothing could progress, does not count for drain timeouts.
 
         ``snapshot`` is the state of the last snapshot; the queries are watched by :meth:`watch`.
         """
@@ -40,14 +40,14 @@ class Deadlines:
                 heapq.heappush(self._ttls, (record.ttl_due_us, record.id))
 
     def look_around(self, now_us: int) -> bool:
-        """Whether it is time to look at what need not be exact; at most every :data:`LOOK_AROUND_US`."""
+        """Whether deadlines that need not be exact are looked at now: at most every :data:`LOOK_AROUND_US`."""
         if self._looked_us is not None and 0 <= now_us - self._looked_us < LOOK_AROUND_US:
             return False
         self._looked_us = now_us
         return True
 
     def changelog_due(self, state: SessionState, now_us: int) -> bool:
-        """Whether what waits must be told: a batch is full, or the first has waited for the timeout (4.3.1.1)."""
+        """Whether a changelog must be cut: a batch is full, or the first request has waited long enough (4.3.1.1)."""
         waiting = state.waiting
         since_us = waiting.since_us
         if since_us is None:
@@ -60,7 +60,7 @@ class Deadlines:
 
     def expired_ttls(self, state: SessionState, now_us: int) -> list[str]:
         """Return the queries to delete because their TTL has passed; each once."""
-        if len(self._ttls) > 2 * len(state.queries) + FEW_TTLS:  # most are of queries that are long gone
+        if len(self._ttls) > 2 * len(state.queries) + FEW_TTLS:  # most are of queries that the state has no more
             self._ttls = [ttl for ttl in self._ttls if state.queries.find(ttl[1]) is not None]
             heapq.heapify(self._ttls)
         expired = []
@@ -94,8 +94,8 @@ class Deadlines:
 
     def snapshot_due(self, state: SessionState) -> bool:
         """Whether a restart would have to replay much: more than it would read from a snapshot."""
-        seq, requests, queries = self._snapshot
-        changes = state.queries_created + state.queries_deleted - queries
+        seq, requests, changes_before = self._snapshot_mark
+        changes = state.queries_created + state.queries_deleted - changes_before
         return (
             state.applied_seq - seq >= SNAPSHOT_BATCHES
             or state.requests - requests >= SNAPSHOT_REQUESTS
@@ -108,4 +108,4 @@ class Deadlines:
 
     def snapshot_taken(self, mark: tuple[int, int, int]) -> None:
         """Count from the mark of a snapshot that was written."""
-        self._snapshot = mark
+        self._snapshot_mark = mark

@@ -1,4 +1,4 @@
-"""The queries whose rows go to sinks, as the session tells deliverers of them, and what deliverers tell back."""
+"""Queries whose rows go to sinks: what the session tells deliverers of them, and how far deliverers are."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from router.delivery_log import DeliveredQuery, DeliveryWriter
+from router.deployment import Deployment
 from router.progress import DELIVERING, DONE, RETRYING, Progress, part_of, parts_alive, read_progress
 from router.sinks.connectors import read_sink
 from session.active import SlotChange
@@ -30,34 +31,34 @@ log = logging.getLogger("braid.session")
 
 @dataclass(frozen=True)
 class DeliveryNews:
-    """What deliverers are to be told as of a batch with ``epoch``.
+    """What deliverers are to be told after a batch with ``epoch``.
 
-    ``freed`` has the epochs that freed queries, ``over`` those that will not be deployed again, ``gone`` those that
-    have left the state since they were told of.
+    ``freed`` maps queries to the epochs that freed them. ``finished`` are queries that will not be deployed again,
+    ``removed`` those in the delivery log that have left the state.
     """
 
     epoch: int
     new: list[DeliveredQuery] = field(default_factory=list)
     freed: dict[str, int] = field(default_factory=dict)
-    over: list[str] = field(default_factory=list)
-    gone: list[str] = field(default_factory=list)
+    finished: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
 
 
 class SinkDeliveries:
     """The writing end of the delivery log, and the reading end of the progress of deliverers.
 
-    ``look`` and ``tell`` follow every batch, in the thread that steps the session: the one under its lock, the other
-    without it. ``wanted`` is called when there is a query with a sink for the first time.
+    After every batch the thread that steps the session calls ``look`` under the session's lock, then ``tell`` without
+    it. ``wanted`` is called when there is a query with a sink for the first time.
     """
 
     def __init__(self, storage: Storage, archive: Archive) -> None:
         self._storage = storage
         self._archive = archive
         self._writer = DeliveryWriter(storage)
-        # queries with sinks by the slots that they hold, and those that hold none and may get one again
+        # queries with sinks: by the slots that they hold; and those without a slot that may get one again
         self._holders: dict[int, str] = {}
         self._paused: set[str] = set()
-        self._take_stock()
+        self._index_slots()
         self._progress: dict[str, Progress] = {}
         self._read_at = float("-inf")
         self._lock = threading.Lock()
@@ -67,9 +68,9 @@ class SinkDeliveries:
         self.wanted: Callable[[], None] = lambda: None
 
     def bring_up(self, state: SessionState) -> None:
-        """Tell of what has changed since the log was written last; nobody else uses the state meanwhile."""
+        """Write what has changed since the log was written last; nobody else uses the state meanwhile."""
         self._write(self._all_news(state), state)
-        self._take_stock()
+        self._index_slots()
         self._call_for_deliverers()
 
     def look(self, changes: Iterable[SlotChange], state: SessionState) -> DeliveryNews:
@@ -78,11 +79,11 @@ class SinkDeliveries:
             return self._all_news(state)
         news = DeliveryNews(state.active_epoch)
         for slot, holder in changes:
-            before = self._holders.pop(slot, None)
-            if before is not None:
-                known = state.queries[before].all_deployments[-1].freed_epoch
-                news.freed[before] = state.active_epoch if known is None else known
-                self._paused.add(before)
+            former_id = self._holders.pop(slot, None)
+            if former_id is not None:
+                freed_epoch = state.queries[former_id].all_deployments[-1].freed_epoch
+                news.freed[former_id] = state.active_epoch if freed_epoch is None else freed_epoch
+                self._paused.add(former_id)
             record = None if holder is None else state.queries.find(holder.id)
             query = None if record is None else _delivered(record, state.active_epoch)
             if query is not None:
@@ -92,19 +93,16 @@ class SinkDeliveries:
         for query_id in self._paused:
             record = state.queries.find(query_id)
             if record is None or record.is_finished:
-                news.over.append(query_id)
-        self._paused.difference_update(news.over)
+                news.finished.append(query_id)
+        self._paused.difference_update(news.finished)
         return news
 
     def tell(self, news: DeliveryNews, state: SessionState) -> None:
-        """Tell it.
-
-        What cannot be written now is told later: until then deliverers wait.
-        """
+        """Write the news to the delivery log; news that cannot be written now is told later: deliverers wait for it."""
         try:
             self._write(news, state)
             if self._is_behind:
-                self._take_stock()
+                self._index_slots()
             self._is_behind = False
         except OSError:
             if not self._is_behind:
@@ -112,37 +110,37 @@ class SinkDeliveries:
             self._is_behind = True
 
     def _all_news(self, state: SessionState) -> DeliveryNews:
-        """Return what to tell when it is not known what was told; costs all queries."""
-        known = self._writer.deliveries.queries
+        """Return all that the delivery log lacks; looks at all queries."""
+        told = self._writer.deliveries.queries
         queries = (_delivered(record, state.active_epoch) for record in state.queries.values())
-        new = [query for query in queries if query is not None and known.get(query.id) != query]
-        gone = [query.id for query in known.values() if not query.is_over and state.queries.find(query.id) is None]
-        return DeliveryNews(state.active_epoch, new, gone=gone)
+        new = [query for query in queries if query is not None and told.get(query.id) != query]
+        removed = [query.id for query in told.values() if not query.is_over and state.queries.find(query.id) is None]
+        return DeliveryNews(state.active_epoch, new, removed=removed)
 
     def _write(self, news: DeliveryNews, state: SessionState) -> None:
-        new, freed, over = [*news.new], {**news.freed}, [*news.over]
-        for query_id in news.gone:
+        new, freed, finished = [*news.new], {**news.freed}, [*news.finished]
+        for query_id in news.removed:
             record = self._archive.find(number_of(query_id))
             query = None if record is None else _delivered(record, news.epoch)
             if query is None:  # its retention has passed
                 freed[query_id] = news.epoch
-                over.append(query_id)
+                finished.append(query_id)
             else:
                 new.append(query)
         deliveries = self._writer.deliveries
         if not new and not deliveries.queries:
             return  # nobody has a sink: no file is written
-        if not new and not freed and not over and deliveries.epoch >= news.epoch:
+        if not new and not freed and not finished and deliveries.epoch >= news.epoch:
             return
-        self._writer.write(new, freed, news.epoch, over)
+        self._writer.write(new, freed, news.epoch, finished)
         if self._writer.whole_is_due:
             progress = read_progress(self._storage)
-            unknown = [
+            forgotten = [
                 query_id
                 for query_id in self._writer.deliveries.queries
                 if state.queries.find(query_id) is None and query_id in progress and progress[query_id].is_over
             ]
-            self._writer.write_whole(without=unknown)
+            self._writer.write_whole(without=forgotten)
         self._call_for_deliverers()
 
     def _call_for_deliverers(self) -> None:
@@ -150,7 +148,7 @@ class SinkDeliveries:
             self.wanted()
             self._is_wanted = True
 
-    def _take_stock(self) -> None:
+    def _index_slots(self) -> None:
         queries = self._writer.deliveries.queries.values()
         self._holders = {query.open_slot: query.id for query in queries if query.open_slot is not None}
         self._paused = {query.id for query in queries if query.open_slot is None and not query.is_over}
@@ -158,18 +156,21 @@ class SinkDeliveries:
     # what deliverers tell
 
     def progress(self) -> Mapping[str, Progress]:
-        """Return how far deliveries are, by the ids of queries; as of half a second ago at the most."""
+        """Return how far deliveries are, by the ids of queries; as of at most half a second ago."""
         with self._lock:
             if time.monotonic() > self._read_at + FRESH_SECONDS:
-                known = self._writer.deliveries.queries
-                self._progress = {**{query_id: Progress() for query_id in list(known)}, **read_progress(self._storage)}
+                queries = self._writer.deliveries.queries
+                self._progress = {
+                    **{query_id: Progress() for query_id in list(queries)},
+                    **read_progress(self._storage),
+                }
                 since_us = time.time_ns() // 1000 - round(ALIVE_SECONDS * 1e6)
                 self._parts_alive = parts_alive(self._storage, since_us)
                 self._read_at = time.monotonic()
             return self._progress
 
     def state_of(self, query_id: str, progress: Progress) -> str:
-        """Return the state of a delivery: STALLED while no deliverer runs that would make it."""
+        """Return the state of a delivery: STALLED while no deliverer of its part runs."""
         is_stalled = not progress.is_over and part_of(query_id) not in self._parts_alive
         return STALLED if is_stalled else progress.state
 
@@ -191,9 +192,17 @@ class SinkDeliveries:
 
 
 def lag_seconds(progress: Progress) -> float:
-    """Return how long the oldest rows that are not delivered have been there."""
-    waiting = progress.waiting_since_us
-    return 0.0 if waiting is None or progress.is_over else max(0.0, time.time() - waiting / 1e6)
+    """Return how long the oldest undelivered rows have waited."""
+    since_us = progress.waiting_since_us
+    return 0.0 if since_us is None or progress.is_over else max(0.0, time.time() - since_us / 1e6)
+
+
+def _as_of(active_epoch: int, deployment: Deployment) -> Deployment:
+    """Return what the batches up to an epoch know of a deployment."""
+    freed_epoch = deployment.freed_epoch
+    if freed_epoch is not None and freed_epoch > active_epoch:
+        freed_epoch = None
+    return replace(deployment, active_to=None, freed_epoch=freed_epoch)
 
 
 def _delivered(record: QueryRecord, active_epoch: int) -> DeliveredQuery | None:
@@ -202,13 +211,7 @@ def _delivered(record: QueryRecord, active_epoch: int) -> DeliveredQuery | None:
     if sink is None:
         return None
     deployments = tuple(
-        replace(
-            each,
-            active_to=None,
-            freed_epoch=None if each.freed_epoch is None or each.freed_epoch > active_epoch else each.freed_epoch,
-        )
-        for each in record.all_deployments
-        if each.epoch <= active_epoch
+        _as_of(active_epoch, deployment) for deployment in record.all_deployments if deployment.epoch <= active_epoch
     )
     if not deployments:
         return None

@@ -17,7 +17,7 @@ Streams = tuple[str, ...]
 
 
 def threshold(record: QueryRecord, stream: str) -> int | None:
-    """Return the waterline of ``stream`` with which a query that ends has drained; None: it has already."""
+    """Return the waterline of ``stream`` at which a query that ends has drained; None when it has already."""
     assert record.active_to is not None
     assert record.active_from is not None
     active_to = record.active_to[stream]
@@ -27,46 +27,46 @@ def threshold(record: QueryRecord, stream: str) -> int | None:
 
 
 class Draining:
-    """The deleted and paused queries that have not drained, and the waterlines that each still waits for."""
+    """The deleted and paused queries that have not drained, and the waterlines that each of them waits for."""
 
     def __init__(self) -> None:
-        # by query and stream; what the heaps say besides is of a time before it was resumed
-        self._left: dict[str, dict[str, int]] = {}
+        # by query and stream; an entry of a heap that differs is from before the query was resumed
+        self._thresholds: dict[str, dict[str, int]] = {}
         self._heaps: dict[str, list[tuple[int, str]]] = {}
-        # by the streams of a query, since when it drains; in the order in which they began
+        # since when queries drain, by their streams; in the order in which they began
         self._since: dict[Streams, dict[str, int]] = {}
 
     @property
     def ids(self) -> list[str]:
         """The queries that have not drained."""
-        return list(self._left)
+        return list(self._thresholds)
 
     def __contains__(self, query_id: str) -> bool:
-        return query_id in self._left
+        return query_id in self._thresholds
 
     def add(self, record: QueryRecord, waterline: Callable[[str], int | None]) -> bool:
-        """Watch a query, none of which ended later before; return True instead when it has drained already."""
-        left = {}
+        """Watch a query, which ended no earlier than those before it; return True when it has drained already."""
+        thresholds = {}
         for stream in record.query.streams:
-            wanted, reached = threshold(record, stream), waterline(stream)
-            if wanted is not None and (reached is None or reached < wanted):
-                left[stream] = wanted
-                heapq.heappush(self._heaps.setdefault(stream, []), (wanted, record.id))
-        if left:
-            self._left[record.id] = left
+            needed, reached = threshold(record, stream), waterline(stream)
+            if needed is not None and (reached is None or reached < needed):
+                thresholds[stream] = needed
+                heapq.heappush(self._heaps.setdefault(stream, []), (needed, record.id))
+        if thresholds:
+            self._thresholds[record.id] = thresholds
             self._since.setdefault(record.query.streams, {})[record.id] = record.active_to_us or 0
-        return not left
+        return not thresholds
 
     def passed(self, stream: str, waterline: int | None) -> list[str]:
-        """Return the queries that have drained now that ``stream`` has reached ``waterline``; remove them then."""
+        """Remove and return the queries that have drained now that ``stream`` has reached ``waterline``."""
         heap, drained = self._heaps.get(stream, []), []
         while heap and waterline is not None and heap[0][0] <= waterline:
-            wanted, query_id = heapq.heappop(heap)
-            left = self._left.get(query_id)
-            if left is not None and left.get(stream) == wanted:
-                del left[stream]
-                if not left:
-                    del self._left[query_id]
+            needed, query_id = heapq.heappop(heap)
+            thresholds = self._thresholds.get(query_id)
+            if thresholds is not None and thresholds.get(stream) == needed:
+                del thresholds[stream]
+                if not thresholds:
+                    del self._thresholds[query_id]
                     drained.append(query_id)
         if not heap:
             self._heaps.pop(stream, None)
@@ -74,7 +74,7 @@ class Draining:
 
     def remove(self, record: QueryRecord) -> None:
         """Stop watching a query."""
-        self._left.pop(record.id, None)
+        self._thresholds.pop(record.id, None)
         ids = self._since.get(record.query.streams)
         if ids is not None and ids.pop(record.id, None) is not None and not ids:
             del self._since[record.query.streams]
@@ -82,7 +82,8 @@ class Draining:
     def silent(self, limit_us: int, moved_us: Callable[[str], int]) -> Iterator[str]:
         """Yield the queries that began to drain at or before ``limit_us`` and saw no waterline of theirs rise since.
 
-        ``moved_us`` tells when that of a stream last rose. Costs what is found, not what drains.
+        ``moved_us`` returns when the waterline of a stream last rose. The cost depends on the queries that are yielded,
+        not on those that drain.
         """
         for streams, ids in self._since.items():
             if max(map(moved_us, streams), default=0) > limit_us:

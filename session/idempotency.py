@@ -2,7 +2,7 @@
 
 A key is bound to its effect by the request log: the request that an action logs carries the key, so both become
 durable at once. If the service dies before the outcome is recorded, a retry runs the action again, and the session
-answers the effect that the key already had instead of having it twice. See :meth:`Idempotency.effect`.
+answers with the effect that the key already had instead of having it twice. See :class:`Running`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NO_ANSWER = 429
 
 
 @dataclass(slots=True)
-class _Kept:
+class _Entry:
     fingerprint: str
     at_us: int
     outcome: Outcome | Refusal | None
@@ -44,7 +44,7 @@ class _Kept:
 
 @dataclass(frozen=True)
 class Running:
-    """The key that the current action runs for, and the effect that an earlier, interrupted run of it had."""
+    """The key that the current action runs for, and the effect that an earlier, interrupted run had, if any."""
 
     key: Key
     has_effect: bool
@@ -60,13 +60,13 @@ def current() -> Running | None:
 
 
 class Idempotency:
-    """All outcomes kept: the newest in memory and in the request log, the others in segments on disk."""
+    """All outcomes that are kept: the newest in memory and in the request log, the others in segments on disk."""
 
     def __init__(self, storage: Storage) -> None:
-        self._newest: dict[str, _Kept] = {}
+        self._newest: dict[str, _Entry] = {}
         self._segments = OutcomeSegments(storage, FOLDER)
         self._before_us = 0
-        self._fingerprints: dict[str, str] = {}
+        self._running_fingerprints: dict[str, str] = {}
         self._changed = threading.Condition()
 
     def run(self, key: Key, action: Callable[[], Outcome], record: Callable[[Outcome | Refusal], None]) -> Outcome:
@@ -76,21 +76,21 @@ class Idempotency:
         Errors of the client are outcomes too; 429 and 5xx are not: a retry tries again.
         """
         with self._changed:
-            self._check(key, self._fingerprints.get(key.key))
-            self._changed.wait_for(lambda: key.key not in self._fingerprints)
-            self._fingerprints[key.key] = key.fingerprint
+            self._check(key, self._running_fingerprints.get(key.key))
+            self._changed.wait_for(lambda: key.key not in self._running_fingerprints)
+            self._running_fingerprints[key.key] = key.fingerprint
         try:
-            kept = self._find(key.key)
-            if kept is not None:
-                self._check(key, kept.fingerprint)
-                if isinstance(kept.outcome, Refusal):
-                    raise kept.outcome.to_error()
-                if kept.outcome is not None:
-                    return kept.outcome
-            return self._act(Running(key, kept is not None, None if kept is None else kept.effect), action, record)
+            entry = self._find(key.key)
+            if entry is not None:
+                self._check(key, entry.fingerprint)
+                if isinstance(entry.outcome, Refusal):
+                    raise entry.outcome.to_error()
+                if entry.outcome is not None:
+                    return entry.outcome
+            return self._act(Running(key, entry is not None, None if entry is None else entry.effect), action, record)
         finally:
             with self._changed:
-                del self._fingerprints[key.key]
+                del self._running_fingerprints[key.key]
                 self._changed.notify_all()
 
     def _act(
@@ -109,57 +109,52 @@ class Idempotency:
         finally:
             _running.reset(token)
 
-    def _check(self, key: Key, known: str | None) -> None:
-        if known is not None and known != key.fingerprint:
+    def _check(self, key: Key, fingerprint: str | None) -> None:
+        if fingerprint is not None and fingerprint != key.fingerprint:
             raise NotAllowed(
                 f"An Idempotency-Key must come with the same request each time; {key.key!r} came with another one"
                 " before. Take a new key for a new request."
             )
 
-    def _find(self, key: str) -> _Kept | None:
+    def _find(self, key: str) -> _Entry | None:
         with self._changed:
-            kept = self._newest.get(key)
-        if kept is None:
+            entry = self._newest.get(key)
+        if entry is None:
             row = self._segments.find(key)
-            kept = None if row is None else _kept_of(row)
-        return kept if kept is not None and kept.at_us > self._before_us else None
+            entry = None if row is None else _entry_of(row)
+        return entry if entry is not None and entry.at_us > self._before_us else None
 
     def apply(self, at_us: int, requests: Sequence[Request]) -> None:
-        """Take note of the durable requests that carry a key."""
+        """Note the durable requests that carry a key."""
         for request in requests:
             if request.key is None:
                 continue
             if isinstance(request, OutcomeRecorded):
-                kept = _Kept(request.key.fingerprint, request.at_us, request.outcome)
+                entry = _Entry(request.key.fingerprint, request.at_us, request.outcome)
             else:
-                kept = _Kept(request.key.fingerprint, at_us, None, _effect_of(request))
+                entry = _Entry(request.key.fingerprint, at_us, None, _effect_of(request))
             with self._changed:
-                self._newest[request.key.key] = kept
+                self._newest[request.key.key] = entry
 
     def expire(self, before_us: int) -> None:
         """Forget the outcomes recorded at or before ``before_us``."""
         with self._changed:
             self._before_us = before_us
             while self._newest:
-                key, kept = next(iter(self._newest.items()))
-                if kept.at_us > before_us:
+                key, entry = next(iter(self._newest.items()))
+                if entry.at_us > before_us:
                     break
                 del self._newest[key]
         self._segments.expire(before_us)
 
     def save(self) -> None:
-        """Write what has come since the last time; the request log may be trimmed then."""
+        """Write the entries since the last time; afterwards the request log may be trimmed."""
         with self._changed:
             unsaved = list(self._newest.items())
-        self._segments.add(
-            [
-                [key, k.fingerprint, k.at_us, None if k.outcome is None else outcome_to_json(k.outcome), k.effect]
-                for key, k in unsaved
-            ]
-        )
+        self._segments.add([_row_of(key, entry) for key, entry in unsaved])
         with self._changed:
-            for key, kept in unsaved:
-                if self._newest.get(key) is kept:
+            for key, entry in unsaved:
+                if self._newest.get(key) is entry:
                     del self._newest[key]
 
     def load(self) -> None:
@@ -167,9 +162,14 @@ class Idempotency:
         self._segments.load()
 
 
-def _kept_of(row: Row) -> _Kept:
+def _row_of(key: str, entry: _Entry) -> Row:
+    outcome = None if entry.outcome is None else outcome_to_json(entry.outcome)
+    return [key, entry.fingerprint, entry.at_us, outcome, entry.effect]
+
+
+def _entry_of(row: Row) -> _Entry:
     _, fingerprint, at_us, outcome, effect = row
-    return _Kept(fingerprint, at_us, None if outcome is None else outcome_from_json(outcome), effect)
+    return _Entry(fingerprint, at_us, None if outcome is None else outcome_from_json(outcome), effect)
 
 
 def _effect_of(request: Request) -> Any:

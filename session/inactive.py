@@ -1,4 +1,4 @@
-"""What changelogs changed that no batch has yet, and the clocks that queries get from the batch that has it."""
+"""What changelogs changed that no batch has applied yet, and the clocks that queries get from the batch that does."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from sources.schema import StreamDefinition
 
 @dataclass
 class Inactive:
-    """What the changelog of an epoch changed that no batch has yet: queries, slots, streams."""
+    """What the changelog of an epoch changed that no batch has applied yet: queries, slots, streams."""
 
     capacity: int
     streams_created: tuple[StreamDefinition, ...] = ()
     streams_dropped: tuple[str, ...] = ()
     touched: set[str] = field(default_factory=set)
-    """Ids of the queries that it creates, deletes or frees."""
+    """Ids of the queries that the changelog creates, deletes or frees."""
     groups: dict[str, int] = field(default_factory=dict)
-    """The new query groups of those that it moves."""
+    """The new query groups of the queries that it moves."""
     splits: list[dict[str, Any]] = field(default_factory=list)
     """The keys that it splits, as the changelog says."""
     refreshed: list[dict[str, Any]] = field(default_factory=list)
-    """The tables that have other rows with it, as the changelog says."""
+    """The tables whose rows it replaces, as the changelog says."""
 
     def to_json(self) -> list[Any]:
         """Return a JSON form for the snapshot; queries know when they are created, deleted and freed."""
@@ -35,8 +35,8 @@ class Inactive:
     def from_json(cls, value: Sequence[Any]) -> Inactive:
         """Read what :meth:`to_json` wrote."""
         capacity, created, dropped, *changes = value
-        more: list[Any] = [*changes, *({}, [], [])[len(changes) :]]  # older snapshots have fewer
-        groups, splits, refreshed = more
+        all_changes: list[Any] = [*changes, *({}, [], [])[len(changes) :]]  # older snapshots have fewer
+        groups, splits, refreshed = all_changes
         definitions = tuple(StreamDefinition.from_json(s) for s in created)
         return cls(capacity, definitions, tuple(dropped), set(), dict(groups), list(splits), list(refreshed))
 
@@ -46,10 +46,10 @@ class ClocksOf:
 
     def __init__(self, clocks: Mapping[str, int | None]) -> None:
         self._clocks = clocks
-        self._known: dict[tuple[str, ...], Times] = {}
+        self._of_streams: dict[tuple[str, ...], Times] = {}
 
     def __call__(self, record: QueryRecord) -> Times:
         streams = record.query.streams
-        if streams not in self._known:
-            self._known[streams] = {stream: self._clocks.get(stream) for stream in streams}
-        return self._known[streams]
+        if streams not in self._of_streams:
+            self._of_streams[streams] = {stream: self._clocks.get(stream) for stream in streams}
+        return self._of_streams[streams]

@@ -1,7 +1,7 @@
 """Entry point of the Spark driver process: ``python -m session.job_main --data-dir DIR --master MASTER``.
 
 The service starts it and restarts it. Both speak through files in the data folder only: changelogs go in, batch records
-come out. When standard input ends, the service is gone, and so is this process and its JVM a moment later.
+come out. When standard input ends, the service is gone: this process then ends itself and its JVM.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STOP_SECONDS = 3.0
 MOST_FAILURES_IN_A_ROW = 3
 POLL_SECONDS = 0.02
 SPARK_CONF = "BRAID_SPARK_CONF"
-"""The variable with Spark's configuration as JSON: it may have secrets, which arguments would show to everybody."""
+"""The variable with Spark's configuration as JSON: it may hold secrets, which arguments would show to everybody."""
 
 
 class Job:
@@ -71,30 +71,30 @@ class Job:
         spark = start_spark(self._settings)
         self._jvm = SparkContext._gateway.proc  # type: ignore[union-attr]
         self._write_processes()
-        settle_lanes(self._storage, self._settings.lanes)  # not before: where the master is wrong, so is their number
+        settle_lanes(self._storage, self._settings.lanes)  # only now: with a wrong master their number would be wrong
         pool = ExecutorPool(spark.sparkContext, self._settings.master, self._storage)
         pool.look()
         threading.Thread(target=pool.follow, args=(self._stopping,), name="executors", daemon=True).start()
         failures = 0
         while not self._stopping.is_set() and failures < MOST_FAILURES_IN_A_ROW:
-            before = self._batches.latest()
+            batches_before = self._batches.latest()
             query = start_job(spark, self._settings, RouterSink)
             self._follow(query)
             if not self._stopping.is_set():
                 print(f"The streaming query ended: {query.exception()}", flush=True)
                 self._storage.delete(READY_FILE)
-                failures = 1 if self._batches.latest() > before + WARM_UP_BATCHES else failures + 1
+                failures = 1 if self._batches.latest() > batches_before + WARM_UP_BATCHES else failures + 1
                 self._storage.put(FAILING_FILE, orjson.dumps({"pid": os.getpid(), "times": failures}))
                 if not _is_alive(spark):
                     break
         return 0 if self._stopping.is_set() else 1
 
     def _follow(self, query: StreamingQuery) -> None:
-        """Say when the warm-up batches are committed; return when the query has ended."""
-        wanted = self._batches.latest() + WARM_UP_BATCHES
+        """Write the ready file once the warm-up batches are committed; return when the query has ended."""
+        ready_seq = self._batches.latest() + WARM_UP_BATCHES
         ready = False
         while query.isActive and not self._stopping.is_set():
-            if not ready and self._batches.latest() >= wanted:
+            if not ready and self._batches.latest() >= ready_seq:
                 self._storage.put(READY_FILE, orjson.dumps({"pid": os.getpid()}))
                 self._storage.delete(FAILING_FILE)
                 ready = True
@@ -130,11 +130,13 @@ def main(arguments: list[str] | None = None) -> int:
     spark_conf = orjson.loads(os.environ.get(SPARK_CONF, "{}"))
     storage = Storage(options.data_dir)
     storage.delete(REGISTERED)
-    most = read_most(storage)
-    largest = spark_conf if most is None else {**spark_conf, "spark.executor.instances": str(most)}
-    wanted = options.lanes or slots(options.master, largest)
-    known = read_lanes(storage)
-    lanes = wanted if known is None else known
+    most_executors = read_most(storage)
+    largest_conf = (
+        spark_conf if most_executors is None else {**spark_conf, "spark.executor.instances": str(most_executors)}
+    )
+    wanted_lanes = options.lanes or slots(options.master, largest_conf)
+    settled_lanes = read_lanes(storage)
+    lanes = wanted_lanes if settled_lanes is None else settled_lanes
     if options.lanes not in (0, lanes):
         print(f"There are {lanes} lanes, as at the first start on this data folder; not {options.lanes}.", flush=True)
     job = Job(

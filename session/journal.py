@@ -7,8 +7,8 @@ A segment ``{number of its first record:012d}.log`` has one record a line, after
 One process writes, and reads only when it starts. Invariants:
 
 - A record is durable when :meth:`Journal.append` returns; an append that raises leaves no record.
-- Records have no gaps but where they were trimmed. A segment says what the one before it holds: what stands there from
-  the next segment's first number on was never acknowledged, and does not count.
+- Records have no gaps but where they were trimmed. Where a segment has records from the next segment's first number
+  on, these were never acknowledged, and do not count.
 - Only the end of a segment can be torn, by a crash or a disk that was full; every opening begins a new segment.
 """
 
@@ -54,19 +54,19 @@ class Journal:
             assert first is not None
             if end is not None and end <= number + 1:
                 continue
-            at, path = first, self._path(first)
+            current, path = first, self._path(first)
             with path.open("rb") as lines:
                 for line in lines:
                     text = _checked(line)
-                    if text is None or at == end:
+                    if text is None or current == end:
                         break
-                    if at > number:
-                        yield at, orjson.loads(text)
-                    at += 1
-                torn_inside = end is None and bool(lines.read(1))
-            if torn_inside or (end is not None and at < end):
+                    if current > number:
+                        yield current, orjson.loads(text)
+                    current += 1
+                is_torn_inside = end is None and bool(lines.read(1))
+            if is_torn_inside or (end is not None and current < end):
                 raise CorruptData(
-                    f"Record {at} must be in {path.name} and does not read back."
+                    f"Record {current} must be in {path.name} and does not read back."
                     " Restore the data directory from a backup."
                 )
 
@@ -77,14 +77,14 @@ class Journal:
         with self._lock:
             if self._size + len(line) > self._roll_bytes:
                 self._end_segment()
-            begins = self._file is None
+            is_new = self._file is None
             if self._file is None:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 self._file = os.open(self._path(number), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
             try:
                 _write(self._file, line)
                 _sync(self._file)
-                if begins:
+                if is_new:
                     sync_folder(self._folder)
             except BaseException:  # the next record takes this one's number, in a segment of its own
                 with contextlib.suppress(OSError):
@@ -105,7 +105,7 @@ class Journal:
             self._path(first).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             self._end_segment()
 
@@ -126,7 +126,7 @@ class Journal:
 
 
 class ObjectJournal(RecordLog):
-    """The same where nothing can be appended to a file: an object for each record."""
+    """A journal where nothing can be appended to a file: an object for each record."""
 
     def after(self, number: int) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield ``(number, record)`` for every kept record after ``number``; CorruptData when one is missing."""
@@ -151,8 +151,8 @@ def open_journal(storage: Storage, folder: str, latest: int = 0) -> Journal | Ob
 def _checked(line: bytes) -> bytes | None:
     """Return the record of a line, None for a torn one."""
     text = line[_CHECKSUM + 1 : -1]
-    whole = line.endswith(b"\n") and line[:_CHECKSUM] == b"%08x" % zlib.crc32(text)
-    return text if whole else None
+    is_whole = line.endswith(b"\n") and line[:_CHECKSUM] == b"%08x" % zlib.crc32(text)
+    return text if is_whole else None
 
 
 def _write(file: int, data: bytes) -> None:

@@ -1,8 +1,8 @@
 """Work that nobody waits for, on a thread of its own: snapshots.
 
-A job that is asked for while it waits or runs is not queued again. After a failure the jobs rest for a moment; what
-went wrong is :attr:`Maintenance.problem` until a job succeeds. Before :meth:`start`, a job runs at once, where it is
-asked for.
+A job that is asked for while it waits or runs is not queued again. After a failure all jobs pause for a moment;
+:attr:`Maintenance.problem` says what went wrong until a job succeeds. Before :meth:`start`, a job runs at once, in the
+thread that asks for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is kept by Idempotency-Key on disk: in segments that are written once, with a digest of each key in memory."""
+"""Rows by Idempotency-Key on disk: in segments that are written once, with a digest of each key in memory."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class _Segment:
 
 
 class OutcomeSegments:
-    """The segments of one folder, in which what is added last for a key is found. Safe for many threads."""
+    """The segments of one folder; of the rows of a key the one added last is found. Safe for many threads."""
 
     def __init__(self, storage: Storage, folder: str) -> None:
         self._storage = storage
         self._folder = folder
-        self._saved: dict[bytes, int] = {}
+        self._segment_of: dict[bytes, int] = {}
         self._segments: dict[int, _Segment] = {}
         self._next = 1
         self._lock = threading.Lock()
 
     def load(self) -> None:
-        """Learn what is there."""
+        """Read which keys are in which segments."""
         for number in sorted(file_number(name) for name in self._storage.names(self._folder)):
             self._index(number, self._read(number))
             self._next = number + 1
@@ -53,32 +53,32 @@ class OutcomeSegments:
             self._index(number, part)
 
     def find(self, key: str) -> Row | None:
-        """Return the row of a key, which may be older than what is to be kept."""
+        """Return the row of a key, which may have expired; None when there is none."""
         with self._lock:
-            number = self._saved.get(_digest(key))
+            number = self._segment_of.get(_digest(key))
         if number is None:
             return None
         try:
             return next((row for row in reversed(self._read(number)) if row[0] == key), None)
-        except FileNotFoundError:  # its time has just passed
+        except FileNotFoundError:  # it has just expired
             return None
 
     def expire(self, before_us: int) -> None:
-        """Remove the segments all of whose rows are of ``before_us`` or before."""
+        """Remove the segments whose rows are all from ``before_us`` or before."""
         with self._lock:
-            old = [number for number, segment in self._segments.items() if segment.newest_us <= before_us]
-            for number in old:
+            expired = [number for number, segment in self._segments.items() if segment.newest_us <= before_us]
+            for number in expired:
                 for digest in self._segments.pop(number).digests:
-                    if self._saved.get(digest) == number:
-                        del self._saved[digest]
-        for number in old:
+                    if self._segment_of.get(digest) == number:
+                        del self._segment_of[digest]
+        for number in expired:
             self._storage.delete(self._path(number))
 
     def _index(self, number: int, rows: Sequence[Row]) -> None:
         digests = [_digest(row[0]) for row in rows]
         with self._lock:
             self._segments[number] = _Segment(max(row[2] for row in rows), digests)
-            self._saved.update(dict.fromkeys(digests, number))
+            self._segment_of.update(dict.fromkeys(digests, number))
 
     def _read(self, number: int) -> list[Row]:
         path = self._path(number)

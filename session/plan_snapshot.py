@@ -23,13 +23,13 @@ CHANGELOGS_KEPT = 10_000
 
 
 class Pace:
-    """When a snapshot is due: when reading it costs a new process less than applying the changelogs since the last.
+    """When a snapshot is due: when reading it costs a new process less than applying the changelogs since the last one.
 
-    So what is written for a query does not depend on how many queries run.
+    So how much is written for a query does not depend on how many queries run.
     """
 
     def __init__(self, storage: Storage, state: SessionState) -> None:
-        """Begin at the last snapshot; what came between it and ``state`` counts as nothing."""
+        """Begin at the last snapshot; queries that came and went between it and ``state`` do not count."""
         self._epoch = latest_epoch(storage)
         self._changes = _changes(state)
 
@@ -39,8 +39,8 @@ class Pace:
         changes = _changes(state) - self._changes
         return epochs >= MOST_EPOCHS or (epochs >= EVERY_EPOCHS and changes >= state.queries.unfinished)
 
-    def taken(self, state: SessionState) -> None:
-        """Count from here."""
+    def restart(self, state: SessionState) -> None:
+        """Count from a snapshot of ``state`` on."""
         self._epoch, self._changes = state.active_epoch, _changes(state)
 
 
@@ -49,8 +49,8 @@ def _changes(state: SessionState) -> int:
 
 
 @dataclass(frozen=True)
-class Placed:
-    """What the data plane knows at one epoch: queries as the fields of a LiveQuery, and streams."""
+class PlanSnapshot:
+    """What the data plane knows at one epoch; queries are the fields of a LiveQuery each."""
 
     epoch: int
     capacity: int
@@ -60,10 +60,10 @@ class Placed:
     refreshed: Refreshed
 
 
-def take(state: SessionState) -> Placed:
-    """Note what the data plane knows at the epoch of the last batch."""
+def take(state: SessionState) -> PlanSnapshot:
+    """Return a snapshot at the epoch of the last batch."""
     active = state.active
-    return Placed(
+    return PlanSnapshot(
         state.active_epoch,
         active.capacity,
         [(q.id, q.slot, q.epoch, q.operator, q.query, q.active_from, q.active_to, q.group) for q in active.queries],
@@ -73,12 +73,12 @@ def take(state: SessionState) -> Placed:
     )
 
 
-def write(storage: Storage, placed: Placed) -> None:
-    """Write a snapshot in the data plane's form, query by query: thousands of them at once would be work for the GC."""
+def write(storage: Storage, snapshot: PlanSnapshot) -> None:
+    """Write a snapshot in the data plane's form, query by query: all of them at once would keep the GC busy."""
     live = LiveQueries()
-    live.epoch, live.capacity, live.streams = placed.epoch, placed.capacity, placed.streams
-    live.splits, live.refreshed = placed.splits, placed.refreshed
-    queries = [orjson.Fragment(orjson.dumps(LiveQuery(*fields).to_json())) for fields in placed.queries]
+    live.epoch, live.capacity, live.streams = snapshot.epoch, snapshot.capacity, snapshot.streams
+    live.splits, live.refreshed = snapshot.splits, snapshot.refreshed
+    queries = [orjson.Fragment(orjson.dumps(LiveQuery(*fields).to_json())) for fields in snapshot.queries]
     storage.put(f"{PLANS}/{live.epoch:012d}.json", orjson.dumps(live.to_json() | {"queries": queries}))
 
 
@@ -88,7 +88,7 @@ def latest_epoch(storage: Storage) -> int:
 
 
 def trim_plan_log(storage: Storage, session_epoch: int) -> None:
-    """Remove what nobody needs to rebuild the queries of a batch that may still run.
+    """Remove files that are not needed to rebuild the queries of any batch that may still run.
 
     Older snapshots go, with the activations and changelogs that the oldest kept one covers. Changelogs after
     ``session_epoch``, the epoch of the session's own snapshot, stay, and so do the newest ones, for GET /changelogs.

@@ -7,10 +7,10 @@ Lifecycle::
      └───┼────────┴───────────┘            │
          └─────────────────────────────────┘
 
-A query is PENDING until the first batch that has its epoch is committed, DRAINING from the accepted deletion on,
-RETIRED once it has drained (or was deleted when there was nothing to drain). From an accepted pause on it is PAUSED: it
-drains alike, and then it has no slot. Resumed, it waits until it has drained, and begins a new *deployment*, with a
-slot and an epoch; ``deployments`` has those before. It may become FAILED whenever it has a slot. Only
+A query is PENDING until the first batch that has its epoch begins, DRAINING from the accepted deletion on, RETIRED once
+it has drained (or was deleted when there was nothing to drain). From an accepted pause on it is PAUSED: it drains in
+the same way, and then it has no slot. Resumed, it waits until it has drained, and begins a new *deployment*, with a
+slot and an epoch; ``deployments`` has the earlier ones. It may become FAILED whenever it has a slot. Only
 :mod:`session.session_state` calls the methods that change a record.
 """
 
@@ -45,12 +45,12 @@ class QueryRecord:
     Times are microseconds; ``active_from`` and ``active_to`` are event times by stream id, None before they are
     decided. ``epoch``, ``deleted_epoch`` and ``freed_epoch`` are those of the changelogs that created, deleted and
     freed it; ``group`` is its query group in the newest batch, ``UNGROUPED`` for none. ``first_seq`` is the batch that
-    made it RUNNING, ``last_seq`` the one after which no row came any more: which retired or failed it, or with which it
-    had drained. All of this is of the deployment that it has or had last; ``is_ending`` says that this one is to end or
-    has ended, ``requested_us`` since when it was waited for, None: since the query was created. ``replaces`` and
+    made it RUNNING, ``last_seq`` the last one that may have rows of it: the batch that retired or failed it, or with
+    which it had drained. All of this is of its current or last deployment; ``is_ending`` says that this one is to end
+    or has ended, ``requested_us`` since when it was waited for (None: since the query was created). ``replaces`` and
     ``replaced_by`` are ids of queries.
 
-    Many records share what is equal in them (names of streams, labels, times): nobody may change it in place.
+    Many records share equal values (names of streams, labels, times): nobody may change them in place.
     ``head_segment`` is where :mod:`session.snapshot` keeps the head, None before it does.
     """
 
@@ -113,7 +113,7 @@ class QueryRecord:
 
     @property
     def deployment(self) -> Deployment | None:
-        """The deployment that it has or had last, None while no batch has had it since it was created or resumed."""
+        """The current or last deployment, None before a batch has it."""
         if self.slot is None or self.epoch is None or self.first_seq is None:
             return None
         active_from = self.active_from or {}
@@ -126,7 +126,7 @@ class QueryRecord:
 
     @property
     def deployment_us(self) -> int | None:
-        """How long it was waited for, None before it is deployed."""
+        """How long the deployment was waited for, None before there is one."""
         if self.deployed_us is None:
             return None
         return self.deployed_us - (self.created_us if self.requested_us is None else self.requested_us)
@@ -138,7 +138,7 @@ class QueryRecord:
     def deploy(self, clocks: Times, planned_us: int, seq: int) -> None:
         """Note the first batch that has its epoch; ``clocks`` are those of its streams at the batch's start.
 
-        When the batch is planned, and again when it is over: that is the same, or the first of it that is known.
+        Called when the batch is planned, if the session hears of that, and when its record comes: both say the same.
         """
         self.active_from = clocks
         self.deployed_us, self.first_seq = planned_us, seq
@@ -150,7 +150,7 @@ class QueryRecord:
         self.state, self.drain, self.is_ending = DRAINING, drain, True
 
     def pause(self) -> None:
-        """Note an accepted pause; one that no changelog has yet just stays so."""
+        """Note an accepted pause; a query that no changelog has created yet has nothing to end."""
         self.state, self.is_ending = PAUSED, self.epoch is not None
 
     def resume(self, at_us: int) -> None:
@@ -160,7 +160,7 @@ class QueryRecord:
     def renew(self, at_us: int) -> None:
         """Begin to wait for another deployment; the one before, if there was any, is freed.
 
-        It waits from ``at_us`` or since it was resumed, whichever is later: a restart may take them in another order.
+        It waits since ``at_us`` or since it was resumed, whichever is later: a restart may apply them in another order.
         """
         self.deployments = self.all_deployments
         self.slot = self.epoch = self.deleted_epoch = self.freed_epoch = self.first_seq = None
@@ -221,12 +221,12 @@ class QueryRecord:
             "delivery": None,
             "deployments": [
                 {
-                    "slot": each.slot,
-                    "epoch": each.epoch,
-                    "active_from": self._named(each.active_from),
-                    "active_to": self._named(each.active_to),
+                    "slot": deployment.slot,
+                    "epoch": deployment.epoch,
+                    "active_from": self._named(deployment.active_from),
+                    "active_to": self._named(deployment.active_to),
                 }
-                for each in self.deployments
+                for deployment in self.deployments
             ],
             "replaces": self.replaces,
             "replaced_by": self.replaced_by,
@@ -236,7 +236,7 @@ class QueryRecord:
         return {name: rfc3339((times or {}).get(stream)) for stream, name in self.stream_names.items()}
 
     def head_json(self) -> dict[str, Any]:
-        """Return the JSON form of the head: all there is of a query that was just accepted."""
+        """Return the JSON form of the head, which is all there is of a query that was just accepted."""
         return {
             "id": self.id,
             "sql": self.sql,
@@ -253,9 +253,9 @@ class QueryRecord:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON form of all of it."""
+        """Return the JSON form of head and progress."""
         progress = {name: getattr(self, name) for name in PROGRESS}
-        return self.head_json() | progress | {"deployments": [each.to_json() for each in self.deployments]}
+        return self.head_json() | progress | {"deployments": [deployment.to_json() for deployment in self.deployments]}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> QueryRecord:
@@ -263,9 +263,9 @@ class QueryRecord:
         names, labels = shared_dict(value["stream_names"]), shared_dict(value["labels"])
         query = shared(query_from_json(value["query"]))
         times = {name: shared_dict(value[name]) for name in _TIMES if value.get(name) is not None}
-        deployments = tuple(Deployment(**each) for each in value.get("deployments", ()))
-        read = {"query": query, "stream_names": names, "labels": labels, "deployments": deployments}
-        return cls(**{**value, **times, **read})
+        deployments = tuple(Deployment(**deployment) for deployment in value.get("deployments", ()))
+        shared_parts = {"query": query, "stream_names": names, "labels": labels, "deployments": deployments}
+        return cls(**{**value, **times, **shared_parts})
 
 
 _HEAD = (

@@ -1,4 +1,4 @@
-"""What a client may say of queries, and the plan of each before it is accepted."""
+"""Requests for new queries, and their plans before they are accepted."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def check_name(name: str) -> None:
 
 
 def check_new_name(name: str) -> None:
-    """Raise NotAllowed for a name that no new query can have; queries of before may have it."""
+    """Raise NotAllowed for a name that no new query can have; older queries may have it."""
     check_name(name)
     if name.startswith("_"):
         raise NotAllowed(f"Names starting with '_' are reserved; rename the query {name!r}.")
@@ -79,7 +79,7 @@ class PlannedQuery:
     """A request with its query planned.
 
     ``streams`` maps the ids of its streams to their names; ``tables`` are its static tables as they were read; ``sink``
-    is what it says of its sink, checked. ``tenant`` is whose query it will be.
+    is the checked definition of its sink, as the record keeps it; ``tenant`` is whose query it will be.
     """
 
     request: QueryRequest
@@ -114,7 +114,7 @@ class PlannedQuery:
 
 @dataclass(frozen=True)
 class Inherited:
-    """What a query has of the one that it replaces, ``id``, where neither the request nor its SQL says otherwise."""
+    """What a query takes over from the one it replaces (``id``), unless its request or its SQL says otherwise."""
 
     id: str | None = None
     name: str | None = None
@@ -123,20 +123,21 @@ class Inherited:
 
 @dataclass(frozen=True)
 class Replacement:
-    """What a client may say of a query that replaces another: what ``given`` lacks is as it was, None there is none.
+    """What a client may say of a query that replaces another.
 
-    ``given`` has some of ``name``, ``sink``, ``ttl_seconds`` and ``labels``.
+    ``changes`` has some of ``name``, ``sink``, ``ttl_seconds`` and ``labels``; None removes the old value, and what it
+    lacks stays as it was.
     """
 
     sql: str
-    given: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
     def after(self, replaced: QueryRecord) -> tuple[QueryRequest, Inherited]:
         """Return the request for the new query; NotAllowed when it does not fit."""
-        kept = {"ttl_seconds": replaced.ttl_seconds, "labels": replaced.labels, **self.given}
-        request = QueryRequest(self.sql, **{name: value for name, value in kept.items() if value is not None})
-        name = None if "name" in self.given else replaced.name
-        sink = None if "sink" in self.given else replaced.sink
+        options = {"ttl_seconds": replaced.ttl_seconds, "labels": replaced.labels, **self.changes}
+        request = QueryRequest(self.sql, **{name: value for name, value in options.items() if value is not None})
+        name = None if "name" in self.changes else replaced.name
+        sink = None if "sink" in self.changes else replaced.sink
         return request, Inherited(replaced.id, name, sink)
 
 
@@ -156,41 +157,41 @@ def plan_requests(
     requests = list(requests)
     planned = []
     names = {definition.id: definition.name for definition in catalog.values()}
-    kept = inherited or Inherited()
+    base = inherited or Inherited()
     for position, request in enumerate(requests, start=1):
         try:
-            stated = read_query(request.sql, catalog, tables)
-            if stated.or_replace and not may_replace:
+            parsed = read_query(request.sql, catalog, tables)
+            if parsed.or_replace and not may_replace:
                 raise NotAllowed(
                     "CREATE OR REPLACE QUERY is a statement for POST /sql; PUT /queries/{id} replaces a query, too."
                 )
-            if stated.sink is not None and request.sink is not None:
+            if parsed.sink is not None and request.sink is not None:
                 raise NotAllowed("The sink of a query must be said once: in its SQL or beside it.")
-            given = _first(request.name, stated.name)
-            if given is not None:
-                check_new_name(given)
-            name = _first(given, kept.name)
-            said = _first(stated.sink, request.sink, kept.sink)
-            sink = read_sink(said)
+            own_name = _first_given(request.name, parsed.name)
+            if own_name is not None:
+                check_new_name(own_name)
+            name = _first_given(own_name, base.name)
+            sink_spec = _first_given(parsed.sink, request.sink, base.sink)
+            sink = read_sink(sink_spec)
             if sink is not None:
-                _check_sink(sink, stated.query, confinement, kept.id if said is kept.sink else None)
+                _check_sink(sink, parsed.query, confinement, base.id if sink_spec is base.sink else None)
         except BraidError as error:
             if len(requests) > 1:
                 _reword(error, f"Query {position} of {len(requests)}: {error.detail}")
             raise
-        streams = shared_dict({stream: names[stream] for stream in stated.query.streams})
-        used = tuple(tables.read[table] for table in {lookup.table: None for lookup in lookups_of(stated.query)})
-        sink_said = said if sink is None else sink.to_json()
-        planned.append(PlannedQuery(request, name, stated.query, streams, used, sink_said, tenant))
+        streams = shared_dict({stream: names[stream] for stream in parsed.query.streams})
+        versions = tuple(tables.read[table] for table in {lookup.table: None for lookup in lookups_of(parsed.query)})
+        recorded_sink = sink_spec if sink is None else sink.to_json()
+        planned.append(PlannedQuery(request, name, parsed.query, streams, versions, recorded_sink, tenant))
     return planned
 
 
-def _check_sink(sink: SinkDefinition, query: Query, confinement: Confinement, inherited_of: str | None) -> None:
+def _check_sink(sink: SinkDefinition, query: Query, confinement: Confinement, inherited_from: str | None) -> None:
     try:
         sink.validate(query, confinement)
     except NotAllowed as error:
-        if inherited_of is not None:
-            hint = f'The sink is that of {inherited_of}: "sink" says another one, or null for none.'
+        if inherited_from is not None:
+            hint = f'The sink is that of {inherited_from}: "sink" says another one, or null for none.'
             _reword(error, f"{error.detail} {hint}")
         raise
 
@@ -200,5 +201,5 @@ def _reword(error: BraidError, detail: str) -> None:
     error.args = (detail,)
 
 
-def _first(*values: Any) -> Any:
+def _first_given(*values: Any) -> Any:
     return next((value for value in values if value is not None), None)

@@ -1,4 +1,4 @@
-"""The queries that the session holds in memory, in the order of their ids, counted by state."""
+"""The queries that the session has in memory, in the order of their ids, counted by state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class QueryTable(Mapping[str, QueryRecord]):
 
     def __init__(self) -> None:
         self._records: dict[str, QueryRecord] = {}
-        # ascending; may have ids that are gone
+        # ascending; may have ids that were removed
         self._ids: list[str] = []
         self.states: Counter[str] = Counter()
         # by tenant, how many are not finished
@@ -54,11 +54,11 @@ class QueryTable(Mapping[str, QueryRecord]):
         if len(self._ids) > 2 * len(self._records) + _LEAST_GONE:
             self._ids = list(self._records)
 
-    def moved(self, before: str, record: QueryRecord) -> None:
+    def moved(self, former_state: str, record: QueryRecord) -> None:
         """Count a record that was in another state before."""
-        self.states[before] -= 1
+        self.states[former_state] -= 1
         self.states[record.state] += 1
-        if record.tenant is not None and record.is_finished and before not in (RETIRED, FAILED):
+        if record.tenant is not None and record.is_finished and former_state not in (RETIRED, FAILED):
             self._unfinished[record.tenant] -= 1
 
     @property
@@ -72,14 +72,14 @@ class QueryTable(Mapping[str, QueryRecord]):
 
     def after(self, number: int, count: int) -> list[QueryRecord]:
         """Return the next ``count`` records whose number is above ``number``."""
-        found: list[QueryRecord] = []
+        records: list[QueryRecord] = []
         at = bisect.bisect_right(self._ids, number, key=number_of)
-        while len(found) < count and at < len(self._ids):
+        while len(records) < count and at < len(self._ids):
             record = self._records.get(self._ids[at])
             if record is not None:
-                found.append(record)
+                records.append(record)
             at += 1
-        return found
+        return records
 
 
 def number_of(identifier: str) -> int:

@@ -37,8 +37,8 @@ MOST_LOOKED_AT = 1000
 class DeployedQuery:
     """What a reader of results needs of a query.
 
-    Its rows are those of its ``deployments``. No row comes after batch ``last_seq``, None where that is not decided
-    yet, while the query is not resumed.
+    Its rows are those of its ``deployments``. No row comes after batch ``last_seq`` unless the query is resumed; None
+    while that batch is not known.
     """
 
     id: str
@@ -49,7 +49,7 @@ class DeployedQuery:
 
     @classmethod
     def of(cls, record: QueryRecord) -> DeployedQuery:
-        """Take it out of a query's record."""
+        """Return it for a query's record."""
         return cls(record.id, record.query, record.state, record.all_deployments, record.last_seq)
 
     @property
@@ -59,8 +59,8 @@ class DeployedQuery:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a query must have to be listed; None where anything will do. ``name`` is in lower case."""
+class QueryFilter:
+    """What a query must have to be listed; None means anything. ``name`` is in lower case."""
 
     label: str | None
     value: str | None
@@ -68,15 +68,15 @@ class Wanted:
     reader: Principal
 
     @classmethod
-    def of(cls, label: str | None, name: str | None, reader: Principal) -> Wanted | None:
+    def of(cls, label: str | None, name: str | None, reader: Principal) -> QueryFilter | None:
         """Read the filters of GET /queries; None when a reader that sees everything has none."""
         if label is None and not name and ADMIN in reader.rights:
             return None
         key, equals, value = (label or "").partition("=")
         return cls(None if label is None else key, value if equals else None, name.lower() if name else None, reader)
 
-    def takes(self, record: QueryRecord) -> bool:
-        """Whether a query is a wanted one."""
+    def matches(self, record: QueryRecord) -> bool:
+        """Whether a query is to be listed."""
         if not self.reader.sees(record.tenant):
             return False
         if self.name is not None and self.name not in (record.name or "").lower():
@@ -85,7 +85,7 @@ class Wanted:
 
 
 class Reads:
-    """Look-ups in the state, each under the lock for a short time; what is over is read from the archive without it."""
+    """Look-ups in the state, each under the lock for a moment, and in the archive, without the lock."""
 
     def __init__(self, changelogs: RecordLog, archive: Archive, deliveries: SinkDeliveries) -> None:
         self._state = SessionState()
@@ -138,7 +138,7 @@ class Reads:
             return self._state.catalog.state(name).describe()
 
     def offsets(self, stream_id: str) -> Mapping[str, Any]:
-        """Return up to where batches have read the partitions of a stream, none of one that is not defined."""
+        """Return up to where batches have read the partitions of a stream, nothing for an unknown stream."""
         with self._lock:
             state = self._state.catalog.by_id(stream_id)
             return {} if state is None else dict(state.offsets)
@@ -174,7 +174,7 @@ class Reads:
         return self.query_in_memory(query_id) or self._with_delivery(self._archived(query_id).describe())
 
     def query_in_memory(self, query_id: str) -> dict[str, Any] | None:
-        """Return a query as :meth:`query` does; None when a file must be read to know it, or it is unknown."""
+        """Return a query as :meth:`query` does; None when it is unknown, or in a file only."""
         with self._lock:
             record = self._state.queries.find(query_id)
             described = None if record is None else record.describe()
@@ -201,9 +201,9 @@ class Reads:
     def find_id(self, full_name: str) -> str | None:
         """Return the id of the newest query with a full name, None when there is none."""
         with self._lock:
-            known = self._state.names.get(full_name)
-        if known is not None:
-            return known
+            query_id = self._state.names.get(full_name)
+        if query_id is not None:
+            return query_id
         record = self._archive.find_name(full_name)
         return None if record is None else record.id
 
@@ -252,34 +252,36 @@ class Reads:
         if cursor is not None and not _is_id(cursor):
             raise MalformedRequest(f"cursor must be taken unchanged from an earlier answer; got {cursor[:100]!r}.")
         after = 0 if cursor is None else number_of(cursor)
-        wanted = Wanted.of(label, name, reader)
-        with self._lock:  # at one moment, so that none is missed that moves to the archive meanwhile
+        query_filter = QueryFilter.of(label, name, reader)
+        with self._lock:  # both at one moment: a query that moves to the archive in between would be missed
             archived = self._archive.after(after, state)
-            count = limit + 1 if state is None and wanted is None else len(self._state.queries)
+            count = limit + 1 if state is None and query_filter is None else len(self._state.queries)
             records = self._state.queries.after(after, count)
         live = ((number_of(record.id), record) for record in records)
-        candidates: Iterator[tuple[int, Any]] = heapq.merge(archived, live, key=_first)
+        candidates: Iterator[tuple[int, Any]] = heapq.merge(archived, live, key=_number_of_entry)
         page: list[dict[str, Any]] = []
         looked_at = 0
-        for number, found in candidates:
+        for number, entry in candidates:
             if len(page) == limit:
                 return {"queries": page, "cursor": page[-1]["id"]}
-            if isinstance(found, QueryRecord):
-                page += self._described(found, state, wanted)
+            if isinstance(entry, QueryRecord):
+                page += self._described(entry, state, query_filter)
                 continue
             looked_at += 1
-            record = found()
-            if record is not None and (wanted is None or wanted.takes(record)):
+            record = entry()
+            if record is not None and (query_filter is None or query_filter.matches(record)):
                 page.append(record.describe())
             elif looked_at >= MOST_LOOKED_AT:
                 return {"queries": page, "cursor": f"q-{number}"}
         return {"queries": page, "cursor": None}
 
-    def _described(self, record: QueryRecord, state: str | None, wanted: Wanted | None) -> list[dict[str, Any]]:
-        """Return the query when it is in a state and is a wanted one, else nothing."""
-        if wanted is not None and not wanted.takes(record):
+    def _described(
+        self, record: QueryRecord, state: str | None, query_filter: QueryFilter | None
+    ) -> list[dict[str, Any]]:
+        """Return a list of the query's description, empty when the query is not to be listed."""
+        if query_filter is not None and not query_filter.matches(record):
             return []
-        if state is not None and record.state != state:  # most are not: look again under the lock at those that are
+        if state is not None and record.state != state:  # most are not; the others are checked again under the lock
             return []
         with self._lock:
             return [record.describe()] if state in (None, record.state) else []
@@ -289,8 +291,8 @@ class Reads:
         ids = list(ids)
         with self._changed:
             while any(self.is_pending(query_id) for query_id in ids):
-                left = deadline - time.monotonic()
-                if left <= 0 or not self._changed.wait(left):
+                seconds_left = deadline - time.monotonic()
+                if seconds_left <= 0 or not self._changed.wait(seconds_left):
                     break
         return [self.query(query_id) for query_id in ids]
 
@@ -315,27 +317,27 @@ class Reads:
             return graph
 
     def cost_shares(self, ids: Iterable[str]) -> dict[str, float]:
-        """Return which part of what all operators take each of some queries does; only those that run and are known."""
+        """Return the share of some queries in what all operators cost; only of those that run and have a known cost."""
         with self._lock:
-            found = (self._state.queries.find(query_id) for query_id in ids)
-            queries = {record.id: record.query for record in found if record is not None}
+            records = (self._state.queries.find(query_id) for query_id in ids)
+            queries = {record.id: record.query for record in records if record is not None}
             return cost_shares(self._state.plan, self._statistics, queries)
 
     def query_plan(self, query_id: str) -> dict[str, Any]:
         """Return how a query runs and with whom it shares."""
         with self._lock:
-            known = self._state.queries.find(query_id)
-        record = known or self._archived(query_id)
+            in_memory = self._state.queries.find(query_id)
+        record = in_memory or self._archived(query_id)
         with self._lock:
-            shown = {"id": record.id, "name": record.name, "state": record.state}
-            return {**shown, **self._explained(record.query, record.stream_names, record.id)}
+            head = {"id": record.id, "name": record.name, "state": record.state}
+            return {**head, **self._explained(record.query, record.stream_names, record.id)}
 
     def _explained(self, query: Query, streams: dict[str, str], query_id: str | None = None) -> dict[str, Any]:
         """Return how a query runs or would run, with what is known of it; under the lock."""
         plan = self._state.plan
-        known = query_statistics(plan, self._statistics, query, streams, query_id)
-        order = explain_join_order(plan, self._statistics, query, query_id)
-        return {**plan.explain(query, streams, query_id), "statistics": known, "join_order": order}
+        statistics = query_statistics(plan, self._statistics, query, streams, query_id)
+        join_order = explain_join_order(plan, self._statistics, query, query_id)
+        return {**plan.explain(query, streams, query_id), "statistics": statistics, "join_order": join_order}
 
     # what queries cost
 
@@ -344,19 +346,19 @@ class Reads:
         return self._statistics.all_cores()
 
     def added_cores(self, query: Query) -> float:
-        """Estimate how many cores a new query would keep busy besides."""
+        """Estimate how many more cores would be busy with a new query."""
         with self._lock:
             return Costs(self._state.plan, self._statistics).added_cores(query)
 
     def cores_by_tenant(self) -> dict[str | None, float]:
         """Return how many cores the queries of each tenant take."""
-        found: defaultdict[str | None, float] = defaultdict(float)
+        cores: defaultdict[str | None, float] = defaultdict(float)
         with self._lock:
             costs = Costs(self._state.plan, self._statistics)
             for record in self._state.queries.values():
                 if record.slot is not None and record.freed_epoch is None:
-                    found[record.tenant] += costs.cores(record.query)
-        return found
+                    cores[record.tenant] += costs.cores(record.query)
+        return cores
 
     def _archived(self, query_id: str) -> QueryRecord:
         """Return a query that is not in the state: from the archive, or UnknownObject or Gone."""
@@ -390,8 +392,8 @@ def result_columns(query: Query) -> list[dict[str, str]]:
     return columns
 
 
-def _first(found: tuple[int, Any]) -> int:
-    return found[0]
+def _number_of_entry(entry: tuple[int, Any]) -> int:
+    return entry[0]
 
 
 def _is_id(text: str) -> bool:

@@ -21,7 +21,7 @@ from sources.storage import Storage
 
 
 def replay_logs(storage: Storage, state: SessionState, idempotency: Idempotency) -> None:
-    """Apply to a snapshot's ``state`` and to ``idempotency`` what came since; CorruptData when a record is missing."""
+    """Apply what the logs have since a snapshot to its ``state`` and to ``idempotency``; CorruptData for a gap."""
     idempotency.load()
     replay = _Replay(storage, state, idempotency)
     for _, record in _following(RecordLog(storage, CHANGELOGS), state.epoch):
@@ -41,20 +41,20 @@ class _Replay:
         self._idempotency = idempotency
 
     def requests_upto(self, number: int | None) -> None:
-        """Apply the request records up to ``number``, all for None."""
+        """Apply the request records up to ``number``, or all when it is None."""
         while number is None or self._state.requests < number:
-            wanted = self._state.requests + 1
-            at, record = next(self._requests, (None, {}))
-            if at is None and number is None:
+            next_number = self._state.requests + 1
+            logged_number, record = next(self._requests, (None, {}))
+            if logged_number is None and number is None:
                 return
-            if at != wanted:
-                raise _missing(f"Request {wanted}", "it is missing")
+            if logged_number != next_number:
+                raise _missing(f"Request {next_number}", "it is missing")
             requests = [request_from_json(request) for request in record["requests"]]
-            self._state.apply_requests(wanted, record["at_us"], requests)
+            self._state.apply_requests(next_number, record["at_us"], requests)
             self._idempotency.apply(record["at_us"], requests)
 
     def batches_upto(self, seq: int | None) -> None:
-        """Apply the batch records up to ``seq``; for None all whose changelogs are applied, which is all."""
+        """Apply the batch records up to ``seq``, or all when it is None: by then their changelogs are applied."""
         for _, record in _following(self._batches, self._state.applied_seq, seq):
             self._state.apply_batch(record)
 
@@ -62,13 +62,13 @@ class _Replay:
 def _following(log: RecordLog, number: int, upto: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the records in ``(number, upto]``; CorruptData when one is missing."""
     last = max(log.numbers(), default=0) if upto is None else upto
-    for n in range(number + 1, last + 1):
+    for current in range(number + 1, last + 1):
         try:
-            record = log.read(n)
+            record = log.read(current)
         except FileNotFoundError as error:
             raise _missing(f"Records {number + 1} to {last}", f"one is missing: {error}") from error
-        yield n, record
+        yield current, record
 
 
-def _missing(what: str, problem: str) -> CorruptData:
-    return CorruptData(f"{what} must be there to go on; {problem}. Restore the data directory from a backup.")
+def _missing(subject: str, problem: str) -> CorruptData:
+    return CorruptData(f"{subject} must be there to go on; {problem}. Restore the data directory from a backup.")

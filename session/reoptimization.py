@@ -22,10 +22,10 @@ from sources.storage import Storage
 
 @dataclass(frozen=True)
 class Running:
-    """The queries of each operator of the plan, and the key splits of those operators that may get another one now.
+    """The queries of each operator of the plan, and the key splits of the operators that may get another split now.
 
-    ``names`` are those of its streams, inputs and operators, in source tasks and in lanes. Of ``unsettled`` ones the
-    split before is still there, and not needed any more. The next new split gets ``next_split``, which none has.
+    ``names`` are those of streams, inputs and operators, in source tasks and in lanes. ``unsettled`` operators still
+    have a former split, which is not needed any more. ``next_split`` is a number that no split has.
     """
 
     members: Mapping[str, Sequence[Member]]
@@ -36,20 +36,26 @@ class Running:
 
     @classmethod
     def of(cls, state: SessionState) -> Running:
-        """Note what runs; under the session's lock."""
+        """Return what runs as of now; under the session's lock."""
         operators = state.plan.operators
         members = {
-            name: [Member(query_id, state.queries[query_id].query, group) for query_id, group in each.queries.items()]
-            for name, each in operators.items()
+            name: [
+                Member(query_id, state.queries[query_id].query, group) for query_id, group in operator.queries.items()
+            ]
+            for name, operator in operators.items()
         }
-        names = {name for each in operators.values() for name in (each.id, *each.streams, *each.inputs, *each.sources)}
+        names: set[str] = set()
+        for operator in operators.values():
+            names.update((operator.id, *operator.streams, *operator.inputs, *operator.sources))
         splits = {
-            name: each.split for name, each in operators.items() if each.join is not None and state.may_split(name)
+            name: operator.split
+            for name, operator in operators.items()
+            if operator.join is not None and state.may_split(name)
         }
         unsettled = [name for name in splits if len(state.active.splits.get(name, ())) > 1]
-        known = (split.number for mine in state.active.splits.values() for split in mine)
-        planned = (split.number for split in state.plan.splits.values())
-        return cls(members, names, splits, unsettled, 1 + max((state.epoch, *known, *planned)))
+        active_numbers = (split.number for key_splits in state.active.splits.values() for split in key_splits)
+        planned_numbers = (split.number for split in state.plan.splits.values())
+        return cls(members, names, splits, unsettled, 1 + max((state.epoch, *active_numbers, *planned_numbers)))
 
 
 class Reoptimization:
@@ -72,7 +78,7 @@ class Reoptimization:
             self._splits = ArbitrarySplits(seed=0)
 
     def is_due(self, now_us: int) -> bool:
-        """Whether it is time; if so, it is again after the period."""
+        """Whether it is time; if so, the next time is one period later."""
         if self._due_us is None:
             self._due_us = now_us + self._every_us
         if now_us < self._due_us:
@@ -83,15 +89,15 @@ class Reoptimization:
     def propose(self, now_us: int, running: Running) -> list[PlanChange]:
         """Return what should change now."""
         self._statistics.keep(running.names)
-        found: list[PlanChange] = []
+        changes: list[PlanChange] = []
         if self._groups is not None:
-            found += self._groups.propose(now_us, running.members, self._statistics)
+            changes += self._groups.propose(now_us, running.members, self._statistics)
         lanes, numbers = read_lanes(self._storage) or 1, count(running.next_split)
-        now = Situation(now_us, running.members, running.splits, numbers, lanes, self._statistics)
-        return found + self._splits.propose(now)
+        situation = Situation(now_us, running.members, running.splits, numbers, lanes, self._statistics)
+        return changes + self._splits.propose(situation)
 
     def took(self, change: PlanChange) -> None:
-        """Take note that a split of keys was made."""
+        """Note that a split of keys was made."""
         self._splits.took(change)
 
     def changes(self) -> list[dict[str, Any]]:

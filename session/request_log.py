@@ -1,7 +1,7 @@
 """The durable log of requests, with group commit.
 
-One writer thread takes all requests that wait, writes them as one record, flushes it to disk, applies it, and wakes
-those who wait: however many clients write at once, the disk is flushed once per round. Requests are applied in the
+One writer thread takes all requests that wait, writes them as one record, flushes it to disk, applies it, and wakes the
+threads that wait: however many clients write at once, the disk is flushed once per round. Requests are applied in the
 order of the log, by the writer thread only.
 """
 
@@ -21,7 +21,7 @@ Apply = Callable[[int, int, Sequence[Request]], None]
 
 @dataclass(slots=True)
 class Logged:
-    """A request on its way to the disk; ``on_done`` are called, on the writer's thread, before those who wait go on."""
+    """A request on its way to the disk; the writer thread calls ``on_done`` before it wakes the threads that wait."""
 
     request: Request
     on_done: Sequence[Callable[[], None]] = ()
@@ -34,7 +34,7 @@ class Logged:
         self.check()
 
     def finish(self, error: BaseException | None) -> None:
-        """Let those who wait go on."""
+        """Wake the threads that wait."""
         self.error = error
         for callback in self.on_done:
             callback()
@@ -98,7 +98,7 @@ class RequestLog:
             error: BaseException | None = None
             try:
                 self._write([waiting.request for waiting in group])
-            except Exception as raised:  # whatever it is, those who wait must hear of it
+            except Exception as raised:  # whatever it is, the threads that wait must get it
                 error = raised
             for waiting in group:
                 waiting.finish(error)

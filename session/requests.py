@@ -1,7 +1,6 @@
 """Requests as the session's durable log keeps them: validated, typed, and complete.
 
-What a request is to do is decided before it is logged; applying it never fails. A replay applies the same requests in
-the same order.
+A request is checked before it is logged; applying it never fails. A replay applies the same requests in the same order.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class QueriesDeleted:
 
 @dataclass(frozen=True)
 class QueryReplaced:
-    """A new query, PENDING, and the id of the one that retires for it, with the same changelog."""
+    """A new query, PENDING, and the id of the one that it replaces, which retires with the same changelog."""
 
     query: QueryRecord
     replaced: str
@@ -78,7 +77,7 @@ class StreamCreated:
 
 @dataclass(frozen=True)
 class StreamDropped:
-    """A stream that goes."""
+    """A stream that is dropped."""
 
     id: str
     key: Key | None = None
@@ -94,7 +93,7 @@ class TableCreated:
 
 @dataclass(frozen=True)
 class TableDropped:
-    """A static table that goes."""
+    """A static table that is dropped."""
 
     id: str
     key: Key | None = None
@@ -102,7 +101,7 @@ class TableDropped:
 
 @dataclass(frozen=True)
 class TableRefreshed:
-    """A static table whose queries get the rows ``version`` of it."""
+    """A static table whose queries get the rows of its ``version``."""
 
     id: str
     version: str
@@ -130,7 +129,7 @@ class Refusal:
 
     @classmethod
     def of(cls, error: BraidError) -> Refusal:
-        """Take note of an error."""
+        """Return the refusal for an error."""
         position = None if error.position is None else (error.position.line, error.position.column)
         return cls(type(error).__name__, error.detail, position, error.query_id, error.stream)
 
@@ -142,7 +141,7 @@ class Refusal:
 
 
 def is_final(error: BraidError) -> bool:
-    """Whether a repetition must be refused alike: not when the service asked to come again, or for another key."""
+    """Whether a repeated request must get the same error: not where it was told to retry or to use another API key."""
     may_change = (Overloaded.status, Unauthorized.status, Forbidden.status)
     return error.status < 500 and error.status not in may_change and hasattr(errors, type(error).__name__)
 
@@ -172,7 +171,7 @@ Request = (
 
 
 def new_queries(request: Request) -> tuple[QueryRecord, ...]:
-    """Return the queries that a request brings."""
+    """Return the new queries of a request."""
     match request:
         case QueriesAccepted(queries):
             return queries

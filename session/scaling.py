@@ -1,7 +1,7 @@
-"""How many executors are wanted: what :mod:`optimizer.scaling` decides, told to the Spark driver and shown.
+"""How many executors are wanted: tells the Spark driver what :mod:`optimizer.scaling` decides, and shows it.
 
-The session's thread calls :meth:`Scaling.observe` and :meth:`Scaling.look`; any thread may ask for the rest. What was
-decided last is in a file, from which a restart goes on. With ``executors_max`` 0 nothing is decided and there is none.
+The session's thread calls :meth:`Scaling.observe` and :meth:`Scaling.look`; any thread may call the rest. The last
+decisions are in a file, from which a restart goes on. With ``executors_max`` 0 nothing is decided, and no file is kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sources.storage import Storage
 KEPT = 20
 LOOK_US = 1_000_000
 QUIET_US = 5_000_000
-"""For how long there must have been no batch for its absence to count as one without work."""
+"""After how long without a batch it counts as if a batch without work had come."""
 
 NOT_DECIDED = "The setting executors_max is 0: their number is what Spark's configuration and the cluster make it."
 
@@ -39,7 +39,7 @@ class Scaling:
                 settings.scale_latency_seconds,
                 settings.scale_period_seconds,
             )
-        self._asked: list[Asked] = []
+        self._history: list[Asked] = []
         self._decision: Decision | None = None
         self._batch_us = 0
         self._looked_us = 0
@@ -49,23 +49,23 @@ class Scaling:
         if self._rules is None:
             self._storage.delete(WANTED)
             return
-        rules, self._asked = self._rules, read_asked(self._storage)
-        before = self._asked[-1].wanted if self._asked else None
-        wanted = rules.held(rules.least if before is None else before)
-        if wanted != before:
+        rules, self._history = self._rules, read_asked(self._storage)
+        wanted_before = self._history[-1].wanted if self._history else None
+        wanted = rules.held(rules.least if wanted_before is None else wanted_before)
+        if wanted != wanted_before:
             self._ask(Asked(wanted, f"There must be from {rules.least} to {rules.most} executors.", now_us))
-        newest = self._asked[-1]
+        newest = self._history[-1]
         self._decision = Decision(newest.wanted, newest.why, newest.at_us / 1e6)
         self._batch_us = now_us
 
     def observe(self, record: Mapping[str, Any]) -> None:
-        """Take note of the record of a batch, the next one."""
+        """Decide by the record of the next batch."""
         if self._rules is not None:
             self._decide(Load.of(record, self._batch_us))
             self._batch_us = record["committed_us"]
 
     def look(self, now_us: int) -> None:
-        """Take note that nothing comes, when that is so; looks once in :data:`LOOK_US` at most."""
+        """Decide that there is no work, when no batch has come for a while; at most every :data:`LOOK_US`."""
         if self._rules is None or 0 <= now_us - self._looked_us < LOOK_US:
             return
         self._looked_us = now_us
@@ -80,14 +80,14 @@ class Scaling:
         assert self._rules is not None
         assert self._decision is not None
         pool = Pool(registered.executors, registered.cores, lanes)
-        before, self._decision = self._decision, decide(self._decision, load, pool, self._rules)
-        if self._decision.wanted != before.wanted:
+        previous, self._decision = self._decision, decide(self._decision, load, pool, self._rules)
+        if self._decision.wanted != previous.wanted:
             self._ask(Asked(self._decision.wanted, self._decision.why, round(load.at * 1e6)))
 
-    def _ask(self, asked: Asked) -> None:
+    def _ask(self, request: Asked) -> None:
         assert self._rules is not None
-        self._asked = [*self._asked, asked][-KEPT:]
-        write_asked(self._storage, self._rules.most, self._asked)
+        self._history = [*self._history, request][-KEPT:]
+        write_asked(self._storage, self._rules.most, self._history)
 
     @property
     def now(self) -> int | None:
@@ -98,14 +98,14 @@ class Scaling:
     @property
     def wanted(self) -> int | None:
         """How many executors are wanted, None while nothing is decided."""
-        return self._asked[-1].wanted if self._asked else None
+        return self._history[-1].wanted if self._history else None
 
     def describe(self) -> dict[str, Any]:
         """Return it as GET /plan shows it."""
         if self._rules is None:
             return {"now": self.now, "wanted": None, "bounds": None, "why": NOT_DECIDED, "since": None, "decisions": []}
-        asked = self._asked
-        why = asked[-1].why if asked else NOT_DECIDED
+        history = self._history
+        why = history[-1].why if history else NOT_DECIDED
         if not has_executors(self._master):
             why += f" Nothing is done about it: the master {self._master} has no executors but the driver's process."
         return {
@@ -113,6 +113,6 @@ class Scaling:
             "wanted": self.wanted,
             "bounds": [self._rules.least, self._rules.most],
             "why": why,
-            "since": rfc3339(asked[-1].at_us) if asked else None,
-            "decisions": [{"at": rfc3339(each.at_us), "wanted": each.wanted, "why": each.why} for each in asked],
+            "since": rfc3339(history[-1].at_us) if history else None,
+            "decisions": [{"at": rfc3339(asked.at_us), "wanted": asked.wanted, "why": asked.why} for asked in history],
         }

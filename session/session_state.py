@@ -3,19 +3,19 @@
 Requests say what was asked, changelogs what was decided, batch records what has happened. :meth:`apply_requests`,
 :meth:`apply_changelog` and :meth:`apply_batch` are where the state changes, live and at a replay alike; none of them
 looks at a clock, a disk or a thread. So a restart, which replays the logs from a snapshot, arrives at the same state.
-Besides, :meth:`deploy_planned` says early what the record of a batch is going to say, :meth:`remove` lets go of what is
-over, and ids are given ahead of the requests that use them.
+Besides, :meth:`deploy_planned` applies early what the record of a batch is going to say, :meth:`remove` forgets settled
+queries, and ids are given ahead of the requests that use them.
 
 Invariants:
 
 - A query waits for a changelog at most once in each role (created, deleted, freed); a changelog empties all roles.
-- Whoever has a slot was placed by the changelog ``epoch`` and not yet freed by a changelog ``freed_epoch``.
-- A query that is resumed waits to be created again only once a batch has freed the slot that it had: no batch and no
+- A query with a slot was placed by the changelog ``epoch`` and not yet freed by a changelog ``freed_epoch``.
+- A query that is resumed waits for its creation only once a batch has freed the slot that it had: no batch and no
   changelog knows two deployments of one query.
 - A query and the one that it replaces wait for the same changelog.
 - ``active_epoch`` <= ``epoch``: the epoch of the last batch applied, and of the last changelog.
 - Ids count up and are never given twice.
-- A change costs what it changes, however many queries there are.
+- The cost of a change depends on what it changes, not on how many queries there are.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ class SessionState:
         self.slots = SlotTable()
         self.plan = Plan()
         self.waiting = Waiting()
-        # as the data plane has it, at `active_epoch`; and for each epoch after it what will change
+        # what the data plane runs with at `active_epoch`; and for each epoch after it what will change
         self.active = Active()
         self.inactive: dict[int, Inactive] = {}
-        # the newest query of each full name that has been here since it came
+        # the newest query of each full name, while it is in `queries`
         self.names: dict[str, str] = {}
         # derived: rebuilt from the above by `index`
         self.finished: dict[str, None] = {}
@@ -171,11 +171,11 @@ class SessionState:
         elif not drain:
             self._stop_draining(record, at_us)
 
-    def _replace(self, query_id: str, by: str, drain: bool, at_us: int) -> None:
+    def _replace(self, query_id: str, successor: str, drain: bool, at_us: int) -> None:
         record = self.queries.find(query_id)
         if record is None or record.is_finished:  # it failed meanwhile
             return
-        record.replaced_by = by
+        record.replaced_by = successor
         self._delete(query_id, drain, at_us)
 
     def _stop_draining(self, record: QueryRecord, at_us: int) -> None:
@@ -268,18 +268,18 @@ class SessionState:
                 f"Batch {self.applied_seq + 1} with an epoch from {self.active_epoch} to {self.epoch} must be next;"
                 f" got batch {seq} with epoch {epoch}."
             )
-        for stream_id, counted in record["streams"].items():
+        for stream_id, counts in record["streams"].items():
             stream = self.catalog.by_id(stream_id)
             if stream is not None:
-                stream.add(counted)
+                stream.add(counts)
         risen = self._move_clocks(record, committed_us)
         planned_us = record.get("planned_us") or committed_us  # records of older batches do not say
         changes = self._activate(epoch, record["clocks_at_start"], planned_us, committed_us, seq)
         for block in record["results"]:
-            for slot, rows, latest in zip(block["slots"], block["counts"], block["latest_event_us"], strict=True):
+            for slot, rows, latest_us in zip(block["slots"], block["counts"], block["latest_event_us"], strict=True):
                 query = self.active.holder(slot)
                 if query is not None and rows:
-                    query.count(rows, latest, committed_us)
+                    query.count(rows, latest_us, committed_us)
         for query_id, error in record.get("failures", {}).items():
             self._fail(query_id, error, committed_us, seq)
         for stream_id in risen:
@@ -302,64 +302,65 @@ class SessionState:
     def deploy_planned(self, batch: PlannedBatch) -> bool:
         """Note which queries a batch that has begun deploys, and return whether there are any.
 
-        What it does besides follows with its record, which says the same of these queries.
+        All else follows with the batch's record, which says the same of these queries.
         """
-        found = False
+        any_deployed = False
         clocks_of = ClocksOf(batch.clocks)
         if batch.seq <= self.applied_seq:
-            return found
-        for changed in range(batch.previous_epoch + 1, batch.epoch + 1):
-            for query_id in self.inactive[changed].touched if changed in self.inactive else ():
+            return any_deployed
+        for changed_epoch in range(batch.previous_epoch + 1, batch.epoch + 1):
+            for query_id in self.inactive[changed_epoch].touched if changed_epoch in self.inactive else ():
                 record = self.queries[query_id]
-                if record.epoch == changed and record.deployed_us is None:
+                if record.epoch == changed_epoch and record.deployed_us is None:
                     self._move(record, record.deploy, clocks_of(record), batch.planned_us, batch.seq)
-                    found = True
-        return found
+                    any_deployed = True
+        return any_deployed
 
     def _activate(self, epoch: int, clocks: Times, planned_us: int, committed_us: int, seq: int) -> list[SlotChange]:
         changes: list[SlotChange] = []
         clocks_of = ClocksOf(clocks)
-        for changed in range(self.active_epoch + 1, epoch + 1):
-            inactive = self.inactive.pop(changed)
+        for changed_epoch in range(self.active_epoch + 1, epoch + 1):
+            inactive = self.inactive.pop(changed_epoch)
             touched = [self.queries[query_id] for query_id in inactive.touched]
             # slots that are freed may be given again by the same changelog
-            for record in sorted(touched, key=lambda each: (each.freed_epoch != changed, number_of(each.id))):
-                if record.epoch == changed:
+            touched.sort(key=lambda query: (query.freed_epoch != changed_epoch, number_of(query.id)))
+            for record in touched:
+                if record.epoch == changed_epoch:
                     self._move(record, record.deploy, clocks_of(record), planned_us, seq)
                     changes.append(self.active.take(record))
-                if record.deleted_epoch == changed:
+                if record.deleted_epoch == changed_epoch:
                     record.end(clocks_of(record), committed_us)
-                if record.freed_epoch == changed:
+                if record.freed_epoch == changed_epoch:
                     changes.append(self.active.free(record))
                     self._end_deployment(record, committed_us, seq)
                     if record.state == PENDING:  # it was resumed meanwhile
                         self._renew(record, committed_us)
-                elif record.deleted_epoch == changed and self.draining.add(record, self._waterline):
+                elif record.deleted_epoch == changed_epoch and self.draining.add(record, self._waterline):
                     self._end_deployment(record, committed_us, seq)
             for query_id, group in inactive.groups.items():
                 self.queries[query_id].group = group
             self.active.apply(inactive, clocks)
-            if self.active.splits and any(record.freed_epoch == changed for record in touched):
-                used = {q.operator for q in self.active.queries if q.epoch is not None and q.epoch < changed}
-                self.active.splits.keep(used)
+            if self.active.splits and any(record.freed_epoch == changed_epoch for record in touched):
+                older = (q for q in self.active.queries if q.epoch is not None and q.epoch < changed_epoch)
+                self.active.splits.keep({q.operator for q in older})
             for refreshed in inactive.refreshed:
                 if (table := self.catalog.table_by_id(refreshed["table"])) is not None:
                     table.refreshed, table.refreshed_us = refreshed["number"], planned_us
         return changes
 
     def may_split(self, operator: str) -> bool:
-        """Whether other keys of an operator of joins may be split: all windows from before its last split are over."""
+        """Whether an operator of joins may get another key split: all windows from before its last one are over."""
         if any(split["operator"] == operator for inactive in self.inactive.values() for split in inactive.splits):
             return False
-        splits, planned = self.active.splits.get(operator), self.plan.operators.get(operator)
-        if splits is None or planned is None:
-            return planned is not None
-        longest = max((window.size_us for window in planned.windows if isinstance(window, Window)), default=0)
-        waterlines = [self._waterline(stream) for stream in planned.streams]
-        return all(each is not None and each >= splits[-1].since + longest for each in waterlines)
+        splits, operator_plan = self.active.splits.get(operator), self.plan.operators.get(operator)
+        if splits is None or operator_plan is None:
+            return operator_plan is not None
+        longest_us = max((window.size_us for window in operator_plan.windows if isinstance(window, Window)), default=0)
+        waterlines = [self._waterline(stream) for stream in operator_plan.streams]
+        return all(waterline is not None and waterline >= splits[-1].since + longest_us for waterline in waterlines)
 
     def _end_deployment(self, record: QueryRecord, at_us: int, seq: int) -> None:
-        """Take note that no further row of a query's deployment will come."""
+        """Note that no further row of a query's deployment will come."""
         if record.is_finished:
             return
         self.draining.remove(record)
@@ -389,10 +390,10 @@ class SessionState:
         self.finished[record.id] = None
 
     def _move(self, record: QueryRecord, change: Callable[..., None], *arguments: Any) -> None:
-        """Call a method of a record that changes its state."""
-        before = record.state
+        """Call a method of a record that changes its state, and count it under the new one."""
+        former_state = record.state
         change(*arguments)
-        self.queries.moved(before, record)
+        self.queries.moved(former_state, record)
 
     def _waterline(self, stream_id: str) -> int | None:
         stream = self.catalog.by_id(stream_id)
@@ -414,25 +415,25 @@ class SessionState:
             raise CorruptData(f"A changelog must name queries that were accepted; got {query_id!r}.")
         return record
 
-    # what is over
+    # finished queries
 
     def settled(self, before_us: int | None = None) -> list[QueryRecord]:
-        """Return the finished queries that no operator and no batch to come knows: they change no more.
+        """Return the settled queries: finished ones that no operator and no batch to come knows, so they never change.
 
-        With ``before_us`` only those that finished at or before it. Costs what finished and is still here.
+        With ``before_us`` only those that finished at or before it. The cost depends on the finished queries in memory.
         """
-        found = []
+        records = []
         for query_id in self.finished:
             record = self.queries[query_id]
             assert record.finished_us is not None
             if before_us is not None and record.finished_us > before_us:
                 break
             if record.slot is None or (record.freed_epoch is not None and record.freed_epoch <= self.active_epoch):
-                found.append(record)
-        return found
+                records.append(record)
+        return records
 
     def remove(self, records: Iterable[QueryRecord]) -> None:
-        """Let go of settled queries; those that are not here any more do not matter."""
+        """Forget settled queries; those that are forgotten already are skipped."""
         for record in records:
             if self.queries.find(record.id) is None:
                 continue

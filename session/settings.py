@@ -25,7 +25,7 @@ DEFAULT_CONFIG = "braid.toml"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 AUTO, ON, OFF = ACCESS = ("auto", "on", "off")
 ARBITRARY = "arbitrary"
-_DECIDED = {
+_CHOICES = {
     "query_groups": (AUTO, OFF, ARBITRARY),
     "key_splits": (AUTO, OFF, ARBITRARY),
     "join_orders": (AUTO, OFF),
@@ -142,25 +142,25 @@ class Settings:
                 check_spark_conf(value)
                 continue
             if kind == _LIST:
-                if not isinstance(value, tuple) or not all(isinstance(each, str) and each for each in value):
+                if not isinstance(value, tuple) or not all(isinstance(item, str) and item for item in value):
                     raise NotAllowed(f"The setting {name} must be a list of texts that are not empty; got {value!r}.")
                 continue
             if kind == "str":
                 if not isinstance(value, str) or not (value.strip() or name in _MAY_BE_EMPTY):
                     raise NotAllowed(f"The setting {name} must be a text that is not empty; got {value!r}.")
                 continue
-            least = "0 or more" if name in _MAY_BE_ZERO else "above 0"
-            whole = kind == "int"
+            bound = "0 or more" if name in _MAY_BE_ZERO else "above 0"
+            is_whole = kind == "int"
             if (
                 isinstance(value, bool)
-                or not isinstance(value, int if whole else (int, float))
+                or not isinstance(value, int if is_whole else (int, float))
                 or not math.isfinite(value)
                 or value < 0
                 or (value == 0 and name not in _MAY_BE_ZERO)
             ):
                 unit = "" if name.endswith(("_cores", "_share")) else " of seconds"
-                noun = "a whole number" if whole else f"a number{unit}"
-                raise NotAllowed(f"The setting {name} must be {noun} {least}; got {value!r}.")
+                noun = "a whole number" if is_whole else f"a number{unit}"
+                raise NotAllowed(f"The setting {name} must be {noun} {bound}; got {value!r}.")
         if self.deliverers > PARTS:
             raise NotAllowed(f"The setting deliverers must be at most {PARTS}; got {self.deliverers!r}.")
         if self.reoptimize_share > 1:
@@ -176,10 +176,10 @@ class Settings:
         self.confinement  # noqa: B018 - checks it
         if self.access not in ACCESS:
             raise NotAllowed(f"The setting access must be one of {', '.join(ACCESS)}; got {self.access!r}.")
-        for name, decided in _DECIDED.items():
-            if getattr(self, name) not in decided:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
                 raise NotAllowed(
-                    f"The setting {name} must be one of {', '.join(decided)}; got {getattr(self, name)!r}."
+                    f"The setting {name} must be one of {', '.join(choices)}; got {getattr(self, name)!r}."
                 )
         if self.log_level not in LOG_LEVELS:
             raise NotAllowed(f"The setting log_level must be one of {', '.join(LOG_LEVELS)}; got {self.log_level!r}.")
@@ -214,9 +214,11 @@ class Settings:
     @property
     def confinement(self) -> Confinement:
         """What statements may make the service read, write and call."""
-        folder, outgoing = ("", (ANY,)) if self.is_loopback else (NOWHERE, (PUBLIC,))
+        default_folder, default_outgoing = ("", (ANY,)) if self.is_loopback else (NOWHERE, (PUBLIC,))
         return Confinement(
-            self.table_folder or folder, self.sink_folder or folder, Outgoing(self.outgoing_allow or outgoing)
+            self.table_folder or default_folder,
+            self.sink_folder or default_folder,
+            Outgoing(self.outgoing_allow or default_outgoing),
         )
 
     def to_environment(self) -> dict[str, str]:
@@ -245,15 +247,15 @@ def load_settings(flags: Mapping[str, Any], environment: Mapping[str, str] | Non
     alone: other programs use the prefix too (``BRAID_URL``).
     """
     environment = os.environ if environment is None else environment
-    given = {name: value for name, value in flags.items() if value is not None}
-    config = given.pop("config", None) or environment.get("BRAID_CONFIG") or None
-    _check_known(given, "a flag")
+    given_flags = {name: value for name, value in flags.items() if value is not None}
+    config = given_flags.pop("config", None) or environment.get("BRAID_CONFIG") or None
+    _check_known(given_flags, "a flag")
     values = _read_file(config)
     for name in _KINDS:
         text = environment.get(f"BRAID_{name.upper()}")
         if text is not None:
             values[name] = _read_text(name, text, f"The environment variable BRAID_{name.upper()}")
-    for name, value in given.items():
+    for name, value in given_flags.items():
         values[name] = _read_text(name, value, f"The flag {name}") if isinstance(value, str) else value
     for name, value in values.items():
         if _KINDS[name] == _LIST and isinstance(value, list):
@@ -275,16 +277,16 @@ def _read_file(config: Any) -> dict[str, Any]:
     return {name: flattened(value) if _KINDS[name] == _TABLE else value for name, value in values.items()}
 
 
-def _check_known(values: Mapping[str, Any], where: str) -> None:
+def _check_known(values: Mapping[str, Any], source: str) -> None:
     unknown = sorted(values.keys() - _KINDS.keys())
     if unknown:
         raise NotAllowed(
-            f"{where[0].upper()}{where[1:]} must set only known settings;"
+            f"{source[0].upper()}{source[1:]} must set only known settings;"
             f" got {', '.join(map(repr, unknown))}. Known are {', '.join(_KINDS)}."
         )
 
 
-def _read_text(name: str, text: str, where: str) -> Any:
+def _read_text(name: str, text: str, source: str) -> Any:
     """Return ``text`` as a value of the setting's type."""
     kind = _KINDS[name]
     if kind == "str":
@@ -293,11 +295,11 @@ def _read_text(name: str, text: str, where: str) -> Any:
         try:
             return flattened(orjson.loads(text))
         except orjson.JSONDecodeError as error:
-            raise NotAllowed(f"{where} must be a JSON object: {error}.") from None
+            raise NotAllowed(f"{source} must be a JSON object: {error}.") from None
     if kind == _LIST:
-        return tuple(each.strip() for each in text.split(",") if each.strip())
+        return tuple(item.strip() for item in text.split(",") if item.strip())
     try:
         return int(text) if kind == "int" else float(text)
     except ValueError:
         noun = "a whole number" if kind == "int" else "a number"
-        raise NotAllowed(f"{where} must be {noun}; got {text!r}.") from None
+        raise NotAllowed(f"{source} must be {noun}; got {text!r}.") from None

@@ -4,11 +4,11 @@ What is durable lies in three logs: requests (written here, group commit), chang
 by the router, read here). :class:`~session.session_state.SessionState` is a fold over them; this module owns the one
 instance, its lock, and the threads that feed it. Invariants:
 
-- A request is answered once it is on disk and applied. What fails before changes nothing.
+- A request is answered once it is on disk and applied. One that fails before that changes nothing.
 - The state changes under the lock: by the request log's writer thread (requests), under the changelog lock
   (changelogs), and by whoever steps the session (batches). No file is written under the lock.
 - A changelog is applied, then written; until it is written no other is cut and no snapshot is taken.
-- Snapshots are written beside all that, by one thread at a time.
+- Snapshots are written concurrently with all that, by one thread at a time.
 
 Lifecycle: ``start`` → … → ``close``. ``start`` recovers and steps the session on a thread; a test that steps by hand
 calls ``recover`` instead.
@@ -105,7 +105,7 @@ class SharedSession(Changes):
         self.scaling.start(self._now_us())
         journal = open_journal(self._storage, FOLDER, state.requests)
         self._requests = RequestLog(journal, state.requests, self._now_us, self._apply_requests)
-        self._hear_of_plan()  # who was told to be RUNNING still is
+        self._deploy_planned()  # queries that were RUNNING before a restart still are
 
     def start(self) -> None:
         """Recover, then follow batches and deadlines on a thread."""
@@ -141,29 +141,29 @@ class SharedSession(Changes):
                 break
             self.apply_batch(self._batches.read(self._state.applied_seq + 1))
         if self._state.inactive:
-            self._hear_of_plan()
+            self._deploy_planned()
         self.tick()
 
     def _now_us(self) -> int:
         return int(self._clock() * 1_000_000)
 
     def on_batch(self, callback: BatchListener) -> None:
-        """Have ``callback`` called with each batch record, after it was applied, in order."""
+        """Call ``callback`` with each batch record, after it was applied, in order."""
         self._listeners.append(callback)
 
     def on_slots(self, callback: SlotListener) -> None:
-        """Have ``callback`` called with the slots that changed hands with a batch, before the batch's listeners are."""
+        """Call ``callback`` with the slots that changed hands with a batch, before those of :meth:`on_batch`."""
         self._slot_listeners.append(callback)
 
     def on_deployment(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` called when queries are deployed by a batch that is not over yet."""
+        """Call ``callback`` when queries are deployed by a batch that is not committed yet."""
         self._deployment_listeners.append(callback)
 
     def plan(self) -> dict[str, Any]:
-        """Return the plan of everything as a graph; beside it, what changed of late and why, executors, and lanes."""
+        """Return the plan of everything as a graph, with its last changes and why, the executors, and the lanes."""
         lanes = [{"lane": lane, "cores": float(f"{c:.3g}")} for lane, c in enumerate(self._statistics.cores_of_lanes())]
-        beside = {"changes": self._reoptimization.changes(), "executors": self.scaling.describe(), "lanes": lanes}
-        return {**super().plan(), **beside}
+        additions = {"changes": self._reoptimization.changes(), "executors": self.scaling.describe(), "lanes": lanes}
+        return {**super().plan(), **additions}
 
     # requests and batches
 
@@ -177,7 +177,7 @@ class SharedSession(Changes):
             self._changed.notify_all()
 
     def apply_batch(self, record: dict[str, Any]) -> None:
-        """Apply the next batch record, then tell the listeners; one that is applied already changes nothing."""
+        """Apply the next batch record, then call the listeners; one that is applied already changes nothing."""
         with self._changed:
             if record["seq"] <= self._state.applied_seq:
                 return
@@ -193,42 +193,42 @@ class SharedSession(Changes):
         for callback in self._listeners:
             callback(record)
 
-    def _hear_of_plan(self) -> None:
-        """Take note of the queries that a batch deploys which has begun: nothing can change that any more."""
+    def _deploy_planned(self) -> None:
+        """Note the queries that a batch which has begun deploys: nothing can change that any more."""
         planned = read_planned(self._storage)
         if planned is None or planned == self._planned:
             return
         self._planned = planned
         with self._changed:
-            found = self._state.deploy_planned(planned)
+            any_deployed = self._state.deploy_planned(planned)
             self._changed.notify_all()
-        if found:
+        if any_deployed:
             for callback in self._deployment_listeners:
                 callback()
 
     # what is due
 
     def tick(self) -> None:
-        """Do what is due now: deletions by TTL, a changelog, forgetting, a snapshot."""
+        """Do what is due now: deletions by TTL, a changelog, removal of expired queries, a snapshot."""
         now_us = self._now_us()
         if self._deadlines.changelog_due(self._state, now_us) or self._unwritten is not None:
             self._write_changelog()
         if not self._deadlines.look_around(now_us):
             return
-        over_us = now_us - round(self._settings.retention_seconds * 1e6)
+        retained_since_us = now_us - round(self._settings.retention_seconds * 1e6)
         self.scaling.look(now_us)
         problems = read_unavailable(self._storage)
         with self._lock:
             self._state.catalog.note_unavailable(problems)
             expired = self._deadlines.expired_ttls(self._state, now_us)
-            late = self._deadlines.timed_out_drains(self._state, now_us)
-            self._state.remove(self._state.settled(over_us))
-            self._archive.expire(over_us)
+            overdue = self._deadlines.timed_out_drains(self._state, now_us)
+            self._state.remove(self._state.settled(retained_since_us))
+            self._archive.expire(retained_since_us)
             news = self.deliveries.look((), self._state)
         self.deliveries.tell(news, self._state)
         if expired:
             self._delete_expired(expired)
-        if late or self._deadlines.compaction_due(self._state, now_us):
+        if overdue or self._deadlines.compaction_due(self._state, now_us):
             self._write_changelog()
         self._idempotency.expire(now_us - round(self._settings.idempotency_seconds * 1e6))
         if self._deadlines.snapshot_due(self._state):
@@ -237,7 +237,7 @@ class SharedSession(Changes):
             self._maintenance.run("reoptimize", self.reoptimize)
 
     def reoptimize(self) -> None:
-        """Let the optimizer look at the queries, and do what it says with a changelog."""
+        """Ask the optimizer for changes of the plan, and make them with a changelog."""
         with self._lock:
             running = Running.of(self._state)
         groups: dict[str, int] = {}
@@ -248,9 +248,9 @@ class SharedSession(Changes):
             if change.split is not None:
                 splits[change.operator] = change.split
         changelog = self._write_changelog(groups, splits) if groups or splits else None
-        made = set() if changelog is None else {split.operator for split in changelog.split}
+        split_operators = set() if changelog is None else {split.operator for split in changelog.split}
         for change in changes:
-            if change.split is not None and change.operator not in made:  # windows came that are not over
+            if change.split is not None and change.operator not in split_operators:  # its windows did not allow it
                 continue
             if change.split is not None:
                 self._reoptimization.took(change)
@@ -258,9 +258,9 @@ class SharedSession(Changes):
 
     def _delete_expired(self, ids: list[str]) -> None:
         with self._lock:
-            replaced = [query_id for query_id in ids if self._reservations.is_replaced(query_id)]
-            self._watch_again(replaced)
-        ids = [query_id for query_id in ids if query_id not in replaced]
+            being_replaced = [query_id for query_id in ids if self._reservations.is_replaced(query_id)]
+            self._watch_again(being_replaced)
+        ids = [query_id for query_id in ids if query_id not in being_replaced]
         if not ids:
             return
         try:
@@ -271,15 +271,15 @@ class SharedSession(Changes):
             raise
 
     def _watch_again(self, ids: list[str]) -> None:
-        found = (self._state.queries.find(query_id) for query_id in ids)
-        self._deadlines.watch(record for record in found if record is not None)
+        records = (self._state.queries.find(query_id) for query_id in ids)
+        self._deadlines.watch(record for record in records if record is not None)
 
     def _write_changelog(
         self, groups: Mapping[str, int] | None = None, splits: Mapping[str, KeySplit] | None = None
     ) -> Changelog | None:
         """Cut a changelog of all that waits and write it, with new ``groups`` of queries and ``splits`` of keys.
 
-        One that could not be written is written first. Returns it, None when it would say nothing.
+        A former one that could not be written is written first. Return the new one, None when it would say nothing.
         """
         with self._changelog_lock:
             self._write_unwritten()
@@ -315,27 +315,27 @@ class SharedSession(Changes):
             with self._changelog_lock:
                 self._write_unwritten()
                 with self._lock:
-                    taken, mark = self._snapshots.take(self._state), self._deadlines.mark(self._state)
+                    pending, mark = self._snapshots.take(self._state), self._deadlines.mark(self._state)
             self._idempotency.save()
-            self._snapshots.write(taken)
+            self._snapshots.write(pending)
             with self._lock:
-                self._snapshots.finish(self._state, taken)
+                self._snapshots.finish(self._state, pending)
                 self._deadlines.snapshot_taken(mark)
-            self.snapshot_seq, self.snapshot_epoch = taken.applied_seq, taken.epoch
-            self._snapshots.sweep(taken)
+            self.snapshot_seq, self.snapshot_epoch = pending.applied_seq, pending.epoch
+            self._snapshots.sweep(pending)
             self._tables.sweep(self._table_versions)
             if self._requests is not None:
-                self._requests.trim(taken.requests)
+                self._requests.trim(pending.requests)
 
     def _table_versions(self) -> set[str]:
-        """Return the versions of static tables that some query here needs, among other ids."""
+        """Return the versions of static tables that queries may still need, among other ids."""
         with self._lock:
-            return self._reservations.used | files_needed(self._state)
+            return self._reservations.used_ids | files_needed(self._state)
 
     def _plan_snapshot_if_due(self) -> None:
         with self._lock:
             if not self._plan_pace.due(self._state):
                 return
-            placed = plan_snapshot.take(self._state)
-            self._plan_pace.taken(self._state)
-        self._maintenance.run("plan snapshot", lambda: plan_snapshot.write(self._storage, placed))
+            snapshot = plan_snapshot.take(self._state)
+            self._plan_pace.restart(self._state)
+        self._maintenance.run("plan snapshot", lambda: plan_snapshot.write(self._storage, snapshot))

@@ -1,7 +1,7 @@
 """Keep equal parts of queries once: thousands of ad-hoc queries differ in little more than a predicate.
 
-What is shared is immutable, or nobody changes it. The tables are bounded: when one is full it begins anew, and what
-was shared before stays shared.
+What is shared is immutable, or nobody changes it. The tables are bounded: when one is full it is emptied; values that
+are shared by then stay so.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ Q = TypeVar("Q", bound=Query)
 
 
 class Shared:
-    """A table of values that are equal to what they were first."""
+    """A table that gives equal values for equal keys as one object."""
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         self._most = most
-        self._kept: dict[Any, Any] = {}
+        self._values: dict[Any, Any] = {}
 
     def __call__(self, key: Any, value: Any) -> Any:
         """Return the value first given with an equal ``key``."""
-        kept = self._kept.setdefault(key, value)
-        if len(self._kept) > self._most:
-            self._kept = {}
-        return kept
+        first_value = self._values.setdefault(key, value)
+        if len(self._values) > self._most:
+            self._values = {}
+        return first_value
 
 
-_rest = Shared()
+_query_parts = Shared()
 _dicts = Shared()
 
 
 def shared(query: Q) -> Q:
     """Return an equal query whose parts but the predicate are those of an equal query before it."""
     parts = {f.name: getattr(query, f.name) for f in fields(query) if f.name != "where"}
-    # equal is not the same: 0.0 == -0.0, and a text tells them apart
-    kept = _rest((type(query), repr(parts)), parts)
-    return replace(query, **kept)
+    # by their text, as equal is not the same: 0.0 == -0.0
+    shared_parts = _query_parts((type(query), repr(parts)), parts)
+    return replace(query, **shared_parts)
 
 
 def shared_dict(items: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Slots: which bit of every query-set belongs to which query (thesis 4.2.1.2, 4.3.2.4).
 
 Invariants: a slot has at most one holder; the lowest free slot is given first; a slot is given again only after it
-was freed; the capacity grows by one when no slot is free and shrinks only at its end. What an operation costs depends
+was freed; the capacity grows by one when no slot is free and shrinks only at its end. The cost of an operation depends
 on how many slots it changes, not on how many there are.
 """
 
@@ -94,7 +94,7 @@ class SlotTable:
         self._free = sorted(self._free_since)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON form for the snapshot: the free slots and since when; the queries know theirs."""
+        """Return a JSON form for the snapshot: the free slots and since when; records of queries have the others."""
         return {"capacity": self.capacity, "free_since": list(self._free_since.items())}
 
     @classmethod

@@ -1,13 +1,14 @@
 """Snapshots of the session's state: they bound what a restart replays and how long the request log gets.
 
-What of a query never changes, its head, is written once, to a segment ``queries/N.jsonl`` (id and JSON a line) with
-those of its time. The snapshot itself (``session.json``) has the progress of the queries as columns, and names the
-segments; queries that have settled go to the archive. A segment in which half of the heads or more are of queries that
-are gone is written anew, so what all snapshots write of heads depends on how many queries came, not on how many run.
+The part of a query that never changes, its head, is written once, to a segment ``queries/N.jsonl`` (id and JSON a line)
+with the other new heads. The snapshot itself (``session.json``) has the progress of the queries as columns, and names
+the segments; queries that have settled go to the archive. When half of a segment's heads or more are of queries that
+have settled, the rest is written to the next segment: how many heads all snapshots write together depends on how many
+queries came, not on how many run.
 
 A snapshot is taken in steps, so that the session's lock is held for a moment only: :meth:`Snapshots.take` under the
 lock, :meth:`Snapshots.write` without it, :meth:`Snapshots.finish` under it again. Files that the new snapshot does not
-name go last (:meth:`Snapshots.sweep`), so a crash in between leaves the old one whole.
+name are removed last (:meth:`Snapshots.sweep`), so a crash in between leaves the old one whole.
 """
 
 from __future__ import annotations
@@ -51,17 +52,18 @@ _NUMBERS = (
 
 
 @dataclass
-class Taken:
-    """What a snapshot needs, as it was at one moment."""
+class PendingSnapshot:
+    """What a snapshot has to write, as it was at one moment."""
 
     document: dict[str, Any]
     heads: list[QueryRecord]
-    """Those whose heads are to be written."""
+    """The queries whose heads are to be written."""
     settled: list[QueryRecord]
-    """Those that go to the archive."""
+    """The queries that go to the archive."""
     archived: Segment | None = None
+    """The archive's segment with them, once it is written."""
     segment: int | None = None
-    """Where the heads went."""
+    """The segment with the heads, once it is written."""
 
     @property
     def applied_seq(self) -> int:
@@ -86,7 +88,7 @@ class Snapshots:
         self._storage = storage
         self._archive = archive
         self._next_segment = 1
-        self._written: dict[int, int] = {}
+        self._heads_written: dict[int, int] = {}
         """How many heads were written to each segment that the last snapshot names."""
 
     # reading
@@ -120,20 +122,20 @@ class Snapshots:
             raise CorruptData(
                 f"Queries must be in {_path(segment)}; it is missing. Restore the data directory from a backup."
             ) from None
-        self._written[segment] = len(lines)
+        self._heads_written[segment] = len(lines)
         return {line[: line.index(b" ")].decode(): line[line.index(b" ") + 1 :] for line in lines}
 
     # writing
 
-    def take(self, state: SessionState) -> Taken:
-        """Note the state as it is now."""
+    def take(self, state: SessionState) -> PendingSnapshot:
+        """Return what a snapshot of the state as it is now has to write."""
         settled = state.settled()
-        gone = {record.id for record in settled}
-        kept = [record for record in state.queries.values() if record.id not in gone]
-        needed = Counter(record.head_segment for record in kept)
-        sparse = {s for s, count in needed.items() if s is None or 2 * count <= self._written[s]}
-        heads = [record for record in kept if record.head_segment in sparse]
-        segments = [segment for segment in needed if segment is not None and segment not in sparse]
+        settled_ids = {record.id for record in settled}
+        records = [record for record in state.queries.values() if record.id not in settled_ids]
+        needed_heads = Counter(record.head_segment for record in records)
+        sparse = {s for s, count in needed_heads.items() if s is None or 2 * count <= self._heads_written[s]}
+        heads = [record for record in records if record.head_segment in sparse]
+        segments = [segment for segment in needed_heads if segment is not None and segment not in sparse]
         document = {
             "version": VERSION,
             **{name: getattr(state, name) for name in _NUMBERS},
@@ -149,41 +151,41 @@ class Snapshots:
             },
             "active": state.active.to_json(),
             "inactive": [[epoch, inactive.to_json()] for epoch, inactive in state.inactive.items()],
-            "names": {name: query_id for name, query_id in state.names.items() if query_id not in gone},
+            "names": {name: query_id for name, query_id in state.names.items() if query_id not in settled_ids},
             "archive": self._archive.segments,
             "segments": segments + [self._next_segment] * bool(heads),
-            "ids": [record.id for record in kept],
-            "progress": {name: [getattr(record, name) for record in kept] for name in PROGRESS},
+            "ids": [record.id for record in records],
+            "progress": {name: [getattr(record, name) for record in records] for name in PROGRESS},
         }
-        return Taken(document, heads, settled)
+        return PendingSnapshot(document, heads, settled)
 
-    def write(self, taken: Taken) -> None:
+    def write(self, pending: PendingSnapshot) -> None:
         """Write the snapshot; it is durable when the call returns."""
-        taken.archived = self._archive.write(taken.settled)
-        if taken.archived is not None:
-            taken.document["archive"].append(taken.archived.id)
-        if taken.heads:
-            taken.segment, self._next_segment = self._next_segment, self._next_segment + 1
-            lines = [b"%b %b\n" % (r.id.encode(), orjson.dumps(r.head_json())) for r in taken.heads]
-            self._storage.put(_path(taken.segment), b"".join(lines))
-            self._written[taken.segment] = len(lines)
-        self._storage.put(PATH, orjson.dumps(taken.document))
+        pending.archived = self._archive.write(pending.settled)
+        if pending.archived is not None:
+            pending.document["archive"].append(pending.archived.id)
+        if pending.heads:
+            pending.segment, self._next_segment = self._next_segment, self._next_segment + 1
+            lines = [b"%b %b\n" % (r.id.encode(), orjson.dumps(r.head_json())) for r in pending.heads]
+            self._storage.put(_path(pending.segment), b"".join(lines))
+            self._heads_written[pending.segment] = len(lines)
+        self._storage.put(PATH, orjson.dumps(pending.document))
 
-    def finish(self, state: SessionState, taken: Taken) -> None:
-        """Let go of what the snapshot moved to the archive."""
-        if taken.archived is not None:
-            self._archive.add(taken.archived)
-        state.remove(taken.settled)
-        for record in taken.heads:
-            record.head_segment = taken.segment
+    def finish(self, state: SessionState, pending: PendingSnapshot) -> None:
+        """Remove the queries that the snapshot moved to the archive from the state."""
+        if pending.archived is not None:
+            self._archive.add(pending.archived)
+        state.remove(pending.settled)
+        for record in pending.heads:
+            record.head_segment = pending.segment
 
-    def sweep(self, taken: Taken) -> None:
+    def sweep(self, pending: PendingSnapshot) -> None:
         """Remove the files that the snapshot does not name."""
-        self._written = {segment: self._written[segment] for segment in taken.document["segments"]}
+        self._heads_written = {segment: self._heads_written[segment] for segment in pending.document["segments"]}
         for name in self._storage.names(HEADS):
-            if file_number(name) not in self._written:
+            if file_number(name) not in self._heads_written:
                 self._storage.delete(f"{HEADS}/{name}")
-        self._archive.sweep(taken.document["archive"])
+        self._archive.sweep(pending.document["archive"])
 
 
 def _state_of(value: Mapping[str, Any], heads: Mapping[int, Mapping[str, bytes]]) -> SessionState:
@@ -199,16 +201,16 @@ def _state_of(value: Mapping[str, Any], heads: Mapping[int, Mapping[str, bytes]]
     state.active = Active.from_json(value["active"])
     state.inactive = {epoch: Inactive.from_json(inactive) for epoch, inactive in value["inactive"]}
     state.names = dict(value["names"])
-    segments = {query_id: segment for segment, found in heads.items() for query_id in found}
-    known = [name for name in PROGRESS if name in value["progress"]]  # older snapshots have fewer
-    for query_id, *progress in zip(value["ids"], *(value["progress"][name] for name in known), strict=True):
+    segments = {query_id: segment for segment, segment_heads in heads.items() for query_id in segment_heads}
+    columns = [name for name in PROGRESS if name in value["progress"]]  # older snapshots have fewer
+    for query_id, *progress in zip(value["ids"], *(value["progress"][name] for name in columns), strict=True):
         if query_id not in segments:
             raise CorruptData(
                 f"The head of query {query_id!r} must be in {HEADS!r}; it is missing."
                 " Restore the data directory from a backup."
             )
         head = orjson.loads(heads[segments[query_id]][query_id])
-        record = QueryRecord.from_json(head | dict(zip(known, progress, strict=True)))
+        record = QueryRecord.from_json(head | dict(zip(columns, progress, strict=True)))
         record.head_segment = segments[query_id]
         state.queries.add(record)
     placed = (q for q in state.queries.values() if q.slot is not None and q.freed_epoch is None)

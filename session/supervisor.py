@@ -1,15 +1,15 @@
 """Keep the Spark driver and other child processes running, and leave nothing of them behind.
 
-Lifecycle of a child: leftovers of an earlier service are ended → spawn → (dies → what it started is ended → pause →
-spawn)* → stop. Its standard input is a pipe that nobody writes to: the end of it tells the child that the service died.
-Its process group is its own, so that Ctrl-C in a terminal reaches the service alone.
+Lifecycle of a child: leftovers of an earlier service are ended → spawn → (dies → the processes that it started are
+ended → pause → spawn)* → stop. Its standard input is a pipe that nobody writes to: its end tells the child that the
+service died. Its process group is its own, so that Ctrl-C in a terminal reaches the service alone.
 
 The Spark driver writes files in the data directory: ``job.json`` with the process ids of itself and of its JVM (and
-when those were created, because ids are reused), ``ready.json`` with its own id once its first batch is committed, and
-``failing.json`` with its own id and how often the query ended in a row, until it is ready again.
+when those processes were created, because ids are reused), ``ready.json`` with its own id once its first batch is
+committed, and ``failing.json`` with its own id and how often the query ended in a row, until it is ready again.
 
-What it and its workers write into temporary files goes into folders of its own, made before each start. The JVM is
-killed in the end, and would leave some 15 MB behind each time; ``scratch.json`` says which folders must go.
+Temporary files of the driver and its workers go into folders of their own, made before each start. The JVM is killed
+in the end, and would leave some 15 MB behind each time; ``scratch.json`` says which folders must be removed.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ log = logging.getLogger("braid.supervisor")
 
 
 class Supervisor:
-    """Runs ``command``, again and again until :meth:`stop`; ``what`` it is called in logs."""
+    """Runs ``command``, again and again until :meth:`stop`; logs call it ``name``."""
 
     def __init__(
         self,
-        what: str,
+        name: str,
         command: Sequence[str],
         log_file: Path,
         *,
@@ -63,7 +63,7 @@ class Supervisor:
         first_pause: float = 0.5,
         longest_pause: float = 30.0,
     ) -> None:
-        self._what = what
+        self._name = name
         self._command = list(command)
         self._environment = {**os.environ, **(environment or {})}
         self._folder = folder
@@ -85,7 +85,7 @@ class Supervisor:
         self._end_leftovers()
         self._sink = _open_log(self.log_file)
         self._spawn()
-        self._thread = threading.Thread(target=self._watch, name=f"{self._what}-supervisor", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name=f"{self._name}-supervisor", daemon=True)
         self._thread.start()
 
     @property
@@ -109,8 +109,8 @@ class Supervisor:
             if process.returncode is None:
                 family = _family(process.pid)
                 _signal(process, signal.SIGKILL)
-            started = [member for member in family if member.pid != process.pid]
-            kill_all(wait_gone(started, max(0.1, until - time.monotonic())))
+            descendants = [member for member in family if member.pid != process.pid]
+            kill_all(wait_gone(descendants, max(0.1, until - time.monotonic())))
         self._end_leftovers()
         for thread in (self._thread, self._pump):
             if thread is not None:
@@ -140,10 +140,10 @@ class Supervisor:
         assert self._process.stdout is not None
         assert self._sink is not None
         self._pump = threading.Thread(
-            target=_pump, args=(self._process.stdout, self._sink), name=f"{self._what}-log", daemon=True
+            target=_pump, args=(self._process.stdout, self._sink), name=f"{self._name}-log", daemon=True
         )
         self._pump.start()
-        log.info(f"{self._what} started", extra={"fields": {"pid": self._process.pid}})
+        log.info(f"{self._name} started", extra={"fields": {"pid": self._process.pid}})
 
     def _watch(self) -> None:
         pause = self._first_pause
@@ -153,7 +153,7 @@ class Supervisor:
             # wait without reaping: while the child is a zombie, its process group id cannot be given to another
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             if not self._stopping.is_set():
-                self._tried(self._end_leftovers)
+                self._try_steps(self._end_leftovers)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)  # also what it started after it was asked to end
             status = process.wait()
@@ -165,28 +165,28 @@ class Supervisor:
             if time.monotonic() - began > HEALTHY_SECONDS:
                 pause = self._first_pause
             log.error(
-                f"{self._what} died",
+                f"{self._name} died",
                 extra={"fields": {"end": self._last_end, "restart_seconds": pause, "log": str(self.log_file)}},
             )
             while not self._stopping.wait(pause):
                 pause = min(self._longest_pause, pause * 2)
-                if self._tried(self._end_leftovers, self._spawn):
+                if self._try_steps(self._end_leftovers, self._spawn):
                     break
             if self._stopping.is_set() and self._process is process:
                 return
 
-    def _tried(self, *steps: Callable[[], None]) -> bool:
-        """Take steps to start the child; False where that is not possible now, as while the disk is full or away."""
+    def _try_steps(self, *steps: Callable[[], None]) -> bool:
+        """Take steps to start the child; return False when one fails, for example while the disk is full or away."""
         try:
             for step in steps:
                 step()
         except (OSError, psutil.Error) as error:
-            log.error(f"{self._what} could not be started", extra={"fields": {"error": str(error)}})
+            log.error(f"{self._name} could not be started", extra={"fields": {"error": str(error)}})
             return False
         return True
 
     def _before_spawn(self) -> None:
-        """What must be done before the child starts."""
+        """Do what must be done before the child starts."""
 
     def _end_leftovers(self) -> None:
         """End what the child, or that of an earlier service, left running."""
@@ -200,7 +200,7 @@ class JobSupervisor(Supervisor):
         self._storage = storage
 
     def start(self) -> None:
-        """End what an earlier service left behind, and start the child; CorruptData where it could not go on."""
+        """End what an earlier service left behind, and start the child; CorruptData for a damaged checkpoint."""
         self._end_leftovers()
         check_checkpoint(self._storage)
         super().start()
@@ -240,14 +240,16 @@ class JobSupervisor(Supervisor):
 def make_scratch(storage: Storage) -> dict[str, str]:
     """Make folders for the temporary files of a job, note them and return the variables that name them to it."""
     local_dirs = list(filter(None, os.environ.get(SPARK_LOCAL_DIRS, "").split(",")))
-    first, *others = folders = [tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=place) for place in (None, *local_dirs)]
+    temp_folder, *local_folders = folders = [
+        tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=parent) for parent in (None, *local_dirs)
+    ]
     try:
         storage.put(SCRATCH_FILE, orjson.dumps({"folders": folders}))
-    except OSError:  # what is not noted would stay
+    except OSError:  # nobody would remove folders that are not noted
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    return {"TMPDIR": first} | ({SPARK_LOCAL_DIRS: ",".join(others)} if others else {})
+    return {"TMPDIR": temp_folder} | ({SPARK_LOCAL_DIRS: ",".join(local_folders)} if local_folders else {})
 
 
 def remove_scratch(storage: Storage) -> None:
@@ -259,22 +261,22 @@ def remove_scratch(storage: Storage) -> None:
 
 
 def end_leftovers(storage: Storage) -> None:
-    """End the driver and the JVM that ``job.json`` names, with all they started, and forget them.
+    """End the driver and the JVM that ``job.json`` names, with all processes they started, and remove the file.
 
-    A process counts only when it was created when the file says: process ids are reused.
+    A process counts only if it was created at the time in the file: process ids are reused.
     """
     job = _read_json(storage, JOB_FILE)
-    left: list[psutil.Process] = []
+    leftovers: list[psutil.Process] = []
     for name in ("", "jvm_"):
         pid, created = job.get(f"{name}pid"), job.get(f"{name}create_time")
         if isinstance(pid, int) and isinstance(created, (int, float)):
             with contextlib.suppress(psutil.Error):
                 if abs(psutil.Process(pid).create_time() - created) < 1:
-                    left += _family(pid)
-    left = [process for process in left if not _is_gone(process)]
-    if left:
-        log.warning("ending what is left of a job", extra={"fields": {"pids": [p.pid for p in left]}})
-        kill_all(left)
+                    leftovers += _family(pid)
+    leftovers = [process for process in leftovers if not _is_gone(process)]
+    if leftovers:
+        log.warning("ending what is left of a job", extra={"fields": {"pids": [p.pid for p in leftovers]}})
+        kill_all(leftovers)
     storage.delete(JOB_FILE)
 
 
@@ -294,9 +296,9 @@ def wait_gone(processes: Sequence[psutil.Process], seconds: float) -> list[psuti
     A zombie is gone: whoever started it reaps it. ``psutil.wait_procs`` would reap children of ours itself.
     """
     until = time.monotonic() + seconds
-    while (left := [p for p in processes if not _is_gone(p)]) and time.monotonic() < until:
+    while (running := [p for p in processes if not _is_gone(p)]) and time.monotonic() < until:
         time.sleep(POLL_SECONDS)
-    return left
+    return running
 
 
 def _close_input(process: subprocess.Popen[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""The static tables of a session: read when a query asks for one, and kept as the query was deployed with them."""
+"""The static tables of a session: read when a query names them, and kept as long as queries need their rows."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Tables:
             return self._reader.read(definition)
 
     def forget(self, table_id: str) -> None:
-        """Let go of what is kept in memory of a table that was dropped."""
+        """Forget what is in memory of a table, which was dropped or is to be read anew."""
         with self._lock:
             self._reader.forget(table_id)
 
     def keep(self, versions: Iterable[TableVersion]) -> None:
-        """Write the rows of tables, durably, for queries that are reserved already; NotReady when that cannot be."""
+        """Write the rows of tables, durably, for queries that are held already; NotReady when that fails."""
         with self._lock:
             for version in versions:
                 if not self._storage.exists(version_path(version.id)):
@@ -48,7 +48,7 @@ class Tables:
                         ) from error
 
     def check_matches(self, inputs: Mapping[tuple[Lookup, ...], str | None]) -> None:
-        """Raise NotAllowed when a tuple of a query, given by its lookups, could have too many rows of kept tables."""
+        """Raise NotAllowed when a tuple could be joined with too many rows; ``inputs`` map lookups to a query's id."""
         indexed = IndexedTables(self._storage)
         for lookups, query_id in inputs.items():
             query = query_id or "a query that is just being accepted"
@@ -68,35 +68,35 @@ class Tables:
                 )
 
     def sweep(self, needed: Callable[[], set[str]]) -> None:
-        """Remove the versions that are not ``needed``; that is asked while none is written."""
+        """Remove the versions that are not ``needed``, which is called while no version can be written."""
         with self._lock:
             names = self._storage.names(FOLDER)
-            kept = {version_path(version) for version in needed()} if names else set()
+            needed_paths = {version_path(version) for version in needed()} if names else set()
             for path in (f"{FOLDER}/{name}" for name in names):
-                if path not in kept:
+                if path not in needed_paths:
                     self._storage.delete(path)
 
 
 def files_needed(state: SessionState) -> set[str]:
-    """Return the files of all rows of static tables that a batch to come may read, of finished queries, too."""
+    """Return the files of static tables' rows that a batch to come may read, those of finished queries included."""
     files = {refreshed["file"] for inactive in state.inactive.values() for refreshed in inactive.refreshed}
-    asked = state.catalog.refreshed()
-    files |= {file for _, file in asked.values()}  # for queries that are on their way
+    newest = state.catalog.refreshed()
+    files |= {file for _, file in newest.values()}  # for queries that are on their way
     for record in state.queries.values():
         for lookup in lookups_of(record.query):
-            files |= {state.active.refreshed.now(lookup).version, asked.now(lookup).version}
+            files |= {state.active.refreshed.now(lookup).version, newest.now(lookup).version}
     return files
 
 
-def inputs_to_be(
-    queries: Iterable[tuple[Query, str | None]], asked: Refreshed, is_new: Callable[[Lookup], bool]
+def inputs_with_new_rows(
+    queries: Iterable[tuple[Query, str | None]], refreshed: Refreshed, is_new: Callable[[Lookup], bool]
 ) -> dict[tuple[Lookup, ...], str | None]:
-    """Return the lookups, as ``asked`` says that they are to be, of inputs with one that is new; a query's id for each.
+    """Return the lookups, of the ``refreshed`` rows, of each input with a new one, and the id of one of its queries.
 
     A query that is on its way has no id yet.
     """
     return {
-        tuple(map(asked.now, lookups)): query_id
+        tuple(map(refreshed.now, lookups)): query_id
         for query, query_id in queries
         for lookups in lookups_by_input(query)
         if any(map(is_new, lookups))
@@ -104,7 +104,7 @@ def inputs_to_be(
 
 
 class NamedTables:
-    """The tables of a catalog as SELECTs name them; ``read`` has those that some did, by their id."""
+    """The tables of a catalog as SELECTs name them; ``read`` has those that were named so far, by id."""
 
     def __init__(self, catalog: Catalog, tables: Tables) -> None:
         self._catalog = catalog
@@ -117,14 +117,14 @@ class NamedTables:
         return [table.definition.name for table in self._catalog.tables()]
 
     def find(self, name: str) -> TableVersion | None:
-        """Return a table as its file is now, the same for all who ask here; None when there is none of that name."""
+        """Return a table as its file was at the first call for it; None when there is none of that name."""
         table = self._catalog.find_table(name)
         if table is None:
             return None
-        known = self.read.get(table.definition.id)
-        if known is None:
-            known = self.read[table.definition.id] = self._tables.read(table.definition)
-        return known
+        version = self.read.get(table.definition.id)
+        if version is None:
+            version = self.read[table.definition.id] = self._tables.read(table.definition)
+        return version
 
     def version_of(self, table: TableVersion) -> str:
         """Return what lookups call the rows of a table that was found."""

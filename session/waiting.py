@@ -8,7 +8,7 @@ from sources.schema import StreamDefinition
 
 
 class Waiting:
-    """Queries to create, delete and free, streams to announce and drop, and tables to refresh; when each came (µs).
+    """Queries to create, delete and free, streams to announce and drop, and tables to refresh, with their times (µs).
 
     Requests come in the order of their times; slots to free come from requests and batches, in any order.
     """
@@ -39,7 +39,7 @@ class Waiting:
 
     @property
     def since_us(self) -> int | None:
-        """When the first of all that wait came, None when nothing waits."""
+        """Since when the one that waits longest does, None when nothing waits."""
         firsts = [next(iter(times.values())) for times in (self.create, self.delete) if times]
         if self._first_free_us is not None:
             firsts.append(self._first_free_us)
@@ -78,7 +78,7 @@ class Waiting:
         self.streams_created[definition.id] = definition, at_us
 
     def stream_dropped(self, stream_id: str, at_us: int) -> None:
-        """Let a stream wait to be dropped; one that was never announced just goes."""
+        """Let a stream wait to be dropped; one that was never announced is not announced any more."""
         if self.streams_created.pop(stream_id, None) is None:
             self.streams_dropped[stream_id] = at_us
 
@@ -109,8 +109,8 @@ class Waiting:
         waiting.delete = dict(value["delete"])
         for query_id, at_us in value["free"]:
             waiting.freed(query_id, at_us)
-        read = [(StreamDefinition.from_json(d), at_us) for d, at_us in value["streams_created"]]
-        waiting.streams_created = {d.id: (d, at_us) for d, at_us in read}
+        streams = [(StreamDefinition.from_json(d), at_us) for d, at_us in value["streams_created"]]
+        waiting.streams_created = {d.id: (d, at_us) for d, at_us in streams}
         waiting.streams_dropped = dict(value["streams_dropped"])
         waiting.tables_refreshed = dict(value.get("tables_refreshed", ()))  # older snapshots have none
         return waiting

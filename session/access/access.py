@@ -57,10 +57,10 @@ class Access:
         assert self._registry is not None
         quotas = self._registry.quotas(tenant)
         with self._lock:
-            known = self._meters.get(tenant)
-            if known is None or known.quotas != quotas:
-                known = self._meters[tenant] = Meters(quotas)
-            return known
+            meters = self._meters.get(tenant)
+            if meters is None or meters.quotas != quotas:
+                meters = self._meters[tenant] = Meters(quotas)
+            return meters
 
     def _most_cores(self) -> float:
         """Return how many cores operators may keep busy; the job decides at its first start how many lanes it has."""

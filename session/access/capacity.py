@@ -19,36 +19,37 @@ class Capacity:
     def __init__(self, session: SharedSession, cores: Callable[[], float]) -> None:
         self._session = session
         self._cores = cores
-        self._of_tenants: dict[str | None, float] = {}
+        self._tenant_cores: dict[str | None, float] = {}
         self._read_at = float("-inf")
 
     def check(self, planned: list[PlannedQuery], tenant: str | None, cost_share: float | None) -> None:
         """Raise Overloaded, with the estimate, for queries that would take too much; under the session's lock."""
-        added = sum(map(self._session.added_cores, (each.query for each in planned)))
+        added = sum(self._session.added_cores(p.query) for p in planned)
         busy, cores = self._session.busy_cores(), self._cores()
         if busy + added > cores:
             raise Overloaded(
                 f"The queries may keep {cores:g} cores busy (setting admission_cores); they take {busy:.2f}, and"
-                f" {_these(planned)} would take about {added:.3g} more. Delete some, or try again when less comes in.",
+                f" {_subject(planned)} would take about {added:.3g} more."
+                " Delete some, or try again when less comes in.",
                 retry_after=RETRY_AFTER_SECONDS,
             )
         if tenant is None or cost_share is None:
             return
-        own, most = self._cores_of(tenant), cost_share * cores
-        if own + added > most:
+        own_cores, allowed = self._cores_of(tenant), cost_share * cores
+        if own_cores + added > allowed:
             raise Overloaded(
-                f"The queries of this tenant may keep {most:.3g} cores busy (quota cost_share {cost_share:g}); they"
-                f" take {own:.3g}, and {_these(planned)} would take about {added:.3g} more. Delete some first.",
+                f"The queries of this tenant may keep {allowed:.3g} cores busy (quota cost_share {cost_share:g}); they"
+                f" take {own_cores:.3g}, and {_subject(planned)} would take about {added:.3g} more. Delete some first.",
                 retry_after=RETRY_AFTER_SECONDS,
             )
 
     def _cores_of(self, tenant: str) -> float:
         """Return what a tenant's queries take, as of a moment ago."""
         if time.monotonic() > self._read_at + FRESH_SECONDS:
-            self._of_tenants = self._session.cores_by_tenant()
+            self._tenant_cores = self._session.cores_by_tenant()
             self._read_at = time.monotonic()
-        return self._of_tenants.get(tenant, 0.0)
+        return self._tenant_cores.get(tenant, 0.0)
 
 
-def _these(planned: list[PlannedQuery]) -> str:
+def _subject(planned: list[PlannedQuery]) -> str:
     return "this one" if len(planned) == 1 else f"these {len(planned)}"

@@ -30,19 +30,19 @@ class TokenBucket:
                 return 0.0
             return missing / self._rate if self._rate else math.inf
 
-    def there(self) -> float:
+    def available(self) -> float:
         """Return how much can be taken now."""
         with self._lock:
             return self._current()
 
     def spend(self, amount: float) -> None:
-        """Take what was there a moment ago; who took it at the same time is owed for."""
+        """Take what was available a moment ago; the balance is negative where others took it at the same time."""
         with self._lock:
             self._balance = self._current() - amount
 
     def seconds_until(self, amount: float) -> float:
         """Return after how long an amount is there."""
-        missing = amount - self.there()
+        missing = amount - self.available()
         return 0.0 if missing <= 0 else missing / self._rate if self._rate else math.inf
 
     def _current(self) -> float:
@@ -57,21 +57,21 @@ class Meters:
 
     def __init__(self, quotas: Quotas, clock: Callable[[], float] = time.monotonic) -> None:
         self.quotas = quotas
-        most, rows = quotas.creations_a_minute, quotas.result_rows_a_second
-        self._creations = None if most is None else TokenBucket(most / MINUTE, most, clock)
+        creations, rows = quotas.creations_a_minute, quotas.result_rows_a_second
+        self._creations = None if creations is None else TokenBucket(creations / MINUTE, creations, clock)
         self._rows = None if rows is None else TokenBucket(rows, rows, clock)
 
     def count_creations(self, queries: int) -> None:
-        """Take note of queries that are to be created; Overloaded for more than the tenant may create now."""
+        """Count queries that are to be created; Overloaded for more than the tenant may create now."""
         if self._creations is None:
             return
-        seconds, most = self._creations.take(queries), self.quotas.creations_a_minute
+        seconds, limit = self._creations.take(queries), self.quotas.creations_a_minute
         if seconds:
             raise Overloaded(
-                f"This tenant may create {most} queries a minute, and no more at once (quota creations_a_minute); got"
+                f"This tenant may create {limit} queries a minute, and no more at once (quota creations_a_minute); got"
                 f" {queries}, more than it has left. "
-                + ("Try again later." if queries <= (most or 0) else f"Send at most {most} at once."),
-                retry_after=_whole(seconds),
+                + ("Try again later." if queries <= (limit or 0) else f"Send at most {limit} at once."),
+                retry_after=_retry_after(seconds),
             )
 
     def rows_at_once(self, limit: int) -> int:
@@ -81,20 +81,20 @@ class Meters:
             raise Overloaded(
                 f"This tenant may read {self.quotas.result_rows_a_second} rows a second (quota result_rows_a_second)."
                 " Read on from the same cursor later.",
-                retry_after=_whole(seconds),
+                retry_after=_retry_after(seconds),
             )
-        return limit if self._rows is None else max(1, min(limit, int(self._rows.there())))
+        return limit if self._rows is None else max(1, min(limit, int(self._rows.available())))
 
     def rows_paused(self) -> float:
         """Return for how many seconds no row may be read."""
         return 0.0 if self._rows is None else self._rows.seconds_until(1)
 
     def count_rows(self, rows: int) -> None:
-        """Take note of rows that were read."""
+        """Count rows that were read."""
         if self._rows is not None:
             self._rows.spend(rows)
 
 
-def _whole(seconds: float) -> int:
-    """Return the seconds of a ``Retry-After``."""
+def _retry_after(seconds: float) -> int:
+    """Return whole seconds for a ``Retry-After``."""
     return math.ceil(min(seconds, MINUTE * MINUTE))

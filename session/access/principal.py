@@ -93,7 +93,7 @@ class Principal:
             )
 
     def sees(self, tenant: str | None) -> bool:
-        """Whether the queries of a tenant are there at all for this principal."""
+        """Whether this principal may know of the queries of a tenant."""
         return ADMIN in self.rights or tenant == self.tenant
 
 

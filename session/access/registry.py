@@ -30,7 +30,7 @@ SHORTEST_ADMIN_KEY = 16
 
 @dataclass(frozen=True)
 class ApiKey:
-    """An API key as it is kept: ``digest`` tells it, nothing gives it back."""
+    """An API key as it is kept: ``digest`` identifies it, and its text cannot be had again."""
 
     id: str
     tenant: str
@@ -71,7 +71,7 @@ class AccessRegistry:
         self._dropped: list[str] = []
         self._next = 1
         self._load()
-        self._of_digest = {key.digest: key for key in self._keys.values()}
+        self._keys_by_digest = {key.digest: key for key in self._keys.values()}
 
     def authenticate(self, key: str | None) -> Principal:
         """Return who a key belongs to; Unauthorized for none and for one that is not known (any more)."""
@@ -83,10 +83,10 @@ class AccessRegistry:
         digest = _digest(key)
         if secrets.compare_digest(digest, self._admin_digest):
             return Principal.of(None, (ADMIN,))
-        found = self._of_digest.get(digest)
-        if found is None:
+        api_key = self._keys_by_digest.get(digest)
+        if api_key is None:
             raise Unauthorized("The API key is not known, or was revoked; ask whoever runs the service for another.")
-        return Principal.of(found.tenant, found.rights)
+        return Principal.of(api_key.tenant, api_key.rights)
 
     # tenants
 
@@ -96,15 +96,15 @@ class AccessRegistry:
 
     def tenant(self, name: str) -> Tenant:
         """Return a tenant; UnknownObject when there is none of the name."""
-        found = self._tenants.get(name)
-        if found is None:
+        tenant = self._tenants.get(name)
+        if tenant is None:
             raise UnknownObject(f"A tenant must exist; got {name!r:.200}. PUT /tenants/{{name}} makes one.")
-        return found
+        return tenant
 
     def quotas(self, tenant: str | None) -> Quotas:
         """Return the quotas of a tenant; none where there is no such tenant."""
-        found = None if tenant is None else self._tenants.get(tenant)
-        return Quotas() if found is None else found.quotas
+        registered = None if tenant is None else self._tenants.get(tenant)
+        return Quotas() if registered is None else registered.quotas
 
     def put_tenant(self, name: str, quotas: Quotas) -> Tenant:
         """Make a tenant, or give one other quotas; Conflict for the name of a dropped one, which has its queries."""
@@ -125,8 +125,8 @@ class AccessRegistry:
             keys = [key.id for key in self._keys.values() if key.tenant == name]
             if keys:
                 raise Conflict(f"A tenant must have no keys to be dropped; {name!r} has {', '.join(keys[:20])}.")
-            left = {other: tenant for other, tenant in self._tenants.items() if other != name}
-            self._save(left, self._keys, [*self._dropped, name])
+            remaining = {other: tenant for other, tenant in self._tenants.items() if other != name}
+            self._save(remaining, self._keys, [*self._dropped, name])
 
     # keys
 
@@ -135,7 +135,7 @@ class AccessRegistry:
         return list(self._keys.values())
 
     def create_key(self, tenant: str, rights: Sequence[str], name: str | None = None) -> tuple[ApiKey, str]:
-        """Make a key and return it with its text, which nobody can tell afterwards."""
+        """Make a key and return it with its text, which is kept nowhere."""
         if not rights or not set(rights) <= set(RIGHTS):
             raise NotAllowed(f"The rights of a key must be some of {', '.join(RIGHTS)}; got {list(rights)!r:.200}.")
         if name is not None and not (0 < len(name) <= LONGEST_LABEL and name.isprintable()):
@@ -143,8 +143,8 @@ class AccessRegistry:
         text = PREFIX + secrets.token_urlsafe(KEY_BYTES)
         with self._lock:
             self.tenant(tenant)
-            ordered = tuple(right for right in RIGHTS if right in rights)
-            key = ApiKey(f"k-{self._next}", tenant, ordered, name, time.time_ns() // 1000, _digest(text))
+            ordered_rights = tuple(right for right in RIGHTS if right in rights)
+            key = ApiKey(f"k-{self._next}", tenant, ordered_rights, name, time.time_ns() // 1000, _digest(text))
             self._next += 1
             self._save(self._tenants, {**self._keys, key.id: key})
         return key, text
@@ -159,7 +159,7 @@ class AccessRegistry:
     # on disk
 
     def _save(self, tenants: dict[str, Tenant], keys: dict[str, ApiKey], dropped: list[str] | None = None) -> None:
-        """Write what is to hold from now on, then let it hold; under the lock."""
+        """Write the new tenants and keys, then use them; under the lock."""
         dropped = self._dropped if dropped is None else dropped
         document = {
             "next": self._next,
@@ -169,7 +169,7 @@ class AccessRegistry:
         }
         self._storage.put(PATH, orjson.dumps(document))
         self._tenants, self._keys, self._dropped = tenants, keys, dropped
-        self._of_digest = {key.digest: key for key in keys.values()}
+        self._keys_by_digest = {key.digest: key for key in keys.values()}
 
     def _load(self) -> None:
         try:
@@ -177,7 +177,7 @@ class AccessRegistry:
         except FileNotFoundError:
             return
         self._next = document["next"]
-        self._dropped = document.get("dropped", [])  # older ones do not say
+        self._dropped = document.get("dropped", [])  # older files have none
         self._tenants = {name: Tenant(name, Quotas.of(quotas)) for name, quotas in document["tenants"].items()}
         keys = [ApiKey(**{**key, "rights": tuple(key["rights"])}) for key in document["keys"]]
         self._keys = {key.id: key for key in keys}

@@ -34,7 +34,7 @@ class TenantSession:
         capacity: Capacity | None = None,
         check_key: Callable[[], object] = lambda: None,
     ) -> None:
-        """``check_key`` raises Unauthorized once the principal's key is revoked, for requests that take long."""
+        """``check_key`` raises Unauthorized once the principal's key is revoked: requests that take long call it."""
         self._session = session
         self._check_key = check_key
         self.principal = principal
@@ -113,17 +113,19 @@ class TenantSession:
         """Begin to accept all of the queries or none."""
         self.principal.need(WRITE)
         requests = list(requests)
-        return self._session.begin_create(requests, *on_done, owner=self._owner(self._count))
+        return self._session.begin_create(requests, *on_done, owner=self._owner(self._count_creations))
 
     def validate(self, requests: list[QueryRequest]) -> list[dict[str, Any]]:
         """Return what each query would run as, or raise what creating them would."""
         self.principal.need(READ)
-        return [self._own_ids(explained) for explained in self._session.validate(requests, self._owner())]
+        return [
+            self._without_other_tenants(explanation) for explanation in self._session.validate(requests, self._owner())
+        ]
 
     def explain(self, select: Select) -> dict[str, Any]:
         """Return how a SELECT would run."""
         self.principal.need(READ)
-        return self._own_ids(self._session.explain(select))
+        return self._without_other_tenants(self._session.explain(select))
 
     def delete_query(self, id_or_name: str, drain: bool = True) -> dict[str, Any]:
         """Retire a query."""
@@ -138,16 +140,16 @@ class TenantSession:
         self.principal.need(WRITE)
         return self._session.begin_delete([self._id_of(name) for name in ids_or_names], drain, *on_done)
 
-    def begin_replace(self, id_or_name: str, new: Replacement, drain: bool = True, *on_done: Wake) -> Begun:
+    def begin_replace(self, id_or_name: str, replacement: Replacement, drain: bool = True, *on_done: Wake) -> Begun:
         """Begin to accept a query in the place of another, which retires."""
         self.principal.need(WRITE)
-        owner = self._owner(self._count)
-        return self._session.begin_replace(self._id_of(id_or_name), new, drain, *on_done, owner=owner)
+        owner = self._owner(self._count_creations)
+        return self._session.begin_replace(self._id_of(id_or_name), replacement, drain, *on_done, owner=owner)
 
     def create_or_replace(self, name: str, sql: str) -> dict[str, Any]:
         """Replace the tenant's query of a name, or create one if there is none."""
         self.principal.need(WRITE)
-        return self._session.create_or_replace(name, sql, self._owner(self._count))
+        return self._session.create_or_replace(name, sql, self._owner(self._count_creations))
 
     def begin_pause(self, id_or_name: str, *on_done: Wake) -> Begun:
         """Begin to pause a query."""
@@ -159,7 +161,7 @@ class TenantSession:
         self.principal.need(WRITE)
         return self._session.begin_resume(self._id_of(id_or_name), *on_done)
 
-    def _count(self, planned: list[PlannedQuery]) -> None:
+    def _count_creations(self, planned: list[PlannedQuery]) -> None:
         self.meters.count_creations(len(planned))
 
     def _owner(self, count: Callable[[list[PlannedQuery]], None] | None = None) -> Owner:
@@ -171,22 +173,22 @@ class TenantSession:
 
         return Owner(self.principal.tenant, self.meters.quotas.running_queries, check)
 
-    # queries that are there
+    # queries that exist
 
     def query(self, query_id: str) -> dict[str, Any]:
         """Return a query as GET /queries/{id} shows it."""
-        return self._session.query(self._own(query_id))
+        return self._session.query(self._visible(query_id))
 
     def query_in_memory(self, query_id: str) -> dict[str, Any] | None:
         """Return a query as :meth:`query` does; None when a file must be read to know it, or it is unknown."""
         self.principal.need(READ)
-        found = self._session.query_in_memory(query_id)
-        return found if found is None or self.principal.sees(found["tenant"]) else None
+        query = self._session.query_in_memory(query_id)
+        return query if query is None or self.principal.sees(query["tenant"]) else None
 
     def live_query(self, query_id: str) -> DeployedQuery:
         """Return what a reader of the query's results needs, as of now; Unauthorized once the key is revoked."""
         self._check_key()
-        return self._session.live_query(self._own(query_id))
+        return self._session.live_query(self._visible(query_id))
 
     def list_queries(
         self,
@@ -202,13 +204,13 @@ class TenantSession:
 
     def query_plan(self, query_id: str) -> dict[str, Any]:
         """Return how a query runs and with whom it shares."""
-        return self._own_ids(self._session.query_plan(self._own(query_id)))
+        return self._without_other_tenants(self._session.query_plan(self._visible(query_id)))
 
     def plan(self) -> dict[str, Any]:
-        """Return the plan as a graph: of other tenants neither queries nor the operators that only they have.
+        """Return the plan as a graph, without other tenants' queries and the operators that only they use.
 
-        How many executors are wanted, how busy lanes are, and what changed in plans, tells what all tenants do: a
-        tenant is not shown it.
+        The number of executors, the load of lanes and the changes of plans tell what all tenants do: a tenant is not
+        shown them.
         """
         self.principal.need(READ)
         graph = self._session.plan()
@@ -218,7 +220,7 @@ class TenantSession:
         nodes = []
         for node in graph["nodes"]:
             if "query_ids" in node:
-                node = {**node, "query_ids": [each for each in node["query_ids"] if self._is_own(each)]}
+                node = {**node, "query_ids": [query_id for query_id in node["query_ids"] if self._sees(query_id)]}
                 if not node["query_ids"]:
                     continue
             nodes.append(node)
@@ -231,34 +233,37 @@ class TenantSession:
         self.principal.need(ADMIN)
         return self._session.changelogs_json(after)
 
-    # once
+    # idempotency
 
     def idempotent(self, key: str, fingerprint: str, action: Callable[[], Outcome]) -> Outcome:
         """Return the first outcome of the tenant's ``key``."""
         return self._session.idempotent(self.scoped(key), fingerprint, action)
 
-    # whose
+    # which queries the principal sees
 
-    def _own(self, query_id: str) -> str:
-        """Return the id of a query that the principal sees; otherwise it is unknown."""
+    def _visible(self, query_id: str) -> str:
+        """Return the id of a query that the principal sees; UnknownObject for that of another."""
         self.principal.need(READ)
-        if not self._sees_all and not self._is_own(query_id):
+        if not self._sees_all and not self._sees(query_id):
             raise unknown_query(query_id)
         return query_id
 
     def _id_of(self, id_or_name: str) -> str:
         """Return the id of a query of the tenant by its id or name."""
         if self.principal.tenant is None:
-            return id_or_name if self._sees_all else self._own(id_or_name)
-        found = self._session.find_id(full_name(self.principal.tenant, id_or_name))
-        return self._own(id_or_name) if found is None else found
+            return id_or_name if self._sees_all else self._visible(id_or_name)
+        query_id = self._session.find_id(full_name(self.principal.tenant, id_or_name))
+        return self._visible(id_or_name) if query_id is None else query_id
 
-    def _is_own(self, query_id: str) -> bool:
+    def _sees(self, query_id: str) -> bool:
         return self.principal.sees(self._session.tenant_of(query_id))
 
-    def _own_ids(self, explained: dict[str, Any]) -> dict[str, Any]:
-        """Return an explanation that names no query of other tenants; it counts them."""
+    def _without_other_tenants(self, explanation: dict[str, Any]) -> dict[str, Any]:
+        """Return an explanation without the ids of other tenants' queries; they are still counted."""
         if self._sees_all:
-            return explained
-        others = explained["shares_with"]
-        return {**explained, "shares_with": {**others, "ids": [each for each in others["ids"] if self._is_own(each)]}}
+            return explanation
+        sharing = explanation["shares_with"]
+        return {
+            **explanation,
+            "shares_with": {**sharing, "ids": [query_id for query_id in sharing["ids"] if self._sees(query_id)]},
+        }
