@@ -214,11 +214,11 @@ def observed(state: SessionState, archive: Archive) -> dict[str, Any]:
     """Return everything in a state as JSON, what is derived included."""
     numbers = ("requests", "epoch", "active_epoch", "applied_seq", "next_query", "next_stream", "next_table")
     numbers += ("queries_created", "queries_deleted")
-    over = [read() for _, read in archive.after(0)]
-    seen: dict[str, Any] = {
+    archived = [read() for _, read in archive.after(0)]
+    everything: dict[str, Any] = {
         **{name: getattr(state, name) for name in numbers},
         "queries": [record.to_json() for record in state.queries.values()],
-        "over": [record.to_json() for record in over if record is not None],
+        "archived": [record.to_json() for record in archived if record is not None],
         "states": {name: state.queries.states[name] for name in STATES},
         "streams": [stream.to_json() for stream in state.catalog.states()],
         "stream_bodies": [stream.describe() for stream in state.catalog.states()],
@@ -240,7 +240,7 @@ def observed(state: SessionState, archive: Archive) -> dict[str, Any]:
         "inactive": {epoch: [i.to_json(), sorted(i.touched)] for epoch, i in state.inactive.items()},
     }
     for kind in ("create", "delete", "free"):
-        seen["waiting"][kind].sort()
-    while seen["holders"] and seen["holders"][-1] is None:
-        seen["holders"].pop()
-    return orjson.loads(orjson.dumps(seen, option=orjson.OPT_NON_STR_KEYS))  # type: ignore[no-any-return]
+        everything["waiting"][kind].sort()
+    while everything["holders"] and everything["holders"][-1] is None:
+        everything["holders"].pop()
+    return orjson.loads(orjson.dumps(everything, option=orjson.OPT_NON_STR_KEYS))  # type: ignore[no-any-return]

@@ -117,25 +117,25 @@ def main() -> None:
         load = Load(Path(folder))
         load.driver.session.step()
         load.batch(False)
-        before = process.memory_info().rss
-        began = time.process_time()
+        rss_before = process.memory_info().rss
+        start = time.process_time()
         for _ in range(options.running // ARRAY):
             load.create(ARRAY)
             load.step()
         load.batch(False)
-        print(f"{options.running} created in {time.process_time() - began:.2f} s of processor time")
-        print(f"RSS per query: {(process.memory_info().rss - before) / options.running:.0f} bytes")
+        print(f"{options.running} created in {time.process_time() - start:.2f} s of processor time")
+        print(f"RSS per query: {(process.memory_info().rss - rss_before) / options.running:.0f} bytes")
         load.seconds.clear()
         profile = cProfile.Profile()
-        began, wall = time.process_time(), time.perf_counter()
+        start, wall_start = time.process_time(), time.perf_counter()
         if options.profile:
             profile.enable()
         for _ in range(options.seconds):
             load.second(options.per_second, options.per_second)
         profile.disable()
-        took = time.process_time() - began
-        print(f"{took / options.seconds:.2f} s of processor time per second of load")
-        print(f"{time.perf_counter() - wall:.1f} s in all")
+        cpu_seconds = time.process_time() - start
+        print(f"{cpu_seconds / options.seconds:.2f} s of processor time per second of load")
+        print(f"{time.perf_counter() - wall_start:.1f} s in all")
         for kind, seconds in load.seconds.items():
             print(
                 f"{kind:32} {len(seconds):6} times, mean {1e3 * sum(seconds) / len(seconds):8.3f} ms,"
@@ -145,9 +145,9 @@ def main() -> None:
         if options.profile:
             pstats.Stats(profile).sort_stats("cumulative").print_stats(options.lines)
             pstats.Stats(profile).sort_stats("tottime").print_stats(options.lines)
-        began = time.perf_counter()
+        start = time.perf_counter()
         load.driver.crash()
-        print(f"recovery after a crash: {time.perf_counter() - began:.2f} s")
+        print(f"recovery after a crash: {time.perf_counter() - start:.2f} s")
         load.driver.end()
 
 

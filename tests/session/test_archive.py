@@ -24,13 +24,13 @@ STEPS = st.lists(
 
 def ids(archive: Archive, after: int = 0, state: str | None = None) -> list[str]:
     """Return the ids that the archive lists; each must read back as what it is."""
-    found = []
+    listed = []
     for number, read in archive.after(after, state):
         query = read()
         assert query is not None
         assert query.id == f"q-{number}"
-        found.append(query.id)
-    return found
+        listed.append(query.id)
+    return listed
 
 
 def add(archive: Archive, *records: QueryRecord) -> None:
@@ -45,30 +45,30 @@ def add(archive: Archive, *records: QueryRecord) -> None:
 def test_the_archive_knows_what_was_added_and_has_not_expired(steps: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         storage = Storage(folder)
-        archive, model, next_number, before = Archive(storage), dict[int, QueryRecord](), 1, -1
+        archive, model, next_number, expired_us = Archive(storage), dict[int, QueryRecord](), 1, -1
         for now, (step, count, number) in enumerate(steps, 1):
             if step == "write":
                 # numbers of one segment lie between those of others: queries do not finish in order
                 numbers = [next_number + (i * 7 + number) % (count + 1) for i in range(count)]
-                made = [
+                records = [
                     record(n, FAILED if n % 3 == 0 else RETIRED, now, name=f"name {n % 4}" if n % 2 else None)
                     for n in dict.fromkeys(numbers)
                 ]
                 next_number += 10
-                if made:
-                    add(archive, *made)
-                    model |= {int(r.id[2:]): r for r in made}
+                if records:
+                    add(archive, *records)
+                    model |= {int(r.id[2:]): r for r in records}
                 else:
-                    assert archive.write(made) is None
+                    assert archive.write(records) is None
             elif step == "expire":
-                before = max(before, now - number)
-                archive.expire(before)
+                expired_us = max(expired_us, now - number)
+                archive.expire(expired_us)
             else:
-                named = archive.segments
+                segments = archive.segments
                 archive = Archive(storage)
-                archive.open(named)
-                archive.expire(before)
-            model = {n: r for n, r in model.items() if r.finished_us is not None and r.finished_us > before}
+                archive.open(segments)
+                archive.expire(expired_us)
+            model = {n: r for n, r in model.items() if r.finished_us is not None and r.finished_us > expired_us}
             assert ids(archive) == [f"q-{n}" for n in sorted(model)]
             assert ids(archive, after=15) == [f"q-{n}" for n in sorted(model) if n > 15]
             failed = [n for n, r in model.items() if r.state == FAILED]
@@ -77,8 +77,8 @@ def test_the_archive_knows_what_was_added_and_has_not_expired(steps: list[tuple[
             for n in range(1, next_number):
                 assert archive.find(n) == model.get(n)
             for name in ("name 1", "name 3", "name 2"):
-                named_so = [r for n, r in sorted(model.items()) if r.name == name]
-                assert archive.find_name(name) == (named_so[-1] if named_so else None)
+                same_name = [r for n, r in sorted(model.items()) if r.name == name]
+                assert archive.find_name(name) == (same_name[-1] if same_name else None)
 
 
 def test_only_what_a_snapshot_names_counts_and_the_rest_is_swept(tmp_path: Path) -> None:
@@ -88,14 +88,14 @@ def test_only_what_a_snapshot_names_counts_and_the_rest_is_swept(tmp_path: Path)
     unfinished = archive.write([record(2)])
     assert unfinished is not None
     assert ids(archive) == ["q-1"]
-    again = Archive(storage)
-    again.open(archive.segments)
-    assert ids(again) == ["q-1"]
-    add(again, record(3))
+    reopened = Archive(storage)
+    reopened.open(archive.segments)
+    assert ids(reopened) == ["q-1"]
+    add(reopened, record(3))
     assert len(storage.names(FOLDER)) == 3, "no segment is written over another"
-    again.sweep(again.segments)
+    reopened.sweep(reopened.segments)
     assert len(storage.names(FOLDER)) == 2
-    assert ids(again) == ["q-1", "q-3"]
+    assert ids(reopened) == ["q-1", "q-3"]
 
 
 def test_a_missing_segment_is_said_and_one_that_is_swept_under_a_reader_is_not(tmp_path: Path) -> None:
@@ -126,8 +126,8 @@ def test_records_of_many_batches_of_rows_are_found(tmp_path: Path) -> None:
     archive = Archive(Storage(str(tmp_path)))
     add(archive, *(record(n) for n in range(1, 2 * ROWS + 10)))
     for number in (1, ROWS, ROWS + 1, 2 * ROWS + 9):
-        found = archive.find(number)
-        assert found == record(number)
+        query = archive.find(number)
+        assert query == record(number)
     assert archive.find(2 * ROWS + 10) is None
 
 

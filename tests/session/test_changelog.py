@@ -62,22 +62,22 @@ def test_changelog_sets_say_which_slots_hold_the_same_query(steps: list[tuple[in
         freed = sorted(slot for slot in deletions if table.holder(slot) is not None)
         for slot in freed:
             table.free(slot, str(table.holder(slot)), epoch)
-        new = table.next_slots(creations)
-        for slot in new:
+        new_slots = table.next_slots(creations)
+        for slot in new_slots:
             number += 1
             table.take(slot, f"q-{number}")
         if compact:
             table.truncate(table.compacted_capacity(epoch - 1))
         bits = table.held()
-        for slot in new:
+        for slot in new_slots:
             bits[slot] = 0
         changelogs[epoch] = Changelog(epoch, 0, "test", frozenbitarray(bits), table.capacity, epoch)
         holders.append([table.holder(slot) for slot in range(table.capacity)])
     for j in range(1, len(holders)):
         for i in range(j):
             expected = [
-                now is not None and slot < len(holders[i]) and holders[i][slot] == now
-                for slot, now in enumerate(holders[j])
+                holder is not None and slot < len(holders[i]) and holders[i][slot] == holder
+                for slot, holder in enumerate(holders[j])
             ]
             assert list(changelog_set_between(changelogs, i, j)) == expected
 

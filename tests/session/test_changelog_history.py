@@ -44,18 +44,18 @@ def log(tmp_path: Path) -> RecordLog:
 
 def epochs(history: ChangelogHistory, after: int) -> list[int]:
     """Return the epochs of a page."""
-    return [orjson.loads(shown)["epoch"] for shown in history.after(after)]
+    return [orjson.loads(encoded)["epoch"] for encoded in history.after(after)]
 
 
 def test_memory_and_log_show_the_same_and_leave_the_queries_out(log: RecordLog) -> None:
-    read, kept = ChangelogHistory(log), ChangelogHistory(log)
+    from_log, from_memory = ChangelogHistory(log), ChangelogHistory(log)
     for epoch in range(1, 31):
-        kept.append(epoch, changelog(epoch))
-    assert read.after(0) == kept.after(0)
-    shown = orjson.loads(read.after(29)[0])
+        from_memory.append(epoch, changelog(epoch))
+    assert from_log.after(0) == from_memory.after(0)
+    shown = orjson.loads(from_log.after(29)[0])
     assert shown["created"] == [{"id": "q-30", "slot": 30, "operator": "o"}]
     assert shown["streams_created"] == ["purchases"]
-    assert epochs(read, 30) == []
+    assert epochs(from_log, 30) == []
 
 
 def test_what_is_in_memory_is_not_read_again(log: RecordLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,8 +71,8 @@ def test_memory_is_bounded_by_bytes(log: RecordLog) -> None:
     history = ChangelogHistory(log, kept_bytes=1000)
     for epoch in range(1, 31):
         history.append(epoch, changelog(epoch))
-    assert sum(map(len, history._kept.values())) <= 1000
-    assert max(history._kept) == 30
+    assert sum(map(len, history._newest.values())) <= 1000
+    assert max(history._newest) == 30
     assert epochs(history, 0) == list(range(1, 31))
 
 

@@ -50,7 +50,7 @@ def full(*_: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def told(driver: Driver) -> DeliveryFollower:
+def new_follower(driver: Driver) -> DeliveryFollower:
     """Return what a deliverer that starts now is told."""
     follower = DeliveryFollower(driver.storage)
     follower.follow()
@@ -69,13 +69,15 @@ def test_at_each_batch_deliverers_know_whose_its_slots_are(steps: list[str]) -> 
 
         def batch() -> None:
             driver.batch()
-            mine = {slot: each.id for slot, each in driver.state.active.slots if each is not None and each.id in sinks}
-            holders[driver.state.active_epoch] = mine
+            slots = driver.state.active.slots
+            holders[driver.state.active_epoch] = {
+                slot: query.id for slot, query in slots if query is not None and query.id in sinks
+            }
 
         for number, step in enumerate(steps):
             if step in ("create", "plain"):
-                given = {"sink": FILE} if step == "create" else {}
-                ids = driver.create(SELECTION.format("purchases", number), **given)
+                fields = {"sink": FILE} if step == "create" else {}
+                ids = driver.create(SELECTION.format("purchases", number), **fields)
                 sinks |= set(ids) if step == "create" else set()
                 driver.flush()
             elif step.startswith("delete"):
@@ -89,8 +91,8 @@ def test_at_each_batch_deliverers_know_whose_its_slots_are(steps: list[str]) -> 
                 if chosen:
                     query = chosen[number % len(chosen)]
                     if step == "replace":
-                        made = driver.session.begin_replace(query.id, Replacement(query.sql)).wait()
-                        sinks |= {made[0]["id"]} if query.id in sinks else set()
+                        bodies = driver.session.begin_replace(query.id, Replacement(query.sql)).wait()
+                        sinks |= {bodies[0]["id"]} if query.id in sinks else set()
                     else:
                         getattr(driver.session, f"begin_{step}")(query.id).wait()
                     driver.flush()
@@ -110,28 +112,30 @@ def test_at_each_batch_deliverers_know_whose_its_slots_are(steps: list[str]) -> 
         batch()
         driver.clock.advance(1)
         driver.session.step()
-        deliveries = told(driver).deliveries
-        for query_id, each in deliveries.queries.items():
+        deliveries = new_follower(driver).deliveries
+        for query_id, delivered in deliveries.queries.items():
             record = driver.state.queries.find(query_id)
-            assert each.is_over == (record is None or (record.is_finished and each.open_slot is None)), query_id
-        for epoch, mine in holders.items():
-            slots = {each.id: each.slot_at(epoch) for each in deliveries.queries.values()}
-            found = {slot: query_id for query_id, slot in slots.items() if slot is not None}
-            assert found == mine, f"epoch {epoch}"
+            is_over = record is None or (record.is_finished and delivered.open_slot is None)
+            assert delivered.is_over == is_over, query_id
+        for epoch, expected in holders.items():
+            slots = {delivered.id: delivered.slot_at(epoch) for delivered in deliveries.queries.values()}
+            assert {slot: query_id for query_id, slot in slots.items() if slot is not None} == expected, (
+                f"epoch {epoch}"
+            )
         driver.end()
 
 
 def test_a_delivery_is_over_when_a_paused_query_is_deleted_though_no_batch_comes(driver: Driver) -> None:
-    (mine,) = driver.run(SELECTION.format("purchases", 5), sink=FILE)
-    driver.session.begin_pause(mine).wait()
+    (query,) = driver.run(SELECTION.format("purchases", 5), sink=FILE)
+    driver.session.begin_pause(query).wait()
     for _ in range(2):
         driver.flush()
         driver.batch()
-    assert not told(driver).deliveries.queries[mine].is_over
-    driver.session.delete_query(mine)
+    assert not new_follower(driver).deliveries.queries[query].is_over
+    driver.session.delete_query(query)
     driver.clock.advance(1)
     driver.session.step()
-    assert told(driver).deliveries.queries[mine].is_over
+    assert new_follower(driver).deliveries.queries[query].is_over
 
 
 def test_what_was_told_before_queries_paused_reads_back(driver: Driver) -> None:
@@ -139,8 +143,8 @@ def test_what_was_told_before_queries_paused_reads_back(driver: Driver) -> None:
     driver.session.delete_query(first, drain=False)
     driver.flush()
     driver.batch()
-    now = told(driver).deliveries
-    assert [now.queries[query].is_over for query in (first, second)] == [True, False]
+    before = new_follower(driver).deliveries
+    assert [before.queries[query].is_over for query in (first, second)] == [True, False]
     for number in RecordLog(driver.storage, FOLDER).numbers():
         path = f"{FOLDER}/{number:012d}.json"
         record = orjson.loads(driver.storage.get(path))
@@ -150,7 +154,7 @@ def test_what_was_told_before_queries_paused_reads_back(driver: Driver) -> None:
             del query["is_over"], only["active_to"]
             query |= only
         driver.storage.put(path, orjson.dumps(record))
-    assert told(driver).deliveries.queries == now.queries
+    assert new_follower(driver).deliveries.queries == before.queries
 
 
 def test_who_has_no_sink_costs_no_file(driver: Driver) -> None:
@@ -159,29 +163,29 @@ def test_who_has_no_sink_costs_no_file(driver: Driver) -> None:
 
 
 def test_a_delivery_that_is_over_is_forgotten_with_its_query(driver: Driver) -> None:
-    (mine,) = driver.run(SELECTION.format("purchases", 5), sink=FILE)
-    write_progress(driver.storage, part_of(mine), {mine: Progress(state=DONE, rows=7)})
-    driver.session.delete_query(mine, drain=False)
+    (query,) = driver.run(SELECTION.format("purchases", 5), sink=FILE)
+    write_progress(driver.storage, part_of(query), {query: Progress(state=DONE, rows=7)})
+    driver.session.delete_query(query, drain=False)
     for _ in range(RECORDS_A_WHOLE):
         driver.run(SELECTION.format("purchases", 6))
-    assert mine in told(driver).deliveries.queries, "a restart would tell of it again while the query is known"
+    assert query in new_follower(driver).deliveries.queries, "a restart would tell of it again while the query is known"
     driver.session.write_snapshot()
     for _ in range(RECORDS_A_WHOLE):
         driver.run(SELECTION.format("purchases", 6))
-    assert mine not in told(driver).deliveries.queries
-    assert driver.session.query(mine)["delivery"]["rows"] == 7
+    assert query not in new_follower(driver).deliveries.queries
+    assert driver.session.query(query)["delivery"]["rows"] == 7
 
 
 def test_what_deliverers_tell_is_shown(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("session.deliveries.FRESH_SECONDS", -1.0)
-    (mine,) = driver.run(SELECTION.format("purchases", 5), sink={**FILE, "flush_rows": 5, "flush_seconds": 0.5})
-    shown = driver.session.query(mine)
-    assert shown["sink"] == {**FILE, "flush_rows": "5", "flush_seconds": "0.5"}
-    assert (shown["delivery"]["state"], shown["delivery"]["rows"]) == ("STALLED", 0), "no deliverer runs"
+    (query,) = driver.run(SELECTION.format("purchases", 5), sink={**FILE, "flush_rows": 5, "flush_seconds": 0.5})
+    body = driver.session.query(query)
+    assert body["sink"] == {**FILE, "flush_rows": "5", "flush_seconds": "0.5"}
+    assert (body["delivery"]["state"], body["delivery"]["rows"]) == ("STALLED", 0), "no deliverer runs"
     tell_alive(driver.storage, "1-1", range(PARTS), time.time_ns() // 1000)
     progress = Progress(rows=3, errors=1, error="down", state="RETRYING", waiting_since_us=1, delivered_us=1_000_000)
-    write_progress(driver.storage, part_of(mine), {mine: progress})
-    delivery = driver.session.query(mine)["delivery"]
+    write_progress(driver.storage, part_of(query), {query: progress})
+    delivery = driver.session.query(query)["delivery"]
     assert delivery.pop("lag_seconds") > 1e9
     assert delivery == {
         "state": "RETRYING",
@@ -195,21 +199,21 @@ def test_what_deliverers_tell_is_shown(driver: Driver, monkeypatch: pytest.Monke
 
 
 def test_the_first_sink_starts_the_deliverers(driver: Driver) -> None:
-    asked = []
-    driver.session.deliveries.wanted = lambda: asked.append(True)
+    calls = []
+    driver.session.deliveries.wanted = lambda: calls.append(True)
     driver.run(SELECTION.format("purchases", 5))
-    assert not asked
+    assert not calls
     driver.run(SELECTION.format("purchases", 6), sink=FILE)
     driver.run(SELECTION.format("purchases", 7), sink=FILE)
-    assert asked == [True]
-    again = SinkDeliveries(driver.storage, Archive(driver.storage))
-    again.wanted = lambda: asked.append(True)
-    again.bring_up(driver.state)
-    assert asked == [True, True], "so does a restart while there is one"
+    assert calls == [True]
+    restarted = SinkDeliveries(driver.storage, Archive(driver.storage))
+    restarted.wanted = lambda: calls.append(True)
+    restarted.bring_up(driver.state)
+    assert calls == [True, True], "so does a restart while there is one"
 
 
 @pytest.mark.parametrize(
-    ("sink", "said"),
+    ("sink", "message"),
     [
         ("kafka", '"log" or an object'),
         ({"path": "x"}, "connector of a sink must be one of.*'file'"),
@@ -220,8 +224,8 @@ def test_the_first_sink_starts_the_deliverers(driver: Driver) -> None:
         ({"connector": "postgres", "url": "postgresql://h/d", "table": "t", "mode": "upsert"}, "what tells rows apart"),
     ],
 )
-def test_a_sink_that_does_not_fit_is_refused(driver: Driver, sink: object, said: str) -> None:
-    with pytest.raises(NotAllowed, match=said):
+def test_a_sink_that_does_not_fit_is_refused(driver: Driver, sink: object, message: str) -> None:
+    with pytest.raises(NotAllowed, match=message):
         driver.create(SELECTION.format("purchases", 5), sink=sink)
     assert driver.session.list_queries()["queries"] == []
 
@@ -229,9 +233,9 @@ def test_a_sink_that_does_not_fit_is_refused(driver: Driver, sink: object, said:
 def test_sql_says_sinks_too(driver: Driver) -> None:
     sql = f"CREATE QUERY q WITH (connector = 'file', path = 'rows', flush_rows = 7) AS {SELECTION}"
     for price in (5, 6):
-        (mine,) = driver.run(sql.format("purchases", price).replace("QUERY q", f"QUERY q{price}"))
-        assert driver.session.query(mine)["sink"] == {"connector": "file", "path": "rows", "flush_rows": "7"}
-        assert mine in told(driver).deliveries.queries
+        (query,) = driver.run(sql.format("purchases", price).replace("QUERY q", f"QUERY q{price}"))
+        assert driver.session.query(query)["sink"] == {"connector": "file", "path": "rows", "flush_rows": "7"}
+        assert query in new_follower(driver).deliveries.queries
     with pytest.raises(NotAllowed, match="said once"):
         driver.create(sql.format("purchases", 7), sink=FILE)
     with pytest.raises(NotAllowed, match="must have the option 'path'"):

@@ -40,8 +40,8 @@ def test_if_exists_and_if_not_exists(driver: Driver) -> None:
         assert execute(f"DROP {kind} IF EXISTS nothing") == {"dropped": None}
         with pytest.raises(UnknownObject, match="nothing"):
             execute(f"DROP {kind} nothing")
-    again = STREAM.format("purchases").replace("STREAM", "STREAM IF NOT EXISTS", 1)
-    assert execute(again)["id"] == "s-1"
+    if_not_exists = STREAM.format("purchases").replace("STREAM", "STREAM IF NOT EXISTS", 1)
+    assert execute(if_not_exists)["id"] == "s-1"
     with pytest.raises(Conflict):
         execute(STREAM.format("purchases"))
 
@@ -54,12 +54,12 @@ def test_if_not_exists_waits_for_who_declares_the_same(driver: Driver) -> None:
         for sql in (stream, table):
             with ThreadPoolExecutor(8) as threads:
                 declared = list(threads.map(partial(execute_statement, driver.session), [sql] * 8))
-            assert len({each["id"] for each in declared}) == 1
+            assert len({body["id"] for body in declared}) == 1
         with ThreadPoolExecutor(2) as threads:
-            other = table.replace(f"t{number}", f"x{number}", 1)
-            one_name = [stream.replace(f"s{number}", f"x{number}", 1), other]
-            made = [threads.submit(execute_statement, driver.session, sql) for sql in one_name]
-        refused = [each.exception() for each in made if each.exception() is not None]
+            same_name_table = table.replace(f"t{number}", f"x{number}", 1)
+            same_name = [stream.replace(f"s{number}", f"x{number}", 1), same_name_table]
+            declarations = [threads.submit(execute_statement, driver.session, sql) for sql in same_name]
+        refused = [declaration.exception() for declaration in declarations if declaration.exception() is not None]
         assert len(refused) == 1
         assert isinstance(refused[0], Conflict)
 

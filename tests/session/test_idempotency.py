@@ -68,9 +68,9 @@ def test_a_refusal_is_an_outcome(driver: Driver) -> None:
         driver.session.idempotent("key", "print", client)
     driver.session.delete_query("cheap")
     driver.crash()
-    with pytest.raises(Conflict) as again:
+    with pytest.raises(Conflict) as second:
         driver.session.idempotent("key", "print", client)
-    assert (again.value.detail, again.value.query_id) == (first.value.detail, first.value.query_id)
+    assert (second.value.detail, second.value.query_id) == (first.value.detail, first.value.query_id)
     assert client.runs == 1
 
 
@@ -79,10 +79,10 @@ def test_a_refusal_keeps_its_position(driver: Driver) -> None:
     with pytest.raises(NotAllowed) as first:
         driver.session.idempotent("key", "print", client)
     driver.restart()
-    with pytest.raises(NotAllowed) as again:
+    with pytest.raises(NotAllowed) as second:
         driver.session.idempotent("key", "print", client)
     assert first.value.position is not None
-    assert again.value.position == first.value.position
+    assert second.value.position == first.value.position
 
 
 def test_being_asked_to_come_again_is_no_outcome(open_driver: Callable[..., Driver]) -> None:

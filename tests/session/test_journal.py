@@ -30,9 +30,9 @@ def fill(journal: Journal | ObjectJournal, first: int, last: int) -> None:
 
 def read(folder: Path, after: int = 0) -> list[int]:
     """Return the numbers of the records after one, which must be what was written."""
-    found = list(Journal(folder).after(after))
-    assert all(value == record(number) for number, value in found)
-    return [number for number, _ in found]
+    records = list(Journal(folder).after(after))
+    assert all(value == record(number) for number, value in records)
+    return [number for number, _ in records]
 
 
 def only_file(folder: Path) -> Path:
@@ -44,23 +44,23 @@ def only_file(folder: Path) -> Path:
 @given(st.lists(st.tuples(st.sampled_from(["append", "trim", "open"]), st.integers(0, 8)), max_size=40))
 def test_records_are_kept_in_order_until_they_are_trimmed(steps: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as name:
-        folder, last, trimmed = Path(name), 0, 0
+        folder, latest, trimmed = Path(name), 0, 0
         journal = Journal(folder, roll_bytes=100)
         for step, count in steps:
             if step == "append":
-                fill(journal, last + 1, last + count)
-                last += count
+                fill(journal, latest + 1, latest + count)
+                latest += count
             elif step == "trim":
-                trimmed = max(trimmed, last - count)
+                trimmed = max(trimmed, latest - count)
                 journal.trim(trimmed)
             else:
                 journal.close()
-                journal = Journal(folder, last, roll_bytes=100)
-            kept = read(folder)
-            assert kept == list(range(last + 1 - len(kept), last + 1)), "no gaps, and none is lost at the end"
-            assert len(kept) >= last - trimmed
-            assert read(folder, trimmed) == list(range(trimmed + 1, last + 1))
-        journal.trim(last)
+                journal = Journal(folder, latest, roll_bytes=100)
+            numbers = read(folder)
+            assert numbers == list(range(latest + 1 - len(numbers), latest + 1)), "no gaps, and none is lost at the end"
+            assert len(numbers) >= latest - trimmed
+            assert read(folder, trimmed) == list(range(trimmed + 1, latest + 1))
+        journal.trim(latest)
         assert list(folder.iterdir()) == []
         journal.close()
 

@@ -52,7 +52,7 @@ STEPS = st.lists(
 
 
 @dataclass(frozen=True)
-class Seen:
+class Tuple:
     """A tuple: its number, event time (seconds after the beginning), and the epoch of its batch."""
 
     number: int
@@ -71,7 +71,7 @@ class World:
 
     driver: Driver
     live: LiveQueries = field(default_factory=LiveQueries)
-    tuples: list[Seen] = field(default_factory=list)
+    tuples: list[Tuple] = field(default_factory=list)
     cursors: dict[str, str | None] = field(default_factory=dict)
     rows: dict[str, list[int]] = field(default_factory=dict)
     second: int = 10
@@ -85,20 +85,22 @@ class World:
             if record["epoch"] > self.live.epoch:
                 self.live.apply(record, clocks)
         # the waterline is two seconds back
-        came = [self.second + offset for offset in (0, 1, -1, 2)[: number % 5]]
-        brought = [Seen(len(self.tuples) + i, second, self.live.epoch) for i, second in enumerate(came)]
-        self.tuples += brought
-        self.second = max([self.second, *came])
+        seconds = [self.second + offset for offset in (0, 1, -1, 2)[: number % 5]]
+        tuples = [Tuple(len(self.tuples) + i, second, self.live.epoch) for i, second in enumerate(seconds)]
+        self.tuples += tuples
+        self.second = max([self.second, *seconds])
         blocks = []
-        if brought:
-            ids = pa.table({"user_id": pa.array([seen.number for seen in brought], pa.int64())})
-            blocks = [BatchWriter(driver.storage).selection("s-1", ids, [self.members(seen) for seen in brought])]
-        driver.batch({"s-1": self.second} if brought else {}, blocks=blocks)
+        if tuples:
+            ids = pa.table({"user_id": pa.array([tuple_.number for tuple_ in tuples], pa.int64())})
+            blocks = [BatchWriter(driver.storage).selection("s-1", ids, [self.members(tuple_) for tuple_ in tuples])]
+        driver.batch({"s-1": self.second} if tuples else {}, blocks=blocks)
 
-    def members(self, seen: Seen) -> set[int]:
+    def members(self, tuple_: Tuple) -> set[int]:
         """Return the slots of the queries that see a tuple, as the data plane has them."""
         return {
-            slot for slot, query in self.live.by_slot.items() if query.after("s-1") < seen.time_us <= query.until("s-1")
+            slot
+            for slot, query in self.live.by_slot.items()
+            if query.after("s-1") < tuple_.time_us <= query.until("s-1")
         }
 
     def read(self, limit: int) -> None:
@@ -114,22 +116,22 @@ class World:
     def records(self) -> Iterator[QueryRecord]:
         """Return all queries there ever were."""
         for number in range(1, self.driver.state.next_query):
-            found = self.driver.state.queries.find(f"q-{number}") or self.driver.session._archive.find(number)
-            assert found is not None
-            yield found
+            query = self.driver.state.queries.find(f"q-{number}") or self.driver.session._archive.find(number)
+            assert query is not None
+            yield query
 
     def visible(self, query: QueryRecord) -> list[int]:
         """Return the tuples that a query must have seen, by what is told of it."""
-        found = []
-        for seen in self.tuples:
-            for each in query.all_deployments:
-                since, until = each.active_from["s-1"], (each.active_to or {}).get("s-1")
-                ended = each.active_to is not None
-                if not each.holds_slot_at(seen.epoch) or (since is not None and seen.time_us <= since):
+        numbers = []
+        for tuple_ in self.tuples:
+            for deployment in query.all_deployments:
+                since, until = deployment.active_from["s-1"], (deployment.active_to or {}).get("s-1")
+                ended = deployment.active_to is not None
+                if not deployment.holds_slot_at(tuple_.epoch) or (since is not None and tuple_.time_us <= since):
                     continue
-                if not ended or (until is not None and seen.time_us <= until):
-                    found.append(seen.number)
-        return found
+                if not ended or (until is not None and tuple_.time_us <= until):
+                    numbers.append(tuple_.number)
+        return numbers
 
 
 def take(world: World, kind: str, number: int) -> None:
@@ -194,25 +196,25 @@ def check(world: World) -> None:
         rows = world.rows[query.id]
         assert rows == sorted(set(rows)), "in order, each once"
         assert rows == world.visible(query)
-        old = records.get(query.replaces or "")
-        if old is None or not old.all_deployments or not query.all_deployments:
+        replaced = records.get(query.replaces or "")
+        if replaced is None or not replaced.all_deployments or not query.all_deployments:
             continue
-        before, after = old.all_deployments[-1], query.all_deployments[0]
-        assert before.active_to is not None
-        if old.deleted_epoch == after.epoch:
+        old, new = replaced.all_deployments[-1], query.all_deployments[0]
+        assert old.active_to is not None
+        if replaced.deleted_epoch == new.epoch:
             event("replaced while it ran")
-            assert before.active_to == after.active_from
-            mine, theirs = {*rows}, {*world.rows[old.id]}
-            assert not mine & theirs, "no tuple is seen by both"
-            began, ended = before.active_from["s-1"], (after.active_to or {}).get("s-1")
-            came = {
-                seen.number
-                for seen in world.tuples
-                if before.holds_slot_at(seen.epoch) and after.holds_slot_at(seen.epoch)
-                if began is None or seen.time_us > began
-                if after.active_to is None or (ended is not None and seen.time_us <= ended)
+            assert old.active_to == new.active_from
+            new_rows, old_rows = {*rows}, {*world.rows[replaced.id]}
+            assert not new_rows & old_rows, "no tuple is seen by both"
+            since, until = old.active_from["s-1"], (new.active_to or {}).get("s-1")
+            expected = {
+                tuple_.number
+                for tuple_ in world.tuples
+                if old.holds_slot_at(tuple_.epoch) and new.holds_slot_at(tuple_.epoch)
+                if since is None or tuple_.time_us > since
+                if new.active_to is None or (until is not None and tuple_.time_us <= until)
             }
-            assert came <= mine | theirs, "nor by neither"
+            assert expected <= new_rows | old_rows, "nor by neither"
 
 
 def pause(driver: Driver, query_id: str) -> dict[str, Any]:
@@ -225,9 +227,9 @@ def resume(driver: Driver, query_id: str) -> dict[str, Any]:
     return driver.session.begin_resume(query_id).wait()[0]
 
 
-def replace(driver: Driver, query_id: str, sql: str = CHEAP, drain: bool = True, **given: Any) -> dict[str, Any]:
+def replace(driver: Driver, query_id: str, sql: str = CHEAP, drain: bool = True, **changes: Any) -> dict[str, Any]:
     """Replace a query and return the body of the new one."""
-    return driver.session.begin_replace(query_id, Replacement(sql, given), drain).wait()[0]
+    return driver.session.begin_replace(query_id, Replacement(sql, changes), drain).wait()[0]
 
 
 def step(driver: Driver, **batch: Any) -> None:
@@ -249,9 +251,9 @@ def test_who_is_paused_and_resumed_before_it_ever_ran_runs_then(driver: Driver) 
     assert resume(driver, query)["state"] == PENDING
     driver.clock.advance(100)
     step(driver)
-    found = driver.session.query(query)
-    assert (found["state"], found["deployments"]) == (RUNNING, [])
-    assert found["deployment_latency_seconds"] == pytest.approx(100.1, abs=0.1)
+    body = driver.session.query(query)
+    assert (body["state"], body["deployments"]) == (RUNNING, [])
+    assert body["deployment_latency_seconds"] == pytest.approx(100.1, abs=0.1)
 
 
 def test_a_query_paused_and_resumed_before_its_first_batch_waits_for_its_end(driver: Driver) -> None:
@@ -280,8 +282,8 @@ def test_windows_that_are_complete_still_come_while_a_query_pauses(driver: Drive
     driver.batch({"s-1": 12}, [(0, 3, BEGINNING)])
     step(driver)
     driver.batch()
-    found = driver.session.query(query)
-    assert (found["state"], found["slot"], found["rows_out"]) == (PAUSED, None, 3)
+    body = driver.session.query(query)
+    assert (body["state"], body["slot"], body["rows_out"]) == (PAUSED, None, 3)
 
 
 def test_a_drain_without_progress_ends_a_pause_too(open_driver: Callable[..., Driver]) -> None:
@@ -297,9 +299,9 @@ def test_a_drain_without_progress_ends_a_pause_too(open_driver: Callable[..., Dr
     driver.session.step()
     driver.batch()
     step(driver)
-    found = driver.session.query(query)
-    assert (found["state"], len(found["deployments"])) == (RUNNING, 1)
-    assert found["deployment_latency_seconds"] < 1, "counted from when it could be deployed"
+    body = driver.session.query(query)
+    assert (body["state"], len(body["deployments"])) == (RUNNING, 1)
+    assert body["deployment_latency_seconds"] < 1, "counted from when it could be deployed"
 
 
 def test_a_restart_finds_a_resumption_as_late_as_it_was_though_the_slot_had_been_freed_before(driver: Driver) -> None:
@@ -441,8 +443,8 @@ def test_two_that_replace_a_query_at_once_do_not_both(driver: Driver, monkeypatc
             begin()
             with pytest.raises(Conflict, match="just being deleted, paused or replaced"):
                 replace(driver, query)
-            for done in submitted[0][1:]:
-                done()
+            for callback in submitted[0][1:]:
+                callback()
         assert len(submitted) == 1
     assert replace(driver, query)["replaces"] == query
 
@@ -453,7 +455,7 @@ def test_nothing_else_ends_a_query_that_is_being_replaced(driver: Driver, monkey
     (other,) = driver.create(CHEAP, ttl_seconds=60)
     step(driver)
     step(driver)
-    kept = session._tables.keep
+    keep = session._tables.keep
     refused: list[str] = []
 
     def meanwhile(tables: Any) -> None:
@@ -463,13 +465,13 @@ def test_nothing_else_ends_a_query_that_is_being_replaced(driver: Driver, monkey
             lambda: session.delete_queries([other, query], drain=False),
             lambda: session.begin_pause(query),
         ):
-            with pytest.raises(Conflict, match=f"{query} is just being deleted, paused or replaced") as told:
+            with pytest.raises(Conflict, match=f"{query} is just being deleted, paused or replaced") as conflict:
                 end()
-            refused.append(told.value.detail)
+            refused.append(conflict.value.detail)
         driver.clock.advance(61)
         session.tick()
         assert (state(driver, query), state(driver, other)) == (RUNNING, DRAINING)
-        kept(tables)
+        keep(tables)
 
     with monkeypatch.context() as patched:
         patched.setattr(session._tables, "keep", meanwhile)
@@ -479,14 +481,14 @@ def test_nothing_else_ends_a_query_that_is_being_replaced(driver: Driver, monkey
     assert session.delete_query(query)["state"] == DRAINING, "repeating it is harmless"
     step(driver)
     assert session.query(new["id"])["active_from"] == session.query(query)["active_to"]
-    (again,) = driver.run(CHEAP, ttl_seconds=60)
+    (third,) = driver.run(CHEAP, ttl_seconds=60)
     with monkeypatch.context() as patched:
         patched.setattr(session._tables, "keep", meanwhile_full)
         with pytest.raises(OSError, match="full"):
-            replace(driver, again)
+            replace(driver, third)
     driver.clock.advance(61)
     session.tick()
-    assert state(driver, again) == DRAINING, "what failed holds nothing"
+    assert state(driver, third) == DRAINING, "what failed holds nothing"
 
 
 def meanwhile_full(_: Any) -> None:
@@ -498,8 +500,8 @@ def test_what_a_query_inherits_must_fit_the_new_one(driver: Driver) -> None:
     (query,) = driver.run(REVENUE, sink=sink, name="x", labels={"a": "b"}, ttl_seconds=60)
     with pytest.raises(NotAllowed, match=f"The sink is that of {query}"):
         replace(driver, query)
-    stated = f"CREATE QUERY y WITH (connector = 'file', path = 'others') AS {CHEAP}"
-    new = replace(driver, query, stated)
+    sql = f"CREATE QUERY y WITH (connector = 'file', path = 'others') AS {CHEAP}"
+    new = replace(driver, query, sql)
     assert (new["name"], new["sink"], new["labels"], new["ttl_seconds"]) == (
         "y",
         {"connector": "file", "path": "others"},
@@ -507,7 +509,7 @@ def test_what_a_query_inherits_must_fit_the_new_one(driver: Driver) -> None:
         60,
     )
     with pytest.raises(NotAllowed, match="said once"):
-        replace(driver, new["id"], stated, sink=sink)
+        replace(driver, new["id"], sql, sink=sink)
     assert replace(driver, new["id"], name=None, sink=None)["sink"] is None
 
 
@@ -542,8 +544,8 @@ def test_a_query_that_failed_meanwhile_is_not_said_to_be_replaced(
 
     monkeypatch.setattr(driver.session._requests, "submit", fail_first)
     assert replace(driver, query)["replaces"] == query
-    found = driver.session.query(query)
-    assert (found["state"], found["replaced_by"]) == (FAILED, None)
+    body = driver.session.query(query)
+    assert (body["state"], body["replaced_by"]) == (FAILED, None)
     step(driver)
     assert state(driver, "q-2") == RUNNING
 

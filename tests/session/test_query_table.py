@@ -18,18 +18,18 @@ STEPS = st.lists(st.tuples(st.sampled_from(["add", "add", "remove", "move"]), st
 def test_the_table_counts_and_pages_as_a_dict_would(steps: list[tuple[str, int]]) -> None:
     table, model, next_number = QueryTable(), dict[str, QueryRecord](), 1
     for step, number in steps:
-        some = list(model.values())[number % len(model)] if model else None
+        chosen = list(model.values())[number % len(model)] if model else None
         if step == "add":
             next_number += 1 + number % 3
             new = record(next_number, STATES[number % len(STATES)])
             table.add(new)
             model[new.id] = new
-        elif step == "remove" and some is not None:
-            table.remove(some)
-            del model[some.id]
-        elif step == "move" and some is not None:
-            before, some.state = some.state, STATES[number % len(STATES)]
-            table.moved(before, some)
+        elif step == "remove" and chosen is not None:
+            table.remove(chosen)
+            del model[chosen.id]
+        elif step == "move" and chosen is not None:
+            former_state, chosen.state = chosen.state, STATES[number % len(STATES)]
+            table.moved(former_state, chosen)
         assert dict(table) == model
         assert table.find("q-0") is None
         counts = Counter(r.state for r in model.values())

@@ -108,15 +108,15 @@ def take(driver: Driver, step: Step, at: int) -> None:
                 assert begin(query.id).wait()[0]["state"] in WANTED[kind]
         case "replace" | "replace now" if alive:
             query = alive[number % len(alive)]
-            new = Replacement(SELECTION.format(next(iter(query.stream_names.values())), number))
+            replacement = Replacement(SELECTION.format(next(iter(query.stream_names.values())), number))
             with contextlib.nullcontext() if query.is_wanted else pytest.raises(Conflict, match=f"{query.id} is"):
-                driver.session.begin_replace(query.id, new, drain=kind == "replace").wait()
+                driver.session.begin_replace(query.id, replacement, drain=kind == "replace").wait()
         case "batch" | "old batch" | "quiet batch":
             streams = [s.definition.id for s in driver.state.catalog.states()]
             times = {stream: at + number for stream in streams if kind != "quiet batch"}
             results = [(q.slot, 2, BEGINNING + at * SECOND) for q in placed if q.slot is not None]
-            same = driver.state.active_epoch if kind == "old batch" else None
-            driver.batch(times, sorted({slot: r for r in results for slot in [r[0]]}.values()), epoch=same)
+            old_epoch = driver.state.active_epoch if kind == "old batch" else None
+            driver.batch(times, sorted({slot: r for r in results for slot in [r[0]]}.values()), epoch=old_epoch)
         case "fail" if placed:
             driver.batch(failures={placed[number % len(placed)].id: "evaluation raised"})
         case "wait":
@@ -126,24 +126,24 @@ def take(driver: Driver, step: Step, at: int) -> None:
             driver.clock.advance(number * 5)
             driver.session.step()
         case "stream":
-            taken = name in driver.state.catalog
-            with pytest.raises(Conflict) if taken else contextlib.nullcontext():
+            exists = name in driver.state.catalog
+            with pytest.raises(Conflict) if exists else contextlib.nullcontext():
                 driver.stream(name)
         case "drop":
             with contextlib.suppress(Conflict, UnknownObject):
                 driver.session.drop_stream(name)
         case "table":
             path = driver.write_table(kind_number)
-            taken = driver.state.catalog.find_table("packs") is not None
-            with pytest.raises(Conflict) if taken else contextlib.nullcontext():
+            exists = driver.state.catalog.find_table("packs") is not None
+            with pytest.raises(Conflict) if exists else contextlib.nullcontext():
                 driver.session.create_table(TABLE.format(path))
         case "look up" if driver.state.catalog.find_table("packs") is not None and name in driver.state.catalog:
             driver.write_table(number)
             driver.table_rows[driver.create(LOOKUP.format(name))[0]] = number
         case "refresh":
             driver.write_table(number)
-            known = driver.state.catalog.find_table("packs") is not None
-            with contextlib.nullcontext() if known else pytest.raises(UnknownObject):
+            exists = driver.state.catalog.find_table("packs") is not None
+            with contextlib.nullcontext() if exists else pytest.raises(UnknownObject):
                 driver.session.refresh_table("packs")
                 looking = (q for q in alive if lookups_of(q.query))
                 driver.table_rows |= dict.fromkeys((q.id for q in looking), number)
@@ -161,9 +161,9 @@ def take(driver: Driver, step: Step, at: int) -> None:
 def check_invariants(driver: Driver) -> None:
     """Check what must hold between any two steps."""
     state = driver.state
-    held = [q for q in state.queries.values() if q.slot is not None and q.freed_epoch is None]
-    assert len({q.slot for q in held}) == len(held), "a slot has one holder"
-    assert {q.slot for q in held} == {s for s in range(state.slots.capacity) if state.slots.holder(s)}
+    slot_holders = [q for q in state.queries.values() if q.slot is not None and q.freed_epoch is None]
+    assert len({q.slot for q in slot_holders}) == len(slot_holders), "a slot has one holder"
+    assert {q.slot for q in slot_holders} == {s for s in range(state.slots.capacity) if state.slots.holder(s)}
     for query in state.queries.values():
         if query.state == RUNNING:
             assert not query.is_ending
@@ -187,13 +187,13 @@ def check_invariants(driver: Driver) -> None:
         for q in sorted((q for q in state.queries.values() if q.slot is not None), key=lambda q: q.slot or 0)
         if q.epoch is not None and q.epoch <= state.active_epoch and not state._is_freed(q)
     ], "a slot's holder is the query that the data plane has there"
-    moved = {s.definition.id: s.waterline_moved_us for s in state.catalog.states()}
+    moved_us = {s.definition.id: s.waterline_moved_us for s in state.catalog.states()}
     draining = [state.queries[query_id] for query_id in state.draining.ids]
     for limit in (driver.clock.us - 5 * SECOND, driver.clock.us):
         silent = [
-            q.id for q in draining if max(q.active_to_us or 0, *(moved.get(s, 0) for s in q.query.streams)) <= limit
+            q.id for q in draining if max(q.active_to_us or 0, *(moved_us.get(s, 0) for s in q.query.streams)) <= limit
         ]
-        assert sorted(state.draining.silent(limit, lambda stream: moved.get(stream, 0))) == sorted(silent)
+        assert sorted(state.draining.silent(limit, lambda stream: moved_us.get(stream, 0))) == sorted(silent)
     for number in range(1, state.next_query):
         with contextlib.suppress(UnknownObject):  # an id that was given to a request that was refused
             driver.session.query(f"q-{number}")
@@ -286,20 +286,20 @@ def check_changelogs(driver: Driver) -> None:
     holders: list[dict[int, str]] = [{}]
     live = LiveQueries()
     for record in records:
-        now = dict(holders[-1])
+        slots = dict(holders[-1])
         for freed in record["freed"]:
-            assert now.pop(freed["slot"]) == freed["id"]
+            assert slots.pop(freed["slot"]) == freed["id"]
         for created in record["created"]:
-            assert created["slot"] == min(set(range(len(now) + 1)) - now.keys()), "lowest free slot first"
-            now[created["slot"]] = created["id"]
-        holders.append(now)
+            assert created["slot"] == min(set(range(len(slots) + 1)) - slots.keys()), "lowest free slot first"
+            slots[created["slot"]] = created["id"]
+        holders.append(slots)
         live.apply(record, {})
-        assert {slot: query.id for slot, query in live.by_slot.items()} == now
+        assert {slot: query.id for slot, query in live.by_slot.items()} == slots
     for j in range(1, len(holders)):
         for i in range(max(0, j - 6), j):
             bits = changelog_set_between(changelogs, i, j)
-            same = {slot for slot, query in holders[j].items() if holders[i].get(slot) == query}
-            assert {slot for slot, bit in enumerate(bits) if bit} == same
+            unchanged = {slot for slot, query in holders[j].items() if holders[i].get(slot) == query}
+            assert {slot for slot, bit in enumerate(bits) if bit} == unchanged
 
 
 def test_a_crash_between_request_and_changelog_leaves_the_query_pending(driver: Driver) -> None:
@@ -422,9 +422,9 @@ def test_a_snapshot_of_another_version_is_refused(driver: Driver) -> None:
 def test_requests_read_back_as_they_were_written(driver: Driver) -> None:
     driver.create(AGGREGATION.format("purchases", 5), name="revenue", ttl_seconds=7, labels={"a": "b"})
     record = driver.state.queries["q-1"]
-    again = type(record).from_json(orjson.loads(orjson.dumps(record.to_json())))
-    assert again == record
-    assert again.describe() == driver.session.query("q-1")
+    read_back = type(record).from_json(orjson.loads(orjson.dumps(record.to_json())))
+    assert read_back == record
+    assert read_back.describe() == driver.session.query("q-1")
 
 
 def test_rows_of_tables_go_when_no_query_needs_them(driver: Driver) -> None:
@@ -497,20 +497,20 @@ def test_plan_snapshots_equal_what_the_changelogs_give(tmp_path: Path, monkeypat
         record = driver.batch({"s-1": 10 * number})
         for epoch in range(live.epoch + 1, record["epoch"] + 1):
             live.apply(driver.changelogs()[epoch - 1], record["clocks_at_start"])
-        written = driver.storage.names("plans")
-        if written and int(written[-1][:12]) == live.epoch:
-            read = orjson.loads(driver.storage.get(f"plans/{written[-1]}"))
-            assert sorted(read["queries"], key=lambda q: q["slot"]) == sorted(
+        names = driver.storage.names("plans")
+        if names and int(names[-1][:12]) == live.epoch:
+            document = orjson.loads(driver.storage.get(f"plans/{names[-1]}"))
+            assert sorted(document["queries"], key=lambda q: q["slot"]) == sorted(
                 live.to_json()["queries"], key=lambda q: q["slot"]
             )
-            assert {k: v for k, v in read.items() if k != "queries"} == {
+            assert {k: v for k, v in document.items() if k != "queries"} == {
                 k: v for k, v in live.to_json().items() if k != "queries"
             }
     assert len(driver.storage.names("plans")) >= 2
     assert any(record["regrouped"] for record in driver.changelogs())
     numbers = [split["number"] for record in driver.changelogs() for split in record["split"]]
     assert len(set(numbers)) > 2
-    assert any(one == other for one, other in pairwise(numbers)), "windows from before a split are over"
+    assert any(former == later for former, later in pairwise(numbers)), "windows from before a split are over"
     assert driver.state.active.splits == live.splits
     assert driver.state.plan.groups == {q.id: q.group for q in driver.state.active.queries if q.group}
     assert driver.recovered() == driver.observed()

@@ -40,9 +40,9 @@ class Applied:
         self._journal = Journal(folder)
 
     def __call__(self, number: int, at_us: int, requests: Sequence[Request]) -> None:
-        (found,) = self._journal.after(number - 1)
-        assert found[0] == number
-        assert found[1]["at_us"] == at_us == 7, "a record must be on disk when it is applied"
+        (logged,) = self._journal.after(number - 1)
+        assert logged[0] == number
+        assert logged[1]["at_us"] == at_us == 7, "a record must be on disk when it is applied"
         self.records.append((number, list(requests)))
 
 

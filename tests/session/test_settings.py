@@ -11,7 +11,7 @@ from sources.errors import BraidError
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -27,11 +27,11 @@ def test_nothing_given_gives_the_defaults() -> None:
 
 
 def test_the_file_may_be_named_by_flag_or_environment(tmp_path: Path) -> None:
-    named, other = tmp_path / "named.toml", tmp_path / "other.toml"
-    named.write_text("port = 1")
-    other.write_text("port = 2")
-    environment = {"BRAID_CONFIG": str(other)}
-    assert load_settings({"config": str(named)}, environment).port == 1
+    by_flag, by_environment = tmp_path / "named.toml", tmp_path / "other.toml"
+    by_flag.write_text("port = 1")
+    by_environment.write_text("port = 2")
+    environment = {"BRAID_CONFIG": str(by_environment)}
+    assert load_settings({"config": str(by_flag)}, environment).port == 1
     assert load_settings({}, environment).port == 2
 
 

@@ -60,16 +60,16 @@ def test_a_stream_reports_what_batches_took_in(driver: Driver) -> None:
 def test_a_stream_reports_the_options_of_its_waterline_and_whether_it_is_idle(driver: Driver) -> None:
     options = "max_future = 'none', idle_timeout = '90 s', waterline_percentile = '99.5'"
     driver.session.create_stream(STREAM.format("ads").replace("format = 'json'", f"format = 'json', {options}"))
-    shown = ("max_future_seconds", "idle_timeout_seconds", "waterline_percentile", "idle")
-    assert [driver.session.stream("purchases")[name] for name in shown] == [3600.0, None, None, False]
-    assert [driver.session.stream("ads")[name] for name in shown] == [None, 90.0, 99.5, False]
+    fields = ("max_future_seconds", "idle_timeout_seconds", "waterline_percentile", "idle")
+    assert [driver.session.stream("purchases")[name] for name in fields] == [3600.0, None, None, False]
+    assert [driver.session.stream("ads")[name] for name in fields] == [None, 90.0, 99.5, False]
     assert driver.session.stream("ads")["source"]["options"] == {}
     driver.flush()
     driver.batch({"s-1": 10}, idle=["s-2"])
     assert [driver.session.stream(name)["idle"] for name in ("purchases", "ads")] == [False, True]
     driver.restart()
     assert [driver.session.stream(name)["idle"] for name in ("purchases", "ads")] == [False, True]
-    assert [driver.session.stream("ads")[name] for name in shown] == [None, 90.0, 99.5, True]
+    assert [driver.session.stream("ads")[name] for name in fields] == [None, 90.0, 99.5, True]
     driver.batch({"s-2": 10})
     assert not driver.session.stream("ads")["idle"]
 
@@ -95,8 +95,8 @@ def test_a_stream_in_use_cannot_be_dropped_and_its_name_is_free_afterwards(drive
 
 def test_a_query_runs_from_when_its_batch_is_planned(driver: Driver) -> None:
     driver.batch({"s-1": 10})
-    told: list[str] = []
-    driver.session.on_deployment(lambda: told.append("deployed"))
+    calls: list[str] = []
+    driver.session.on_deployment(lambda: calls.append("deployed"))
     (query,) = driver.create(CHEAP)
     driver.flush()
     assert driver.session.query(query)["state"] == "PENDING"
@@ -104,7 +104,7 @@ def test_a_query_runs_from_when_its_batch_is_planned(driver: Driver) -> None:
     early = driver.session.query(query)
     assert early["state"] == "RUNNING"
     assert early["active_from"] == {"purchases": "2023-11-14T22:13:30.000000Z"}
-    assert told == ["deployed"]
+    assert calls == ["deployed"]
     (later,) = driver.create(CHEAP)
     driver.flush()
     assert driver.session.query(later)["state"] == "PENDING", "the next batch takes it in"
@@ -196,15 +196,15 @@ def test_results_count_for_the_query_that_held_the_slot_at_the_batchs_epoch(driv
 
 
 def test_a_failed_query_says_why_and_gives_its_slot_back(driver: Driver) -> None:
-    bad, good = driver.run(CHEAP, REVENUE)
-    driver.batch(failures={bad: "evaluation raised"})
-    body = driver.session.query(bad)
+    failing, running = driver.run(CHEAP, REVENUE)
+    driver.batch(failures={failing: "evaluation raised"})
+    body = driver.session.query(failing)
     assert (body["state"], body["error"]) == ("FAILED", "evaluation raised")
-    assert driver.session.query(good)["state"] == "RUNNING"
+    assert driver.session.query(running)["state"] == "RUNNING"
     driver.flush()
-    assert driver.changelogs()[-1]["freed"] == [{"id": bad, "slot": 0}]
-    driver.session.delete_query(bad)
-    assert driver.session.query(bad)["state"] == "FAILED"
+    assert driver.changelogs()[-1]["freed"] == [{"id": failing, "slot": 0}]
+    driver.session.delete_query(failing)
+    assert driver.session.query(failing)["state"] == "FAILED"
 
 
 def test_a_query_deleted_before_its_changelog_never_runs(driver: Driver) -> None:
@@ -482,11 +482,11 @@ def test_joins_are_as_they_are_written_where_their_orders_are_off(open_driver: C
         f"SELECT z.user_id FROM a {window} x, c {window} z, b {window} y"
         " WHERE x.user_id = y.user_id AND y.gem_pack = z.gem_pack"
     )
-    for orders, told in (("auto", "Each input is compared"), ("off", "Inputs are joined as they are written")):
+    for orders, reason in (("auto", "Each input is compared"), ("off", "Inputs are joined as they are written")):
         driver = open_driver(join_orders=orders)
         for name in "abc":
             driver.stream(name)
-        assert told in driver.session.validate([QueryRequest(chain)])[0]["join_order"]["why"]
+        assert reason in driver.session.validate([QueryRequest(chain)])[0]["join_order"]["why"]
         (query_id,) = driver.run(chain)
         driver.restart()
         query = driver.session.live_query(query_id).query
@@ -535,17 +535,17 @@ def test_wait_running_returns_when_all_run_or_at_the_deadline(driver: Driver) ->
     (query,) = driver.create(CHEAP)
     (body,) = driver.session.wait_running([query], time.monotonic())
     assert body["state"] == "PENDING"
-    seen: list[str] = []
+    states: list[str] = []
 
     def wait() -> None:
-        seen.extend(q["state"] for q in driver.session.wait_running([query], time.monotonic() + 60))
+        states.extend(q["state"] for q in driver.session.wait_running([query], time.monotonic() + 60))
 
     waiting = threading.Thread(target=wait)
     waiting.start()
     driver.flush()
     driver.batch()
     waiting.join(60)
-    assert seen == ["RUNNING"]
+    assert states == ["RUNNING"]
 
 
 def test_listeners_hear_each_batch_once_after_it_was_applied(driver: Driver) -> None:
@@ -578,10 +578,10 @@ def test_a_thousand_queries_in_one_request_take_less_than_a_second(driver: Drive
     requests = [QueryRequest(AGGREGATION.format("purchases", price)) for price in range(1000)]
     started = time.thread_time()  # of the processor: what else the machine does must not count
     driver.session.create_queries(requests)
-    taken = time.thread_time() - started
+    seconds = time.thread_time() - started
     driver.session.step()
     assert driver.changelogs()[-1]["capacity"] == 1000
-    assert taken < 1, f"1000 queries took {taken:.2f} s"
+    assert seconds < 1, f"1000 queries took {seconds:.2f} s"
 
 
 def test_many_clients_at_once_get_different_ids_and_one_of_each_name(driver: Driver) -> None:

@@ -39,4 +39,4 @@ def test_the_tables_are_bounded() -> None:
     table = Shared(most=3)
     for value in range(100):
         assert table(value, str(value)) == str(value)
-        assert len(table._kept) <= 3
+        assert len(table._values) <= 3

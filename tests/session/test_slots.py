@@ -19,14 +19,14 @@ def test_the_lowest_free_slot_is_given_and_only_free_slots_at_the_end_are_droppe
     table = SlotTable()
     model: dict[int, str] = {}
     freed_at: dict[int, int] = {}
-    capacity, taken = 0, 0
+    capacity, queries = 0, 0
     for now, (step, number) in enumerate(steps):
         if step == "take":
             (slot,) = table.next_slots(1)
             assert slot == min(set(range(capacity + 1)) - model.keys())
-            taken += 1
-            table.take(slot, f"q-{taken}")
-            model[slot] = f"q-{taken}"
+            queries += 1
+            table.take(slot, f"q-{queries}")
+            model[slot] = f"q-{queries}"
             freed_at.pop(slot, None)
             capacity = max(capacity, slot + 1)
         elif step == "free" and model:
@@ -44,9 +44,9 @@ def test_the_lowest_free_slot_is_given_and_only_free_slots_at_the_end_are_droppe
             capacity = expected
         assert table.capacity == capacity
         assert [table.holder(slot) for slot in range(capacity)] == [model.get(s) for s in range(capacity)]
-        read = SlotTable.from_json(table.to_json(), model)
-        assert read.to_json() == table.to_json()
-        assert read.held() == table.held()
+        read_back = SlotTable.from_json(table.to_json(), model)
+        assert read_back.to_json() == table.to_json()
+        assert read_back.held() == table.held()
         assert table.held().to01() == "".join("01"[s in model] for s in range(capacity))
 
 

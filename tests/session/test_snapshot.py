@@ -19,7 +19,7 @@ REVENUE = AGGREGATION.format("purchases", 5)
 
 
 @pytest.fixture
-def over(driver: Driver) -> Driver:
+def mixed(driver: Driver) -> Driver:
     """A driver with q-1 RETIRED, q-2 RUNNING, q-3 FAILED and q-4 RETIRED before it ran; q-1 and q-4 are called x."""
     driver.run(CHEAP, name="x", labels={"team": "a"})
     driver.run(CHEAP, REVENUE)
@@ -32,14 +32,14 @@ def over(driver: Driver) -> Driver:
     return driver
 
 
-def known(driver: Driver) -> set[str]:
+def ids_in_memory(driver: Driver) -> set[str]:
     """Return the ids of the queries in memory."""
     return set(driver.state.queries)
 
 
-def test_queries_that_are_over_go_to_disk_and_are_answered_alike(over: Driver) -> None:
+def test_queries_that_are_over_go_to_disk_and_are_answered_alike(mixed: Driver) -> None:
     def answers() -> list[object]:
-        session, ids = over.session, [f"q-{n}" for n in range(1, 5)]
+        session, ids = mixed.session, [f"q-{n}" for n in range(1, 5)]
         pages = [session.list_queries(**filters)["queries"] for filters in FILTERS]  # type: ignore[arg-type]
         page = session.list_queries(limit=2)
         page = session.list_queries(limit=2, cursor=page["cursor"])
@@ -58,16 +58,16 @@ def test_queries_that_are_over_go_to_disk_and_are_answered_alike(over: Driver) -
         ]
 
     before = answers()
-    assert known(over) == {"q-1", "q-2", "q-3", "q-4"}
-    for disturb in (over.session.write_snapshot, over.crash, over.restart):
+    assert ids_in_memory(mixed) == {"q-1", "q-2", "q-3", "q-4"}
+    for disturb in (mixed.session.write_snapshot, mixed.crash, mixed.restart):
         disturb()
-        assert known(over) == {"q-2"}
+        assert ids_in_memory(mixed) == {"q-2"}
         assert answers() == before
-        assert over.recovered() == over.observed()
-    assert over.session.delete_query("x")["id"] == "q-4", "the newest of that name"
-    assert over.create(CHEAP, name="x") == ["q-5"]
+        assert mixed.recovered() == mixed.observed()
+    assert mixed.session.delete_query("x")["id"] == "q-4", "the newest of that name"
+    assert mixed.create(CHEAP, name="x") == ["q-5"]
     with pytest.raises(UnknownObject):
-        over.session.delete_query("y")
+        mixed.session.delete_query("y")
 
 
 FILTERS: list[dict[str, str]] = [
@@ -110,21 +110,21 @@ POINTS = ("put finished", "put queries", "put session.json", "delete queries", "
 
 
 @pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize("is_done", [False, True])
 def test_a_crash_at_any_point_of_a_snapshot_loses_and_doubles_nothing(
-    over: Driver, monkeypatch: pytest.MonkeyPatch, point: str, done: bool
+    mixed: Driver, monkeypatch: pytest.MonkeyPatch, point: str, is_done: bool
 ) -> None:
-    over.session.write_snapshot()  # so that the next one has old files to remove
-    over.clock.advance(over.settings.retention_seconds + 1)
-    over.create(CHEAP, CHEAP, CHEAP)
+    mixed.session.write_snapshot()  # so that the next one has old files to remove
+    mixed.clock.advance(mixed.settings.retention_seconds + 1)
+    mixed.create(CHEAP, CHEAP, CHEAP)
     for query_id in ("q-2", "q-5"):
-        over.session.delete_query(query_id, drain=False)
-    over.flush()
-    over.batch({"s-1": 12})
-    over.clock.advance(1)
-    over.session.step()
-    assert over.storage.names("finished"), "what has expired is still there"
-    before = over.observed()
+        mixed.session.delete_query(query_id, drain=False)
+    mixed.flush()
+    mixed.batch({"s-1": 12})
+    mixed.clock.advance(1)
+    mixed.session.step()
+    assert mixed.storage.names("finished"), "what has expired is still there"
+    before = mixed.observed()
     action, _, path = point.partition(" ")
     died = False
 
@@ -132,7 +132,7 @@ def test_a_crash_at_any_point_of_a_snapshot_loses_and_doubles_nothing(
         def call(*arguments: object, **options: object) -> None:
             nonlocal died
             hit = action == "trim" or (not died and str(arguments[0]).startswith(path))
-            if hit and not done:
+            if hit and not is_done:
                 died = True
                 raise KeyboardInterrupt
             real(*arguments, **options)
@@ -142,40 +142,40 @@ def test_a_crash_at_any_point_of_a_snapshot_loses_and_doubles_nothing(
 
         return call
 
-    assert over.session._requests is not None
-    target: object = over.session._requests if action == "trim" else over.session._storage
+    assert mixed.session._requests is not None
+    target: object = mixed.session._requests if action == "trim" else mixed.session._storage
     with monkeypatch.context() as patched:
         patched.setattr(target, action, dying(getattr(target, action)))
         with contextlib.suppress(KeyboardInterrupt):
-            over.session.write_snapshot()
+            mixed.session.write_snapshot()
     assert died
-    over.crash()
-    over.session.step()
-    settled = over.observed()
-    assert everything(settled) == everything(before)
-    over.session.write_snapshot()
-    assert everything(over.observed()) == everything(before)
-    assert over.recovered() == over.observed()
-    for folder, named in (("finished", "archive"), ("queries", "segments")):
-        document = orjson.loads(over.storage.get(snapshot.PATH))
-        assert [int(name[:12]) for name in over.storage.names(folder)] == sorted(document[named])
-    assert over.storage.names("requests") == []
+    mixed.crash()
+    mixed.session.step()
+    recovered = mixed.observed()
+    assert everything(recovered) == everything(before)
+    mixed.session.write_snapshot()
+    assert everything(mixed.observed()) == everything(before)
+    assert mixed.recovered() == mixed.observed()
+    for folder, field in (("finished", "archive"), ("queries", "segments")):
+        document = orjson.loads(mixed.storage.get(snapshot.PATH))
+        assert [int(name[:12]) for name in mixed.storage.names(folder)] == sorted(document[field])
+    assert mixed.storage.names("requests") == []
 
 
 def everything(observed: dict[str, object]) -> dict[str, object]:
     """Return a state without the difference between memory and archive."""
-    here, over = observed["queries"], observed["over"]
-    assert isinstance(here, list)
-    assert isinstance(over, list)
-    moved = {"queries", "over", "states", "finished", "names"}
-    rest = {name: value for name, value in observed.items() if name not in moved}
-    return rest | {"all": sorted([*here, *over], key=lambda query: int(query["id"][2:]))}
+    in_memory, archived = observed["queries"], observed["archived"]
+    assert isinstance(in_memory, list)
+    assert isinstance(archived, list)
+    differing = {"queries", "archived", "states", "finished", "names"}
+    rest = {name: value for name, value in observed.items() if name not in differing}
+    return rest | {"all": sorted([*in_memory, *archived], key=lambda query: int(query["id"][2:]))}
 
 
 def test_a_head_is_written_a_few_times_however_many_snapshots_come(driver: Driver) -> None:
-    written = 0
+    heads_written = 0
     ids: list[str] = []
-    sizes: dict[str, int] = {}
+    heads_before: dict[str, int] = {}
     for number in range(40):
         ids += driver.run(*[CHEAP] * 5)
         for query_id in ids[: 5 * (number % 2)]:
@@ -184,12 +184,14 @@ def test_a_head_is_written_a_few_times_however_many_snapshots_come(driver: Drive
         driver.flush()
         driver.batch()
         driver.session.write_snapshot()
-        now = {name: driver.storage.get(f"queries/{name}").count(b"\n") for name in driver.storage.names("queries")}
-        written += sum(count for name, count in now.items() if name not in sizes)
-        sizes = now
-        assert sum(now.values()) <= 2 * len(ids) + 5, "half of what is kept is needed, at least"
+        heads_now = {
+            name: driver.storage.get(f"queries/{name}").count(b"\n") for name in driver.storage.names("queries")
+        }
+        heads_written += sum(count for name, count in heads_now.items() if name not in heads_before)
+        heads_before = heads_now
+        assert sum(heads_now.values()) <= 2 * len(ids) + 5, "half of what is kept is needed, at least"
     assert len(ids) == 100
-    assert written <= 2 * 200
+    assert heads_written <= 2 * 200
     assert driver.recovered() == driver.observed()
 
 
@@ -216,7 +218,7 @@ def test_plan_snapshots_come_while_changelogs_wait_for_their_batch(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan_snapshot, "EVERY_EPOCHS", 3)
-    live, seen = LiveQueries(), 0
+    live, compared = LiveQueries(), 0
     for number in range(20):
         driver.create(CHEAP, REVENUE)
         for query_id in (f"q-{2 * number - 3}", f"q-{2 * number - 2}")[: max(0, number - 1)]:
@@ -233,35 +235,35 @@ def test_plan_snapshots_come_while_changelogs_wait_for_their_batch(
             live.apply(driver.changelogs()[epoch - 1], record["clocks_at_start"])
         for name in driver.storage.names("plans"):
             if int(name[:12]) == live.epoch:
-                seen += 1
-                read = LiveQueries.from_json(orjson.loads(driver.storage.get(f"plans/{name}")))
-                assert read.by_slot == live.by_slot
-                assert (read.streams, read.capacity) == (live.streams, live.capacity)
-    assert seen >= 4
+                compared += 1
+                snapshot_queries = LiveQueries.from_json(orjson.loads(driver.storage.get(f"plans/{name}")))
+                assert snapshot_queries.by_slot == live.by_slot
+                assert (snapshot_queries.streams, snapshot_queries.capacity) == (live.streams, live.capacity)
+    assert compared >= 4
 
 
 def test_listeners_hear_which_slots_changed_hands(driver: Driver) -> None:
-    held: dict[int, str] = {}
+    holders: dict[int, str] = {}
 
     def listen(changes: list[tuple[int, object]]) -> None:
         for slot, holder in changes:
             if holder is None:
-                del held[slot]
+                del holders[slot]
             else:
-                held[slot] = holder.id  # type: ignore[attr-defined]
+                holders[slot] = holder.id  # type: ignore[attr-defined]
 
     driver.session.on_slots(listen)
     driver.run(CHEAP, CHEAP)
-    assert held == {0: "q-1", 1: "q-2"}
+    assert holders == {0: "q-1", 1: "q-2"}
     driver.create(CHEAP)
     driver.session.delete_query("q-1", drain=False)
     driver.flush()
-    assert held == {0: "q-1", 1: "q-2"}, "no batch has it yet"
+    assert holders == {0: "q-1", 1: "q-2"}, "no batch has it yet"
     driver.batch()
-    assert held == {0: "q-3", 1: "q-2"}
+    assert holders == {0: "q-3", 1: "q-2"}
     driver.batch(failures={"q-2": "evaluation raised"})
     driver.flush()
     driver.batch()
-    assert held == {0: "q-3"}
+    assert holders == {0: "q-3"}
     assert [(slot, holder.id) for slot, holder in driver.session.slots() if holder] == [(0, "q-3")]
     assert driver.session.count_by_state()[FAILED] == 1

@@ -18,5 +18,5 @@ def test_given_configuration_reaches_the_driver(fresh_service: FreshService) -> 
     jvm = psutil.Process(job["jvm_pid"]).cmdline()
     assert "-Xmx900m" in jvm
     assert {"-Dbraid.driver=yes", "-Xss4m"} <= set(jvm), "ours are kept"
-    shown = psutil.Process(job["pid"]).cmdline()
-    assert not any("braid.driver" in argument for argument in shown), "it may have secrets"
+    command_line = psutil.Process(job["pid"]).cmdline()
+    assert not any("braid.driver" in argument for argument in command_line), "it may have secrets"

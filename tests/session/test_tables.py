@@ -25,8 +25,8 @@ def packs(driver: Driver) -> Driver:
 
 def lookup(driver: Driver, query: str) -> Lookup:
     """Return the only lookup of a query."""
-    (found,) = lookups_of(driver.state.queries[query].query)
-    return found
+    (only_lookup,) = lookups_of(driver.state.queries[query].query)
+    return only_lookup
 
 
 def rows(driver: Driver, query: str) -> int:
@@ -68,19 +68,19 @@ def test_all_queries_get_the_rows_with_the_next_batch(packs: Driver) -> None:
 
 
 def test_queries_with_the_same_rows_share_their_input(packs: Driver) -> None:
-    (before,) = packs.run(QUERY)
+    (older,) = packs.run(QUERY)
     refresh(packs, 2)
-    (same,) = packs.run(QUERY)
+    (newer,) = packs.run(QUERY)
     packs.write_table(1)
-    (other,) = packs.run(QUERY)  # has the rows that the first one had
-    assert [rows(packs, query) for query in (before, same, other)] == [2, 2, 1]
-    inputs = [packs.state.queries[query].query for query in (before, same, other)]
+    (old_rows,) = packs.run(QUERY)  # has the rows that the first one had
+    assert [rows(packs, query) for query in (older, newer, old_rows)] == [2, 2, 1]
+    inputs = [packs.state.queries[query].query for query in (older, newer, old_rows)]
     assert all(isinstance(query, Selection) for query in inputs)
-    assert lookup(packs, before) == lookup(packs, same) != lookup(packs, other)
+    assert lookup(packs, older) == lookup(packs, newer) != lookup(packs, old_rows)
     refresh(packs, 1)
     packs.flush()
     packs.batch()
-    assert [rows(packs, query) for query in (before, same, other)] == [1, 1, 1]
+    assert [rows(packs, query) for query in (older, newer, old_rows)] == [1, 1, 1]
     assert packs.recovered() == packs.observed()
 
 
@@ -154,10 +154,10 @@ def test_a_query_that_is_planned_while_its_table_is_refreshed_gets_the_rows(
     read = packs.session._tables.read
 
     def refresh_after(definition: TableDefinition) -> TableVersion:
-        found = read(definition)
+        version = read(definition)
         monkeypatch.undo()
         refresh(packs, 2)
-        return found
+        return version
 
     monkeypatch.setattr(packs.session._tables, "read", refresh_after)
     (query,) = packs.run(QUERY)
@@ -196,14 +196,14 @@ def test_a_query_is_refused_where_rows_that_came_after_it_was_planned_do_not_do_
     read = packs.session._tables.read
 
     def refresh_after(definition: TableDefinition) -> TableVersion:
-        found = read(definition)
+        version = read(definition)
         monkeypatch.undo()
         too_many(packs)
         if is_done:
             packs.session.refresh_table("packs")
         else:
             packs.session._reservations.hold_refresh(packs.state, read(definition))
-        return found
+        return version
 
     monkeypatch.setattr(packs.session._tables, "read", refresh_after)
     with pytest.raises(NotAllowed, match=r"at most 1000 rows.* just being accepted could have 1001"):

@@ -81,11 +81,11 @@ def test_executors_are_asked_for_while_tuples_take_long_and_given_back_when_none
     assert read_wanted(cluster.storage) == 2
     cluster.wait(2)
     assert read_wanted(cluster.storage) == 1
-    shown = cluster.scaling.describe()
-    assert [each["wanted"] for each in shown["decisions"]] == [1, 2, 1]
-    assert shown["why"] == shown["decisions"][-1]["why"]
-    assert shown["since"] == shown["decisions"][-1]["at"]
-    assert (shown["now"], shown["wanted"], shown["bounds"]) == (2, 1, [1, 3])
+    body = cluster.scaling.describe()
+    assert [decision["wanted"] for decision in body["decisions"]] == [1, 2, 1]
+    assert body["why"] == body["decisions"][-1]["why"]
+    assert body["since"] == body["decisions"][-1]["at"]
+    assert (body["now"], body["wanted"], body["bounds"]) == (2, 1, [1, 3])
 
 
 def test_nothing_is_decided_before_the_driver_has_told_of_executors(cluster: Cluster) -> None:
@@ -108,20 +108,20 @@ def test_a_restart_goes_on_with_what_was_wanted(cluster: Cluster) -> None:
 
 
 def test_only_the_newest_decisions_are_kept(cluster: Cluster) -> None:
-    for least in [1, 2] * KEPT:
-        cluster.restart(executors_min=least, executors_max=least)
+    for executors in [1, 2] * KEPT:
+        cluster.restart(executors_min=executors, executors_max=executors)
     decisions = cluster.scaling.describe()["decisions"]
-    assert [each["wanted"] for each in decisions] == [1, 2] * (KEPT // 2)
+    assert [decision["wanted"] for decision in decisions] == [1, 2] * (KEPT // 2)
 
 
 def test_on_a_local_master_it_is_decided_and_said_that_nothing_comes_of_it(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, master="local[2]")
     cluster.register(1)
     cluster.batches(7, latency=9, cores=2.0)
-    shown = cluster.scaling.describe()
-    assert (shown["now"], shown["wanted"]) == (1, 2)
-    assert "tuples took longer than 5 s" in shown["why"]
-    assert shown["why"].endswith("the master local[2] has no executors but the driver's process.")
+    body = cluster.scaling.describe()
+    assert (body["now"], body["wanted"]) == (1, 2)
+    assert "tuples took longer than 5 s" in body["why"]
+    assert body["why"].endswith("the master local[2] has no executors but the driver's process.")
 
 
 def test_without_the_setting_nothing_is_asked_for(cluster: Cluster) -> None:

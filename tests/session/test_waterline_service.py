@@ -48,10 +48,10 @@ def test_a_tuple_of_the_far_future_closes_no_window(api: Api) -> None:
     push(api, name, (4, after(10)))
     wait_until(lambda: api.page(query["id"])["rows"], 60, "the first window comes")
     assert [row["total"] for row in api.page(query["id"])["rows"]] == [3]
-    shown = api.stream(name)
-    assert (shown["tuples"], shown["late"], shown["malformed"]) == (3, 0, 2)
-    assert dt.datetime.fromisoformat(shown["clock"]) == after(10)
-    assert shown["max_future_seconds"] == 3600
+    stream = api.stream(name)
+    assert (stream["tuples"], stream["late"], stream["malformed"]) == (3, 0, 2)
+    assert dt.datetime.fromisoformat(stream["clock"]) == after(10)
+    assert stream["max_future_seconds"] == 3600
     first, second = letters(api, name)
     assert (first["reason"], first["tuple"]["v"], first["raw"]) == ("malformed", 100, None)
     assert f"event time {ahead:%FT%T.%f}Z is more than 1 h after " in first["detail"]
@@ -85,10 +85,10 @@ def test_a_join_does_not_wait_for_a_silent_stream_whose_old_tuples_are_late_when
     push(api, silent, (20, after(2)))
     push(api, heard, (10, after(1)), (11, after(12)))
     wait_until(lambda: rows() == [(10, 20)], 60, "the window comes though one stream is silent")
-    shown = api.stream(silent)
-    assert shown["idle"] is True
+    stream = api.stream(silent)
+    assert stream["idle"] is True
     assert not api.stream(heard)["idle"]
-    assert [dt.datetime.fromisoformat(shown[name]) for name in ("clock", "waterline")] == [after(2), after(12)]
+    assert [dt.datetime.fromisoformat(stream[name]) for name in ("clock", "waterline")] == [after(2), after(12)]
 
     push(api, silent, (21, after(3)), (22, after(13)))
     wait_until(lambda: api.stream(silent)["tuples"] == 3, 60, "what it brings later is read")

@@ -60,19 +60,19 @@ def test_creations_are_refused_with_the_time_to_come_again() -> None:
 def test_rows_are_read_at_the_rate_of_the_quota() -> None:
     clock = Clock()
     meters = Meters(Quotas(result_rows_a_second=100), clock)
-    read = 0
+    rows_read = 0
     while clock.now < 60:
         try:
-            taken = meters.rows_at_once(1000)
+            page_rows = meters.rows_at_once(1000)
         except Overloaded:
             assert meters.rows_paused() > 0
             clock.now += 0.25
             continue
-        assert 1 <= taken <= 100
-        meters.count_rows(taken)
-        read += taken
-        assert read <= 100 + 100 * clock.now
-    assert read >= 6000
+        assert 1 <= page_rows <= 100
+        meters.count_rows(page_rows)
+        rows_read += page_rows
+        assert rows_read <= 100 + 100 * clock.now
+    assert rows_read >= 6000
 
 
 def test_a_quota_of_nothing_allows_nothing_and_no_quota_everything() -> None:

@@ -19,9 +19,9 @@ ADMIN_KEY = "an admin key that is long"
 @pytest.fixture
 def registry(tmp_path: Path) -> AccessRegistry:
     """A registry with a tenant."""
-    made = AccessRegistry(Storage(str(tmp_path)), ADMIN_KEY)
-    made.put_tenant("shop", Quotas(running_queries=3))
-    return made
+    opened = AccessRegistry(Storage(str(tmp_path)), ADMIN_KEY)
+    opened.put_tenant("shop", Quotas(running_queries=3))
+    return opened
 
 
 def reopened(tmp_path: Path) -> AccessRegistry:
@@ -30,30 +30,30 @@ def reopened(tmp_path: Path) -> AccessRegistry:
 
 def test_a_key_is_known_until_it_is_revoked_and_over_restarts(registry: AccessRegistry, tmp_path: Path) -> None:
     key, text = registry.create_key("shop", [WRITE], "dashboards")
-    for known in (registry, reopened(tmp_path)):
-        assert known.authenticate(text) == Principal("shop", frozenset({READ, WRITE}))
-        assert known.quotas("shop").running_queries == 3
-        assert [each.describe()["name"] for each in known.api_keys()] == ["dashboards"]
+    for opened in (registry, reopened(tmp_path)):
+        assert opened.authenticate(text) == Principal("shop", frozenset({READ, WRITE}))
+        assert opened.quotas("shop").running_queries == 3
+        assert [api_key.describe()["name"] for api_key in opened.api_keys()] == ["dashboards"]
     registry.revoke_key(key.id)
-    for known in (registry, reopened(tmp_path)):
+    for opened in (registry, reopened(tmp_path)):
         with pytest.raises(Unauthorized):
-            known.authenticate(text)
+            opened.authenticate(text)
 
 
 def test_the_name_of_a_dropped_tenant_is_not_given_again(registry: AccessRegistry, tmp_path: Path) -> None:
     registry.drop_tenant("shop")
-    for known in (registry, reopened(tmp_path)):
+    for opened in (registry, reopened(tmp_path)):
         with pytest.raises(Conflict, match="'shop' was dropped"):
-            known.put_tenant("shop", Quotas())
-        known.put_tenant("games", Quotas())
+            opened.put_tenant("shop", Quotas())
+        opened.put_tenant("games", Quotas())
 
 
 def test_nothing_on_disk_gives_a_key_back(registry: AccessRegistry, tmp_path: Path) -> None:
     _, text = registry.create_key("shop", [ADMIN])
-    kept = (tmp_path / PATH).read_text()
-    assert text not in kept
-    assert text.removeprefix("braid_") not in kept
-    assert ADMIN_KEY not in kept
+    file_text = (tmp_path / PATH).read_text()
+    assert text not in file_text
+    assert text.removeprefix("braid_") not in file_text
+    assert ADMIN_KEY not in file_text
 
 
 def test_ids_of_keys_are_not_given_again(registry: AccessRegistry, tmp_path: Path) -> None:

@@ -57,8 +57,8 @@ def test_what_is_made_of_measures_means_what_it_means_in_duckdb(aggregate: str, 
         measured = {measure.name: value_of(duck, measure, columns, len(rows)) for measure in query.measures}
         duck.register("purchases", tuples)
         ((expected,),) = duck.execute(f"SELECT {aggregate} FROM purchases").fetchall()
-    (ours,) = evaluate(query.outputs[-1].expression, measured, 1).to_pylist()
-    assert same(ours, expected), (ours, expected)
+    (value,) = evaluate(query.outputs[-1].expression, measured, 1).to_pylist()
+    assert same(value, expected), (value, expected)
 
 
 @pytest.mark.parametrize(("value", "expected"), [(2.5, 0.0), (float("inf"), None), (float("nan"), None)])
@@ -66,5 +66,5 @@ def test_a_lone_value_deviates_by_nothing_if_it_is_finite(value: float, expected
     query = aggregation("SELECT VAR_POP(price) AS v FROM purchases [RANGE 8 SECONDS]")
     values = {"sum(price)": value, "count(price)": 1, "var_samp(price)": None}
     columns = {measure.name: pa.array([values[measure.name]], measure.type.arrow) for measure in query.measures}
-    (ours,) = evaluate(query.outputs[-1].expression, columns, 1).to_pylist()
-    assert ours == expected or (expected is None and ours != ours)
+    (variance,) = evaluate(query.outputs[-1].expression, columns, 1).to_pylist()
+    assert variance == expected or (expected is None and variance != variance)

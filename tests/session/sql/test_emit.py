@@ -46,15 +46,15 @@ def test_after_watermark_is_the_default_and_leaves_the_json_as_it_was() -> None:
     query = aggregation(COUNTED)
     assert query == aggregation(f"{COUNTED} EMIT AFTER WATERMARK")
     assert query.emit == EMIT_AFTER_WATERMARK == Emit(False, True, None)
-    written = query.to_json()
-    assert set(written) == {"kind", "stream", "window", "where", "keys", "measures", "outputs", "having"}
-    assert written["window"] == [8_000_000, 8_000_000, 0]
-    assert query_from_json(written) == query
+    document = query.to_json()
+    assert set(document) == {"kind", "stream", "window", "where", "keys", "measures", "outputs", "having"}
+    assert document["window"] == [8_000_000, 8_000_000, 0]
+    assert query_from_json(document) == query
 
 
 def test_the_default_may_be_said_of_a_selection() -> None:
-    written = selection("SELECT price FROM purchases WHERE ok EMIT AFTER WATERMARK")
-    assert written == selection("SELECT price FROM purchases WHERE ok")
+    query = selection("SELECT price FROM purchases WHERE ok EMIT AFTER WATERMARK")
+    assert query == selection("SELECT price FROM purchases WHERE ok")
 
 
 @pytest.mark.parametrize(

@@ -36,12 +36,12 @@ def inputs(sql: str) -> list[tuple[str, str | None, list[str | None], tuple[int,
     """Return the inputs of SELECT p.price FROM … as texts: alias, predicate, keys, outer_of."""
     return [
         (
-            each.alias,
-            None if each.where is None else str(each.where),
-            [None if key is None else str(key) for key in each.keys],
-            each.outer_of,
+            join_input.alias,
+            None if join_input.where is None else str(join_input.where),
+            [None if key is None else str(key) for key in join_input.keys],
+            join_input.outer_of,
         )
-        for each in plan(f"SELECT p.price FROM {sql}").inputs
+        for join_input in plan(f"SELECT p.price FROM {sql}").inputs
     ]
 
 
@@ -52,7 +52,9 @@ def test_the_thesis_join() -> None:
     )
     assert query.window == Window(8_000_000, 4_000_000)
     assert query.streams == ("s-purchases", "s-ads")
-    assert [(each.alias, str(each.where), list(map(str, each.keys))) for each in query.inputs] == [
+    assert [
+        (join_input.alias, str(join_input.where), list(map(str, join_input.keys))) for join_input in query.inputs
+    ] == [
         ("p", "None", ["pack", "user_id"]),
         ("a", ">(pack, 3)", ["pack", "user_id"]),
     ]
@@ -119,10 +121,10 @@ def test_left_joins() -> None:
         ("a", ">(pack, 3)", ["user_id"], (0,)),
     ]
     chain = "purchases ~ p LEFT JOIN ads ~ a ON p.user_id = a.user_id LEFT JOIN clicks ~ c ON c.pack = a.pack"
-    assert [each[3] for each in inputs(chain)] == [(), (0,), (1,)]
+    assert [join_input[3] for join_input in inputs(chain)] == [(), (0,), (1,)]
     # rows without a partner in clicks go, and with them those without one in ads
-    assert [each[3] for each in inputs(f"{chain} WHERE c.price = 1")] == [(), (), ()]
-    assert [each[3] for each in inputs(f"{chain} WHERE a.price = 1")] == [(), (), (1,)]
+    assert [join_input[3] for join_input in inputs(f"{chain} WHERE c.price = 1")] == [(), (), ()]
+    assert [join_input[3] for join_input in inputs(f"{chain} WHERE a.price = 1")] == [(), (), (1,)]
 
 
 def test_a_stream_joined_with_itself() -> None:
@@ -166,7 +168,7 @@ def test_a_column_of_using_is_called_like_that_of_the_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "on"),
+    ("condition", "on"),
     [
         ("p.price > a.price", ">(p.price, a.price)"),
         ("p.price > 1 AND a.pack > 3", ">(p.price, 1.0)"),
@@ -174,15 +176,15 @@ def test_a_column_of_using_is_called_like_that_of_the_left() -> None:
         ("a.pack > 3", "None"),
     ],
 )
-def test_more_than_equality_in_the_on_of_a_left_join_is_asked_of_partners(more: str, on: str) -> None:
+def test_more_than_equality_in_the_on_of_a_left_join_is_asked_of_partners(condition: str, on: str) -> None:
     source = "FROM purchases ~ p LEFT JOIN ads ~ a ON p.user_id = a.user_id AND"
-    join = plan(f"SELECT p.price {source} {more}")
+    join = plan(f"SELECT p.price {source} {condition}")
     assert str(join.inputs[1].on) == on
     assert join.where is None
     assert join.is_factorised == (on == "None")
-    inner = plan(f"SELECT p.price {source} {more} WHERE a.price > 1")
+    inner = plan(f"SELECT p.price {source} {condition} WHERE a.price > 1")
     assert (inner.inputs[1].outer_of, inner.inputs[1].on) == ((), None), "no row without a partner gets through"
-    no_partner = plan(f"SELECT p.price {source} {more} WHERE a.user_id IS NULL")
+    no_partner = plan(f"SELECT p.price {source} {condition} WHERE a.user_id IS NULL")
     assert no_partner.inputs[1].anti == (on == "None")
 
 

@@ -164,18 +164,18 @@ def test_an_inner_join_with_a_table_makes_its_stream_inner() -> None:
         " JOIN packs k ON k.pack = p.pack"
     )
     assert isinstance(query, Join)
-    assert [each.outer_of for each in query.inputs] == [(), ()]
+    assert [join_input.outer_of for join_input in query.inputs] == [(), ()]
 
 
 def test_queries_with_other_rows_of_a_table_have_another_input() -> None:
     text = "SELECT k.name FROM purchases p JOIN packs k ON p.pack = k.pack"
     before = planned(text)
-    known = Tables.versions["packs"]
-    Tables.versions["packs"] = TableVersion(known.definition, known.rows.slice(1))
+    packs = Tables.versions["packs"]
+    Tables.versions["packs"] = TableVersion(packs.definition, packs.rows.slice(1))
     try:
         after = planned(text)
     finally:
-        Tables.versions["packs"] = known
+        Tables.versions["packs"] = packs
     assert isinstance(before, Selection)
     assert isinstance(after, Selection)
     assert before.input != after.input

@@ -77,9 +77,9 @@ def test_a_query_planned_by_its_shape_is_the_one_that_the_parser_gives(shape: st
             text = text.replace("{}", number, 1)
         text = text.replace("{}", numbers[0])
         expected = fresh(text)
-        found = by_shape(shapes, text)
-        assert found == expected
-        assert repr(found) == repr(expected), "equal is not the same: 1.50 == 1.5"
+        query = by_shape(shapes, text)
+        assert query == expected
+        assert repr(query) == repr(expected), "equal is not the same: 1.50 == 1.5"
 
 
 @settings(deadline=None)
@@ -94,8 +94,8 @@ def test_whatever_the_text_the_shapes_say_what_the_parser_says(ends: list[str]) 
 @pytest.mark.parametrize("text", SEEDS)
 def test_known_statements_are_read_alike_twice_and_with_other_numbers(text: str) -> None:
     shapes = Shapes()
-    for other in (text, text, re.sub(r"(?<=[<>=] )\d+", "3", text)):
-        assert by_shape(shapes, other) == fresh(other)
+    for statement in (text, text, re.sub(r"(?<=[<>=] )\d+", "3", text)):
+        assert by_shape(shapes, statement) == fresh(statement)
 
 
 def test_a_known_shape_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,9 +113,9 @@ def test_the_plan_is_that_of_the_stream_as_it_is_now() -> None:
     shapes = Shapes()
     text = "SELECT price FROM purchases WHERE price > 5"
     assert shapes.read(text, CATALOG)[1].stream == "s-1"
-    again = {"purchases": define(PURCHASES.replace("price DOUBLE", "price INT"), "s-2")}
+    new_catalog = {"purchases": define(PURCHASES.replace("price DOUBLE", "price INT"), "s-2")}
     for _ in range(2):
-        query = shapes.read(text.replace("5", "6"), again)[1]
+        query = shapes.read(text.replace("5", "6"), new_catalog)[1]
         assert query.stream == "s-2"
         assert "INT" in str(query.outputs[0].expression.type)
     with pytest.raises(NotAllowed, match="'purchases' does not exist"):
@@ -127,10 +127,10 @@ def test_shapes_are_bounded_and_long_texts_are_none() -> None:
     for column in ("price", "user_id", "gem_pack", "amount", "price, user_id"):
         shapes.read(f"SELECT {column} FROM purchases WHERE price > 5", CATALOG)
         assert len(shapes) <= 3
-    before = len(shapes)
+    size = len(shapes)
     shapes.read(f"SELECT price FROM purchases WHERE price > 5 {' ' * LONGEST}", CATALOG)
     shapes.read("SELECT SUM(price) FROM purchases [RANGE 1 SECOND] HAVING COUNT(*) > 5", CATALOG)
-    assert len(shapes) == before
+    assert len(shapes) == size
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_shapes_are_bounded_and_long_texts_are_none() -> None:
     ],
 )
 def test_holes_are_numbers_after_a_comparison(text: str, numbers: tuple[str, ...]) -> None:
-    found = cut(text)
-    assert found.numbers == numbers
-    assert [text[at : at + len(n)] for at, n in zip(found.places, numbers, strict=True)] == list(numbers)
-    assert "".join(a + n for a, n in zip(found.around, (*numbers, ""), strict=True)) == text
+    cut_text = cut(text)
+    assert cut_text.numbers == numbers
+    assert [text[at : at + len(n)] for at, n in zip(cut_text.places, numbers, strict=True)] == list(numbers)
+    assert "".join(a + n for a, n in zip(cut_text.around, (*numbers, ""), strict=True)) == text
     assert cut("") == Cut(("",), (), ())

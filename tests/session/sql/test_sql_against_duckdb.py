@@ -28,7 +28,7 @@ Pair = tuple[str, str]
 SCHEMA = CATALOG["purchases"].schema.arrow
 
 
-def both(*texts: str) -> st.SearchStrategy[Pair]:
+def same_text(*texts: str) -> st.SearchStrategy[Pair]:
     """Return one of these texts, the same for both engines."""
     return st.sampled_from([(t, t) for t in texts])
 
@@ -37,8 +37,8 @@ def join(template: str, *parts: st.SearchStrategy[Pair], duck: str | None = None
     """Fill a template with parts, and DuckDB's template with DuckDB's parts."""
     return st.tuples(*parts).map(
         lambda pairs: (
-            template.format(*(ours for ours, _ in pairs)),
-            (duck or template).format(*(theirs for _, theirs in pairs)),
+            template.format(*(text for text, _ in pairs)),
+            (duck or template).format(*(text for _, text in pairs)),
         )
     )
 
@@ -47,9 +47,9 @@ def literal(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Pair]:
     return values.map(lambda v: (f"({v})", f"({v})"))
 
 
-TEXT_0 = both("name", "'a'", "'Ab%'", "'é_b'", "''")
-DAYS = both("day", "DATE '2024-02-29'", "DATE '1969-12-31'")
-TIMES_0 = both("time", "TIMESTAMP '2024-02-29 23:59:58.5'", "CAST(day AS TIMESTAMP)")
+TEXT_0 = same_text("name", "'a'", "'Ab%'", "'é_b'", "''")
+DAYS = same_text("day", "DATE '2024-02-29'", "DATE '1969-12-31'")
+TIMES_0 = same_text("time", "TIMESTAMP '2024-02-29 23:59:58.5'", "CAST(day AS TIMESTAMP)")
 TIMES = st.one_of(
     TIMES_0,
     join("({} + INTERVAL '90' MINUTE)", TIMES_0),
@@ -72,7 +72,7 @@ FIELDS = [
     "second",
     "millisecond",
 ]
-WHOLE_0 = st.one_of(both("gem_pack", "user_id"), literal(st.integers(-7, 7)))
+WHOLE_0 = st.one_of(same_text("gem_pack", "user_id"), literal(st.integers(-7, 7)))
 WHOLE_1 = st.one_of(
     WHOLE_0,
     join("({} + {})", WHOLE_0, WHOLE_0),
@@ -88,7 +88,7 @@ WHOLE_1 = st.one_of(
     *(join(f"extract({field} FROM {{}})", TIMES) for field in FIELDS),
     join("extract(epoch FROM {})", TIMES, duck="CAST(floor(extract(epoch FROM {})) AS BIGINT)"),
 )
-REAL_0 = st.one_of(both("price"), literal(st.sampled_from([0.5, -2.25, 100.0])))
+REAL_0 = st.one_of(same_text("price"), literal(st.sampled_from([0.5, -2.25, 100.0])))
 REAL_1 = st.one_of(
     REAL_0,
     join("({} + {})", REAL_0, REAL_0),
@@ -116,13 +116,13 @@ TEXT_1 = st.one_of(
     join("ltrim({})", TEXT_0),
     join("replace({}, 'a', 'xy')", TEXT_0),
     join("replace({}, {}, '')", TEXT_0, TEXT_0),
-    join("substring({}, {}, 2)", TEXT_0, both("1", "2", "-2", "abs(gem_pack)")),
+    join("substring({}, {}, 2)", TEXT_0, same_text("1", "2", "-2", "abs(gem_pack)")),
     join("left({}, {})", TEXT_0, WHOLE_0),
     join("right({}, {})", TEXT_0, WHOLE_0),
     join("lpad({}, 4, 'xy')", TEXT_0),
     join("rpad({}, 1, 'xy')", TEXT_0),
     join("concat_ws({}, {}, {})", TEXT_0, TEXT_0, WHOLE_0),
-    join("split_part({}, 'b', {})", TEXT_0, both("1", "2", "-1", "-2")),
+    join("split_part({}, 'b', {})", TEXT_0, same_text("1", "2", "-1", "-2")),
     join(
         "regexp_extract({0}, '(a|b)+(.)', 2)",
         TEXT_0,
@@ -132,12 +132,12 @@ TEXT_1 = st.one_of(
     join("CAST({} AS VARCHAR)", TIMES_0),
     join("CAST({} AS VARCHAR)", DAYS),
 )
-COMPARED = both("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
+COMPARED = same_text("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 TRUTH_0 = st.one_of(
-    both("ok", "NULL", "TRUE"),
+    same_text("ok", "NULL", "TRUE"),
     join("({} {} {})", WHOLE_1, COMPARED, WHOLE_1),
     join("({} {} {})", REAL_1, COMPARED, WHOLE_0),
-    join("({} {} {})", WHOLE_1, COMPARED, both("2.5", "-0.5", "3.0")),
+    join("({} {} {})", WHOLE_1, COMPARED, same_text("2.5", "-0.5", "3.0")),
     join("({} {} {})", TEXT_1, COMPARED, TEXT_0),
     join("({} {} {})", TIMES, COMPARED, TIMES),
     join("({} {} {})", DAYS, COMPARED, DAYS),
@@ -148,11 +148,11 @@ TRUTH_0 = st.one_of(
         *(WHOLE_1, WHOLE_0, WHOLE_0),
         duck="(NOT ({0} BETWEEN {1} AND {2} OR {0} BETWEEN {2} AND {1}))",
     ),
-    join("({} NOT IN ({}, {}))", WHOLE_1, WHOLE_0, both("NULL", "1", "user_id")),
+    join("({} NOT IN ({}, {}))", WHOLE_1, WHOLE_0, same_text("NULL", "1", "user_id")),
     join("(name IN ({}, {}, NULL))", TEXT_0, TEXT_0),
-    join("({} LIKE {})", TEXT_1, both("'a%'", "'%b%'", "'_'", "'%'", "''", "'é_%'", "'a\nb'", "name")),
+    join("({} LIKE {})", TEXT_1, same_text("'a%'", "'%b%'", "'_'", "'%'", "''", "'é_%'", "'a\nb'", "name")),
     join("({} NOT LIKE 'a!%%' ESCAPE '!')", TEXT_1),
-    join("({} ILIKE {})", TEXT_1, both("'A%'", "'%B'", "'É%'")),
+    join("({} ILIKE {})", TEXT_1, same_text("'A%'", "'%B'", "'É%'")),
     join("starts_with({}, {})", TEXT_1, TEXT_0),
     join("ends_with({}, {})", TEXT_1, TEXT_0),
     join("contains({}, 'a')", TEXT_1),
@@ -196,11 +196,13 @@ ROWS = st.fixed_dictionaries(
 )
 
 
-def same(ours: Any, theirs: Any) -> bool:
-    if isinstance(ours, float) and theirs is not None:
-        other = float(theirs)
-        return math.isclose(ours, other, rel_tol=1e-12, abs_tol=1e-12) or (math.isnan(ours) and math.isnan(other))
-    return bool(ours == theirs)
+def same(value: Any, expected: Any) -> bool:
+    if isinstance(value, float) and expected is not None:
+        expected_float = float(expected)
+        return math.isclose(value, expected_float, rel_tol=1e-12, abs_tol=1e-12) or (
+            math.isnan(value) and math.isnan(expected_float)
+        )
+    return bool(value == expected)
 
 
 @pytest.fixture(scope="module")
@@ -216,13 +218,13 @@ def test_expressions_mean_what_they_mean_in_duckdb(
     duck: duckdb.DuckDBPyConnection, pairs: list[Pair], rows: list[dict[str, Any]]
 ) -> None:
     tuples = pa.Table.from_pylist(rows, SCHEMA)
-    query = selection("SELECT " + ", ".join(f"{ours} AS c{i}" for i, (ours, _) in enumerate(pairs)) + " FROM purchases")
+    braid_items = ", ".join(f"{text} AS c{i}" for i, (text, _) in enumerate(pairs))
+    duck_items = ", ".join(f"{text} AS c{i}" for i, (_, text) in enumerate(pairs))
+    query = selection(f"SELECT {braid_items} FROM purchases")
     columns = dict(zip(tuples.column_names, tuples.combine_chunks().to_batches()[0].columns, strict=True))
     duck.register("purchases", tuples)
-    theirs = duck.execute(
-        "SELECT " + ", ".join(f"{theirs} AS c{i}" for i, (_, theirs) in enumerate(pairs)) + " FROM purchases"
-    ).fetchall()
+    duck_rows = duck.execute(f"SELECT {duck_items} FROM purchases").fetchall()
     for at, output in enumerate(query.outputs):
-        ours = evaluate(output.expression, columns, len(rows)).to_pylist()
-        expected = [row[at] for row in theirs]
-        assert all(map(same, ours, expected)), (pairs[at], ours, expected)
+        values = evaluate(output.expression, columns, len(rows)).to_pylist()
+        expected = [row[at] for row in duck_rows]
+        assert all(map(same, values, expected)), (pairs[at], values, expected)

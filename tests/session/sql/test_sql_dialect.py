@@ -172,10 +172,10 @@ def test_threads_do_not_mix_their_statements() -> None:
         *(f"SELECT price FROM purchases WHERE {condition}" for condition, _ in CONDITIONS),
         *(sql for sql, _ in AGGREGATIONS),
     ]
-    alone: list[Query] = [plan_select(parse_statement(text), CATALOG) for text in texts]
+    expected: list[Query] = [plan_select(parse_statement(text), CATALOG) for text in texts]
     with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(plan, texts * 8))
-    assert together == alone * 8
+        planned = list(pool.map(plan, texts * 8))
+    assert planned == expected * 8
 
 
 def test_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:

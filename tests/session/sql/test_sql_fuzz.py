@@ -83,9 +83,9 @@ def mutated(draw: st.DrawFn) -> str:
     words = draw(st.sampled_from(SEEDS)).replace("(", " ( ").replace(")", " ) ").replace(",", " , ").split()
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(words) - 1))
-        new = draw(st.sampled_from([*WORDS, *words]))
-        words[at : at + draw(st.integers(0, 2))] = draw(st.sampled_from([[], [new], [new, words[at]]]))
-        words = words or [new]
+        word = draw(st.sampled_from([*WORDS, *words]))
+        words[at : at + draw(st.integers(0, 2))] = draw(st.sampled_from([[], [word], [word, words[at]]]))
+        words = words or [word]
     return " ".join(words)
 
 

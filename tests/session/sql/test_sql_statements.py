@@ -87,7 +87,7 @@ def test_options_of_connectors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "options"),
+    ("connector", "options"),
     [
         ("connector = 'push'", {}),
         ("connector = 'generator', dataset = 'purchases'", {"dataset": "purchases"}),
@@ -98,19 +98,19 @@ def test_options_of_connectors() -> None:
         ),
     ],
 )
-def test_options_of_the_waterline_beside_those_of_every_connector(own: str, options: dict[str, str]) -> None:
+def test_options_of_the_waterline_beside_those_of_every_connector(connector: str, options: dict[str, str]) -> None:
     statement = parse_statement(
-        f"CREATE STREAM s (time TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH (MAX_FUTURE = '10 min', {own},"
+        f"CREATE STREAM s (time TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH (MAX_FUTURE = '10 min', {connector},"
         " idle_timeout = '5 s', waterline_percentile = 99.5)"
     )
     assert isinstance(statement, CreateStream)
     assert statement.options == options
     assert statement.waterline == WaterlineOptions(600_000_000, 5_000_000, 99.5)
-    other = parse_statement(
-        f"CREATE STREAM s (time TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH ({own}, max_future = 'none')"
+    unlimited = parse_statement(
+        f"CREATE STREAM s (time TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH ({connector}, max_future = 'none')"
     )
-    assert isinstance(other, CreateStream)
-    assert other.waterline == WaterlineOptions(None)
+    assert isinstance(unlimited, CreateStream)
+    assert unlimited.waterline == WaterlineOptions(None)
 
 
 def test_names_and_types_have_other_spellings() -> None:
