@@ -1,6 +1,6 @@
 """Where finished queries lie on disk: sorted arrays, merged as they come, 25 bytes a query.
 
-There are few levels, each more than twice as large as the next: a new one is merged into the one before it until that
+There are few levels, each more than twice as large as the next: a new one is merged with the ones before it until that
 holds. So adding costs little on average, and a look-up searches a handful of arrays however many queries there are.
 """
 

@@ -33,7 +33,7 @@ class Draining:
         # by query and stream; an entry of a heap that differs is from before the query was resumed
         self._thresholds: dict[str, dict[str, int]] = {}
         self._heaps: dict[str, list[tuple[int, str]]] = {}
-        # since when queries drain, by their streams; in the order in which they began
+        # since when queries drain, by their streams and ids; in the order in which they began
         self._since: dict[Streams, dict[str, int]] = {}
 
     @property

@@ -68,22 +68,22 @@ class Settings:
     lanes, and ``join_orders`` (``auto``, ``off``) whether joins that come from now on have their inputs joined in the
     order that costs least, or as they are written: then more combinations may have to be formed, and windows with too
     many are left out. ``query_sharing`` (``auto``, ``off``) says whether queries that come from now on share operators
-    with those that run, or have their own: that shows what sharing saves, and is of no other use. The optimizer looks
-    every ``reoptimize_seconds``, and at all queries anew once the part ``reoptimize_share`` of them has come or gone
-    since it last did.
+    with those that run; ``off`` is only for measuring what sharing saves. The optimizer looks every
+    ``reoptimize_seconds``, and at all queries anew once the part ``reoptimize_share`` of them has come or gone since
+    it last did.
     ``lanes`` is how many tasks work on state at once, fixed by the first start on a data folder; 0 takes as many as
     ``master`` has cores, or executors in ``spark_conf``. ``latency_target_seconds`` is the event-time latency that
-    results should not have, told to alert rules by ``/metrics``; 0 is none.
+    results should stay below, told to alert rules by ``/metrics``; 0 is none.
 
-    Of executors there are from ``executors_min`` to ``executors_max``, as many as :mod:`optimizer.scaling` finds that
-    it takes for tuples not to take longer than ``scale_latency_seconds``, ``scale_period_seconds`` at a time; with
-    ``executors_max`` 0, as many as Spark's configuration and the cluster make it.
+    There are from ``executors_min`` to ``executors_max`` executors: :mod:`optimizer.scaling` adds some while tuples
+    take longer than ``scale_latency_seconds`` for ``scale_period_seconds``, and gives them back later. With
+    ``executors_max`` 0 there are as many as Spark's configuration and the cluster say.
 
     ``access`` says whether requests need an API key: ``on``, ``off``, or ``auto``, which is on as soon as ``host`` can
     be reached from other machines; ``admin_key`` is the first key. With access on, no query is accepted that would have
     operators keep more than ``admission_cores`` cores busy; 0: nine tenths of the job's lanes.
 
-    Requests must name one of ``allowed_hosts`` (``*``: any), or what is listened on where there are none.
+    Requests must name one of ``allowed_hosts`` (``*``: any), or, where that is empty, the address listened on.
     Pages of ``allowed_origins`` (``https://board.example.com``, ``*``: any) may call the service from a browser, others
     may not. A client must send a request, and take its answer, at a pace (:mod:`api.connections`), after
     ``request_timeout_seconds`` of grace. The head of a request has at most ``max_header_bytes``, and at most
