@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # a batch may be so many times as long as the target where tuples pile up
 LONGEST_BATCH = 4.0
-_LOOKED_AT = 3
+_BATCHES_COMPARED = 3
 
 
 class BatchBudget:
@@ -27,20 +27,20 @@ class BatchBudget:
     def learn(self, tuples: int, seconds: float, waiting: int) -> None:
         """Take note of a batch, and of the tuples that waited when it was planned and were not for it.
 
-        Only batches that used most of the budget change it; windows end in some of them, so several are looked at.
+        Only batches that used most of the budget change it; windows end in some of them, so several are averaged.
         """
         if tuples < self.tuples // 2:
             self._recent = []
             return
         self._recent.append((seconds, waiting))
-        mean = sum(took for took, _ in self._recent) / len(self._recent)
+        mean = sum(duration for duration, _ in self._recent) / len(self._recent)
         longest = LONGEST_BATCH * self._target
         is_far_behind = waiting > 2 * self.tuples and mean < longest / 2
         if mean < self._target / 2 or is_far_behind:
             self._change(2.0)
         elif mean > 2 * longest:
             self._change(0.5)
-        elif len(self._recent) == _LOOKED_AT:
+        elif len(self._recent) == _BATCHES_COMPARED:
             if waiting > min(self._recent[0][1], self.tuples):
                 self._change(min(1.5, longest / mean))
             else:

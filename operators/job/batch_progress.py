@@ -47,21 +47,23 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
             for name in ("tuples", "late", "malformed", "bytes"):
                 streams[stream][name] += counts[name]
             latest = counts["latest_us"]
-            known = clocks.get(stream)
-            if latest is not None and (known is None or latest > known):
+            clock = clocks.get(stream)
+            if latest is not None and (clock is None or latest > clock):
                 clocks[stream] = latest
-    said = controls[0]
+    agreed = controls[0]  # all tasks say the same of these
     recent = _recent([control for control in controls if control["event_times"]], end, unread)
     for stream in streams:
-        mark = percentile_of(recent[stream], said["percentiles"][stream]) if stream in recent else clocks.get(stream)
-        waterlines[stream] = advance_waterline(waterlines.get(stream), mark, said["lateness"].get(stream, 0))
+        clock = clocks.get(stream)
+        if stream in recent:
+            clock = percentile_of(recent[stream], agreed["percentiles"][stream])
+        waterlines[stream] = advance_waterline(waterlines.get(stream), clock, agreed["lateness"].get(stream, 0))
     return {
         "seq": end.seq,
         "epoch": end.epoch,
         "previous_epoch": start.epoch,
         "clocks_at_start": dict(end.clocks),
         "clocks": clocks,
-        "waterlines": raise_idle(waterlines, said["follows"]),
+        "waterlines": raise_idle(waterlines, agreed["follows"]),
         "idle": list(end.idle),
         "recent": recent,
         "planned_us": end.planned_us,
@@ -83,22 +85,22 @@ def digest_of(progress: Mapping[str, Any]) -> int:
 def _recent(controls: list[dict[str, Any]], end: Offset, unread: Container[str]) -> dict[str, list[Sum]]:
     """Return the event times of the last tuples of streams with a ``waterline_percentile``, this batch included."""
     recent = {stream: list(sums) for stream, sums in end.recent.items()}
-    brought: dict[str, list[Sum]] = {}
+    new_sums: dict[str, list[Sum]] = {}
     for control in controls:
         for stream, times in control["event_times"].items():
             if stream not in unread:
-                brought.setdefault(stream, []).append(times)
-    for stream, sums in brought.items():
+                new_sums.setdefault(stream, []).append(times)
+    for stream, sums in new_sums.items():
         recent[stream] = keep_last([*recent.get(stream, []), united(sums)])
     return recent
 
 
-def _report(told: list[dict[str, Any]]) -> dict[str, Any] | None:
+def _report(task_reports: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Bring together what source tasks tell of their work; None when they tell nothing with this batch."""
-    if not told:
+    if not task_reports:
         return None
     samples: dict[str, list[str]] = {}
-    for each in told:
-        for name, texts in each["samples"].items():
+    for task_report in task_reports:
+        for name, texts in task_report["samples"].items():
             samples.setdefault(name, []).extend(texts)
-    return {"sources": report.united(told), "samples": samples}
+    return {"sources": report.united(task_reports), "samples": samples}

@@ -24,7 +24,7 @@ from operators.windows import Window
 
 Numbers = npt.NDArray[np.int64]
 
-# a stream's tuples come later than their event times; how much, its last batches say
+# a stream's tuples come later than their event times; its last so many batches say by how much
 _BATCHES = 8
 # in parts of a batch's time: where delays differ by more, nobody can tell when tuples come
 _MOST_SPREAD = 0.25
@@ -32,8 +32,9 @@ _MOST_SPREAD = 0.25
 _LONGEST_US = 200_000
 # windows that end within so long after the first one that ends are taken for the same (µs)
 _TOGETHER_US = 5_000
-# tuples come in chunks: how long after the latest that was seen the next are waited for, and at least (µs)
-_LATER, _LATER_US = 0.25, 5_000
+# tuples come in chunks: how long to wait for the next one after the longest delay, in parts of what delays differ by,
+# and at least (µs)
+_CHUNK_WAIT, _LEAST_CHUNK_WAIT_US = 0.25, 5_000
 
 
 class WindowEnds:
@@ -41,34 +42,33 @@ class WindowEnds:
 
     def __init__(self) -> None:
         self._queries: dict[str, tuple[tuple[str, ...], Window | None]] = {}
-        self._known: _Combs | None = None
+        self._combs: _Combs | None = None
 
     def add(self, query_id: str, query: Query) -> None:
         """Take note of a new query."""
         window = None if isinstance(query, Selection) else query.window
         is_final = not isinstance(query, Aggregation) or (query.emit.delay_us is None and query.emit.after_watermark)
         self._queries[query_id] = query.streams, window if isinstance(window, Window) and is_final else None
-        self._known = None
+        self._combs = None
 
     def remove(self, query_id: str) -> None:
         """Take note that a query is gone."""
         self._queries.pop(query_id, None)
-        self._known = None
+        self._combs = None
 
     def around(self, delays: Mapping[str, int], before_us: int, now_us: int) -> tuple[int, int, int]:
         """Return how many windows ended in ``(before, now]``, how long it is until the next ones, how many these are.
 
         All in processing time (µs). Waterlines follow it with ``delays``; a window over several streams ends with the
-        last of them. A query that does not wait for windows counts as one that ended. What is over a stream without a
-        delay is left out; without any window the next end is -1 away.
+        last of them. A query that does not wait for windows counts as one that ended. A query over a stream without a
+        delay is left out; without any window the next end is -1 µs away.
         """
-        if self._known is None:
-            self._known = _Combs.of(self._queries.values())
-        known = [streams for streams in self._known.always if delays.keys() >= set(streams)]
-        ended = sum(self._known.always[streams] for streams in known)
+        if self._combs is None:
+            self._combs = _Combs.of(self._queries.values())
+        ended = sum(count for streams, count in self._combs.unwindowed.items() if delays.keys() >= set(streams))
         windowed = [
             (combs, max(delays[stream] for stream in streams))
-            for streams, combs in self._known.ends.items()
+            for streams, combs in self._combs.ends.items()
             if delays.keys() >= set(streams)
         ]
         if not windowed:
@@ -78,32 +78,32 @@ class WindowEnds:
         passed = (now_us - phase) // slide
         ended += int(((passed - (before_us - phase) // slide) * count).sum())
         ahead = (passed + 1) * slide + phase - now_us
-        together = ahead <= ahead.min() + _TOGETHER_US
-        return ended, int(ahead[together].max()), int(count[together].sum())
+        is_next = ahead <= ahead.min() + _TOGETHER_US
+        return ended, int(ahead[is_next].max()), int(count[is_next].sum())
 
 
 @dataclass(frozen=True)
 class _Combs:
     """By streams: slides and phases of the ends of windows and how many queries have them, shape (3, combs).
 
-    ``always`` is how many queries do not wait for windows.
+    ``unwindowed`` is how many queries do not wait for windows.
     """
 
     ends: Mapping[tuple[str, ...], Numbers]
-    always: Mapping[tuple[str, ...], int]
+    unwindowed: Mapping[tuple[str, ...], int]
 
     @classmethod
     def of(cls, queries: Iterable[tuple[tuple[str, ...], Window | None]]) -> _Combs:
         ends: dict[tuple[str, ...], Counter[tuple[int, int]]] = {}
-        always: Counter[tuple[str, ...]] = Counter()
+        unwindowed: Counter[tuple[str, ...]] = Counter()
         for streams, window in queries:
             if window is None:
-                always[streams] += 1
+                unwindowed[streams] += 1
             else:
                 phase = (window.offset_us + window.size_us) % window.slide_us
                 ends.setdefault(streams, Counter())[window.slide_us, phase] += 1
-        rows = {streams: [(*comb, count) for comb, count in found.items()] for streams, found in ends.items()}
-        return cls({streams: np.array(each, dtype=np.int64).T for streams, each in rows.items()}, always)
+        rows = {streams: [(*comb, count) for comb, count in counts.items()] for streams, counts in ends.items()}
+        return cls({streams: np.array(combs, dtype=np.int64).T for streams, combs in rows.items()}, unwindowed)
 
 
 class BatchStart:
@@ -115,12 +115,12 @@ class BatchStart:
     def __init__(self, apart_us: int = 100_000) -> None:
         self.apart_us = apart_us
         self.ends = WindowEnds()
-        self._took_us: deque[int] = deque(maxlen=_BATCHES // 2)
+        self._durations_us: deque[int] = deque(maxlen=_BATCHES // 2)
         self._delays: dict[str, deque[int]] = {}
 
-    def learn(self, record: Mapping[str, Any], took_us: int) -> None:
+    def learn(self, record: Mapping[str, Any], duration_us: int) -> None:
         """Take note of a batch that took so long, of its processing time and of the waterlines that it came to."""
-        self._took_us.append(took_us)
+        self._durations_us.append(duration_us)
         waterlines = {stream: record["waterlines"].get(stream) for stream in record["streams"]}
         self._delays = {stream: self._delays.get(stream, deque(maxlen=_BATCHES)) for stream in waterlines}
         for stream, waterline in waterlines.items():
@@ -132,25 +132,25 @@ class BatchStart:
     def is_too_early(self, before_us: int, now_us: int) -> bool:
         """Return whether the batch before has just begun, or rows come sooner if the next waits for windows to end.
 
-        The batch before was planned at ``before_us``. A batch takes about as long as those before it, longer by as much
-        as it waits. With the wait, windows that end next are spared a batch and lose what it takes longer; all that
-        ended before lose both. It is for less than half of a batch, and never for long: batches that take long would
-        only get longer.
+        The batch before was planned at ``before_us``. A batch takes about as long as those before it, and longer by as
+        much as it waits: rows of windows that ended already come later by twice the wait. Windows that end next have
+        their rows a batch earlier, less twice the wait. The batch waits where that gain is the greater one, and never
+        for long: batches that take long would only get longer.
         """
         if 0 <= now_us - before_us < self.apart_us:
             return True
-        if len(self._took_us) < _BATCHES // 2:
+        if len(self._durations_us) < _BATCHES // 2:
             return False
-        takes_us = sum(self._took_us) / len(self._took_us)
-        ended, next_us, ending = self.ends.around(self._expected_delays(takes_us), before_us, now_us)
-        return next_us >= 0 and next_us * (ending + ended) < min(takes_us / 2, _LONGEST_US) * ending
+        expected_us = sum(self._durations_us) / len(self._durations_us)
+        ended, next_us, ending = self.ends.around(self._expected_delays(expected_us), before_us, now_us)
+        return next_us >= 0 and next_us * (ending + ended) < min(expected_us / 2, _LONGEST_US) * ending
 
-    def _expected_delays(self, takes_us: float) -> dict[str, int]:
+    def _expected_delays(self, batch_us: float) -> dict[str, int]:
         """Return after how long waterlines are certain to be there, for streams of which that can be told (µs)."""
-        found = {}
+        expected = {}
         for stream, delays in self._delays.items():
             if len(delays) == _BATCHES:
                 spread = max(delays) - min(delays)
-                if spread <= _MOST_SPREAD * takes_us:
-                    found[stream] = max(delays) + max(_LATER_US, round(_LATER * spread))
-        return found
+                if spread <= _MOST_SPREAD * batch_us:
+                    expected[stream] = max(delays) + max(_LEAST_CHUNK_WAIT_US, round(_CHUNK_WAIT * spread))
+        return expected

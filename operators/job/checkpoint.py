@@ -1,9 +1,9 @@
-"""Spark's checkpoint must go with the batch log: what a power cut tore of it is removed, what is not there is said.
+"""Spark's checkpoint must go with the batch log: what a power cut tore is removed, what is missing is an error.
 
 Spark logs the offset of a batch before it runs, and its commit after its record was written; it counts batches from 0,
 the batch log counts from 1. It flushes neither log to disk, so the newest file of each may be torn. A commit that is
-gone has its batch run again, without effect; an offset that is gone has its batch planned again, which may be as long
-as that is not published. The state of lanes that the newest record names is not flushed either, and must be whole.
+gone has its batch run again, without effect; an offset that is gone has its batch planned again, which is right only
+while that is not published. The state of lanes that the newest record names is not flushed either, and must be whole.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LINES = {OFFSETS: 2, COMMITS: 1}
 def check_checkpoint(storage: Storage) -> None:
     """Remove what is torn and need not be there; CorruptData where Spark and the batch log are not of one moment.
 
-    For before the job starts: nobody else may write either.
+    Call it before the job starts: nobody else may write to either.
     """
     published = RecordLog(storage, BATCHES).latest()
     committed, logged = _newest(storage, COMMITS), _newest(storage, OFFSETS)

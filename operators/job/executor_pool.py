@@ -29,8 +29,8 @@ class ExecutorPool:
         self._spark = context._jsc.sc()
         self._has_executors = has_executors(master)
         self._storage = storage
-        self._asked: int | None = None
-        self._told: Registered | None = None
+        self._requested: int | None = None
+        self._reported: Registered | None = None
 
     def follow(self, stopping: threading.Event) -> None:
         """Look again and again until ``stopping``."""
@@ -46,44 +46,44 @@ class ExecutorPool:
 
     def look(self) -> None:
         """Do what is wanted, and tell what there is if that has changed."""
-        wanted = read_wanted(self._storage)
-        if self._has_executors and wanted is not None:
-            self._bring_to(wanted)
-        registered = self._registered(wanted is not None)
-        if registered != self._told:
+        target = read_wanted(self._storage)
+        if self._has_executors and target is not None:
+            self._bring_to(target)
+        registered = self._registered(target is not None)
+        if registered != self._reported:
             write_registered(self._storage, registered)
-            self._told = registered
+            self._reported = registered
 
     def _registered(self, is_scaled: bool) -> Registered:
         active = set(self._active()) if self._has_executors else {_DRIVER}
         summaries = _listed(self._spark.statusStore().executorList(True))
-        cores = sum(each.totalCores() for each in summaries if each.id() in active)
+        cores = sum(summary.totalCores() for summary in summaries if summary.id() in active)
         idle = is_scaled and not self._python.statusTracker().getActiveJobsIds()
         return Registered(len(active), cores, idle)
 
-    def _bring_to(self, wanted: int) -> None:
-        if self._asked != wanted:
-            nowhere = self._jvm.scala.collection.immutable.HashMap()
-            if self._spark.requestTotalExecutors(wanted, 0, nowhere):
-                self._asked = wanted
+    def _bring_to(self, target: int) -> None:
+        if self._requested != target:
+            no_localities = self._jvm.scala.collection.immutable.HashMap()
+            if self._spark.requestTotalExecutors(target, 0, no_localities):
+                self._requested = target
         newest_first = sorted(self._active(), key=_age, reverse=True)
-        for executor in newest_first[: max(0, len(newest_first) - wanted)]:
+        for executor in newest_first[: max(0, len(newest_first) - target)]:
             self._decommission(executor)
 
     def _active(self) -> list[str]:
         """Return the ids of the executors that are there to stay."""
         backend = self._spark.schedulerBackend()
-        return [each for each in _listed(backend.getExecutorIds()) if backend.isExecutorActive(each)]
+        return [executor for executor in _listed(backend.getExecutorIds()) if backend.isExecutorActive(executor)]
 
     def _decommission(self, executor: str) -> None:
-        nowhere = self._jvm.scala.Option.empty()
-        reason = self._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("fewer executors are wanted", nowhere)
+        no_host = self._jvm.scala.Option.empty()
+        reason = self._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("fewer executors are wanted", no_host)
         self._spark.schedulerBackend().decommissionExecutor(executor, reason, False, False)
 
 
 def _listed(sequence: Any) -> list[Any]:
     """Return what a sequence of Scala holds."""
-    return [sequence.apply(place) for place in range(sequence.size())]
+    return [sequence.apply(index) for index in range(sequence.size())]
 
 
 def _age(executor: str) -> tuple[int, str]:

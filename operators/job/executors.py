@@ -41,25 +41,28 @@ class Registered:
     idle: bool
 
 
-def write_asked(storage: Storage, most: int, asked: Sequence[Asked]) -> None:
-    """Ask for what the last of ``asked`` says; those before it are what was asked for before. At ``most`` so many."""
-    storage.put(WANTED, orjson.dumps({"most": most, "asked": [asdict(each) for each in asked]}))
+def write_asked(storage: Storage, most_executors: int, requests: Sequence[Asked]) -> None:
+    """Ask for the executors of the last of ``requests``; those before it are kept for the record.
+
+    There can be ``most_executors`` one day, and no more.
+    """
+    storage.put(WANTED, orjson.dumps({"most": most_executors, "asked": [asdict(request) for request in requests]}))
 
 
 def read_asked(storage: Storage) -> list[Asked]:
-    """Return what was asked for, the newest last; nothing while nothing is."""
-    return [Asked(**each) for each in _read_wanted(storage).get("asked", [])]
+    """Return what was asked for, the newest last; empty while nothing was."""
+    return [Asked(**request) for request in _read_requests(storage).get("asked", [])]
 
 
 def read_wanted(storage: Storage) -> int | None:
     """Return how many executors are wanted, None while nobody says."""
-    asked = read_asked(storage)
-    return asked[-1].wanted if asked else None
+    requests = read_asked(storage)
+    return requests[-1].wanted if requests else None
 
 
 def read_most(storage: Storage) -> int | None:
     """Return how many executors there can be one day, None while nobody says."""
-    return _read_wanted(storage).get("most")
+    return _read_requests(storage).get("most")
 
 
 def write_registered(storage: Storage, registered: Registered) -> None:
@@ -74,8 +77,8 @@ def read_registered(storage: Storage) -> Registered | None:
     return None
 
 
-def _read_wanted(storage: Storage) -> dict[str, Any]:
+def _read_requests(storage: Storage) -> dict[str, Any]:
     with suppress(FileNotFoundError):
-        found: dict[str, Any] = storage.get_json(WANTED)
-        return found
+        message: dict[str, Any] = storage.get_json(WANTED)
+        return message
     return {}

@@ -26,7 +26,7 @@ class Idleness:
     ) -> tuple[str, ...]:
         """Return the streams that are idle at ``now_us``; ``silent`` are those that have nothing new just now.
 
-        The time must be asked for in rising order.
+        Calls must come with rising times.
         """
         self._heard_us = {
             stream: self._heard_us.get(stream, now_us) if stream in silent else now_us for stream in definitions
@@ -41,22 +41,21 @@ class Idleness:
 
 def followed(live: LiveQueries, idle: Collection[str]) -> dict[str, list[str]]:
     """Return, for each idle stream that joins wait for, the streams that these join it with and that are not idle."""
-    found: dict[str, set[str]] = {}
+    active_streams: dict[str, set[str]] = {}
     if idle:
         for streams in {query.query.streams for query in live.by_slot.values() if isinstance(query.query, Join)}:
-            others = set(streams).difference(idle)
-            for stream in set(streams).intersection(idle) if others else ():
-                found.setdefault(stream, set()).update(others)
-    return {stream: sorted(others) for stream, others in sorted(found.items())}
+            active = set(streams).difference(idle)
+            for stream in set(streams).intersection(idle) if active else ():
+                active_streams.setdefault(stream, set()).update(active)
+    return {stream: sorted(active) for stream, active in sorted(active_streams.items())}
 
 
 def raise_idle(waterlines: Mapping[str, int | None], follows: Mapping[str, Sequence[str]]) -> dict[str, int | None]:
     """Return waterlines (µs) with those of idle streams risen to the least of the streams that each follows."""
     risen = dict(waterlines)
-    for stream, others in follows.items():
-        own, found = waterlines.get(stream), [waterlines.get(other) for other in others]
-        reached = [each for each in found if each is not None]
-        if len(reached) == len(found):
-            least = min(reached)
-            risen[stream] = least if own is None else max(own, least)
+    for stream, active in follows.items():
+        reached = [us for name in active if (us := waterlines.get(name)) is not None]
+        if len(reached) == len(active):
+            waterline, least = waterlines.get(stream), min(reached)
+            risen[stream] = least if waterline is None else max(waterline, least)
     return risen

@@ -41,8 +41,8 @@ def _values(column: pa.Array) -> pa.Array:
 
 def _dumped(column: pa.Array) -> pa.Array:
     """Return values as orjson writes them; between those of a list it puts a line break, in which a text has none."""
-    listed = orjson.dumps(column.to_pylist(), option=orjson.OPT_INDENT_2)
-    texts = listed.removeprefix(b"[\n  ").removesuffix(b"\n]").split(b",\n  ")
+    document = orjson.dumps(column.to_pylist(), option=orjson.OPT_INDENT_2)
+    texts = document.removeprefix(b"[\n  ").removesuffix(b"\n]").split(b",\n  ")
     return pa.array(texts if len(column) else [], pa.string())
 
 

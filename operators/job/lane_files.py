@@ -18,10 +18,10 @@ from sources.storage import Storage
 
 
 class LaneFiles:
-    """A :class:`operators.lane_state.LaneState`: that of before batch ``seq``, which ``path`` names, and its changes.
+    """A :class:`operators.lane_state.LaneState`: as it was before batch ``seq``, and what the batch changes of it.
 
-    ``path`` is None for a lane that has no state yet. Files that the batch drops are deleted two batches later, when
-    no batch can need them that might run again.
+    ``path`` is that of its manifest, None for a lane that has no state yet. Files that the batch drops are deleted two
+    batches later, when no batch that might run again can need them.
     """
 
     def __init__(self, storage: Storage, seq: int, path: str | None) -> None:
@@ -33,9 +33,9 @@ class LaneFiles:
             manifest = orjson.loads(self._get(path))
         self._head: str | None = manifest["head"]
         self._entries: dict[str, str] = manifest["entries"]
-        self._garbage: list[tuple[int, str]] = [(dropped, old) for dropped, old in manifest["garbage"]]
+        self._garbage: list[tuple[int, str]] = [(dropped, file) for dropped, file in manifest["garbage"]]
         self._is_changed = False
-        self.oldest = min((batch_of(each) for each in (path, *self._entries.values()) if each), default=None)
+        self.oldest = min((batch_of(file) for file in (path, *self._entries.values()) if file), default=None)
         """The number of the batch that made the oldest file of the state as it was, None for none."""
 
     def head(self) -> bytes | None:
@@ -67,15 +67,15 @@ class LaneFiles:
             self._get(path)
 
     def settle(self) -> str | None:
-        """Write the manifest if the batch changed the state; return the path of that which is to be named."""
+        """Write the manifest if the batch changed the state; return the path that the batch record is to name."""
         if not self._is_changed:
             return self._path
         if self._path is not None:
             self._garbage.append((self._seq, self._path))
-        kept = [(dropped, path) for dropped, path in self._garbage if dropped > self._seq - 2]
-        for path in {path for _, path in self._garbage} - {path for _, path in kept}:
+        garbage = [(dropped, path) for dropped, path in self._garbage if dropped > self._seq - 2]
+        for path in {path for _, path in self._garbage} - {path for _, path in garbage}:
             self._storage.delete(path)
-        return self._put(orjson.dumps({"head": self._head, "entries": self._entries, "garbage": kept}))
+        return self._put(orjson.dumps({"head": self._head, "entries": self._entries, "garbage": garbage}))
 
     def _put(self, data: bytes) -> str:
         path = f"{STATES}/{self._seq:012d}-{uuid.uuid4().hex}-{zlib.crc32(data):08x}"

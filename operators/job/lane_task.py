@@ -36,19 +36,19 @@ class LaneTasks:
     def run(self, rows: Iterable[pa.RecordBatch]) -> list[tuple[str, str]]:
         """Run the lane that ``rows``, as source tasks send them, are for; return rows for the router.
 
-        None come of a batch that is published already, and none go.
+        Source tasks send none of a batch that is published already; then none are returned.
         """
         batches = [batch for batch in rows if batch.num_rows]
         if not batches:
             return []
         began = time.perf_counter()
-        number = batches[0].column(0)[0].as_py()
-        lane = self._lanes.setdefault(number, Lane(self._storage, self._join_row_limit))
+        lane_number = batches[0].column(0)[0].as_py()
+        lane = self._lanes.setdefault(lane_number, Lane(self._storage, self._join_row_limit))
         controls, payloads, blocks = _sort_rows(batches)
         start, end = Offset.from_json(controls[0]["start"]), Offset.from_json(controls[0]["end"])
         live = self._plan.at(start, end)
         progress = progress_of(controls, start, end)
-        state = LaneFiles(self._storage, end.seq, end.lanes.get(str(number)))
+        state = LaneFiles(self._storage, end.seq, end.lanes.get(str(lane_number)))
         fired = lane.advance(
             end.seq, payloads, live, dict(end.waterlines), progress["waterlines"], state, end.planned_us
         )
@@ -59,14 +59,14 @@ class LaneTasks:
             output.append((BLOCK, orjson.dumps(entry).decode()))
         links: dict[str, str] = {}
         for operator, joined in lane.joined.items():
-            path, referred = put_join_block(self._storage, RESULTS, end.seq, joined.block, links)
+            path, tuple_paths = put_join_block(self._storage, RESULTS, end.seq, joined.block, links)
             streams = live.by_slot[joined.slots[0]].query.streams
-            entry = _block_entry("join", operator, streams, joined, path) | {"tuples": referred}
+            entry = _block_entry("join", operator, streams, joined, path) | {"tuples": tuple_paths}
             output.append((BLOCK, orjson.dumps(entry).decode()))
-        if number == self._first_lane:
+        if lane_number == self._first_lane:
             output.append((PROGRESS, orjson.dumps(progress).decode()))
-        told = {
-            "lane": number,
+        outcome = {
+            "lane": lane_number,
             "progress": digest_of(progress),
             "bytes": lane.bytes,
             "failures": lane.failures,
@@ -76,14 +76,14 @@ class LaneTasks:
             "path": state.settle(),
             "busy_us": int((time.perf_counter() - began) * 1e6),
         }
-        output.append((STATE, orjson.dumps(told).decode()))
+        output.append((STATE, orjson.dumps(outcome).decode()))
         return output
 
 
 def _sort_rows(rows: Iterable[pa.RecordBatch]) -> tuple[list[dict[str, Any]], list[Payload], list[str]]:
-    """Split a lane's rows by kind; those of streams that some task could not read go.
+    """Split a lane's rows by kind, and drop those of streams that some task could not read.
 
-    Their files stay until they are swept: another attempt at this batch may be told that they can be read.
+    The files of dropped rows stay until they are swept: another attempt at this batch may find the streams readable.
     """
     controls: list[dict[str, Any]] = []
     buckets: list[tuple[dict[str, Any], Payload]] = []
@@ -91,21 +91,21 @@ def _sort_rows(rows: Iterable[pa.RecordBatch]) -> tuple[list[dict[str, Any]], li
     for batch in rows:
         columns = (batch.column(name).to_pylist() for name in ("kind", "body", "payload"))
         for kind, body, payload in zip(*columns, strict=True):
-            said = orjson.loads(body)
+            entry = orjson.loads(body)
             if kind == CONTROL:
-                controls.append(said)
+                controls.append(entry)
             elif kind == BUCKET:
-                buckets.append((said, Payload(said["path"], payload)))
+                buckets.append((entry, Payload(entry["path"], payload)))
             else:
-                blocks.append((said, body))
+                blocks.append((entry, body))
     controls.sort(key=lambda control: control["task"])
     # doubles are added in one order, so that a batch that runs again tells the same to the last digit
     buckets.sort(key=lambda bucket: (bucket[0]["stream"], bucket[0]["task"], bucket[0]["number"]))
     unread = {stream for control in controls for stream in control["unread"]}
     return (
         controls,
-        [payload for said, payload in buckets if said["stream"] not in unread],
-        [body for said, body in blocks if said["stream"] not in unread],
+        [payload for entry, payload in buckets if entry["stream"] not in unread],
+        [body for entry, body in blocks if entry["stream"] not in unread],
     )
 
 

@@ -16,23 +16,23 @@ TASK_ATTEMPTS = 4
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
 _LOCAL_RETRIED = re.compile(r"local\[(\*|\d+),\d+\]")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
-_OF_SPARK = ("bin", "conf", "jars", "python")
+_SPARK_FOLDERS = ("bin", "conf", "jars", "python")
 _PROJECT = Path(__file__).resolve().parents[2]
 
 
 def cores_of(master: str) -> int | None:
     """Return how many tasks run at once, None where only the cluster knows."""
-    if found := _LOCAL.fullmatch(master) or _LOCAL_RETRIED.fullmatch(master):
-        return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
-    if found := _LOCAL_CLUSTER.fullmatch(master):
-        return int(found[1]) * int(found[2])
+    if match := _LOCAL.fullmatch(master) or _LOCAL_RETRIED.fullmatch(master):
+        return (os.cpu_count() or 1) if match[1] == "*" else int(match[1] or 1)
+    if match := _LOCAL_CLUSTER.fullmatch(master):
+        return int(match[1]) * int(match[2])
     return None
 
 
 def with_retries(master: str) -> str:
     """Let tasks be tried again on a local master, where Spark's default is to fail the job at once."""
-    found = _LOCAL.fullmatch(master)
-    return f"local[{found[1] or 1},{TASK_ATTEMPTS}]" if found else master
+    match = _LOCAL.fullmatch(master)
+    return f"local[{match[1] or 1},{TASK_ATTEMPTS}]" if match else master
 
 
 def is_one_machine(master: str) -> bool:
@@ -57,8 +57,8 @@ def options_of(master: str) -> dict[str, str]:
     options = {
         # workers import the same packages as the driver, wherever that was started
         "spark.executorEnv.PYTHONPATH": str(_PROJECT),
-        # a lane goes back to where its state is if there is room; else it goes elsewhere at once, which spreads lanes
-        # again over executors that came later
+        # a lane goes back to where its state is if there is room; else it goes elsewhere at once, which also spreads
+        # lanes over executors that came later
         "spark.locality.wait": "0s",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         # executors log several lines a task unless told what the driver is told, and keep all of it
@@ -67,33 +67,33 @@ def options_of(master: str) -> dict[str, str]:
         "spark.executor.logs.rolling.maxSize": str(16 << 20),
         "spark.executor.logs.rolling.maxRetainedFiles": "4",
     }
-    if found := _LOCAL_CLUSTER.fullmatch(master):
+    if match := _LOCAL_CLUSTER.fullmatch(master):
         options["spark.cores.max"] = str(cores_of(master))
-        options["spark.executor.memory"] = f"{found[3]}m"
+        options["spark.executor.memory"] = f"{match[3]}m"
     return options
 
 
-def scaled_options(master: str, wanted: int) -> dict[str, str]:
-    """Return Spark's options for executors that come and go while the job runs, ``wanted`` of them at first.
+def scaled_options(master: str, executors: int) -> dict[str, str]:
+    """Return Spark's options for executors that come and go while the job runs, ``executors`` of them at first.
 
-    A standalone cluster takes no notice of a number to begin with: it starts all that there is room for.
+    A standalone cluster ignores the number at first: it starts as many as there is room for.
     """
     if not has_executors(master):
         return {}
-    return {"spark.decommission.enabled": "true", "spark.executor.instances": str(wanted)}
+    return {"spark.decommission.enabled": "true", "spark.executor.instances": str(executors)}
 
 
 def lay_out_home(home: Path, spark: Path) -> None:
     """Make ``home`` a Spark home in which ``local-cluster`` keeps its executors' folders, in ``work``.
 
-    It takes ``$SPARK_HOME`` for that and nothing else, which may be read-only and is shared with other services. What
-    it needs of the Spark in ``spark`` is linked; of earlier starts the folder of the newest stays, for its logs.
+    Spark puts them below ``$SPARK_HOME`` and nowhere else, which may be read-only and is shared with other services.
+    So ``home`` links to the installation in ``spark``. Of earlier starts the newest folder stays, for its logs.
     """
     work = home / "work"
     work.mkdir(parents=True, exist_ok=True)
-    for old in sorted(work.iterdir())[:-1]:
-        shutil.rmtree(old, ignore_errors=True)
-    for name in _OF_SPARK:
+    for folder in sorted(work.iterdir())[:-1]:
+        shutil.rmtree(folder, ignore_errors=True)
+    for name in _SPARK_FOLDERS:
         link = home / name
         link.unlink(missing_ok=True)
         link.symlink_to(spark / name)

@@ -1,7 +1,7 @@
 """The offset of the composite source: all that decides a batch.
 
 Spark writes it to its write-ahead log before the batch runs, so a replayed batch sees the same tuples, queries and
-waterlines. Clocks and waterlines in an offset are those at the start of the batch that ends at it (CONTRACT section 3).
+waterlines. Clocks and waterlines in an offset are those at the start of the batch that ends at it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ class Offset:
     ``skipped`` counts by stream the offsets before that which are gone, and which the stream does without.
     ``planned_us`` is the processing time of the batch, which never falls. ``idle`` are the streams that have been
     silent for their ``idle_timeout`` by then; the batch reads nothing of them. ``recent`` sums up the last event times
-    of streams with a ``waterline_percentile`` (:mod:`operators.job.recent_times`). ``waiting`` tuples were there
-    besides. ``lanes`` says where the state of each lane is that has any (:mod:`operators.job.lane_files`).
+    of streams with a ``waterline_percentile`` (:mod:`operators.job.recent_times`). ``waiting`` counts
+    the tuples that were there and are left for later. ``lanes`` says where the state of each lane is that has any
+    (:mod:`operators.job.lane_files`).
     """
 
     seq: int = 0

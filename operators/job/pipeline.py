@@ -47,13 +47,13 @@ class JobSettings:
 
 
 def settle_lanes(storage: Storage, lanes: int) -> None:
-    """Write down the number of lanes of this data folder, unless it is; from then on it has as many for good."""
+    """Fix the number of lanes of this data folder, unless an earlier start did: it never changes."""
     if read_lanes(storage) is None:
         storage.put(LANES, orjson.dumps({"lanes": lanes}))
 
 
 def start_spark(settings: JobSettings, log_config: Path | None = None) -> SparkSession:
-    """Start the JVM with what DESIGN found to matter: checkpoint file manager, bounded memory, time-outs."""
+    """Start the JVM with the options of :mod:`operators.job.spark_conf` and of the user."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if is_one_machine(settings.master):

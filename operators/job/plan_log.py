@@ -61,13 +61,13 @@ class PlanLog:
         return LiveQueries.from_json(self._storage.get_json(f"{PLANS}/{max(usable):012d}.json"))
 
     def _clocks_at_activation(self, epoch: int) -> dict[str, int | None]:
-        at = bisect.bisect_left(self._activated, epoch)
-        if at == len(self._activated):
+        index = bisect.bisect_left(self._activated, epoch)
+        if index == len(self._activated):
             self._activated = [file_number(name) for name in self._storage.names(ACTIVATIONS)]
-            at = bisect.bisect_left(self._activated, epoch)
-        if at == len(self._activated):
+            index = bisect.bisect_left(self._activated, epoch)
+        if index == len(self._activated):
             raise CorruptData(f"Epoch {epoch} is in the offset log, but no activation of it is in {ACTIVATIONS!r}.")
-        record = self._storage.get_json(f"{ACTIVATIONS}/{self._activated[at]:012d}.json")
+        record = self._storage.get_json(f"{ACTIVATIONS}/{self._activated[index]:012d}.json")
         clocks: dict[str, int | None] = record["clocks"]
         return clocks
 
@@ -91,8 +91,8 @@ def write_activation(storage: Storage, previous_epoch: int, epoch: int, clocks: 
 class PlannedBatch:
     """The newest batch that takes in changelogs: those of the epochs in ``(previous_epoch, epoch]``.
 
-    ``clocks`` are those of the streams at its start, ``planned_us`` its processing time. The planner says so before
-    Spark logs the batch. Should it never come to that, batch ``seq`` is planned again with the same clocks, which the
+    ``clocks`` are those of the streams at its start, ``planned_us`` its processing time. The planner writes it before
+    Spark logs the batch. If Spark never does, batch ``seq`` is planned again with the same clocks, which the
     batch before decided, and with the same epochs at least.
     """
 
@@ -110,8 +110,8 @@ def write_planned(storage: Storage, batch: PlannedBatch) -> None:
 
 def read_planned(storage: Storage) -> PlannedBatch | None:
     """Return the newest batch that takes in changelogs, None before the first."""
-    told = _read_told(storage, PLANNED)
-    return PlannedBatch(**told) if told else None
+    message = _read_message(storage, PLANNED)
+    return PlannedBatch(**message) if message else None
 
 
 def write_unavailable(storage: Storage, problems: Mapping[str, str]) -> None:
@@ -121,14 +121,14 @@ def write_unavailable(storage: Storage, problems: Mapping[str, str]) -> None:
 
 def read_unavailable(storage: Storage) -> dict[str, str]:
     """Return what :func:`write_unavailable` wrote last."""
-    return _read_told(storage, UNAVAILABLE)
+    return _read_message(storage, UNAVAILABLE)
 
 
-def _read_told(storage: Storage, path: str) -> dict[str, Any]:
+def _read_message(storage: Storage, path: str) -> dict[str, Any]:
     """Return what the planner told; nothing where a power cut left less than that, for it is not flushed to disk."""
     with suppress(FileNotFoundError, orjson.JSONDecodeError):
-        found: dict[str, Any] = orjson.loads(storage.get(path))
-        return found
+        message: dict[str, Any] = orjson.loads(storage.get(path))
+        return message
     return {}
 
 

@@ -55,7 +55,7 @@ class Planner:
         self._budget = BatchBudget(target_seconds)
         self._start = BatchStart()
         self._warm_ups = WARM_UP_BATCHES
-        self._asked: _Asked | None = None
+        self._planned: _Planned | None = None
         self._rests: dict[str, _Rest] = {}
         self._idleness = Idleness()
         self._problems: dict[str, str] = {}
@@ -69,7 +69,7 @@ class Planner:
         self._learn(start.seq, record)
         self._follow_changelogs()
         available = {stream: self._available(stream, now_us) for stream in self._definitions}
-        reached = {stream: counted["offsets"] for stream, counted in record["streams"].items()}
+        reached = {stream: counts["offsets"] for stream, counts in record["streams"].items()}
         begins = _begins(reached, available)
         skipped = _skipped(reached, available)
         self._find_cut_off(begins, available)
@@ -77,20 +77,20 @@ class Planner:
         planned_us = max(now_us, start.planned_us)
         idle = self._idle(begins, available, planned_us)
         streams = self._bounded(begins, available)
-        read = _tuples_between(begins, streams)
+        tuples = _tuples_between(begins, streams)
         due_us = record.get("emit_due_us")  # a delay of EMIT runs out, whether tuples come or not
         is_due = due_us is not None and due_us <= now_us
         is_news = self._epoch != start.epoch or idle != start.idle
         is_kept_busy = now_us - start.planned_us >= KEPT_BUSY_US
-        is_wanted = is_news or is_due or is_kept_busy or bool(self._warm_ups or skipped)
-        if not read and not is_wanted:
+        is_needed = is_news or is_due or is_kept_busy or bool(self._warm_ups or skipped)
+        if not tuples and not is_needed:
             return start
-        left = _tuples_between(begins, _ends(begins, available)) - read
-        is_urgent = is_wanted or left > 0 or start.waiting > 0
+        waiting = _tuples_between(begins, _ends(begins, available)) - tuples
+        is_urgent = is_needed or waiting > 0 or start.waiting > 0
         if not is_urgent and self._start.is_too_early(start.planned_us, now_us):
             return start
         self._warm_ups = max(0, self._warm_ups - 1)
-        self._asked = _Asked(start.seq + 1, read, left, time.monotonic())
+        self._planned = _Planned(start.seq + 1, tuples, waiting, time.monotonic())
         end = Offset(
             seq=start.seq + 1,
             epoch=self._epoch,
@@ -102,7 +102,7 @@ class Planner:
             idle=idle,
             recent={stream: sums for stream, sums in record.get("recent", {}).items() if stream in streams},
             skipped=skipped,
-            waiting=left,
+            waiting=waiting,
             lanes=record["lanes"],
         )
         if end.epoch > start.epoch:
@@ -119,19 +119,19 @@ class Planner:
 
     def _learn(self, seq: int, record: Mapping[str, Any]) -> None:
         """Take note, once, of how batch ``seq`` went."""
-        asked, self._asked = self._asked, None
-        if asked is None or asked.seq != seq:
-            self._asked = asked
+        planned = self._planned
+        if planned is None or planned.seq != seq:
             return
-        unread = {stream for stream, counted in record["streams"].items() if counted["unread"] is not None}
-        if not unread:  # else the batch took as long as somebody's patience
-            took = time.monotonic() - asked.at
-            self._budget.learn(asked.read, took, asked.left)
-            self._start.learn(record, round(took * 1e6))
-        for stream, counted in record["streams"].items():
+        self._planned = None
+        unread = {stream for stream, counts in record["streams"].items() if counts["unread"] is not None}
+        if not unread:  # else the batch took as long as a connector waits for its server
+            seconds = time.monotonic() - planned.planned_at
+            self._budget.learn(planned.tuples, seconds, planned.waiting)
+            self._start.learn(record, round(seconds * 1e6))
+        for stream, counts in record["streams"].items():
             if stream in unread:
                 self._let_rest(stream)
-            elif counted["tuples"]:
+            elif counts["tuples"]:
                 self._rests.pop(stream, None)
 
     def _available(self, stream: str, now_us: int) -> Mapping[str, Extent]:
@@ -140,26 +140,26 @@ class Planner:
         self._problems.pop(stream, None)
         try:
             connector = self._connector_of(stream)
-            found = connector.available(now_us)
+            extents = connector.available(now_us)
             problem = connector.problem
         except Exception as error:  # whatever a connector does, the other streams go on
             log.warning("stream %s says nothing of what it has: %r", self._definitions[stream].name, error)
-            found, problem = {}, str(error) or type(error).__name__
+            extents, problem = {}, str(error) or type(error).__name__
             self._let_rest(stream)
         if problem is not None:
             self._problems[stream] = problem
-        return found
+        return extents
 
     def _idle(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]], now_us: int) -> tuple[str, ...]:
         """Return the streams that have been silent for their ``idle_timeout``.
 
-        One of which some partition does not answer is not: nobody knows what it holds, and that shall not be late.
+        A stream some partition of which does not answer is not idle: what that partition holds must not become late.
         """
         ends = _ends(begins, available)
         silent = {
-            s
-            for s, extents in available.items()
-            if extents and begins[s] == ends[s] and begins[s].keys() <= extents.keys()
+            stream
+            for stream, extents in available.items()
+            if extents and begins[stream] == ends[stream] and begins[stream].keys() <= extents.keys()
         }
         return self._idleness.idle(self._definitions, silent - set(self._problems), now_us)
 
@@ -211,8 +211,8 @@ class Planner:
             for value in plan["streams"]:
                 definition = StreamDefinition.from_json(value)
                 self._definitions[definition.id] = definition
-            for live in plan["queries"]:
-                self._start.ends.add(live["id"], query_from_json(live["query"]))
+            for query in plan["queries"]:
+                self._start.ends.add(query["id"], query_from_json(query["query"]))
             self._epoch = plan["epoch"]
 
     def _connector_of(self, stream: str) -> Connector:
@@ -228,19 +228,19 @@ class Planner:
             return ends
         share = self._budget.tuples / backlog
         return {
-            stream: {p: first - int(-(ends[stream][p] - first) * share // 1) for p, first in partitions.items()}
+            stream: {p: begin - int(-(ends[stream][p] - begin) * share // 1) for p, begin in partitions.items()}
             for stream, partitions in begins.items()
         }
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """A batch that was planned: how many tuples it reads, how many it leaves, and when (monotonic clock)."""
+class _Planned:
+    """A batch that was planned: how many tuples it reads, how many wait for later ones, and when (monotonic clock)."""
 
     seq: int
-    read: int
-    left: int
-    at: float
+    tuples: int
+    waiting: int
+    planned_at: float
 
 
 @dataclass(frozen=True)
@@ -281,14 +281,14 @@ def _skipped(reached: Positions, available: Mapping[str, Mapping[str, Extent]]) 
 
 def _places(reached: Positions, stream: str, extents: Mapping[str, Extent]) -> dict[str, int]:
     """Return where each partition that is in sight got to, or starts."""
-    known = reached.get(stream, {})
-    return {p: known.get(p, extent.start) for p, extent in extents.items()}
+    places = reached.get(stream, {})
+    return {p: places.get(p, extent.start) for p, extent in extents.items()}
 
 
 def _ends(begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:
     """Return where what is available ends."""
     return {
-        stream: {p: max(first, available[stream].get(p, NOTHING).end) for p, first in partitions.items()}
+        stream: {p: max(begin, available[stream].get(p, NOTHING).end) for p, begin in partitions.items()}
         for stream, partitions in begins.items()
     }
 

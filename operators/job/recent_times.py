@@ -14,7 +14,7 @@ import numpy.typing as npt
 # the percentile is over so many of the last tuples, and over all of the last batch
 LAST_TUPLES = 1000
 MOST_POINTS = 1000
-# of a chunk, so that what becomes of its sum later is off by little more than once
+# of a chunk: more than MOST_POINTS, so that summing up its sum again adds little error
 POINTS_OF_CHUNK = 10_000
 
 Times = npt.NDArray[np.int64]
@@ -32,9 +32,9 @@ def sum_up(times: Times, tuples: Times | None = None, points: int = MOST_POINTS)
     counts = np.ones(len(times), dtype=np.int64) if tuples is None else tuples[order]
     times = times[order]
     if len(times) > points:
-        upto = np.cumsum(counts)
-        ranks = np.unique(int(upto[-1]) * np.arange(1, points + 1) // points)
-        times, counts = times[np.searchsorted(upto, ranks)], np.diff(ranks, prepend=0)
+        tuples_upto = np.cumsum(counts)
+        ranks = np.unique(int(tuples_upto[-1]) * np.arange(1, points + 1) // points)
+        times, counts = times[np.searchsorted(tuples_upto, ranks)], np.diff(ranks, prepend=0)
     return {"us": times.tolist(), "tuples": counts.tolist()}
 
 
@@ -44,15 +44,15 @@ def united(sums: Iterable[Sum]) -> Sum:
 
 
 def keep_last(sums: Sequence[Sum]) -> list[Sum]:
-    """Return the sums of the last batches, those before left out which LAST_TUPLES do without; oldest first."""
-    kept: list[Sum] = []
+    """Return as many sums of the last batches as LAST_TUPLES tuples take, oldest first."""
+    last_sums: list[Sum] = []
     tuples = 0
-    for each in reversed(sums):
+    for batch_sum in reversed(sums):
         if tuples >= LAST_TUPLES:
             break
-        kept.append(each)
-        tuples += sum(each["tuples"])
-    return kept[::-1]
+        last_sums.append(batch_sum)
+        tuples += sum(batch_sum["tuples"])
+    return last_sums[::-1]
 
 
 def percentile_of(sums: Sequence[Sum], percentile: float) -> int | None:
@@ -61,13 +61,13 @@ def percentile_of(sums: Sequence[Sum], percentile: float) -> int | None:
     if not len(times):
         return None
     order = np.argsort(times, kind="stable")
-    upto = np.cumsum(counts[order])
-    rank = np.ceil(round(percentile / 100 * int(upto[-1]), 6))
-    return int(times[order][np.searchsorted(upto, rank)])
+    tuples_upto = np.cumsum(counts[order])
+    rank = np.ceil(round(percentile / 100 * int(tuples_upto[-1]), 6))
+    return int(times[order][np.searchsorted(tuples_upto, rank)])
 
 
 def _points(sums: Sequence[Sum]) -> tuple[Times, Times]:
     return (
-        np.array([us for each in sums for us in each["us"]], dtype=np.int64),
-        np.array([tuples for each in sums for tuples in each["tuples"]], dtype=np.int64),
+        np.array([us for times in sums for us in times["us"]], dtype=np.int64),
+        np.array([tuples for times in sums for tuples in times["tuples"]], dtype=np.int64),
     )

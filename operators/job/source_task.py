@@ -55,30 +55,30 @@ class SourceTasks:
     def run(self, start: Offset, end: Offset, task: int, tasks: int) -> Iterator[WireRow]:
         """Yield the rows of task ``task`` of ``tasks`` of the batch from ``start`` to ``end``.
 
-        There are none of a batch that is published already and runs again only for Spark to take note of it.
+        A batch that is published already has none: it runs again only for Spark to take note of it.
         """
         if self._batches.has(end.seq):
             return
         began = time.time()
         live = self._plan.at(start, end)
         shares: dict[str, StreamShare] = {}
-        waiting: dict[str, HeldBuckets] = {}
+        held_by_stream: dict[str, HeldBuckets] = {}
         samples = _Samples(end.seq) if is_due(start, end) else None
-        for share, mine in self._shares(live, end, task, tasks):
+        for share, span in self._spans(live, end, task, tasks):
             shares[share.stream.id] = share
             if samples is not None:
                 samples.next_span()
-            operators = self._operators_of(share.stream, live)
-            read = {name for each in operators for name in each.lookup_join.reads}
-            names = [name for name in share.stream.schema.names if name in read]
-            widest = max((each.width for each in operators), default=0)
-            most = even_share(mine.end - mine.start, min(TUPLES_AT_ONCE, BYTES_AT_ONCE // max(1, widest)))
-            for tuples in _gathered(map(share.admit, self._read(share, mine)), names, most):
-                for each in operators:
-                    held = waiting.setdefault(share.stream.id, HeldBuckets())
-                    yield from self._process(share, each, tuples, held, end.seq, task, samples)
-        for stream, held in waiting.items():
-            yield from self._buckets(shares[stream], held.release(), end.seq, task)
+            inputs = self._operators_of(share.stream, live)
+            needed = {name for operators in inputs for name in operators.lookup_join.reads}
+            names = [name for name in share.stream.schema.names if name in needed]
+            widest = max((operators.width for operators in inputs), default=0)
+            at_once = even_share(span.end - span.start, min(TUPLES_AT_ONCE, BYTES_AT_ONCE // max(1, widest)))
+            for tuples in _gathered(map(share.admit, self._read(share, span)), names, at_once):
+                for operators in inputs:
+                    held_buckets = held_by_stream.setdefault(share.stream.id, HeldBuckets())
+                    yield from self._process(share, operators, tuples, held_buckets, end.seq, task, samples)
+        for stream, held_buckets in held_by_stream.items():
+            yield from self._buckets(shares[stream], held_buckets.release(), end.seq, task)
         for share in shares.values():
             yield from self._dead_letters(share, end.seq, task)
         control = {
@@ -93,22 +93,22 @@ class SourceTasks:
             "event_times": {s: united(share.event_times) for s, share in shares.items() if share.event_times},
             "streams": {share.stream.id: share.counts for share in shares.values()},
             "unread": {share.stream.id: share.unread for share in shares.values() if share.unread is not None},
-            "failures": {q: m for share in shares.values() for q, m in share.failures.items()},
+            "failures": {query: why for share in shares.values() for query, why in share.failures.items()},
             "report": None if samples is None else {**self._work.tell(), "samples": samples.by_input},
         }
         body = orjson.dumps(control).decode()
         for lane in self._lanes:
             yield WireRow(lane, CONTROL, body)
 
-    def _shares(self, live: LiveQueries, end: Offset, task: int, tasks: int) -> Iterator[tuple[StreamShare, Span]]:
-        """Yield what this task reads."""
+    def _spans(self, live: LiveQueries, end: Offset, task: int, tasks: int) -> Iterator[tuple[StreamShare, Span]]:
+        """Yield the spans that this task reads, with its share of their stream."""
         shares: dict[str, StreamShare] = {}
-        for span in end.spans:
-            stream, mine = live.streams.get(span.stream), span.share(task, tasks)
-            if stream is None or mine.start == mine.end:
+        for whole_span in end.spans:
+            stream, span = live.streams.get(whole_span.stream), whole_span.share(task, tasks)
+            if stream is None or span.start == span.end:
                 continue
             share = shares.setdefault(stream.id, StreamShare(stream, end.waterlines.get(stream.id), end.planned_us))
-            yield share, mine
+            yield share, span
 
     def _read(self, share: StreamShare, span: Span) -> Iterator[Chunk]:
         """Yield the chunks of a span; an error of the connector ends the stream's part in the batch."""
@@ -128,29 +128,28 @@ class SourceTasks:
 
     def _operators_of(self, stream: StreamDefinition, live: LiveQueries) -> Iterable[StreamOperators]:
         """Return the operators of each input that queries have of a stream."""
-        epoch, known = self._operators.get(stream.id, (None, {}))
+        epoch, by_input = self._operators.get(stream.id, (None, {}))
         if epoch != live.epoch:
-            inputs = live.inputs(stream.id)
-            known = {
-                name: StreamOperators(live, stream, len(self._lanes), known.get(name), name, lookups)
-                for name, lookups in inputs.items()
+            by_input = {
+                name: StreamOperators(live, stream, len(self._lanes), by_input.get(name), name, lookups)
+                for name, lookups in live.inputs(stream.id).items()
             }
-            others = {name: each for name, each in self._operators.items() if name in live.streams}
-            self._operators = {**others, stream.id: (live.epoch, known)}
+            existing = {stream_id: inputs for stream_id, inputs in self._operators.items() if stream_id in live.streams}
+            self._operators = {**existing, stream.id: (live.epoch, by_input)}
             self._tables.keep(
                 lookup
-                for _, each in self._operators.values()
-                for operators in each.values()
+                for _, inputs in self._operators.values()
+                for operators in inputs.values()
                 for lookup in operators.lookup_join.lookups
             )
-        return known.values()
+        return by_input.values()
 
     def _process(
         self,
         share: StreamShare,
         operators: StreamOperators,
         tuples: pa.Table,
-        held: HeldBuckets,
+        held_buckets: HeldBuckets,
         seq: int,
         task: int,
         samples: _Samples | None,
@@ -159,7 +158,7 @@ class SourceTasks:
             if samples is not None:
                 samples.take(operators, batch)
             output = operators.process(batch, share.waterline, self._work)
-            yield from self._results(share, output, held, seq, task)
+            yield from self._results(share, output, held_buckets, seq, task)
 
     def _looked_up(
         self, share: StreamShare, operators: StreamOperators, tuples: pa.Table
@@ -172,13 +171,13 @@ class SourceTasks:
             share.failures.update(dict.fromkeys(operators.queries, message))
 
     def _results(
-        self, share: StreamShare, output: StreamOutput, held: HeldBuckets, seq: int, task: int
+        self, share: StreamShare, output: StreamOutput, held_buckets: HeldBuckets, seq: int, task: int
     ) -> Iterator[WireRow]:
         share.failures.update(output.failures)
         if output.selected is not None:
             yield self._block(_selection_entry(self._storage, share.stream.id, seq, output.selected), task)
         for group, bucket in output.buckets:
-            yield from self._buckets(share, held.take(group, bucket), seq, task)
+            yield from self._buckets(share, held_buckets.take(group, bucket), seq, task)
         if output.joined is not None:
             yield from self._joined(share, output.joined, seq, task)
 
@@ -201,8 +200,8 @@ class SourceTasks:
             yield self._bucket(share, group, path, payload, task)
 
     def _bucket(self, share: StreamShare, group: int, path: str, payload: bytes, task: int) -> WireRow:
-        place = {"task": task, "number": share.next_bucket()}
-        body = orjson.dumps({"path": path, "stream": share.stream.id, **place}).decode()
+        origin = {"task": task, "number": share.next_bucket()}
+        body = orjson.dumps({"path": path, "stream": share.stream.id, **origin}).decode()
         return WireRow(self._lanes[group], BUCKET, body, payload)
 
     def _dead_letters(self, share: StreamShare, seq: int, task: int) -> Iterator[WireRow]:
@@ -239,38 +238,38 @@ class _Samples:
     def __init__(self, seed: int) -> None:
         self.by_input: dict[str, list[str]] = {}
         self._seed = seed
-        self._taken: set[str] = set()
+        self._sampled: set[str] = set()
 
     def next_span(self) -> None:
         """Begin with another partition or stream."""
-        self._taken = set()
+        self._sampled = set()
 
     def take(self, operators: StreamOperators, tuples: pa.RecordBatch | pa.Table) -> None:
         """Draw a sample of what predicates test and joins compare, unless there is one of this span."""
-        if tuples.num_rows and operators.name not in self._taken and operators.sampled:
-            self._taken.add(operators.name)
+        if tuples.num_rows and operators.name not in self._sampled and operators.sampled:
+            self._sampled.add(operators.name)
             sample = draw_sample(tuples, operators.sampled, self._seed)
             self.by_input.setdefault(operators.name, []).append(sample)
 
 
-def even_share(whole: int, about: int) -> int:
-    """Return how many there are in each share of a whole if shares are even and of about so many."""
-    return -(-whole // max(1, round(whole / about)))
+def even_share(total: int, target: int) -> int:
+    """Return how many each share has when a total is split evenly into shares of about ``target``."""
+    return -(-total // max(1, round(total / target)))
 
 
-def _gathered(batches: Iterable[pa.RecordBatch], names: Sequence[str], most: int) -> Iterator[pa.Table]:
-    """Put small batches together, so that about ``most`` tuples are added up at once; only of the columns ``names``.
+def _gathered(batches: Iterable[pa.RecordBatch], names: Sequence[str], at_once: int) -> Iterator[pa.Table]:
+    """Put small batches together, so that about ``at_once`` tuples are added up at once; only of the columns ``names``.
 
-    A small rest would be listed rather than added up.
+    Shares are even: a small last one would be listed rather than added up.
     """
-    waiting: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     rows = nbytes = 0
     for batch in batches:
-        waiting.append(batch.select(names))
+        pending.append(batch.select(names))
         rows += batch.num_rows
-        nbytes += waiting[-1].nbytes
-        if rows >= most or nbytes >= BYTES_AT_ONCE:
-            yield pa.Table.from_batches(waiting)
-            waiting, rows, nbytes = [], 0, 0
+        nbytes += pending[-1].nbytes
+        if rows >= at_once or nbytes >= BYTES_AT_ONCE:
+            yield pa.Table.from_batches(pending)
+            pending, rows, nbytes = [], 0, 0
     if rows:
-        yield pa.Table.from_batches(waiting)
+        yield pa.Table.from_batches(pending)

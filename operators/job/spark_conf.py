@@ -20,8 +20,9 @@ KUBERNETES_EXECUTORS = 2
 
 DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
-# the work is done in Python: the first compiler alone starts sooner and takes less of the cores
-# it would reserve 48 MB for code, of which Spark fills 42 within two minutes; a full cache ends all compiling
+# The work is done in Python, so the JVM makes do with its first compiler, which starts sooner and takes less of the
+# cores. By default that reserves 48 MB for code, of which Spark fills 42 within two minutes; a full cache ends all
+# compiling.
 JAVA_OPTIONS = ("-Xss4m", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=128m")
 
 DECIDED = {
@@ -30,8 +31,8 @@ DECIDED = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.python.worker.reuse": "true",
-    # a source task that runs again, since its output went with an executor, names other files, which Spark takes
-    # for other tuples and ends the query; that they are the same ones is checked where a batch is published
+    # a source task whose output was lost with an executor runs again and names other files; Spark would take them for
+    # other tuples and end the query. That they are the same tuples is checked where a batch is published
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
 }
@@ -45,7 +46,7 @@ KEPT_MEMORY = {
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the most glibc allows; what is larger is given back
 }
 SUGGESTED = KEPT_MEMORY | {
-    # else each file that Spark writes has one of checksums, and a process is started for each of both, to set its mode
+    # else Spark writes a file of checksums beside each file, and starts a process for each of the two to set its mode
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.driver.memory": "2g",
     DRIVER_OPTIONS: " ".join(JAVA_OPTIONS),
@@ -60,12 +61,12 @@ SUGGESTED = KEPT_MEMORY | {
 }
 LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
-# What the JVM sends a Python process in several pieces waits 40 ms on TCP, until what went before is acknowledged. The
+# What the JVM sends a Python process in several pieces waits 40 ms on TCP, until the piece before is acknowledged. The
 # name of a Unix domain socket is a path of up to 107 bytes, of which Spark takes 42 for the name of the file.
 SOCKETS = {"spark.python.unix.domain.socket.enabled": "true"}
 LONGEST_SOCKET_FOLDER = 64
 
-_ELSEWHERE = {
+_SET_ELSEWHERE = {
     "spark.master": "the setting master says it",
     "spark.submit.deployMode": "the driver runs beside the service",
     "spark.app.name": "it is braid",
@@ -73,17 +74,14 @@ _ELSEWHERE = {
 _NAME = re.compile(r"spark\.[A-Za-z0-9_.-]+")
 
 
-def combined(master: str, given: Mapping[str, str], temporary: str = "/tmp") -> dict[str, str]:
-    """Return all that Spark is started with; Java options that are given are added to ours.
-
-    ``temporary`` is the folder of temporary files.
-    """
+def combined(master: str, user_conf: Mapping[str, str], temporary_folder: str = "/tmp") -> dict[str, str]:
+    """Return all that Spark is started with; Java options of the user are added to ours."""
     conf = SUGGESTED | (LOOPBACK if is_one_machine(master) else {}) | options_of(master)
-    if len(os.fsencode(temporary)) <= LONGEST_SOCKET_FOLDER:
+    if len(os.fsencode(temporary_folder)) <= LONGEST_SOCKET_FOLDER:
         conf |= SOCKETS
-    conf |= given
-    for name in {DRIVER_OPTIONS, EXECUTOR_OPTIONS} & given.keys():
-        conf[name] = f"{SUGGESTED[name]} {given[name]}"
+    conf |= user_conf
+    for name in {DRIVER_OPTIONS, EXECUTOR_OPTIONS} & user_conf.keys():
+        conf[name] = f"{SUGGESTED[name]} {user_conf[name]}"
     return conf | DECIDED
 
 
@@ -109,8 +107,8 @@ def check_spark_conf(conf: object) -> None:
             raise NotAllowed(
                 f"The setting spark_conf must leave out {name!r}: results rest on it being {DECIDED[name]}."
             )
-        if name in _ELSEWHERE:
-            raise NotAllowed(f"The setting spark_conf must leave out {name!r}: {_ELSEWHERE[name]}.")
+        if name in _SET_ELSEWHERE:
+            raise NotAllowed(f"The setting spark_conf must leave out {name!r}: {_SET_ELSEWHERE[name]}.")
     for name in ("spark.executor.instances", "spark.executor.cores"):
         if name in conf and not re.fullmatch(r"[1-9]\d*", conf[name]):
             raise NotAllowed(
@@ -128,12 +126,12 @@ def flattened(table: object, prefix: str = "") -> Any:
     """
     if not isinstance(table, Mapping):
         return table
-    found: dict[str, Any] = {}
+    texts: dict[str, Any] = {}
     for name, value in table.items():
         if isinstance(value, Mapping):
-            found |= flattened(value, f"{prefix}{name}.")
+            texts |= flattened(value, f"{prefix}{name}.")
         elif isinstance(value, bool):
-            found[f"{prefix}{name}"] = str(value).lower()
+            texts[f"{prefix}{name}"] = str(value).lower()
         else:
-            found[f"{prefix}{name}"] = str(value) if isinstance(value, (int, float)) else value
-    return found
+            texts[f"{prefix}{name}"] = str(value) if isinstance(value, (int, float)) else value
+    return texts

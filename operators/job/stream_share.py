@@ -35,14 +35,14 @@ class StreamShare:
         self.dead_letters: list[pa.Table] = []
         self.failures: dict[str, str] = {}
         self.event_times: list[Sum] = []
-        """Of a stream with a ``waterline_percentile`` the event times of each chunk, in short."""
+        """The event times of each chunk, summed up; only of a stream with a ``waterline_percentile``."""
         self._planned_us = planned_us
         max_future_us = stream.waterline.max_future_us
-        self._last_us = None if max_future_us is None else planned_us + max_future_us
+        self._latest_allowed_us = None if max_future_us is None else planned_us + max_future_us
         self._buckets = 0
 
     def next_bucket(self) -> int:
-        """Return the number of the next bucket; by task and number lanes put them in one order, however they come."""
+        """Return the number of the next bucket; lanes order buckets by task and number, however they arrive."""
         self._buckets += 1
         return self._buckets
 
@@ -60,8 +60,8 @@ class StreamShare:
             return tuples
         if self.stream.waterline.percentile is not None:
             self.event_times.append(sum_up(times, points=POINTS_OF_CHUNK))
-        known = self.counts["latest_us"]
-        self.counts["latest_us"] = latest if known is None else max(known, latest)
+        latest_so_far = self.counts["latest_us"]
+        self.counts["latest_us"] = latest if latest_so_far is None else max(latest_so_far, latest)
         if self.waterline is None or earliest >= self.waterline:
             return tuples
         late = times < self.waterline
@@ -79,18 +79,20 @@ class StreamShare:
         tuples = chunk.tuples
         times = self._times(tuples)
         earliest, latest = kernels.extent(times) if len(times) else (0, 0)
-        if self._last_us is None or latest <= self._last_us:
+        if self._latest_allowed_us is None or latest <= self._latest_allowed_us:
             return tuples, times, earliest, latest
-        beyond = times > self._last_us
-        self.counts["malformed"] += int(beyond.sum())
-        self._set_aside("malformed", self._beyond(times[beyond]), chunk.received_us, tuples.filter(pa.array(beyond)))
-        kept = times[~beyond]
-        return tuples.filter(pa.array(~beyond)), kept, earliest, int(kept.max(initial=earliest))
+        is_beyond = times > self._latest_allowed_us
+        self.counts["malformed"] += int(is_beyond.sum())
+        self._set_aside(
+            "malformed", self._beyond_details(times[is_beyond]), chunk.received_us, tuples.filter(pa.array(is_beyond))
+        )
+        admitted = times[~is_beyond]
+        return tuples.filter(pa.array(~is_beyond)), admitted, earliest, int(admitted.max(initial=earliest))
 
     def _times(self, tuples: pa.RecordBatch) -> npt.NDArray[np.int64]:
         return np.asarray(tuples.column(self.stream.schema.event_time).view(pa.int64()))
 
-    def _beyond(self, times: npt.NDArray[np.int64]) -> pa.Array:
+    def _beyond_details(self, times: npt.NDArray[np.int64]) -> pa.Array:
         allowed = self.stream.waterline.max_future_us
         assert allowed is not None
         limit = (
@@ -100,10 +102,10 @@ class StreamShare:
         return pc.binary_join_element_wise("event time ", times_as_text(pa.array(times)), limit, "")
 
     def _set_aside(self, reason: str, details: pa.Array, received_us: int, tuples: pa.RecordBatch) -> None:
-        """Make dead letters of tuples, some at a time: on the way to texts they take much room."""
+        """Make dead letters of tuples, some at a time: they take much memory while they become texts."""
         for first in range(0, tuples.num_rows, LETTERS_AT_ONCE):
-            some = slice(first, first + LETTERS_AT_ONCE)
-            self.dead_letters.append(dead_letter_table(reason, details[some], received_us, json_texts(tuples[some])))
+            rows = slice(first, first + LETTERS_AT_ONCE)
+            self.dead_letters.append(dead_letter_table(reason, details[rows], received_us, json_texts(tuples[rows])))
 
 
 def format_time(us: int) -> str:

@@ -16,7 +16,7 @@ _tasks = itertools.count(1)
 
 
 def set_aside() -> None:
-    """Take everything that is alive out of garbage collections; for the beginning of a task.
+    """Take everything that is alive out of garbage collections; call it when a task begins.
 
     The collection after the task before has just freed all cycles, so nothing is set aside that is garbage already.
     What becomes garbage later goes by its reference count, or, in a cycle, with the next full collection.
