@@ -1,7 +1,7 @@
 """A thread that makes the deliveries of one destination, one after the other.
 
-What is due first is made first. After a failure the rest doubles: for all of them when the destination is down, for a
-query alone that was refused.
+What is due first is made first. After each failure the pause doubles: for all of them when the destination is down, for
+one query when only its rows were refused.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Courier:
             self._changed.notify()
 
     def progress_to_keep(self, delivery: Delivery) -> Progress:
-        """Return how far a delivery has got, which whoever asks will write."""
+        """Return how far a delivery has got, for the caller to write."""
         with self._changed:
             delivery.is_dirty = False
             return delivery.progress.copy()
@@ -126,10 +126,10 @@ class Courier:
                 while self._queue and not self._is_queued(*self._queue[0]):
                     heapq.heappop(self._queue)
                 due = max(self._queue[0][0], self._rests_until) if self._queue else math.inf
-                rest = due - time.monotonic()
-                if rest <= 0:
+                seconds = due - time.monotonic()
+                if seconds <= 0:
                     return heapq.heappop(self._queue)[2]
-                self._changed.wait(None if math.isinf(rest) else rest)
+                self._changed.wait(None if math.isinf(seconds) else seconds)
             return None
 
     def _is_queued(self, due: float, _: int, delivery: Delivery) -> bool:
@@ -175,8 +175,8 @@ class Courier:
             if isinstance(problem, SinkDown):
                 self._rests_until = now + max(rest_seconds(self._failures), problem.retry_after or 0.0)
                 self._failures += 1
-                for each in self._deliveries.values():
-                    each.show(problem)
+                for affected in self._deliveries.values():
+                    affected.show(problem)
         if isinstance(problem, SinkDown):
             self._close()
 

@@ -46,19 +46,19 @@ class DeadLetterReader:
         end = Position(latest + 1)
         tables, runs, has_more = [], [], False
         for entry in self._index.with_dead_letters(position.seq, latest, stream):
-            blocks = [(path, rows) for of, path, rows in entry.dead_letters if of == stream]
+            blocks = [(path, rows) for owner, path, rows in entry.dead_letters if owner == stream]
             total = sum(rows for _, rows in blocks)
             start = position.row_in(entry.seq)
             if start > total:
                 raise MalformedRequest(f"The cursor {after!r} points past the end of its batch.")
-            taken = min(limit, total - start)
-            if taken:
-                whole = pa.concat_tables([self._open(path) for path, _ in blocks])
-                tables.append(whole.slice(start, taken))
-                runs.append((entry.seq, start, taken))
-                limit -= taken
-            if start + taken < total:
-                has_more, end = True, Position(entry.seq, start + taken)
+            count = min(limit, total - start)
+            if count:
+                letters = pa.concat_tables([self._open(path) for path, _ in blocks])
+                tables.append(letters.slice(start, count))
+                runs.append((entry.seq, start, count))
+                limit -= count
+            if start + count < total:
+                has_more, end = True, Position(entry.seq, start + count)
                 break
         table = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
         return Page(table, encode_cursor(end, stream), has_more, stream, tuple(runs))

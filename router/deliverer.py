@@ -36,18 +36,20 @@ class Deliverer:
     """Delivers the queries of a share until it is told to stop; used by one thread."""
 
     def __init__(self, storage: Storage, share: Share, sink_folder: str = "") -> None:
-        """What the service is confined to holds here, too; a ``sink_folder`` of this machine is another one's place."""
+        """Confine sinks as the service does; ``sink_folder`` is the folder for them where this machine has another."""
         self._storage = storage
         self._share = share
-        place = storage.uri if storage.local_root is None else str(storage.local_root)
+        data_directory = storage.uri if storage.local_root is None else str(storage.local_root)
         confinement = Confinement.of(storage)
         if sink_folder:
             confinement = replace(confinement, sink_folder=sink_folder)
-        self._identity = DelivererIdentity(f"{zlib.crc32(place.encode()):08x}-{share.number}-{share.of}", confinement)
+        self._identity = DelivererIdentity(
+            f"{zlib.crc32(data_directory.encode()):08x}-{share.number}-{share.of}", confinement
+        )
         self._follower = DeliveryFollower(storage)
         self._batches = RecordLog(storage, BATCHES)
         self._reader = ResultReader(storage, BatchIndex(self._batches))
-        self._known: dict[str, Progress] = {}
+        self._progress: dict[str, Progress] = {}
         self._deliveries: dict[str, tuple[Delivery, Courier]] = {}
         self._couriers: dict[str, Courier] = {}
         self._dropped: set[int] = set()
@@ -59,7 +61,7 @@ class Deliverer:
         with holding(self._storage, self._share, stopping):
             if stopping.is_set():
                 return
-            self._known = read_progress(self._storage, self._share.parts)
+            self._progress = read_progress(self._storage, self._share.parts)
             saver = threading.Thread(target=self._save_all, args=(stopping,), name="saver", daemon=True)
             saver.start()
             try:
@@ -69,16 +71,16 @@ class Deliverer:
                 stopping.set()
                 for courier in self._couriers.values():
                     courier.stop()
-                until = time.monotonic() + STOP_SECONDS
+                deadline = time.monotonic() + STOP_SECONDS
                 for courier in self._couriers.values():
-                    courier.join(until - time.monotonic())
+                    courier.join(deadline - time.monotonic())
                 saver.join()
                 self._save()
 
     def step(self) -> None:
         """Hear of queries and batches."""
         if self._follower.follow():
-            if not self._has_begun:  # a delivery begins with all that is visible; of what comes later it is told
+            if not self._has_begun:  # a delivery looks for rows in what is visible now; it is told of later batches
                 self._reader.index.advance(self._newest_known())
                 self._has_begun = True
             self._take_queries()
@@ -95,7 +97,7 @@ class Deliverer:
             if part_of(query.id) not in self._share.parts:
                 continue
             if query.id not in self._deliveries:
-                if not self._known.setdefault(query.id, Progress()).is_over:
+                if not self._progress.setdefault(query.id, Progress()).is_over:
                     self._begin(query)
             elif self._deliveries[query.id][0].query is not query:
                 self._deliveries[query.id][1].update(query)
@@ -103,17 +105,19 @@ class Deliverer:
             _, courier = self._deliveries.pop(query_id)
             if courier.remove(query_id):
                 courier.stop()
-                self._couriers = {where: each for where, each in self._couriers.items() if each is not courier}
-        for query_id in self._known.keys() - queries.keys():  # also what was dropped while nobody followed
-            del self._known[query_id]
+                self._couriers = {
+                    destination: other for destination, other in self._couriers.items() if other is not courier
+                }
+        for query_id in self._progress.keys() - queries.keys():  # also what was dropped while nobody followed
+            del self._progress[query_id]
             self._dropped.add(part_of(query_id))
 
     def _begin(self, query: DeliveredQuery) -> None:
-        delivery = Delivery(query, self._known[query.id], self._reader.index.latest)
-        where = query.sink.destination
-        if where not in self._couriers:
-            self._couriers[where] = Courier(query.sink.connector, self._identity, self._reader, self._oldest_seq)
-        courier = self._couriers[where]
+        delivery = Delivery(query, self._progress[query.id], self._reader.index.latest)
+        destination = query.sink.destination
+        if destination not in self._couriers:
+            self._couriers[destination] = Courier(query.sink.connector, self._identity, self._reader, self._oldest_seq)
+        courier = self._couriers[destination]
         self._deliveries[query.id] = delivery, courier
         courier.add(delivery)
 
@@ -149,23 +153,23 @@ class Deliverer:
         for block in entry.blocks:
             for slot, count in zip(block.slots.tolist(), block.counts.tolist(), strict=True):
                 rows[slot] += count
-        told: dict[Courier, dict[str, News]] = {courier: {} for courier in self._couriers.values()}
+        news_by_courier: dict[Courier, dict[str, News]] = {courier: {} for courier in self._couriers.values()}
         for query_id, (delivery, courier) in self._deliveries.items():
             slot = delivery.query.slot_at(entry.epoch)
             if slot is not None and rows.get(slot):
-                told[courier][query_id] = News(seq, rows[slot], entry.committed_us)
-        for each, news in told.items():
-            each.see(seq, news)
+                news_by_courier[courier][query_id] = News(seq, rows[slot], entry.committed_us)
+        for courier, news in news_by_courier.items():
+            courier.see(seq, news)
 
     def _tell_ends(self) -> None:
         """Tell couriers of queries all of whose rows are visible."""
         index = self._reader.index
         if not index.latest:
             return
-        visible = index.entry(index.latest).epoch
+        visible_epoch = index.entry(index.latest).epoch
         for query_id, (delivery, courier) in self._deliveries.items():
-            freed = delivery.query.deployments[-1].freed_epoch
-            is_visible = freed is not None and freed <= visible
+            freed_epoch = delivery.query.deployments[-1].freed_epoch
+            is_visible = freed_epoch is not None and freed_epoch <= visible_epoch
             if delivery.query.is_over and is_visible and not delivery.is_ending:
                 courier.end(query_id)
 
@@ -183,15 +187,18 @@ class Deliverer:
         self._dropped -= parts
         deliveries = self._deliveries.copy()
         parts.update(part_of(query_id) for query_id, (delivery, _) in deliveries.items() if delivery.is_dirty)
-        held: dict[int, dict[str, Progress]] = {part: {} for part in parts}
-        for query_id, progress in list(self._known.items()):
+        by_part: dict[int, dict[str, Progress]] = {part: {} for part in parts}
+        for query_id, progress in list(self._progress.items()):
             part = part_of(query_id)
-            if part in held:
-                at_work = deliveries.get(query_id)
-                held[part][query_id] = progress if at_work is None else at_work[1].progress_to_keep(at_work[0])
+            if part in by_part:
+                if query_id in deliveries:
+                    delivery, courier = deliveries[query_id]
+                    by_part[part][query_id] = courier.progress_to_keep(delivery)
+                else:
+                    by_part[part][query_id] = progress
         try:
-            for part, found in held.items():
-                write_progress(self._storage, part, found)
+            for part, progress_of_part in by_part.items():
+                write_progress(self._storage, part, progress_of_part)
         except Exception:
             self._dropped |= parts
             raise

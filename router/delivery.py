@@ -5,7 +5,7 @@ the result log and has the sink write them. When that fails, the sink is given u
 that it knows, or else at the cursor that was kept.
 
 Its courier's thread calls :meth:`Delivery.deliver`, which reads and writes, without a lock. All else waits for no disk
-and is called under the lock of the courier, by the courier, by whoever follows the logs and by who keeps how far it is.
+and is called under the lock of the courier: by the courier, by whoever follows the logs, and by whoever saves progress.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class News:
 
 
 class Readable(NamedTuple):
-    """What may be read now: the query as the log has it, up to which batch that holds, and from which rows wait."""
+    """What may be read now: the query as the log has it up to batch ``latest``; rows wait from ``from_seq`` on."""
 
     query: DeliveredQuery
     latest: int
@@ -58,7 +58,7 @@ class Outcome:
 
 
 class Delivery:
-    """One query's; ``latest`` is the newest batch that is visible when it begins."""
+    """The delivery of one query; ``latest`` is the newest batch that is visible when it begins."""
 
     def __init__(self, query: DeliveredQuery, progress: Progress, latest: int) -> None:
         self.query = query
@@ -87,8 +87,8 @@ class Delivery:
     @property
     def first_seq(self) -> int:
         """The first batch in which there may be rows that are not delivered."""
-        known = self._latest + 1 if self._first_seq is None else self._first_seq
-        return max(known, self.query.first_seq)
+        first_waiting = self._latest + 1 if self._first_seq is None else self._first_seq
+        return max(first_waiting, self.query.first_seq)
 
     @property
     def readable(self) -> Readable:
@@ -130,35 +130,40 @@ class Delivery:
         self,
         destination: Destination,
         reader: ResultReader,
-        read: Callable[[], Readable],
+        get_readable: Callable[[], Readable],
         oldest_seq: OldestSeq,
     ) -> Outcome:
-        """Deliver a page of what may be ``read`` once the sink is open. Raises what went wrong."""
-        behind = False
+        """Deliver a page of what ``get_readable`` says once the sink is open. Raises what went wrong."""
+        is_behind = False
         if self._sink is None or self._opened_by is not destination:
-            opened = destination.open(self.query.subject, self.query.sink.options)
-            self._cursor, behind = self._resumed(opened)
-            self._sink, self._opened_by = opened, destination
-        readable = read()
+            sink = destination.open(self.query.subject, self.query.sink.options)
+            self._cursor, is_behind = self._resumed(sink)
+            self._sink, self._opened_by = sink, destination
+        readable = get_readable()
         query = readable.query
         # what the place has lost is delivered again, as far as it is kept
-        from_seq = oldest_seq() if behind else readable.from_seq
-        at = max(decode_cursor(self._cursor, query.id), Position(min(from_seq, readable.latest + 1)))
-        page = reader.read(query, encode_cursor(at, query.id), query.sink.flush_rows, readable.latest)
+        from_seq = oldest_seq() if is_behind else readable.from_seq
+        position = max(decode_cursor(self._cursor, query.id), Position(min(from_seq, readable.latest + 1)))
+        page = reader.read(query, encode_cursor(position, query.id), query.sink.flush_rows, readable.latest)
         if len(page.table):
             self._sink.write(Rows(page.table, page.cursor, page.runs))
         self._cursor = page.cursor
-        waiting = reader.index.entry(decode_cursor(page.cursor, query.id).seq).committed_us if page.has_more else None
-        return Outcome(readable, page, waiting)
+        waiting_since_us = None
+        if page.has_more:
+            waiting_since_us = reader.index.entry(decode_cursor(page.cursor, query.id).seq).committed_us
+        return Outcome(readable, page, waiting_since_us)
 
     def _resumed(self, sink: Sink) -> tuple[str, bool]:
         """Return the cursor to go on at, and whether the place has less than it had, as one restored from a backup."""
-        query_id, kept = self.query.id, self.progress.cursor
-        found = sink.resume() if sink.keeps_cursor else None
-        begin = encode_cursor(Position(self.query.first_seq), query_id)
-        if found is None:
-            return kept or begin, False
-        return found, kept is not None and decode_cursor(found, query_id) < decode_cursor(kept, query_id)
+        query_id, kept_cursor = self.query.id, self.progress.cursor
+        sink_cursor = sink.resume() if sink.keeps_cursor else None
+        first_cursor = encode_cursor(Position(self.query.first_seq), query_id)
+        if sink_cursor is None:
+            return kept_cursor or first_cursor, False
+        is_behind = kept_cursor is not None and decode_cursor(sink_cursor, query_id) < decode_cursor(
+            kept_cursor, query_id
+        )
+        return sink_cursor, is_behind
 
     def note(self, outcome: Outcome, now: float) -> None:
         """Note that a page was delivered."""
@@ -174,11 +179,11 @@ class Delivery:
             progress.delivered_us = time.time_ns() // 1000
             for committed_us in page.completed.values():
                 progress.count_latency(progress.delivered_us - committed_us)
-        at = decode_cursor(page.cursor, page.owner).seq
-        progress.next_seq = at
-        if page.has_more or at <= self._last_seq:
+        next_seq = decode_cursor(page.cursor, page.owner).seq
+        progress.next_seq = next_seq
+        if page.has_more or next_seq <= self._last_seq:
             self._rows = max(0, self._rows - count)
-            self._first_seq = at
+            self._first_seq = next_seq
             progress.waiting_since_us = outcome.waiting_since_us or time.time_ns() // 1000
             self._due = now if page.has_more else self._due_with(self._rows, now)
             return

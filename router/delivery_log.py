@@ -63,11 +63,11 @@ class DeliveredQuery:
 
     def slot_at(self, epoch: int) -> int | None:
         """Return the slot that it holds in batches of an epoch, None when it holds none."""
-        held = (each.slot for each in reversed(self.deployments) if each.holds_slot_at(epoch))
-        return next(held, None)
+        slots = (deployment.slot for deployment in reversed(self.deployments) if deployment.holds_slot_at(epoch))
+        return next(slots, None)
 
     def freed(self, epoch: int) -> DeliveredQuery:
-        """Return what it is after a changelog that frees its slot; one that has none is as it was."""
+        """Return the query after a changelog that frees its slot; without a slot it stays as it is."""
         *earlier, last = self.deployments
         if last.freed_epoch is not None:
             return self
@@ -79,11 +79,11 @@ class DeliveredQuery:
         return {**fields, "query": self.query.to_json(), "sink": self.sink.to_json(), **self._changing_json()}
 
     def _changing_json(self) -> dict[str, Any]:
-        return {"deployments": [each.to_json() for each in self.deployments], "is_over": self.is_over}
+        return {"deployments": [deployment.to_json() for deployment in self.deployments], "is_over": self.is_over}
 
     def is_as(self, value: Mapping[str, Any]) -> bool:
-        """Whether a JSON form of this query says the same; cheaper than to read it."""
-        return all(value.get(name) == mine for name, mine in self._changing_json().items())
+        """Whether a JSON form of this query says the same; cheaper than reading it."""
+        return all(value.get(name) == current for name, current in self._changing_json().items())
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> DeliveredQuery:
@@ -91,15 +91,15 @@ class DeliveredQuery:
         sink = read_sink(value["sink"])
         if sink is None:
             raise CorruptData(f"A query in the delivery log must have a sink; {value['id']!r} has none.")
-        given = dict(value)
-        if "deployments" not in given:  # before queries could be paused, each had one
-            only = Deployment(**{name: given.pop(name) for name in _OF_ONLY_DEPLOYMENT})
-            given |= {"deployments": [only.to_json()], "is_over": only.freed_epoch is not None}
-        deployments = tuple(Deployment(**each) for each in given["deployments"])
-        return cls(**{**given, "query": query_from_json(value["query"]), "sink": sink, "deployments": deployments})
+        fields = dict(value)
+        if "deployments" not in fields:  # before queries could be paused, each had one
+            deployment = Deployment(**{name: fields.pop(name) for name in _DEPLOYMENT_FIELDS})
+            fields |= {"deployments": [deployment.to_json()], "is_over": deployment.freed_epoch is not None}
+        deployments = tuple(Deployment(**attributes) for attributes in fields["deployments"])
+        return cls(**{**fields, "query": query_from_json(value["query"]), "sink": sink, "deployments": deployments})
 
 
-_OF_ONLY_DEPLOYMENT = ("slot", "epoch", "first_seq", "active_from", "freed_epoch")
+_DEPLOYMENT_FIELDS = ("slot", "epoch", "first_seq", "active_from", "freed_epoch")
 
 
 class Deliveries:
@@ -112,11 +112,11 @@ class Deliveries:
     def apply(self, record: Mapping[str, Any]) -> None:
         """Apply the next record."""
         if record["whole"]:
-            kept = {value["id"] for value in record["queries"]}
-            self.queries = {query_id: each for query_id, each in self.queries.items() if query_id in kept}
+            query_ids = {value["id"] for value in record["queries"]}
+            self.queries = {query_id: query for query_id, query in self.queries.items() if query_id in query_ids}
         for value in record["queries"]:
-            known = self.queries.get(value["id"])
-            if known is None or not known.is_as(value):
+            query = self.queries.get(value["id"])
+            if query is None or not query.is_as(value):
                 self.queries[value["id"]] = DeliveredQuery.from_json(value)
         for query_id, freed_epoch in record["freed"].items():
             if query_id in self.queries:
@@ -161,7 +161,7 @@ class DeliveryWriter:
         return self._number % RECORDS_A_WHOLE == 0
 
     def write_whole(self, without: Iterable[str] = ()) -> None:
-        """Write all there is but the queries ``without``, and drop the records before the one of this kind before."""
+        """Write a record of all there is except the queries ``without``; drop records before the previous such one."""
         for query_id in without:
             del self.deliveries.queries[query_id]
         queries = [query.to_json() for query in self.deliveries.queries.values()]
@@ -185,7 +185,7 @@ class DeliveryFollower:
 
     def follow(self) -> bool:
         """Apply the records that are new; return whether there were any."""
-        began = self._number
+        number_before = self._number
         if time.monotonic() > self._looked + LOOK_SECONDS:  # the next record may be gone, after a long pause
             self._log, self._looked = RecordLog(self._storage, FOLDER), time.monotonic()
         for number in self._log.numbers_after(self._number):
@@ -195,4 +195,4 @@ class DeliveryFollower:
                 continue
             self.deliveries.apply(record)
             self._number = number
-        return self._number > began
+        return self._number > number_before

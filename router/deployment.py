@@ -29,7 +29,7 @@ class Deployment:
     freed_epoch: int | None = None
 
     def holds_slot_at(self, epoch: int) -> bool:
-        """Whether the rows of the slot are the query's in batches of an epoch."""
+        """Whether the slot is the query's in batches of an epoch."""
         return self.epoch <= epoch and (self.freed_epoch is None or epoch < self.freed_epoch)
 
     def to_json(self) -> dict[str, Any]:
@@ -38,6 +38,6 @@ class Deployment:
 
 
 def from_batch(deployments: Sequence[Deployment], seq: int) -> Sequence[Deployment]:
-    """Return the deployments, of some in order, that may have rows in batch ``seq`` or later."""
-    first = bisect_right(deployments, seq, key=lambda each: each.first_seq)
+    """Return those of ``deployments``, which are in order, that may have rows in batch ``seq`` or later."""
+    first = bisect_right(deployments, seq, key=lambda deployment: deployment.first_seq)
     return deployments[max(0, first - 1) :]

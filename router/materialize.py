@@ -112,9 +112,9 @@ class Materializer:
         pieces = []
         for part in parts:
             if start < part.count and count > 0:
-                taken = min(part.count - start, count)
-                pieces.append(self._selected(deployed.query, deployment.slot, part, start, taken))
-                count -= taken
+                length = min(part.count - start, count)
+                pieces.append(self._selected(deployed.query, deployment.slot, part, start, length))
+                count -= length
                 start = 0
             else:
                 start -= part.count
@@ -133,12 +133,12 @@ class Materializer:
         block = self._open(part.path)
         indexes = self._rows.get(("selection", part.path, slot), lambda: rows_of_slot(block, slot))
         _check_count(part, slot, len(indexes))
-        wanted = indexes[start : start + count]
-        first, last = int(wanted[0]), int(wanted[-1])
+        row_numbers = indexes[start : start + count]
+        first, last = int(row_numbers[0]), int(row_numbers[-1])
         span = block.slice(first, last - first + 1)
-        if len(wanted) < len(span):
-            span = span.select(_needed(query, span)).take(wanted - first)
-        return compute_outputs(query, span, len(wanted))
+        if len(row_numbers) < len(span):
+            span = span.select(_needed(query, span)).take(row_numbers - first)
+        return compute_outputs(query, span, len(row_numbers))
 
     def _window_rows(
         self,
@@ -150,18 +150,19 @@ class Materializer:
     ) -> pa.Table:
         slices, slot = [], deployment.slot
         for part in parts:
-            mine = self._windows.get(part.path, partial(read_window_rows, self._storage, part.path)).of_slot(slot)
-            _check_count(part, slot, len(mine))
-            block = mine.table()
+            windows = self._windows.get(part.path, partial(read_window_rows, self._storage, part.path))
+            slot_rows = windows.of_slot(slot)
+            _check_count(part, slot, len(slot_rows))
+            block = slot_rows.table()
             # blocks of one batch differ in the measures of other queries, and in their order
             names = [*window_order(query), *sorted(_needed(query, block))]
             slices.append(block.select(list(dict.fromkeys(names))))
-        together = pa.concat_tables(slices)
+        all_rows = pa.concat_tables(slices)
         key = ("aggregation", tuple(part.path for part in parts), slot)
-        order = self._rows.get(key, lambda: order_windows(together, query))
-        wanted = order[start : start + count]
-        rows = together.select(_needed(query, together)).take(wanted)
-        return compute_outputs(query, rows, len(wanted), _active_from(deployment))
+        order = self._rows.get(key, lambda: order_windows(all_rows, query))
+        row_numbers = order[start : start + count]
+        rows = all_rows.select(_needed(query, all_rows)).take(row_numbers)
+        return compute_outputs(query, rows, len(row_numbers), _active_from(deployment))
 
     def _joined_rows(
         self, query: Join, deployment: Deployment, parts: Sequence[BlockPart], start: int, count: int
@@ -173,23 +174,23 @@ class Materializer:
         for number, part in enumerate(parts):
             _check_count(part, slot, sum(window.count for window in windows if window.block == number))
         pieces = []
-        for window, first, taken in overlapping(windows, start, count):
+        for window, first, length in overlapping(windows, start, count):
             block = blocks[window.block]
             try:
                 index = self._indexes.get(
                     (paths[window.block], window.start, window.end, what_is_indexed(query, window.start, active_from)),
                     partial(self._index, query, block, paths[window.block], window.start, window.end, active_from),
                 )
-                rows = form_rows(query, block, window, index.page(first, taken))
+                rows = form_rows(query, block, window, index.page(first, length))
             except FileNotFoundError:  # the tuples that the block refers to are removed with it
                 self.forget(paths[window.block])
                 raise _gone(paths[window.block]) from None
-            if len(rows) != taken:
+            if len(rows) != length:
                 raise CorruptData(
                     f"Block {paths[window.block]!r} must hold {window.count} rows of a window of slot {slot};"
                     " it holds fewer."
                 )
-            pieces.append(compute_outputs(query, rows, taken, _active_from(deployment)))
+            pieces.append(compute_outputs(query, rows, length, _active_from(deployment)))
         return pa.concat_tables(pieces) if pieces else empty_rows(query)
 
     def _index(
@@ -203,7 +204,7 @@ class Materializer:
 
 
 def _active_from(deployment: Deployment) -> int | None:
-    """Return the event time (µs) at or before which a window began that is partial."""
+    """Return the event time (µs) at or before which the windows begin that are partial, None where none is."""
     return max((time for time in deployment.active_from.values() if time is not None), default=None)
 
 
@@ -217,10 +218,10 @@ def read_window_rows(storage: Storage, path: str) -> WindowRows:
     return _read_streams(storage, path, WindowRows.read)
 
 
-def _read_streams(storage: Storage, path: str, read: Callable[[pa.Buffer], T]) -> T:
+def _read_streams(storage: Storage, path: str, parse: Callable[[pa.Buffer], T]) -> T:
     try:
         with storage.open(path) as source:
-            return read(source.read_buffer())
+            return parse(source.read_buffer())
     except FileNotFoundError:
         raise _gone(path) from None
     except pa.ArrowInvalid as error:
@@ -243,13 +244,13 @@ def read_block(storage: Storage, path: str) -> pa.Table:
 
 def rows_of_slot(block: pa.Table, slot: int) -> Rows:
     """Return the ascending row numbers of a selection block whose query-set has bit ``slot``."""
-    found, base = [], 0
+    row_numbers, first_row = [], 0
     for chunk in block.column(QUERY_SET).chunks:
         if len(chunk) and slot // 64 < chunk.type.byte_width // 8:
             words = from_arrow(cast(pa.FixedSizeBinaryArray, chunk))
-            found.append(np.flatnonzero(words[:, slot // 64] & np.uint64(1 << (slot % 64))) + base)
-        base += len(chunk)
-    return np.concatenate(found) if found else np.empty(0, np.int64)
+            row_numbers.append(np.flatnonzero(words[:, slot // 64] & np.uint64(1 << (slot % 64))) + first_row)
+        first_row += len(chunk)
+    return np.concatenate(row_numbers) if row_numbers else np.empty(0, np.int64)
 
 
 def window_order(query: Aggregation | Join) -> list[str]:
@@ -265,8 +266,8 @@ def _is_changelog(query: Query) -> bool:
 def order_windows(rows: pa.Table, query: Aggregation | Join) -> Rows:
     """Return the order of one batch's rows: by window_end, window_start, the keys (NULL last), changes as they came."""
     names = window_order(query)
-    by: list[tuple[str, Literal["ascending", "descending"]]] = [(name, "ascending") for name in names]
-    order = pc.sort_indices(rows.select(names), sort_keys=by)  # NULL comes last
+    sort_keys: list[tuple[str, Literal["ascending", "descending"]]] = [(name, "ascending") for name in names]
+    order = pc.sort_indices(rows.select(names), sort_keys=sort_keys)  # NULL comes last
     return order.to_numpy().astype(np.int64)
 
 
@@ -284,8 +285,8 @@ def compute_outputs(query: Query, rows: pa.Table, length: int, active_from: int 
         if active_from is None:
             arrays.append(pa.array(np.zeros(length, bool)))
         else:
-            began = columns[WINDOW_START].cast(pa.int64())
-            arrays.append(pc.less_equal(began, pa.scalar(active_from, pa.int64())))
+            window_starts = columns[WINDOW_START].cast(pa.int64())
+            arrays.append(pc.less_equal(window_starts, pa.scalar(active_from, pa.int64())))
         if _is_changelog(query):
             arrays += [columns[change.name] for change in CHANGE_FIELDS]
     return pa.Table.from_arrays(arrays, schema=schema_of(query))
@@ -323,9 +324,9 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
 
 
-def _check_count(part: BlockPart, slot: int, found: int) -> None:
-    if found != part.count:
+def _check_count(part: BlockPart, slot: int, count: int) -> None:
+    if count != part.count:
         raise CorruptData(
             f"Block {part.path!r} must hold {part.count} rows of slot {slot}, as its batch record says;"
-            f" it holds {found}."
+            f" it holds {count}."
         )

@@ -59,7 +59,7 @@ class Progress:
         self.latency_us += latency_us
 
     def copy(self) -> Progress:
-        """Return the same, apart from what changes later."""
+        """Return a copy that later changes leave as it is."""
         return replace(self, latency_counts=self.latency_counts.copy())
 
     @property
@@ -75,19 +75,19 @@ def part_of(query_id: str) -> int:
 
 def read_progress(storage: Storage, parts: Iterable[int] = range(PARTS)) -> dict[str, Progress]:
     """Return what is known of the queries in some parts, by their ids."""
-    found: dict[str, Progress] = {}
+    progress: dict[str, Progress] = {}
     for part in parts:
         try:
             values: dict[str, dict[str, Any]] = storage.get_json(_path(part))
         except FileNotFoundError:
             continue
-        found |= {query_id: Progress(**value) for query_id, value in values.items()}
-    return found
+        progress |= {query_id: Progress(**value) for query_id, value in values.items()}
+    return progress
 
 
 def write_progress(storage: Storage, part: int, progress: Mapping[str, Progress]) -> None:
     """Write what is known of the queries in a part."""
-    storage.put(_path(part), orjson.dumps({query_id: asdict(each) for query_id, each in progress.items()}))
+    storage.put(_path(part), orjson.dumps({query_id: asdict(entry) for query_id, entry in progress.items()}))
 
 
 def tell_alive(storage: Storage, name: str, parts: Iterable[int], now_us: int) -> None:
@@ -97,15 +97,15 @@ def tell_alive(storage: Storage, name: str, parts: Iterable[int], now_us: int) -
 
 def parts_alive(storage: Storage, since_us: int) -> set[int]:
     """Return the parts whose deliverers have said that they are alive since a time."""
-    found: set[int] = set()
+    alive: set[int] = set()
     for name in storage.names(ALIVE):
         try:
-            told = orjson.loads(storage.get(f"{ALIVE}/{name}"))
+            message = orjson.loads(storage.get(f"{ALIVE}/{name}"))
         except (FileNotFoundError, orjson.JSONDecodeError):
             continue
-        if told["at_us"] >= since_us:
-            found.update(told["parts"])
-    return found
+        if message["at_us"] >= since_us:
+            alive.update(message["parts"])
+    return alive
 
 
 def _path(part: int) -> str:

@@ -51,8 +51,8 @@ class BlockEntry:
 
     def count(self, slot: int) -> int:
         """Return the rows of ``slot``."""
-        at = int(np.searchsorted(self.slots, slot))
-        return int(self.counts[at]) if at < len(self.slots) and self.slots[at] == slot else 0
+        index = int(np.searchsorted(self.slots, slot))
+        return int(self.counts[index]) if index < len(self.slots) and self.slots[index] == slot else 0
 
 
 @dataclass(frozen=True)
@@ -68,22 +68,24 @@ class BatchEntry:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> BatchEntry:
-        """Take it out of a batch record."""
+        """Return what a batch record says of it."""
         blocks = tuple(
-            BlockEntry(r["path"], np.array(r["slots"], np.int32), np.array(r["counts"], np.int64))
-            for r in record["results"]
+            BlockEntry(result["path"], np.array(result["slots"], np.int32), np.array(result["counts"], np.int64))
+            for result in record["results"]
         )
-        dead = tuple((d["stream"], d["path"], d["rows"]) for d in record.get("dead_letters", ()))
-        return cls(record["seq"], record["epoch"], record["committed_us"], blocks, dead)
+        dead_letters = tuple(
+            (block["stream"], block["path"], block["rows"]) for block in record.get("dead_letters", ())
+        )
+        return cls(record["seq"], record["epoch"], record["committed_us"], blocks, dead_letters)
 
     @property
     def nbytes(self) -> int:
         """The memory it takes, about."""
-        return 200 + sum(200 + b.slots.nbytes + b.counts.nbytes for b in self.blocks)
+        return 200 + sum(200 + block.slots.nbytes + block.counts.nbytes for block in self.blocks)
 
     def parts(self, slot: int) -> list[BlockPart]:
         """Return the blocks with rows of ``slot``, in order."""
-        return [BlockPart(b.path, n) for b in self.blocks if (n := b.count(slot))]
+        return [BlockPart(block.path, count) for block in self.blocks if (count := block.count(slot))]
 
 
 @dataclass(frozen=True)
@@ -153,8 +155,8 @@ class BatchIndex:
         """Yield the batches ``seq … first``, the newest first, in which ``slot`` may have rows."""
         while seq >= first:
             start = seq - STRETCH + 1
-            whole = start % STRETCH == 0 and start >= first and not self.in_memory(seq)
-            if whole and not self.summary(start).slots >> slot & 1:
+            is_whole_stretch = start % STRETCH == 0 and start >= first and not self.in_memory(seq)
+            if is_whole_stretch and not self.summary(start).slots >> slot & 1:
                 seq = start - 1
                 continue
             yield self.entry(seq)
@@ -163,26 +165,26 @@ class BatchIndex:
     def with_dead_letters(self, seq: int, latest: int, stream: str) -> Iterator[BatchEntry]:
         """Yield the batches ``seq … latest`` with dead letters of ``stream``."""
         while seq <= latest:
-            whole = seq % STRETCH == 0 and seq + STRETCH <= latest and not self.in_memory(seq)
-            if whole and stream not in self.summary(seq).streams_with_dead_letters:
+            is_whole_stretch = seq % STRETCH == 0 and seq + STRETCH <= latest and not self.in_memory(seq)
+            if is_whole_stretch and stream not in self.summary(seq).streams_with_dead_letters:
                 seq += STRETCH
                 continue
             entry = self.entry(seq)
-            if any(stream == of for of, _, _ in entry.dead_letters):
+            if any(stream == owner for owner, _, _ in entry.dead_letters):
                 yield entry
             seq += 1
 
     def summary(self, start: int) -> Summary:
         """Return what occurs in batches ``start … start + STRETCH - 1``; all of them must be visible."""
-        found = self._summaries.get(start)
-        if found is None:
+        summary = self._summaries.get(start)
+        if summary is None:
             entries = [self.entry(seq) for seq in range(start, start + STRETCH)]
-            found = self._summaries[start] = Summary(
+            summary = self._summaries[start] = Summary(
                 entries[0].epoch,
-                _bitset([b.slots for e in entries for b in e.blocks]),
-                frozenset(stream for e in entries for stream, _, _ in e.dead_letters),
+                _bitset([block.slots for entry in entries for block in entry.blocks]),
+                frozenset(stream for entry in entries for stream, _, _ in entry.dead_letters),
             )
-        return found
+        return summary
 
     def position(self, cursor: str, owner: str, latest: int) -> Position:
         """Read a cursor; MalformedRequest past batch ``latest``, Gone below the batches kept."""
@@ -210,7 +212,7 @@ class BatchIndex:
     def forget(self, upto: int) -> None:
         """Make the batches up to and including ``upto`` invisible, before their files are removed."""
         self.first = max(self.first, upto + 1)
-        for start in [s for s in self._summaries if s <= upto]:
+        for start in [start for start in self._summaries if start <= upto]:
             self._summaries.pop(start, None)
 
     def _read(self, seq: int) -> BatchEntry:
@@ -266,15 +268,15 @@ class ResultReader:
             start = position.row_in(entry.seq)
             if start > total:
                 raise MalformedRequest(f"The cursor {after!r} points past the end of its batch.")
-            taken = min(limit, total - start)
-            if taken:
-                tables.append(self.materializer.rows(deployed, deployment, parts, start, taken))
-                runs.append((entry.seq, start, taken))
-                limit -= taken
-                if start + taken == total:
+            count = min(limit, total - start)
+            if count:
+                tables.append(self.materializer.rows(deployed, deployment, parts, start, count))
+                runs.append((entry.seq, start, count))
+                limit -= count
+                if start + count == total:
                     completed[entry.seq] = entry.committed_us
-            if start + taken < total:
-                has_more, end = True, Position(entry.seq, start + taken)
+            if start + count < total:
+                has_more, end = True, Position(entry.seq, start + count)
                 break
         table = pa.concat_tables(tables) if tables else empty_rows(deployed.query)
         return Page(table, encode_cursor(end, deployed.id), has_more, deployed.id, tuple(runs), completed)
@@ -282,14 +284,16 @@ class ResultReader:
     def before_last(self, deployed: DeployedQuery, rows: int) -> str:
         """Return the cursor before the last ``rows`` rows, or before all that are kept where there are fewer."""
         position = Position(self.index.latest + 1)
-        for each in reversed(deployed.deployments):
+        for deployment in reversed(deployed.deployments):
             last = self.index.latest
-            if each.freed_epoch is not None:
-                last = self.index.first_of_epoch(each.freed_epoch, last) - 1
-            for entry in self.index.backwards(last, max(each.first_seq, self.index.first), each.slot):
+            if deployment.freed_epoch is not None:
+                last = self.index.first_of_epoch(deployment.freed_epoch, last) - 1
+            for entry in self.index.backwards(last, max(deployment.first_seq, self.index.first), deployment.slot):
                 if rows <= 0:
                     break
-                total = sum(part.count for part in entry.parts(each.slot)) if entry.epoch >= each.epoch else 0
+                total = (
+                    sum(part.count for part in entry.parts(deployment.slot)) if entry.epoch >= deployment.epoch else 0
+                )
                 if total:
                     position = Position(entry.seq, max(0, total - rows))
                     rows -= total
@@ -307,20 +311,22 @@ class ResultReader:
 
     def _batches(self, deployed: DeployedQuery, seq: int, latest: int) -> Iterator[tuple[BatchEntry, Deployment]]:
         """Yield the batches ``seq … latest`` in which a query may have rows, with the deployment that it has there."""
-        for each in from_batch(deployed.deployments, seq):
-            for entry in self.index.with_slot(max(seq, each.first_seq), latest, each.slot, each.freed_epoch):
-                if entry.epoch >= each.epoch:
-                    yield entry, each
+        for deployment in from_batch(deployed.deployments, seq):
+            for entry in self.index.with_slot(
+                max(seq, deployment.first_seq), latest, deployment.slot, deployment.freed_epoch
+            ):
+                if entry.epoch >= deployment.epoch:
+                    yield entry, deployment
 
 
 def _bitset(slots: list[npt.NDArray[np.int32]]) -> int:
     if not slots:
         return 0
-    together = np.concatenate(slots)
-    if not len(together):
+    all_slots = np.concatenate(slots)
+    if not len(all_slots):
         return 0
-    bits = np.zeros(int(together.max()) + 1, bool)
-    bits[together] = True
+    bits = np.zeros(int(all_slots.max()) + 1, bool)
+    bits[all_slots] = True
     return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
 
 

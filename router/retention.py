@@ -65,10 +65,10 @@ class Retention:
         # the bytes of the batches up to ``_counted``, and how many batches have gone since all files were looked at
         self._bytes = 0
         self._counted: int | None = None
-        self._gone = 0
+        self._batches_gone = 0
 
     def count(self) -> int:
-        """Return the bytes of the batches that are visible; looks at what is new only, but for the first time."""
+        """Return the bytes of the batches that are visible; looks only at what is new, except the first time."""
         with self._lock:
             return self._count()
 
@@ -93,7 +93,7 @@ class Retention:
                 held_back = True
                 break
             paths = block_paths(record)
-            bytes_left -= self._sum(paths)
+            bytes_left -= self._size_of(paths)
             doomed += paths
             upto = seq
         batches = upto - self._index.first + 1
@@ -102,8 +102,8 @@ class Retention:
             self._index.forget(upto)
             self._remove(doomed)
             self._log.trim(upto)
-            self._bytes, self._counted, self._gone = bytes_left, counted, self._gone + batches
-            if self._gone * SWEPT_SHARE >= self._index.latest - upto:
+            self._bytes, self._counted, self._batches_gone = bytes_left, counted, self._batches_gone + batches
+            if self._batches_gone * SWEPT_SHARE >= self._index.latest - upto:
                 self._sweep()
         self._remove_unneeded()
         return Trimmed(batches, len(doomed), self._bytes, held_back)
@@ -113,22 +113,22 @@ class Retention:
             self._sweep()
         else:
             for seq in range(self._counted + 1, self._index.latest + 1):
-                self._bytes += self._sum(block_paths(self._log.read(seq)))
+                self._bytes += self._size_of(block_paths(self._log.read(seq)))
                 self._counted = seq
         return self._bytes
 
     def _sweep(self) -> None:
         """Count all files of visible batches, and remove those of batches that are gone."""
-        latest, total, unnamed = self._index.latest, 0, []
+        latest, total, leftovers = self._index.latest, 0, []
         for folder in FOLDERS:
             for name, size in self._storage.sizes(folder):
                 seq = batch_of(name)
                 if seq < self._index.first:
-                    unnamed.append(f"{folder}/{name}")
+                    leftovers.append(f"{folder}/{name}")
                 elif seq <= latest:
                     total += size
-        self._remove(unnamed)
-        self._bytes, self._counted, self._gone = total, latest, 0
+        self._remove(leftovers)
+        self._bytes, self._counted, self._batches_gone = total, latest, 0
 
     def _remove(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -136,20 +136,20 @@ class Retention:
             self._storage.delete(path)
 
     def _remove_unneeded(self) -> None:
-        """Remove what was made for lanes, and no lane refers to: they told the newest batch what they need."""
+        """Remove files of lanes that no lane refers to: the record of the newest batch says what they need."""
         if not self._log.has(self._index.latest):
             return
         newest = self._log.read(self._index.latest)
-        needed = newest["oldest_needed"]
+        oldest_needed = newest["oldest_needed"]
         for folder in (BUCKETS, TUPLES, STATES):
-            for path in self._made_before(newest["seq"] if needed is None else needed, folder):
+            for path in self._files_before(newest["seq"] if oldest_needed is None else oldest_needed, folder):
                 self._storage.delete(path)
 
-    def _made_before(self, seq: int, folder: str) -> list[str]:
-        """Return the files of batches before one."""
+    def _files_before(self, seq: int, folder: str) -> list[str]:
+        """Return the files in ``folder`` of batches before ``seq``."""
         return [path for name in self._storage.names(folder) if batch_of(path := f"{folder}/{name}") < seq]
 
-    def _sum(self, paths: Iterable[str]) -> int:
+    def _size_of(self, paths: Iterable[str]) -> int:
         """Return the bytes of files; those that are gone, by a trim that was cut off, have none."""
         total = 0
         for path in paths:

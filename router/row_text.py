@@ -17,7 +17,7 @@ _NOT_FINITE = {float("inf"): "Infinity", float("-inf"): "-Infinity"}
 
 
 def objects(table: pa.Table) -> list[dict[str, Any]]:
-    """Return the rows as dicts whose values orjson writes as the contract says."""
+    """Return the rows as dicts whose values orjson writes in the forms above."""
     columns = [values(column) for column in table.columns]
     if not columns:
         return [{} for _ in range(table.num_rows)]
@@ -33,12 +33,12 @@ def values(column: pa.ChunkedArray) -> list[Any]:
     if pa.types.is_date(kind):
         return _times(column.cast(pa.date32()), "D", "")
     if pa.types.is_decimal(kind):
-        return [None if v is None else orjson.Fragment(v) for v in column.cast(pa.string()).to_pylist()]
+        return [None if text is None else orjson.Fragment(text) for text in column.cast(pa.string()).to_pylist()]
     if pa.types.is_floating(kind):
         return _doubles(column)
     if pa.types.is_integer(kind) and not column.null_count:
-        plain: list[Any] = column.to_numpy().tolist()
-        return plain
+        numbers: list[Any] = column.to_numpy().tolist()
+        return numbers
     return column.to_pylist()
 
 
@@ -61,11 +61,11 @@ def ndjson(table: pa.Table) -> bytes:
 
 def _doubles(column: pa.ChunkedArray) -> list[Any]:
     numbers = column.to_numpy()  # NULL is NaN here
-    found: list[Any] = numbers.tolist()
-    for place in np.flatnonzero(~np.isfinite(numbers)).tolist():
-        value = found[place]
-        found[place] = _NOT_FINITE.get(value, "NaN" if column[place].is_valid else None)
-    return found
+    json_values: list[Any] = numbers.tolist()
+    for row in np.flatnonzero(~np.isfinite(numbers)).tolist():
+        value = json_values[row]
+        json_values[row] = _NOT_FINITE.get(value, "NaN" if column[row].is_valid else None)
+    return json_values
 
 
 def _times(column: pa.ChunkedArray, unit: Literal["us", "D"], suffix: str) -> list[Any]:

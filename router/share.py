@@ -67,16 +67,16 @@ def holding(storage: Storage, share: Share, stopping: threading.Event) -> Iterat
 @contextmanager
 def _lock(path: Path, stopping: threading.Event) -> Iterator[None]:
     with path.open("a") as file:
-        said = False
+        has_warned = False
         while not stopping.is_set():
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except OSError:
-                if not said:
+                if not has_warned:
                     log.warning(
                         "waiting for another deliverer of the same share", extra={"fields": {"lock": path.name}}
                     )
-                    said = True
+                    has_warned = True
                 stopping.wait(LOCK_SECONDS)
         yield

@@ -52,7 +52,7 @@ class RouterSink(DataSource):
         return WIRE_SCHEMA
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802, ARG002
-        """Return the writer, once a batch in a process that makes nothing else."""
+        """Return the writer; Spark asks once a batch, in a process that does nothing else."""
         set_aside()
         return RouterWriter(
             self.options["uri"], orjson.loads(self.options["lanes"]), int(self.options["join_row_limit"])
@@ -68,7 +68,7 @@ class RouterWriter(DataSourceStreamArrowWriter):
         self._join_row_limit = join_row_limit
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Run the lane that the rows of this task are for; what it tells goes to ``commit``."""
+        """Run the lane that the rows of this task are for; what it returns goes to ``commit``."""
         set_aside()
         # Spark starts processes that only look this class up or commit; compiled kernels take a second to import
         from operators.job.lane_task import LaneTasks
@@ -103,9 +103,11 @@ def publish(storage: Storage, seq: int, rows: Sequence[tuple[str, str]]) -> None
     if len({lane["progress"] for lane in lanes}) > 1:
         raise NotReady(f"All lanes must have seen the same batch {seq}, and did not; it runs again.")
     write_activation(storage, record["previous_epoch"], record["epoch"], record["clocks_at_start"])
-    blocks = sorted((body for kind, body in decoded if kind == BLOCK), key=lambda b: (b.get("task", 0), b["path"]))
-    record["results"] = [b for b in blocks if "kind" in b]
-    record["dead_letters"] = [b for b in blocks if "dead_letters" in b]
+    blocks = sorted(
+        (body for kind, body in decoded if kind == BLOCK), key=lambda block: (block.get("task", 0), block["path"])
+    )
+    record["results"] = [block for block in blocks if "kind" in block]
+    record["dead_letters"] = [block for block in blocks if "dead_letters" in block]
     for lane in lanes:
         record["failures"].update(lane["failures"])
     record["lanes"] = {str(lane["lane"]): lane["path"] for lane in lanes if lane["path"] is not None}
@@ -122,7 +124,7 @@ def publish(storage: Storage, seq: int, rows: Sequence[tuple[str, str]]) -> None
 
 
 def sweep_unpublished(storage: Storage) -> int:
-    """Delete files of batches that were staged but never published; return how many. For before the job starts.
+    """Delete files of batches that were staged but never published; return how many. Call it before the job starts.
 
     A file's name begins with its batch's number. Files of batches after the newest published one will be written anew.
     A task of the newest published batch may have run twice: of its blocks only those that its record names count, of
@@ -130,15 +132,15 @@ def sweep_unpublished(storage: Storage) -> int:
     """
     log = RecordLog(storage, BATCHES)
     latest = log.latest()
-    named: set[str] = set()
+    published_paths: set[str] = set()
     if latest:
         record = log.read(latest)
-        named = set(block_paths(record))
+        published_paths = set(block_paths(record))
     removed = 0
     for folder in (RESULTS, DEAD_LETTERS, BUCKETS, TUPLES, STATES):
         for name in storage.names(folder):
             seq, path = file_number(name), f"{folder}/{name}"
-            if seq > latest or (seq == latest and folder in (RESULTS, DEAD_LETTERS) and path not in named):
+            if seq > latest or (seq == latest and folder in (RESULTS, DEAD_LETTERS) and path not in published_paths):
                 storage.delete(path)
                 removed += 1
     return removed

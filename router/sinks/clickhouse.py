@@ -39,7 +39,7 @@ _DOWN_CODES = (
 )
 _DOWN_ANSWERS = (*LATER, 502, 503, 504)  # of those that stand before the server
 _CODE = re.compile(r"\s*Code: (\d{1,9})\b")
-_NOT_WRITTEN = ("ALIAS", "MATERIALIZED")
+_NOT_INSERTABLE = ("ALIAS", "MATERIALIZED")
 QUERY, ROW = "_query", "_row"
 
 
@@ -56,7 +56,7 @@ def validate(options: Mapping[str, str], query: Query, confinement: Confinement)
 
 
 def destination(options: Mapping[str, str]) -> str:
-    """Return the server, the user and what proves it."""
+    """Return the server, the user and the reference to its password."""
     return "\n".join(options.get(name, "") for name in ("url", "username", "password"))
 
 
@@ -83,22 +83,22 @@ class Server:
         """Return the sink of a query; its table must be there, with all columns."""
         database = options.get("database")
         table = f"`{options['table']}`" if database is None else f"`{database}`.`{options['table']}`"
-        there = self._columns(table)
-        missing = [name for name in subject.schema.names if name not in there]
+        table_columns = self._columns(table)
+        missing = [name for name in subject.schema.names if name not in table_columns]
         if missing:
             raise SinkRefused(
                 f"Table {table} must have all columns of the query; {', '.join(missing)} are missing, there are"
-                f" {', '.join(there)}."
+                f" {', '.join(table_columns)}."
             )
-        return ClickHouseSink(self._place, table, subject.delivery_id, {QUERY, ROW}.intersection(there))
+        return ClickHouseSink(self._place, table, subject.delivery_id, {QUERY, ROW}.intersection(table_columns))
 
     def _columns(self, table: str) -> list[str]:
         """Return the columns of a table that take values."""
         answer = self._place.post(b"", params={"query": f"DESCRIBE TABLE {table} FORMAT JSON"})
         judge(self._place, answer)
         try:
-            said = orjson.loads(answer.content)["data"]
-            return [column["name"] for column in said if column["default_type"] not in _NOT_WRITTEN]
+            descriptions = orjson.loads(answer.content)["data"]
+            return [column["name"] for column in descriptions if column["default_type"] not in _NOT_INSERTABLE]
         except (ValueError, KeyError, TypeError):
             raise SinkRefused(f"{self._place.says(answer)} This is not what ClickHouse answers.") from None
 
@@ -119,19 +119,19 @@ class ClickHouseSink:
         self._marks = marks
 
     def resume(self) -> str | None:
-        """What has been inserted is not asked."""
+        """Return None: what has been inserted is not asked."""
         return None
 
     def write(self, rows: Rows) -> None:
         """Insert rows."""
-        found = objects(rows.table)
+        records = objects(rows.table)
         if QUERY in self._marks:
-            found = [{**row, QUERY: self._delivery} for row in found]
+            records = [{**record, QUERY: self._delivery} for record in records]
         if ROW in self._marks:
-            found = [{**row, ROW: row_id} for row, row_id in zip(found, rows.ids, strict=True)]
+            records = [{**record, ROW: row_id} for record, row_id in zip(records, rows.ids, strict=True)]
         insert = f"INSERT INTO {self._table} FORMAT JSONEachRow"
         params = {"query": insert, "date_time_input_format": "best_effort"}
-        judge(self._place, self._place.post(b"\n".join(map(orjson.dumps, found)), params=params))
+        judge(self._place, self._place.post(b"\n".join(map(orjson.dumps, records)), params=params))
 
 
 def judge(place: Place, answer: httpx.Response) -> None:
@@ -145,8 +145,8 @@ def judge(place: Place, answer: httpx.Response) -> None:
 
 def _code(answer: httpx.Response) -> int | None:
     """Return the number of the server's error, if it says one."""
-    said = answer.headers.get("x-clickhouse-exception-code", "")
-    if said.isascii() and said.isdigit():
-        return int(said[:9])
-    found = None if answer.is_success else _CODE.match(answer.text)
-    return None if found is None else int(found[1])
+    header = answer.headers.get("x-clickhouse-exception-code", "")
+    if header.isascii() and header.isdigit():
+        return int(header[:9])
+    match = None if answer.is_success else _CODE.match(answer.text)
+    return None if match is None else int(match[1])

@@ -45,7 +45,7 @@ LONGEST_FOLDER, LONGEST_COLUMN = 200, 100
 LONGEST_PATH = 1000
 """Bytes in the path of a file below the sink's folder; object stores limit it to 1024, file systems to 4096."""
 _NULL = "__HIVE_DEFAULT_PARTITION__"
-_NEVER = (errno.ENAMETOOLONG, errno.EINVAL, errno.ENOTDIR, errno.EEXIST)
+_NAME_ERRORS = (errno.ENAMETOOLONG, errno.EINVAL, errno.ENOTDIR, errno.EEXIST)
 
 
 def validate(options: Mapping[str, str], query: Query, confinement: Confinement) -> None:
@@ -65,7 +65,7 @@ def validate(options: Mapping[str, str], query: Query, confinement: Confinement)
 
 
 def destination(options: Mapping[str, str]) -> str:
-    """Return one of a few numbers for local folders, and what serves the others: thousands need no thread each."""
+    """Return one of a few numbers for a local folder, the server of any other: many folders share few threads."""
     path = options["path"]
     if "://" in path:
         return "://".join(urlsplit(path)[:2])
@@ -79,9 +79,9 @@ def connect(options: Mapping[str, str], deliverer: DelivererIdentity) -> Folders
 
 def locate(path: str, folder: str) -> str:
     """Return where ``path`` is, a local path or a URI; NotAllowed when it must be below ``folder`` and is not."""
-    filesystem, found = locations.locate(path, folder, "sink", "folder", "sink_folder")
+    filesystem, located_path = locations.locate(path, folder, "sink", "folder", "sink_folder")
     if isinstance(filesystem, fs.LocalFileSystem):
-        return found
+        return located_path
     return path if "://" in path else f"{folder.rstrip('/')}/{path}"
 
 
@@ -119,7 +119,7 @@ class FileSink:
         self._number = 0
 
     def resume(self) -> str | None:
-        """Move to their places the files that count, drop the others, and return the cursor after them."""
+        """Move the files that count to their places, delete the others, and return the cursor after them."""
         try:
             note = self._read_note()
             if note is not None:
@@ -169,7 +169,7 @@ class FileSink:
 
     def _move(self, note: Mapping[str, Any]) -> None:
         for name, path in note["files"].items():
-            if self._storage.exists(f"{self._aside}/{name}"):  # else it is there
+            if self._storage.exists(f"{self._aside}/{name}"):  # else it has been moved already
                 self._storage.move(f"{self._aside}/{name}", path)
 
     def _make_place(self, path: str) -> None:
@@ -188,10 +188,10 @@ class FileSink:
         folders = pc.binary_join_element_wise(*(_folders(name, table[name]) for name in names), "", "/")
         grouped = folders.dictionary_encode()
         numbers = grouped.indices.to_numpy()
-        rest = table.drop_columns(names).take(pa.array(np.argsort(numbers, kind="stable")))
+        sorted_rows = table.drop_columns(names).take(pa.array(np.argsort(numbers, kind="stable")))
         ends = np.cumsum(np.bincount(numbers)).tolist()
         for folder, first, end in zip(grouped.dictionary.to_pylist(), [0, *ends], ends, strict=False):
-            yield folder, rest.slice(first, end - first)
+            yield folder, sorted_rows.slice(first, end - first)
 
 
 def folder_of(column: str, value: Any) -> str:
@@ -203,27 +203,28 @@ def folder_of(column: str, value: Any) -> str:
     ('..%2Fa=b%2Fc', 'n=7', 'n=__HIVE_DEFAULT_PARTITION__')
     """
     text = "" if value is None else value if isinstance(value, str) else orjson.dumps(value).decode()
-    whole = f"{_quoted(column)}={_quoted(text) or _NULL}"
-    if len(whole) <= LONGEST_FOLDER:
-        return whole
-    digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
-    start = f"{_quoted(column)}="
-    room = LONGEST_FOLDER - len(start) - len(digest) - 1
-    fits = sum(length <= room for length in accumulate(len(_quoted(each)) for each in text[:room]))
-    return f"{start}{_quoted(text[:fits])}~{digest}"
+    name = f"{_quoted(column)}={_quoted(text) or _NULL}"
+    if len(name) <= LONGEST_FOLDER:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    prefix = f"{_quoted(column)}="
+    room = LONGEST_FOLDER - len(prefix) - len(digest) - 1
+    lengths = accumulate(len(_quoted(character)) for character in text[:room])
+    characters = sum(length <= room for length in lengths)
+    return f"{prefix}{_quoted(text[:characters])}~{digest}"
 
 
 def failure(problem: OSError) -> SinkDown | SinkRefused:
     """Return what an error of files means: a name that cannot be is refused, all else may pass."""
     text = f"Files must be written, but: {problem}."
-    return SinkRefused(text) if problem.errno in _NEVER else SinkDown(text)
+    return SinkRefused(text) if problem.errno in _NAME_ERRORS else SinkDown(text)
 
 
 def _folders(name: str, column: pa.ChunkedArray) -> pa.Array:
     """Return the folder of each value of a column."""
     distinct = column.combine_chunks().dictionary_encode(null_encoding="encode")
-    found = [orjson.loads(orjson.dumps(value)) for value in values(pa.chunked_array([distinct.dictionary]))]
-    return pa.array([folder_of(name, value) for value in found], pa.string()).take(distinct.indices)
+    json_values = [orjson.loads(orjson.dumps(value)) for value in values(pa.chunked_array([distinct.dictionary]))]
+    return pa.array([folder_of(name, value) for value in json_values], pa.string()).take(distinct.indices)
 
 
 def _quoted(text: str) -> str:

@@ -13,12 +13,12 @@ from sources.outgoing import Outgoing
 from sources.secret import hide
 
 LATER = (408, 425, 429)
-_SHOWN = 300
+_SHOWN_CHARACTERS = 300
 _DIGITS = 9
 
 
 def check_url(connector: str, url: str, outgoing: Outgoing, *, has_query: bool = True) -> None:
-    """NotAllowed for what is no URL that can be posted to, that holds a user or a password, or is not allowed.
+    """Raise NotAllowed for a URL that cannot be posted to, that holds a user or a password, or is not allowed.
 
     Without ``has_query`` also for one with a query.
     """
@@ -65,27 +65,27 @@ class Place:
     def post(
         self, content: bytes, headers: Mapping[str, str] | None = None, params: Mapping[str, str] | None = None
     ) -> httpx.Response:
-        """Return what is answered, whatever it is.
+        """Return the answer, whatever it is.
 
         SinkDown when nobody answers, SinkRefused for what cannot or may not be sent. Causes are left out: they may show
         headers.
         """
         try:
-            whole = {**self._headers, **(headers or {})}
-            return self._client.post(self._url, content=content, headers=whole, params=params)
+            all_headers = {**self._headers, **(headers or {})}
+            return self._client.post(self._url, content=content, headers=all_headers, params=params)
         except (httpx.LocalProtocolError, httpx.UnsupportedProtocol, httpx.InvalidURL, ValueError) as problem:
-            said = f"A request to {self._shown} must have a good URL and headers of ASCII; {type(problem).__name__}."
-            raise SinkRefused(hide(said, self._secrets)) from None
+            message = f"A request to {self._shown} must have a good URL and headers of ASCII; {type(problem).__name__}."
+            raise SinkRefused(hide(message, self._secrets)) from None
         except NotAllowed as problem:
             raise SinkRefused(hide(problem.detail, self._secrets)) from None
         except httpx.TransportError as problem:
-            said = f"{self._shown} must answer, but: {problem or type(problem).__name__}."
-            raise SinkDown(hide(said, self._secrets)) from None
+            message = f"{self._shown} must answer, but: {problem or type(problem).__name__}."
+            raise SinkDown(hide(message, self._secrets)) from None
 
     def says(self, answer: httpx.Response) -> str:
-        """Return what an answer that is none of success says."""
+        """Return the message for an answer that does not mean success."""
         # hidden before it is cut: a secret that is cut would not be found
-        return f"{self._shown} answered {answer.status_code}: {hide(answer.text, self._secrets)[:_SHOWN]!r}."
+        return f"{self._shown} answered {answer.status_code}: {hide(answer.text, self._secrets)[:_SHOWN_CHARACTERS]!r}."
 
 
 def retry_after(answer: httpx.Response) -> float | None:

@@ -84,15 +84,15 @@ def validate(options: Mapping[str, str], query: Query, confinement: Confinement)
 
 def destination(options: Mapping[str, str]) -> str:
     """Return the brokers and all that is said to the client."""
-    said = {**_properties(options), GUARANTEE: options.get(GUARANTEE, AT_LEAST_ONCE)}
-    return orjson.dumps(said, option=orjson.OPT_SORT_KEYS).decode()
+    identity = {**_properties(options), GUARANTEE: options.get(GUARANTEE, AT_LEAST_ONCE)}
+    return orjson.dumps(identity, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def connect(options: Mapping[str, str], deliverer: DelivererIdentity) -> Brokers:
     """Return the brokers; a transaction that an earlier process left open is aborted."""
-    given = _properties(options)
-    properties = reveal_properties(given)
-    secrets = tuple(properties[name] for name, value in given.items() if is_reference(value))
+    unrevealed = _properties(options)
+    properties = reveal_properties(unrevealed)
+    secrets = tuple(properties[name] for name, value in unrevealed.items() if is_reference(value))
     if options.get(GUARANTEE) != EXACTLY_ONCE:
         return Brokers(properties, None, secrets)
     return Brokers(properties, f"braid-{deliverer.name}-{zlib.crc32(destination(options).encode()):08x}", secrets)
@@ -143,7 +143,7 @@ class Brokers:
         self.producer.purge()
 
     def begin(self) -> None:
-        """Begin what a page is sent in."""
+        """Begin the transaction that a page is sent in, if it is sent in one."""
         if self.is_transactional:
             self.producer.begin_transaction()
 
@@ -181,8 +181,8 @@ class Brokers:
             if error is None or error.code() in _NOT_YET:
                 return
             if error.code() not in _NO_TOPIC or time.monotonic() > deadline:
-                found = self.failure(KafkaException(error))
-                raise type(found)(f"{found} The topic is {topic!r}.")
+                failure = self.failure(KafkaException(error))
+                raise type(failure)(f"{failure} The topic is {topic!r}.")
             self.producer.poll(TOPIC_SECONDS / 10)
 
 
@@ -220,18 +220,18 @@ class KafkaSink:
             consumer = Consumer({"log_level": 0, **properties})
             try:
                 self._group = consumer.consumer_group_metadata()
-                found = consumer.committed([TopicPartition(self._topic, 0)], TIMEOUT_SECONDS)[0]
+                committed = consumer.committed([TopicPartition(self._topic, 0)], TIMEOUT_SECONDS)[0]
             finally:
                 consumer.close()
         except (KafkaException, ValueError) as problem:
             raise self._brokers.failure(problem) from None
-        if found.offset < 0:
+        if committed.offset < 0:
             return None
-        if not found.metadata:
+        if not committed.metadata:
             raise SinkRefused(
                 f"Brokers must keep the metadata of offsets for {GUARANTEE} = {EXACTLY_ONCE!r}; these do not."
             )
-        cursor: str = found.metadata
+        cursor: str = committed.metadata
         return cursor
 
     def write(self, rows: Rows) -> None:
@@ -241,8 +241,8 @@ class KafkaSink:
             brokers.begin()
             self._send(messages)
             if self.keeps_cursor:
-                place = TopicPartition(self._topic, 0, rows.runs[-1][0], rows.cursor)
-                brokers.producer.send_offsets_to_transaction([place], self._group, TIMEOUT_SECONDS)
+                offset = TopicPartition(self._topic, 0, rows.runs[-1][0], rows.cursor)
+                brokers.producer.send_offsets_to_transaction([offset], self._group, TIMEOUT_SECONDS)
                 brokers.producer.commit_transaction(TIMEOUT_SECONDS)
         except (KafkaException, BufferError) as problem:
             failure = brokers.failure(problem)
@@ -252,8 +252,8 @@ class KafkaSink:
 
     def _messages(self, rows: Rows) -> list[Message]:
         """Return rows as messages; SinkRefused for one that is too large, before any is sent."""
-        each = zip(rows.ids, _keys(rows.table, self._key), json_lines(rows.table), strict=True)
-        return [Message(f"{self._delivery}-{row_id}", key, line[:-1]) for row_id, key, line in each]
+        parts = zip(rows.ids, _keys(rows.table, self._key), json_lines(rows.table), strict=True)
+        return [Message(f"{self._delivery}-{row_id}", key, line[:-1]) for row_id, key, line in parts]
 
     def _send(self, messages: list[Message]) -> None:
         producer, failed = self._brokers.producer, []
@@ -272,18 +272,18 @@ class KafkaSink:
                     if producer.poll(TIMEOUT_SECONDS) == 0:
                         raise
             producer.poll(0)
-        left = producer.flush(TIMEOUT_SECONDS)
+        unsent = producer.flush(TIMEOUT_SECONDS)
         if failed:
             raise KafkaException(failed[0])
-        if left:
-            where = self._brokers.where
-            raise SinkDown(f"Brokers {where!r} must take messages within {TIMEOUT_SECONDS:g} s; {left} are left.")
+        if unsent:
+            servers = self._brokers.where
+            raise SinkDown(f"Brokers {servers!r} must take messages within {TIMEOUT_SECONDS:g} s; {unsent} are left.")
 
 
 def _keys(table: pa.Table, names: tuple[str, ...]) -> list[bytes | None]:
     if not names:
         return [None] * len(table)
-    return [orjson.dumps(each) for each in objects(table.select(list(names)))]
+    return [orjson.dumps(key) for key in objects(table.select(list(names)))]
 
 
 def _properties(options: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What all sinks have in common in what a query says of them: ``{"connector": …, option: value, …}``."""
+"""Options of sinks, ``{"connector": …, option: value, …}`` in a query: checks, and those that all sinks have."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def check_options(
         if option not in (*required, *known, FLUSH_ROWS, FLUSH_SECONDS) and not (
             endings and option.startswith(endings)
         ):
-            has = ", ".join(map(repr, (*required, *known, FLUSH_ROWS, FLUSH_SECONDS)))
-            raise NotAllowed(f"Sink {connector!r} has the options {has}; got {option!r}.")
+            names = ", ".join(map(repr, (*required, *known, FLUSH_ROWS, FLUSH_SECONDS)))
+            raise NotAllowed(f"Sink {connector!r} has the options {names}; got {option!r}.")
 
 
 def choice(connector: str, options: Mapping[str, str], option: str, choices: tuple[str, ...]) -> str:
@@ -38,13 +38,15 @@ def choice(connector: str, options: Mapping[str, str], option: str, choices: tup
     return value
 
 
-def columns(connector: str, options: Mapping[str, str], option: str, there: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns that an option names, parted by commas; NotAllowed for one that no row has."""
+def columns(
+    connector: str, options: Mapping[str, str], option: str, result_columns: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the columns that an option names, separated by commas; NotAllowed for one that no row has."""
     names = tuple(name.strip() for name in options.get(option, "").split(",") if name.strip())
     for name in names:
-        if name not in there:
+        if name not in result_columns:
             raise NotAllowed(
-                f"Option {option!r} of sink {connector!r} must name columns of the result: {', '.join(there)};"
+                f"Option {option!r} of sink {connector!r} must name columns of the result: {', '.join(result_columns)};"
                 f" got {name!r}."
             )
     return names

@@ -57,7 +57,7 @@ _LIVENESS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-# a path that cannot be: libpq warns of one that is no plain file
+# a path that cannot exist: libpq warns of one that exists and is no plain file
 _NO_FILE = "/dev/null/none"
 _SECONDS = re.compile(r"[1-9]\d?")
 _DOWN_CLASSES = ("08", "53")  # the connection, resources
@@ -73,10 +73,10 @@ def validate(options: Mapping[str, str], query: Query, confinement: Confinement)
     if not 1 <= len(table_name(options["table"])) <= 2 or not all(table_name(options["table"])):
         raise NotAllowed(f"Option 'table' of sink {NAME!r} must be TABLE or SCHEMA.TABLE; got {options['table']!r}.")
     names = tuple(schema_of(query).names)
-    given_key = columns(NAME, options, "key", names)
-    if given_key and options.get("mode") == APPEND:
+    key = columns(NAME, options, "key", names)
+    if key and options.get("mode") == APPEND:
         raise NotAllowed("Sink 'postgres' with mode 'append' must be without 'key', which is for 'upsert'.")
-    if mode(options, query) == UPSERT and not (given_key or key_columns(query)):
+    if mode(options, query) == UPSERT and not (key or key_columns(query)):
         raise NotAllowed(
             "Sink 'postgres' with mode 'upsert' must know what tells rows apart: select the bounds of the window and"
             " all columns of GROUP BY, or name columns with the option 'key'."
@@ -84,28 +84,28 @@ def validate(options: Mapping[str, str], query: Query, confinement: Confinement)
 
 
 def check_url(url: str) -> None:
-    """NotAllowed for what names no database on a host, or says more than where it is; nothing of it is shown."""
+    """Raise NotAllowed for a URL that names no database on a host, or says more than where it is; it is not shown."""
     try:
         if not url.isprintable():
             raise ValueError
-        given = psycopg.conninfo.conninfo_to_dict(url)
+        parameters = psycopg.conninfo.conninfo_to_dict(url)
     except (psycopg.Error, ValueError):
         raise NotAllowed(f"Option 'url' of sink {NAME!r} must be postgresql://HOST:PORT/DATABASE.") from None
-    if "password" in given:
+    if "password" in parameters:
         raise NotAllowed("Option 'url' of sink 'postgres' must hold no password; use 'password' = 'secret:NAME'.")
-    for part in given:
+    for part in parameters:
         if part not in URL_PARTS:
             raise NotAllowed(f"Option 'url' of sink {NAME!r} may hold {', '.join(URL_PARTS)}; got {part!r}.")
     # without a host it would be this machine, as the user that runs Braid
-    hosts = str(given.get("host") or given.get("hostaddr") or "")
+    hosts = str(parameters.get("host") or parameters.get("hostaddr") or "")
     if not all(hosts.split(",")):
         raise NotAllowed(f"Option 'url' of sink {NAME!r} must name a host.")
-    if not _SECONDS.fullmatch(str(given.get("connect_timeout", CONNECT_SECONDS))):
+    if not _SECONDS.fullmatch(str(parameters.get("connect_timeout", CONNECT_SECONDS))):
         raise NotAllowed(f"In option 'url' of sink {NAME!r} connect_timeout must be a number from 1 to 99.")
 
 
 def check_certificates(url: str, confinement: Confinement) -> None:
-    """NotAllowed when a URL names a file of certificates that may not be read."""
+    """Raise NotAllowed when a URL names a file of certificates that may not be read."""
     path = psycopg.conninfo.conninfo_to_dict(url).get("sslrootcert")
     if path and path != "system":
         check_local_file(str(path), confinement.table_folder, "sink", "file 'sslrootcert'")
@@ -113,8 +113,8 @@ def check_certificates(url: str, confinement: Confinement) -> None:
 
 def mode(options: Mapping[str, str], query: Query) -> str:
     """Return ``upsert`` or ``append``; without the option, the first where columns tell rows apart."""
-    by_itself = UPSERT if options.get("key") or key_columns(query) else APPEND
-    return choice(NAME, options, "mode", (APPEND, UPSERT)) if "mode" in options else by_itself
+    default = UPSERT if options.get("key") or key_columns(query) else APPEND
+    return choice(NAME, options, "mode", (APPEND, UPSERT)) if "mode" in options else default
 
 
 def table_name(text: str) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ def table_name(text: str) -> tuple[str, ...]:
 
 
 def destination(options: Mapping[str, str]) -> str:
-    """Return the database, the user and what proves it."""
+    """Return the database, the user and the reference to its password."""
     return "\n".join(options.get(name, "") for name in ("url", "username", "password"))
 
 
@@ -138,7 +138,7 @@ def connect(options: Mapping[str, str], deliverer: DelivererIdentity) -> Databas
 
 
 def _parameters(options: Mapping[str, str], password: str | None, deliverer: DelivererIdentity) -> dict[str, Any]:
-    """Return what a connection is made with: nothing that lies about in the environment or home of who runs this."""
+    """Return the parameters of a connection; none come from the environment or the home folder of this process."""
     timeouts = {
         "lock_timeout": LOCK_TIMEOUT,
         "statement_timeout": STATEMENT_TIMEOUT,
@@ -198,7 +198,7 @@ class PostgresSink:
         self._stage = sql.Identifier("pg_temp", STAGE)
         self._cursor: str | None = None
         self._is_changelog = OP in subject.schema.names
-        # what a table that holds the state does not show: how it came about
+        # a table of what holds now does not show how it came about
         hidden = (OP,) if key and self._is_changelog else ()
         self._columns = [OWNER, *(name for name in subject.schema.names if name not in hidden)]
         if key and self._connection.info.server_version < OLDEST_FOR_UPSERT * 10000:
@@ -209,10 +209,10 @@ class PostgresSink:
         """Return the cursor that the last transaction left."""
         query = sql.SQL("SELECT cursor FROM {} WHERE delivery = %s").format(self._cursors)
         try:
-            found = self._connection.execute(query, (self._subject.delivery_id,)).fetchone()
+            row = self._connection.execute(query, (self._subject.delivery_id,)).fetchone()
         except psycopg.Error as problem:
             raise self._database.failure(problem) from None
-        self._cursor = None if found is None else found[0]
+        self._cursor = None if row is None else row[0]
         return self._cursor
 
     def write(self, rows: Rows) -> None:
@@ -229,7 +229,7 @@ class PostgresSink:
         self._cursor = rows.cursor
 
     def _make_tables(self, table: str) -> None:
-        # two that make the same table at the same time must not meet
+        # two deliverers must not make the same table at the same time
         lock = int.from_bytes(hashlib.sha256(b"braid tables").digest()[:8], "big", signed=True)
         with self._connection.transaction():
             self._execute("SELECT pg_advisory_xact_lock({})", sql.Literal(lock))
@@ -241,7 +241,7 @@ class PostgresSink:
                     self._execute("CREATE UNIQUE INDEX ON {} ({}) NULLS NOT DISTINCT", self._table, _names(self._key))
 
     def _definitions(self, names: list[str]) -> sql.Composed:
-        """Return columns and their types, as a table is made with them."""
+        """Return columns and their types, as CREATE TABLE takes them."""
         kinds = {field.name: field.type for field in self._subject.schema}
         types = {OWNER: "text", ORDER: "bigint"} | {name: type_of(kind) for name, kind in kinds.items()}
         return sql.SQL(", ").join(sql.SQL("{} {}").format(sql.Identifier(n), sql.SQL(types[n])) for n in names)
@@ -250,52 +250,54 @@ class PostgresSink:
         delivery = self._subject.delivery_id
         if self._cursor is None:
             insert = sql.SQL("INSERT INTO {} VALUES (%s, %s) ON CONFLICT DO NOTHING").format(self._cursors)
-            moved = self._connection.execute(insert, (delivery, cursor))
+            result = self._connection.execute(insert, (delivery, cursor))
         else:
             update = sql.SQL("UPDATE {} SET cursor = %s WHERE delivery = %s AND cursor = %s").format(self._cursors)
-            moved = self._connection.execute(update, (cursor, delivery, self._cursor))
-        if moved.rowcount != 1:
+            result = self._connection.execute(update, (cursor, delivery, self._cursor))
+        if result.rowcount != 1:
             raise SinkDown(f"The cursor of {delivery} must be where it was left; another deliverer has moved it.")
 
-    def _copy(self, table: pa.Table, to: sql.Identifier) -> None:
+    def _copy(self, table: pa.Table, target: sql.Identifier) -> None:
         owner = pa.repeat(pa.scalar(self._subject.delivery_id, pa.string()), len(table))
         data = table.add_column(0, OWNER, owner)
-        into = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, HEADER true)").format(to, _names(data.column_names))
-        with self._connection.cursor() as cursor, cursor.copy(into) as copy:
+        command = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, HEADER true)").format(target, _names(data.column_names))
+        with self._connection.cursor() as cursor, cursor.copy(command) as copy:
             copy.write(encode(_without_nul(data), "csv"))
 
     def _upsert(self, table: pa.Table) -> None:
         table = table.append_column(ORDER, pa.array(range(len(table)), pa.int64()))
-        staged = self._definitions([OWNER, *table.column_names])
-        self._execute("CREATE TEMP TABLE {} ({}) ON COMMIT DROP", self._stage, staged)
+        stage_columns = self._definitions([OWNER, *table.column_names])
+        self._execute("CREATE TEMP TABLE {} ({}) ON COMMIT DROP", self._stage, stage_columns)
         self._copy(table, self._stage)
-        key, every = _names(self._key), _names(self._columns)
-        rest = [name for name in self._columns if name not in self._key]
+        key, column_names = _names(self._key), _names(self._columns)
+        other_columns = [name for name in self._columns if name not in self._key]
         newest = sql.SQL("SELECT DISTINCT ON ({key}) * FROM {stage} ORDER BY {key}, {order} DESC").format(
             key=key, stage=self._stage, order=sql.Identifier(ORDER)
         )
-        holds = sql.SQL("WHERE {} <> {}").format(sql.Identifier(OP), sql.Literal(RETRACT))
+        is_insert = sql.SQL("WHERE {} <> {}").format(sql.Identifier(OP), sql.Literal(RETRACT))
         update: sql.Composable = sql.SQL("DO NOTHING")
-        if rest:
-            pairs = [sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in rest]
+        if other_columns:
+            pairs = [sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in other_columns]
             update = sql.SQL("DO UPDATE SET {}").format(sql.SQL(", ").join(pairs))
         if self._is_changelog:
-            same = [sql.SQL("t.{0} IS NOT DISTINCT FROM n.{0}").format(sql.Identifier(name)) for name in self._key]
+            has_same_key = [
+                sql.SQL("t.{0} IS NOT DISTINCT FROM n.{0}").format(sql.Identifier(name)) for name in self._key
+            ]
             self._execute(
                 "DELETE FROM {} t USING ({}) n WHERE n.{} = {} AND {}",
                 self._table,
                 newest,
                 sql.Identifier(OP),
                 sql.Literal(RETRACT),
-                sql.SQL(" AND ").join(same),
+                sql.SQL(" AND ").join(has_same_key),
             )
         self._execute(
             "INSERT INTO {} ({}) SELECT {} FROM ({}) n {} ON CONFLICT ({}) {}",
             self._table,
-            every,
-            every,
+            column_names,
+            column_names,
             newest,
-            holds if self._is_changelog else sql.SQL(""),
+            is_insert if self._is_changelog else sql.SQL(""),
             key,
             update,
         )
@@ -317,7 +319,7 @@ def type_of(kind: pa.DataType) -> str:
 def failure(
     problem: psycopg.Error, *, is_closed: bool = False, secrets: tuple[str, ...] = ()
 ) -> SinkDown | SinkRefused:
-    """Return what an error means: down is a server that does not answer or cannot now, all else is of this query."""
+    """Return what an error means: a server that does not answer, or cannot now, is down; all else is of this query."""
     text = hide(f"PostgreSQL: {str(problem).strip()}", secrets)
     state = problem.sqlstate
     if state is None:

@@ -2,10 +2,9 @@
 
 A *connector* (a module of this folder) says which options it has and opens a :class:`Destination`: a broker, a
 database, a folder. Sinks of one destination share its connection, a thread and a back-off. A :class:`Sink` takes the
-rows of one query, in order. Whatever is raised, the sink is given up and opened anew: what came of an attempt that
-failed, only the place itself knows, and a sink that keeps the cursor there (``keeps_cursor``) reads it again in
-:meth:`Sink.resume`. That is what makes its rows come exactly once. Others may get rows again after a crash, with the
-same ids.
+rows of one query, in order. After any error the sink is given up and opened anew. Only the place itself knows what came
+of an attempt that failed: a sink that keeps its cursor there (``keeps_cursor``) reads it again in :meth:`Sink.resume`,
+and so its rows come exactly once. Others may get rows again after a crash, with the same ids.
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ class Destination(Protocol):
 
 @dataclass(frozen=True)
 class DelivererIdentity:
-    """What destinations know of the process: ``name`` differs between those that run at the same time, and stays.
+    """What destinations know of the process: ``name`` tells it from those that run at the same time, and stays.
 
     ``confinement`` says where it may write, and what it may call.
     """
@@ -113,7 +112,7 @@ class DelivererIdentity:
 
 
 class SinkConnector(Protocol):
-    """A kind of sink; modules are."""
+    """A kind of sink: what each of its modules in this folder offers."""
 
     def validate(self, options: Mapping[str, str], query: Query, confinement: Confinement) -> None:
         """Check what a query says of its sink; NotAllowed tells what exists instead."""
@@ -138,6 +137,8 @@ def key_columns(query: Query) -> tuple[str, ...]:
         count = len(query.grouping.keys)
     else:
         count = len(query.keys)
-    wanted = [WINDOW_START, WINDOW_END, *(f"key{number}" for number in range(count))]
-    named = {output.expression.name: output.name for output in query.outputs if isinstance(output.expression, Column)}
-    return tuple(named[name] for name in wanted) if all(name in named for name in wanted) else ()
+    key_names = [WINDOW_START, WINDOW_END, *(f"key{number}" for number in range(count))]
+    output_names = {
+        output.expression.name: output.name for output in query.outputs if isinstance(output.expression, Column)
+    }
+    return tuple(output_names[name] for name in key_names) if all(name in output_names for name in key_names) else ()

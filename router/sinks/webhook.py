@@ -56,19 +56,22 @@ def validate(options: Mapping[str, str], query: Query, confinement: Confinement)
 
 
 def check_header(option: str, value: str) -> None:
-    """NotAllowed for a header that cannot be, or holds a secret; a reference may be its end, as after ``Bearer``."""
+    """Raise NotAllowed for a header that cannot be sent or holds a secret.
+
+    Its value may end with a reference to one, as after ``Bearer``.
+    """
     name = option.removeprefix(HEADER)
     if not _TOKEN.fullmatch(name):
         raise NotAllowed(f"Option {option!r} of sink {NAME!r} must name a header, of letters, digits and -.")
     if not (value.isascii() and value.isprintable()):
         raise NotAllowed(f"Option {option!r} of sink {NAME!r} must be of printable ASCII.")
-    check_secrets({option: _parted(value)[1]}, (option,) if SECRET_HEADERS.search(name) else ())
+    check_secrets({option: _split_reference(value)[1]}, (option,) if SECRET_HEADERS.search(name) else ())
 
 
-def _parted(value: str) -> tuple[str, str]:
-    """Return the value of a header as what is before a reference and the reference; else nothing, and the value."""
-    found = _REFERENCE.search(value)
-    return ("", value) if found is None else (value[: found.start()], value[found.start() :])
+def _split_reference(value: str) -> tuple[str, str]:
+    """Split the value of a header into what precedes a reference and the reference; without one, "" and the value."""
+    match = _REFERENCE.search(value)
+    return ("", value) if match is None else (value[: match.start()], value[match.start() :])
 
 
 def destination(options: Mapping[str, str]) -> str:
@@ -98,11 +101,11 @@ class Receiver:
         headers = {}
         for option, value in options.items():
             if option.startswith(HEADER):
-                before, rest = _parted(value)
+                prefix, reference = _split_reference(value)
                 # names in lower case: what the sink itself says takes their place
-                headers[option.removeprefix(HEADER).lower()] = before + reveal(rest)
-                if is_reference(rest):
-                    secrets.append(reveal(rest))
+                headers[option.removeprefix(HEADER).lower()] = prefix + reveal(reference)
+                if is_reference(reference):
+                    secrets.append(reveal(reference))
         key = None
         if "secret" in options:
             secrets.append(reveal(options["secret"]))
@@ -125,7 +128,7 @@ class WebhookSink:
         self._subject = subject
 
     def resume(self) -> str | None:
-        """What has been taken, the receiver does not tell."""
+        """Return None: the receiver does not tell what it has taken."""
         return None
 
     def write(self, rows: Rows) -> None:
@@ -138,20 +141,20 @@ class WebhookSink:
             "rows": objects(rows.table),
         }
         content = orjson.dumps(body)
-        message, now = f"{subject.delivery_id}-{rows.ids[0]}-{rows.ids[-1]}", str(int(time.time()))
-        headers = {"content-type": "application/json", "webhook-id": message, "webhook-timestamp": now}
+        message, timestamp = f"{subject.delivery_id}-{rows.ids[0]}-{rows.ids[-1]}", str(int(time.time()))
+        headers = {"content-type": "application/json", "webhook-id": message, "webhook-timestamp": timestamp}
         if self._key is not None:
-            headers["webhook-signature"] = sign(self._key, message, now, content)
+            headers["webhook-signature"] = sign(self._key, message, timestamp, content)
         self._judge(self._place.post(content, headers))
 
     def _judge(self, answer: httpx.Response) -> None:
         """Raise SinkDown or SinkRefused unless the rows are taken."""
         if answer.is_success:
             return
-        said = self._place.says(answer)
+        answer_text = self._place.says(answer)
         if answer.status_code in LATER or answer.is_server_error:
-            raise SinkDown(said, retry_after(answer))
-        raise SinkRefused(said)
+            raise SinkDown(answer_text, retry_after(answer))
+        raise SinkRefused(answer_text)
 
 
 def signing_key(secret: str) -> bytes:
