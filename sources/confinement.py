@@ -36,7 +36,7 @@ class Confinement:
         return cls.from_json(storage.get_json(FILE))
 
     def write(self, storage: Storage) -> None:
-        """Have all processes of the service confined so that open something from now on."""
+        """Confine so all processes of the service that open something from now on."""
         storage.put(FILE, orjson.dumps(self.to_json()))
 
     def to_json(self) -> dict[str, Any]:

@@ -36,14 +36,14 @@ class Chunk:
 
 
 class Extent(NamedTuple):
-    """The offsets of a partition that can be read now, ``[start, end)``; who has got beyond ``start`` goes on there."""
+    """The offsets of a partition that can be read now, ``[start, end)``; whoever is beyond ``start`` stays there."""
 
     start: int
     end: int
 
     @property
     def skip_to(self) -> int:
-        """Where who has not got so far goes on all the same, as the stream does without what is gone; else 0."""
+        """The least offset at which reading goes on, where the stream does without what is gone; else 0."""
         return 0
 
 

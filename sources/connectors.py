@@ -24,7 +24,7 @@ from sources.storage import Storage
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a CREATE STREAM says; ``format`` may be empty, ``options`` is what stands in WITH besides both.
+    """What a CREATE STREAM says; ``format`` may be empty, ``options`` is what else stands in WITH.
 
     ``storage`` is the data directory that the stream is for, None where only the statement is looked at.
     """
@@ -101,8 +101,8 @@ def validate_definition(
     """Check the parts of a CREATE STREAM, see :class:`Declaration`; NotAllowed tells what exists instead."""
     kind = _kind(connector)
     if format and format not in kind.formats:
-        exists = f"takes format {' or '.join(map(repr, kind.formats))}" if kind.formats else "takes no format"
-        raise NotAllowed(f"Connector {connector!r} {exists}; got format {format!r}.", stream=name)
+        accepted = f"takes format {' or '.join(map(repr, kind.formats))}" if kind.formats else "takes no format"
+        raise NotAllowed(f"Connector {connector!r} {accepted}; got format {format!r}.", stream=name)
     if schema.metadata and not kind.has_metadata:
         raise NotAllowed(f"Connector {connector!r} has no METADATA for column {schema.metadata[0][0]!r}.", stream=name)
     try:

@@ -41,5 +41,5 @@ def nearest_doubles(column: pa.Array) -> pa.Array:
         is_beyond &= ~nulls
     if not is_beyond.any():
         return doubles
-    beyond = pa.array(is_beyond)
-    return pc.replace_with_mask(doubles, beyond, column.filter(beyond).cast(pa.string()).cast(pa.float64()))
+    mask = pa.array(is_beyond)
+    return pc.replace_with_mask(doubles, mask, column.filter(mask).cast(pa.string()).cast(pa.float64()))

@@ -20,7 +20,7 @@ import pyarrow.flight as fl
 
 from sources.connector import Chunk, Extent, Malformed
 from sources.errors import CorruptData, Gone, MalformedRequest, NotAllowed, NotReady, TooLarge
-from sources.formats.record_batches import GivenColumns, match_columns
+from sources.formats.record_batches import MatchedColumns, match_columns
 from sources.offset_watch import OffsetWatch, WatchedConnector
 from sources.schema import StreamDefinition, StreamSchema
 
@@ -86,7 +86,7 @@ class FlightConnector(WatchedConnector):
         self._patience = patience_seconds
         subject = f"Stream {definition.name!r} from {options.location}"
         self._watch = OffsetWatch(self._ask, subject, CALL_ERRORS, _brief)
-        self._columns: GivenColumns | None = None
+        self._columns: MatchedColumns | None = None
         self._checked = False
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
@@ -110,15 +110,15 @@ class FlightConnector(WatchedConnector):
                     return
                 if not isinstance(problem, fl.FlightUnavailableError):
                     self._must_keep(partition, start)
-                left = waiting_since + self._patience - time.monotonic()
-                if left <= 0:
+                seconds_left = waiting_since + self._patience - time.monotonic()
+                if seconds_left <= 0:
                     raise NotReady(
                         f"{self._server} must give tuples {start} to {end} of partition {partition!r} to stream"
                         f" {self._stream!r}, and gave none for {self._patience:g} s: {_brief(problem)}. Start the"
                         " server again, and the stream goes on where it was; or drop the stream.",
                         stream=self._stream,
                     ) from problem
-                time.sleep(min(pause, left))
+                time.sleep(min(pause, seconds_left))
                 pause = min(2 * pause, LONGEST_PAUSE)
             else:
                 if start < end:
@@ -134,14 +134,14 @@ class FlightConnector(WatchedConnector):
 
     def _must_keep(self, partition: str, start: int) -> None:
         """Raise Gone when the server says that it does not have tuple ``start`` any more."""
-        kept: dict[str, Extent] = {}
+        extents: dict[str, Extent] = {}
         with suppress(CorruptData, *CALL_ERRORS):
-            kept = self._server.kept()
-        first, _ = kept.get(partition, Extent(0, 0))
-        if start < first:
+            extents = self._server.extents()
+        oldest, _ = extents.get(partition, Extent(0, 0))
+        if start < oldest:
             raise Gone(
                 f"{self._server} must keep tuples until they were read: stream {self._stream!r} goes on at tuple"
-                f" {start} of partition {partition!r}, and the server no longer has those before {first}. Serve them"
+                f" {start} of partition {partition!r}, and the server no longer has those before {oldest}. Serve them"
                 " again, or drop the stream.",
                 stream=self._stream,
             )
@@ -152,25 +152,25 @@ class FlightConnector(WatchedConnector):
         A server whose columns do not fit has nothing available: its stream stands still and the job goes on.
         """
         try:
-            kept = self._server.kept()
-            if not self._checked and kept:
-                partition, extent = next(iter(kept.items()))
+            extents = self._server.extents()
+            if not self._checked and extents:
+                partition, extent = next(iter(extents.items()))
                 self._check_columns(partition, extent.start)
                 self._checked = True
         except Exception:
             self._checked = False
             self._server.forget()
             raise
-        return kept
+        return extents
 
     def _check_columns(self, partition: str, first: int) -> None:
         with suppress(*CALL_ERRORS):  # then the first read will see
             self._columns_of(self._server.schema(partition, first))
 
-    def _columns_of(self, given: pa.Schema) -> GivenColumns:
-        if self._columns is None or not self._columns.given.equals(given):
+    def _columns_of(self, served: pa.Schema) -> MatchedColumns:
+        if self._columns is None or not self._columns.source.equals(served):
             try:
-                self._columns = match_columns(given, self._schema)
+                self._columns = match_columns(served, self._schema)
             except MalformedRequest as problem:
                 raise NotAllowed(
                     f"{self._server} must have the columns of stream {self._stream!r}. {problem.detail} Create"
@@ -207,18 +207,18 @@ class _Server:
     def __str__(self) -> str:
         return f"The Flight server {self._options.location} (path {self._options.path!r})"
 
-    def kept(self) -> dict[str, Extent]:
+    def extents(self) -> dict[str, Extent]:
         """Return which offsets ``[start, end)`` each partition has; CorruptData when the answer is none."""
         action = fl.Action("offsets", self._request())
         answers = list(self._connected().do_action(action, fl.FlightCallOptions(timeout=ANSWER_SECONDS)))
         body = answers[0].body.to_pybytes() if answers else b""
-        kept = _parse_offsets(body)
-        if kept is None:
+        extents = _parse_offsets(body)
+        if extents is None:
             raise CorruptData(
                 f'{self} must answer "offsets" with {{"partitions": {{"0": {{"start": 0, "end": 9}}}}}}, whole numbers'
                 f" with start <= end; got {body[:200]!r}."
             )
-        return kept
+        return extents
 
     def schema(self, partition: str, first: int) -> pa.Schema:
         """Return the columns of a partition: those of the empty range at ``first``."""
@@ -262,11 +262,13 @@ def _parse_offsets(body: bytes) -> dict[str, Extent] | None:
     """Return the extent of each partition, or None when the answer is not as it must be."""
     try:
         partitions = orjson.loads(body)["partitions"]
-        kept = {name: Extent(bounds["start"], bounds["end"]) for name, bounds in partitions.items()}
+        extents = {name: Extent(bounds["start"], bounds["end"]) for name, bounds in partitions.items()}
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError):
         return None
-    sound = all(type(s) is type(e) is int and 0 <= s <= e <= MOST_OFFSET for s, e in kept.values())
-    return kept if sound else None
+    is_sound = all(
+        type(start) is type(end) is int and 0 <= start <= end <= MOST_OFFSET for start, end in extents.values()
+    )
+    return extents if is_sound else None
 
 
 def _is_location(text: str) -> bool:
@@ -275,8 +277,8 @@ def _is_location(text: str) -> bool:
         port = parts.port
     except ValueError:
         return False
-    rest = parts.path or parts.query or parts.fragment or parts.username or parts.password
-    return parts.scheme in SCHEMES and bool(parts.hostname) and bool(port) and not rest
+    extras = parts.path or parts.query or parts.fragment or parts.username or parts.password
+    return parts.scheme in SCHEMES and bool(parts.hostname) and bool(port) and not extras
 
 
 def _brief(problem: BaseException) -> str:

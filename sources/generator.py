@@ -73,17 +73,17 @@ def validate_options(name: str, schema: StreamSchema, options: Mapping[str, str]
     for option in options:
         if option not in known:
             raise NotAllowed(f"The generator's options are {_listed(known)}; got {option!r}.")
-    given = dict(options)
-    if "dataset" not in given:
+    values = dict(options)
+    if "dataset" not in values:
         if name.lower() not in DATASETS:
             raise NotAllowed(
                 f"A generated stream must be called {_listed(DATASETS)} or name its data with"
                 f" dataset = 'purchases'; got stream {name!r}."
             )
-        given["dataset"] = name
-    numbers = {n: _number(n, given[n]) for n in ("rate", "seed", "keys") if n in given}
+        values["dataset"] = name
+    numbers = {n: _number(n, values[n]) for n in ("rate", "seed", "keys") if n in values}
     parsed = GeneratorOptions(
-        given["dataset"].lower(), **numbers, distribution=given.get("distribution", DISTRIBUTIONS[0]).lower()
+        values["dataset"].lower(), **numbers, distribution=values.get("distribution", DISTRIBUTIONS[0]).lower()
     )
     types = {f.name: f.type for f in DATASETS[parsed.dataset]}
     columns = ", ".join(f"{n} {t}" for n, t in types.items())
@@ -128,9 +128,9 @@ class GeneratorConnector:
 
     def _times(self, first: int, count: int) -> pa.Array:
         rate = self._options.rate
-        seconds, within = divmod(first, rate)  # so that no product leaves 64 bits
-        since = (np.arange(within, within + count, dtype=np.int64) * SECOND) // rate
-        return pa.array(since + (self._created_us + seconds * SECOND)).view(pa.timestamp("us"))
+        seconds, number = divmod(first, rate)  # so that no product leaves 64 bits
+        offsets_us = (np.arange(number, number + count, dtype=np.int64) * SECOND) // rate
+        return pa.array(offsets_us + (self._created_us + seconds * SECOND)).view(pa.timestamp("us"))
 
 
 @lru_cache(maxsize=8)

@@ -22,25 +22,27 @@ _KEY_AND_SECRET = ("s3", "gs", "gcs")
 """Schemes where what stands before ``@`` is a key, also without a password."""
 
 
-def locate(given: str, folder: str, owner: str, kind: str, setting: str = "table_folder") -> tuple[fs.FileSystem, str]:
+def locate(
+    location: str, folder: str, owner: str, kind: str, setting: str = "table_folder"
+) -> tuple[fs.FileSystem, str]:
     """Return the file system of a path or URI and the path there; local ones without links and relative parts.
 
     NotAllowed when it cannot be understood, holds a secret or lies outside ``folder``. ``owner`` ("table"), ``kind``
     ("file") and ``setting``, which says the folder, are for messages.
     """
-    check_no_secret(given, f"The path of a {owner}")
-    _check_place(given, folder, owner, kind, setting)
+    check_no_secret(location, f"The path of a {owner}")
+    _check_place(location, folder, owner, kind, setting)
     try:
-        if "://" in given:
-            filesystem, path = fs.FileSystem.from_uri(given)
+        if "://" in location:
+            filesystem, path = fs.FileSystem.from_uri(location)
         elif "://" in folder:
-            filesystem, path = fs.FileSystem.from_uri(f"{folder.rstrip('/')}/{given}")
+            filesystem, path = fs.FileSystem.from_uri(f"{folder.rstrip('/')}/{location}")
         else:
-            filesystem, path = fs.LocalFileSystem(), str(Path(folder or ".").joinpath(given))
+            filesystem, path = fs.LocalFileSystem(), str(Path(folder or ".").joinpath(location))
         if isinstance(filesystem, fs.LocalFileSystem):
             path = str(Path(path).resolve())
     except (OSError, ValueError, RuntimeError, pa.ArrowException) as problem:  # RuntimeError: links in a circle
-        raise NotAllowed(f"The path of a {owner} must be a {kind} or a URI; got {given!r}: {problem}.") from None
+        raise NotAllowed(f"The path of a {owner} must be a {kind} or a URI; got {location!r}: {problem}.") from None
     check_below(path, folder, owner, kind, setting)
     return filesystem, path
 
@@ -62,7 +64,7 @@ def check_below(path: str, folder: str, owner: str, kind: str, setting: str = "t
         raise NotAllowed(f"The {kind} of a {owner} must lie below {folder!r} (setting {setting}).")
 
 
-def check_no_secret(uri: str, what: str) -> None:
+def check_no_secret(uri: str, subject: str) -> None:
     """Raise NotAllowed for a URI with a password or a key in it, and do not show it."""
     if "://" not in uri:
         return
@@ -74,16 +76,16 @@ def check_no_secret(uri: str, what: str) -> None:
     is_key = parts.scheme in _KEY_AND_SECRET and parts.username not in (None, "anonymous")
     if parts.password or is_key or any(map(_SECRET_PARAMETER.search, names)):
         raise NotAllowed(
-            f"{what} must hold no password and no key, so that they are not kept; the environment of the service has"
+            f"{subject} must hold no password and no key, so that they are not kept; the environment of the service has"
             " them, as the library of that file system looks for them (AWS_ACCESS_KEY_ID, …)."
         )
 
 
-def _check_place(given: str, folder: str, owner: str, kind: str, setting: str) -> None:
+def _check_place(location: str, folder: str, owner: str, kind: str, setting: str) -> None:
     """Raise NotAllowed for a URI of another place than the folder's: to open it might be a call already."""
     if folder == NOWHERE:
-        check_below(given, folder, owner, kind, setting)
-    if folder and "://" in given and _place(given) != _place(folder):
+        check_below(location, folder, owner, kind, setting)
+    if folder and "://" in location and _place(location) != _place(folder):
         raise NotAllowed(f"The {kind} of a {owner} must lie below {folder!r} (setting {setting}).")
 
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from sources.connector import Extent
 from sources.errors import BraidError
 
-STALL_SECONDS = 0.05  # how much of the time that the server takes to answer the one who asks waits for
+STALL_SECONDS = 0.05  # how long a caller waits for the server's answer
 ASK_EVERY_SECONDS = 0.01
 FIRST_REST, LONGEST_REST = 0.25, 5.0  # between questions that were not answered, seconds
 
@@ -22,7 +22,7 @@ Ask = Callable[[], dict[str, Extent]]
 class OffsetWatch:
     """Asks ``ask`` which offsets there are; ``subject`` is the stream, in words, for the log.
 
-    Who calls ``extents`` waits for an answer for STALL_SECONDS at most, and only while the server answers that fast.
+    A caller of ``extents`` waits for an answer for STALL_SECONDS at most, and only while the server answers that fast.
     ``errors`` are those that say that it did not answer; ``brief`` puts one in few words.
     """
 
@@ -40,8 +40,8 @@ class OffsetWatch:
         self._brief = brief
         self._every = every_seconds
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="offsets")
-        self._known: dict[str, Extent] = {}
-        self._asked: Future[tuple[dict[str, Extent], float]] | None = None
+        self._extents: dict[str, Extent] = {}
+        self._answer: Future[tuple[dict[str, Extent], float]] | None = None
         self._ask_at = 0.0
         self._rest = 0.0  # 0 while the server answers
         self._is_prompt = True
@@ -51,24 +51,24 @@ class OffsetWatch:
     def extents(self) -> dict[str, Extent]:
         """Return the extent of each partition as last known, nothing after an answer that failed."""
         now = time.monotonic()
-        if self._asked is None and now >= self._ask_at:
-            self._asked = self._thread.submit(_timed, self._ask)
+        if self._answer is None and now >= self._ask_at:
+            self._answer = self._thread.submit(_timed, self._ask)
             self._ask_at = now + self._every
             if self._is_prompt:
-                wait([self._asked], STALL_SECONDS)
-        if self._asked is not None and self._asked.done():
-            self._learn(self._asked)
-            self._asked = None
-        return dict(self._known)
+                wait([self._answer], STALL_SECONDS)
+        if self._answer is not None and self._answer.done():
+            self._learn(self._answer)
+            self._answer = None
+        return dict(self._extents)
 
-    def _learn(self, asked: Future[tuple[dict[str, Extent], float]]) -> None:
+    def _learn(self, answer: Future[tuple[dict[str, Extent], float]]) -> None:
         try:
-            self._known, seconds = asked.result()
+            self._extents, seconds = answer.result()
         except self._errors as problem:
             self.problem = f"{self._subject} gets nothing until this is settled: {self._brief(problem)}"
             if not self._rest:
                 log.warning("%s", self.problem)
-            self._known, self._is_prompt = {}, False
+            self._extents, self._is_prompt = {}, False
             self._rest = min(max(2 * self._rest, FIRST_REST), LONGEST_REST)
             self._ask_at = time.monotonic() + self._rest
         else:
@@ -79,7 +79,7 @@ class OffsetWatch:
 
 
 class WatchedConnector:
-    """What connectors have in common that find out by a watch what is available."""
+    """What connectors share that learn by an :class:`OffsetWatch` what is available."""
 
     _watch: OffsetWatch
 

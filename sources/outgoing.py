@@ -71,21 +71,21 @@ class Outgoing:
     def allows_name(self, host: str) -> bool:
         """Whether a host may be called whatever its address is."""
         name = _plain(host)
-        named = (_plain(entry) for entry in self.allowed if entry not in (ANY, PUBLIC))
+        names = (_plain(entry) for entry in self.allowed if entry not in (ANY, PUBLIC))
         return self.is_open or any(
-            name == entry or (entry.startswith("*.") and name.endswith(entry[1:])) for entry in named
+            name == entry or (entry.startswith("*.") and name.endswith(entry[1:])) for entry in names
         )
 
     def allows(self, address: Address) -> bool:
         """Whether an address may be called."""
-        return self.is_open or all(self._allows_one(each) for each in _with_embedded(address))
+        return self.is_open or all(self._allows_one(reached) for reached in _with_embedded(address))
 
     def _allows_one(self, address: Address) -> bool:
         if PUBLIC in self.allowed and is_public(address):
             return True
         return any(address.version == network.version and address in network for network in self._networks)
 
-    def check_url(self, url: str, what: str) -> None:
+    def check_url(self, url: str, subject: str) -> None:
         """Raise NotAllowed for a URL whose host is written as an address that may not be called, or is this machine.
 
         Other names are not looked up: that is done when they are called.
@@ -94,24 +94,24 @@ class Outgoing:
         if self.allows_name(host):
             return
         literal = _literal(host)
-        is_here = _plain(host) == "localhost" or _plain(host).endswith(".localhost")
-        if is_here or (literal is not None and not self.allows(literal)):
-            raise NotAllowed(f"{what} must be a place that may be called; {host!r} is not{self._why()}.")
+        is_this_machine = _plain(host) == "localhost" or _plain(host).endswith(".localhost")
+        if is_this_machine or (literal is not None and not self.allows(literal)):
+            raise NotAllowed(f"{subject} must be a place that may be called; {host!r} is not{self._why()}.")
 
-    def check_unwatched(self, url: str, what: str) -> None:
+    def check_unwatched(self, url: str, subject: str) -> None:
         """Raise NotAllowed unless a URL that a library calls by itself has a host that is allowed by its name."""
         host = urlsplit(url).hostname or ""
         literal = _literal(host)
         if not self.allows_name(host) and (literal is None or not self.allows(literal)):
             raise NotAllowed(
-                f"{what} must have a host that is allowed by name, as its address is not watched; {host!r} is"
+                f"{subject} must have a host that is allowed by name, as its address is not watched; {host!r} is"
                 f" not{self._why()}."
             )
 
     def addresses(self, host: str, port: int) -> list[str]:
         """Return the addresses of a host that may be called; NotAllowed when it has none, OSError when none at all."""
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        texts = list(dict.fromkeys(str(each[4][0]) for each in found))
+        answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        texts = list(dict.fromkeys(str(answer[4][0]) for answer in answers))
         allowed = [text for text in texts if self.allows(ipaddress.ip_address(text))]
         if not allowed:
             raise NotAllowed(f"{host!r} must have an address that may be called; it has none{self._why()}.")
@@ -142,10 +142,10 @@ def _with_embedded(address: Address) -> Iterator[Address]:
     if isinstance(address, ipaddress.IPv4Address):
         yield address
         return
-    within = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    candidates = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
     if address in _NAT64:
-        within.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    embedded = [each for each in within if each is not None]
+        candidates.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    embedded = [candidate for candidate in candidates if candidate is not None]
     yield from embedded or [address]
 
 

@@ -66,7 +66,7 @@ def stream_folder(storage: Storage, definition: StreamDefinition) -> Path:
     return storage.local_path(f"streams/{definition.id}")
 
 
-class _Append:
+class _PendingFrame:
     """A frame on its way to disk."""
 
     def __init__(self, first: int, end: int, pieces: list[Any]) -> None:
@@ -92,7 +92,7 @@ class PushLog:
         root = stream_folder(storage, definition)
         self._folder = root / "segments"
         self._changed = threading.Condition()
-        self._pending: list[_Append] = []
+        self._pending: list[_PendingFrame] = []
         self._writing = False
         self._broken: BaseException | None = None
         self._closed = False
@@ -128,13 +128,13 @@ class PushLog:
         with self._changed:
             if tuples.num_rows + len(malformed) == 0 and key is None:
                 return self._end
-            added = self._enqueue(
+            frame = self._enqueue(
                 payload, tuples.num_rows, len(malformed), received_us, bytes, key, fingerprint, outcome
             )
-        self._wait(added)
-        if added.problem is not None:
-            raise self._refused(added.problem) from added.problem
-        return added.end
+        self._wait(frame)
+        if frame.problem is not None:
+            raise self._refused(frame.problem) from frame.problem
+        return frame.end
 
     def end(self) -> int:
         """Return the offset after the last acknowledged frame."""
@@ -205,7 +205,7 @@ class PushLog:
         key: str | None,
         fingerprint: str | None,
         outcome: Any,
-    ) -> _Append:
+    ) -> _PendingFrame:
         if self._broken is not None:
             raise NotReady(f"The log of stream {self._name!r} must be open, got: {self._broken}; restart the service.")
         header = FrameHeader(
@@ -220,18 +220,18 @@ class PushLog:
             tuple_bytes=payload.tuple_bytes,
             malformed_bytes=payload.malformed_bytes,
         )
-        added = _Append(header.first, header.end, encode_frame(header, payload))
+        frame = _PendingFrame(header.first, header.end, encode_frame(header, payload))
         self._next = header.end
-        self._pending.append(added)
-        return added
+        self._pending.append(frame)
+        return frame
 
-    def _wait(self, added: _Append) -> None:
-        """Return when ``added`` is done; whoever finds nobody writing writes for all that wait."""
+    def _wait(self, frame: _PendingFrame) -> None:
+        """Return when ``frame`` is done; whoever finds nobody writing writes for all that wait."""
         while True:
             with self._changed:
-                while self._writing and not added.done:
+                while self._writing and not frame.done:
                     self._changed.wait()
-                if added.done:
+                if frame.done:
                     return
                 self._writing = True
                 batch, self._pending = self._pending, []
@@ -243,17 +243,17 @@ class PushLog:
                 else:  # frames enqueued since then have offsets that build on the lost ones
                     batch, self._pending = batch + self._pending, []
                     self._next = self._end
-                for each in batch:
-                    each.problem, each.done = problem, True
+                for finished in batch:
+                    finished.problem, finished.done = problem, True
                 self._writing = False
                 self._changed.notify_all()
 
-    def _write(self, batch: list[_Append]) -> BaseException | None:
+    def _write(self, batch: list[_PendingFrame]) -> BaseException | None:
         """Write and flush frames; on failure nothing of them is kept and the reason is returned."""
         try:
             if self._position >= self._roll_bytes and batch[0].first > self._segment:
                 self._roll(batch[0].first)
-            pieces = [piece for added in batch for piece in added.pieces]
+            pieces = [piece for frame in batch for piece in frame.pieces]
             if sum(map(len, pieces)) <= JOINED_BYTES:
                 pieces = [b"".join(pieces)]
             position = self._position
@@ -383,8 +383,8 @@ def _make_folders(folder: Path) -> None:
 
 def _write_at(file: int, piece: Any, position: int) -> int:
     """Write all of ``piece`` at ``position`` and return the position after it."""
-    rest = memoryview(piece)
-    while len(rest):
-        written = os.pwrite(file, rest, position)
-        rest, position = rest[written:], position + written
+    remaining = memoryview(piece)
+    while len(remaining):
+        written = os.pwrite(file, remaining, position)
+        remaining, position = remaining[written:], position + written
     return position

@@ -65,7 +65,7 @@ class RecordLog:
         self._storage.put(self._path(number), orjson.dumps(record, option=orjson.OPT_NON_STR_KEYS))
 
     def trim(self, upto: int) -> None:
-        """Remove the records up to and including ``upto``; costs what is removed, but for the first time."""
+        """Remove the records up to and including ``upto``; it costs what is removed, except the first time."""
         if self._trimmed is None:
             self._trimmed = min(self.numbers(), default=upto + 1) - 1
         for number in range(self._trimmed + 1, upto + 1):

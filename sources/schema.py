@@ -158,9 +158,9 @@ class StreamSchema(Schema):
     @property
     def of_values(self) -> Schema:
         """The columns that come from the values of messages."""
-        apart = {name.lower() for name, _ in self.metadata}
-        fields = tuple(f for f in self.fields if f.name.lower() not in apart)
-        if self.event_time.lower() in apart:
+        metadata_names = {name.lower() for name, _ in self.metadata}
+        fields = tuple(f for f in self.fields if f.name.lower() not in metadata_names)
+        if self.event_time.lower() in metadata_names:
             return Schema(fields)
         return StreamSchema(fields, self.event_time, self.lateness_us)
 
@@ -170,7 +170,7 @@ class StreamSchema(Schema):
             "fields": fields_to_json(self.fields),
             "event_time": self.event_time,
             "lateness_us": self.lateness_us,
-            **({"metadata": [list(each) for each in self.metadata]} if self.metadata else {}),
+            **({"metadata": [list(pair) for pair in self.metadata]} if self.metadata else {}),
         }
 
     @classmethod

@@ -1,4 +1,4 @@
-"""A schema registry: writers' schemas in Avro by their ids, asked for once a process, as they never change."""
+"""A schema registry: writers' schemas in Avro by their ids; they never change, so a process asks for each once."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class SchemaRegistry:
 
     def schema(self, number: int) -> AvroSchema | str:
         """Return the schema with an id, or why it cannot be used; NotReady when the registry does not answer."""
-        place = (self._url, number)
-        if place in _KNOWN:
-            return _KNOWN[place]
+        key = (self._url, number)
+        if key in _KNOWN:
+            return _KNOWN[key]
         if time.monotonic() < self._missing.get(number, 0.0):
             return _not_there(number)
         answer = self._ask(f"/schemas/ids/{number}")
@@ -47,34 +47,34 @@ class SchemaRegistry:
                 self._missing = {}
             self._missing[number] = time.monotonic() + ASK_AGAIN_SECONDS
             return _not_there(number)
-        _KNOWN[place] = self._read(answer, number)
-        return _KNOWN[place]
+        _KNOWN[key] = self._read(answer, number)
+        return _KNOWN[key]
 
     def _read(self, answer: dict[str, Any], number: int) -> AvroSchema | str:
         kind = answer.get("schemaType", "AVRO")
         if kind != "AVRO":
             return f" must be written with a schema in Avro; schema {number} of the registry is in {str(kind)[:100]}"
         try:
-            named: dict[str, Any] = {}
-            self._add_referenced(answer, named, set())
-            return read_schema(str(answer["schema"]), named)
+            named_types: dict[str, Any] = {}
+            self._add_referenced(answer, named_types, set())
+            return read_schema(str(answer["schema"]), named_types)
         except (NotAllowed, KeyError, TypeError) as problem:
             return f" must be written with a schema that can be read; of schema {number} in the registry: {problem}"
 
-    def _add_referenced(self, answer: dict[str, Any], named: dict[str, Any], seen: set[tuple[str, int]]) -> None:
-        """Add the types that a schema refers to, those that these refer to first."""
-        for each in answer.get("references") or ():
-            place = (str(each["subject"]), int(each["version"]))
-            if place in seen:
+    def _add_referenced(self, answer: dict[str, Any], named_types: dict[str, Any], seen: set[tuple[str, int]]) -> None:
+        """Add the types that a schema refers to; before each those that it refers to itself."""
+        for reference in answer.get("references") or ():
+            subject, version = str(reference["subject"]), int(reference["version"])
+            if (subject, version) in seen:
                 continue
-            seen.add(place)
+            seen.add((subject, version))
             if len(seen) > MOST_REFERENCES:
                 raise NotAllowed(f"An Avro schema must have at most {MOST_REFERENCES} references.")
-            found = self._ask(f"/subjects/{quote(place[0], safe='')}/versions/{place[1]}")
-            if found is None:
-                raise NotAllowed(f"Version {place[1]} of subject {place[0]!r} must be in the registry; it is not.")
-            self._add_referenced(found, named, seen)
-            read_named(str(found["schema"]), named)
+            referenced = self._ask(f"/subjects/{quote(subject, safe='')}/versions/{version}")
+            if referenced is None:
+                raise NotAllowed(f"Version {version} of subject {subject!r} must be in the registry; it is not.")
+            self._add_referenced(referenced, named_types, seen)
+            read_named(str(referenced["schema"]), named_types)
 
     def _ask(self, path: str) -> dict[str, Any] | None:
         """Return what the registry says, None when it has no such thing."""
@@ -87,12 +87,12 @@ class SchemaRegistry:
             if answer.status_code == httpx.codes.NOT_FOUND:
                 return None
             answer.raise_for_status()
-            found = answer.json()
+            document = answer.json()
         except (httpx.HTTPError, ValueError, NotAllowed) as problem:
             raise self._unusable(str(problem).splitlines()[0] if str(problem) else type(problem).__name__) from None
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             raise self._unusable("it answers something else than a schema")
-        return found
+        return document
 
     def _unusable(self, why: str) -> NotReady:
         return NotReady(

@@ -19,19 +19,19 @@ _NAME = re.compile(r"[a-z0-9_]+", re.IGNORECASE)
 _NO_TEXT = ("Cc", "Cs")  # control characters, and bytes that are no UTF-8
 
 
-def check_secrets(options: Mapping[str, str], secrets: tuple[str, ...], shown: str = "") -> None:
+def check_secrets(options: Mapping[str, str], secrets: tuple[str, ...], prefix: str = "") -> None:
     """Check options some of which hold ``secrets``; NotAllowed for one that is not a reference, or not a good one.
 
-    ``shown`` is put before their names in what is said.
+    ``prefix`` is put before their names in what is said.
     """
     for name, value in options.items():
         if name in secrets and not is_reference(value):
             raise NotAllowed(
-                f"Option '{shown}{name}' must be a reference, so that the secret is not kept: '{PREFIX}NAME', with"
+                f"Option '{prefix}{name}' must be a reference, so that the secret is not kept: '{PREFIX}NAME', with"
                 f" the secret in the environment of the service as {VARIABLE}NAME."
             )
         if is_reference(value) and not _NAME.fullmatch(value.removeprefix(PREFIX)):
-            raise NotAllowed(f"Option '{shown}{name}' must be '{PREFIX}' and a name of letters, digits and _.")
+            raise NotAllowed(f"Option '{prefix}{name}' must be '{PREFIX}' and a name of letters, digits and _.")
 
 
 def is_reference(value: str) -> bool:
@@ -48,16 +48,16 @@ def reveal(value: str, *, lines: bool = False) -> str:
         return value
     name = value.removeprefix(PREFIX)
     variable = VARIABLE + name.upper()
-    found = os.environ.get(variable)
-    if found is None:
+    secret = os.environ.get(variable)
+    if secret is None:
         raise NotReady(f"The secret {name!r} must be in the environment of the service as {variable}; it is not.")
-    found = found.removesuffix("\n").removesuffix("\r")
-    if any(unicodedata.category(each) in _NO_TEXT and not (lines and each in "\r\n") for each in found):
+    secret = secret.removesuffix("\n").removesuffix("\r")
+    if any(unicodedata.category(character) in _NO_TEXT and not (lines and character in "\r\n") for character in secret):
         raise NotReady(
             f"The secret {name!r} must be a text without control characters; {variable} in the environment of the"
             " service has some."
         )
-    return found
+    return secret
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:

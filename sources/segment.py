@@ -103,13 +103,13 @@ class Frame:
 def encode_payload(tuples: pa.RecordBatch, malformed: Sequence[MalformedInput]) -> Payload:
     """Encode what a frame holds; the expensive part of writing one, and independent of its offsets."""
     batch = memoryview(tuples.serialize()) if tuples.num_rows else memoryview(b"")
-    rest = orjson.dumps([[m.detail, m.raw] for m in malformed]) if malformed else b""
-    padding = bytes(-(len(batch) + len(rest)) % ALIGNMENT)
-    parts = tuple(part for part in (batch, rest, padding) if len(part))
+    inputs = orjson.dumps([[entry.detail, entry.raw] for entry in malformed]) if malformed else b""
+    padding = bytes(-(len(batch) + len(inputs)) % ALIGNMENT)
+    parts = tuple(part for part in (batch, inputs, padding) if len(part))
     crc = 0
     for part in parts:
         crc = zlib.crc32(part, crc)
-    return Payload(parts, len(batch), len(rest), sum(map(len, parts)), crc)
+    return Payload(parts, len(batch), len(inputs), sum(map(len, parts)), crc)
 
 
 def encode_frame(header: FrameHeader, payload: Payload) -> list[Any]:
@@ -185,10 +185,10 @@ def list_segments(folder: Path) -> list[int]:
     return sorted(int(path.stem) for path in names if path.suffix == ".seg")
 
 
-def corrupt(path: Path, position: int, what: str) -> CorruptData:
+def corrupt(path: Path, position: int, fault: str) -> CorruptData:
     """Return the error for bytes of a segment that do not read back."""
     return CorruptData(
-        f"Segment {path.name} must hold a whole frame at byte {position}; {what}. Restore the file from a backup."
+        f"Segment {path.name} must hold a whole frame at byte {position}; {fault}. Restore the file from a backup."
     )
 
 
@@ -208,47 +208,47 @@ class SegmentIndex:
         """
         offset = start
         while offset < end:
-            first = self._segment_of(offset)
-            path = segment_path(self._folder, first)
+            segment = self._segment_of(offset)
+            path = segment_path(self._folder, segment)
             try:
                 data = map_segment(path)
             except FileNotFoundError:
                 raise self._gone(offset) from None
             view = memoryview(data)
-            position_offset, position = self._mark_before(first, offset)
-            while position < len(view) and position_offset < end:
+            next_offset, position = self._mark_before(segment, offset)
+            while position < len(view) and next_offset < end:
                 frame = read_frame(view, position)
-                if frame is None or frame.header.first != position_offset:
-                    raise corrupt(path, position, f"offset {position_offset} is not there")
-                self._mark(first, position_offset, position)
-                position_offset, position = frame.header.end, frame.end
-                if position_offset > max(offset, frame.header.first):
+                if frame is None or frame.header.first != next_offset:
+                    raise corrupt(path, position, f"offset {next_offset} is not there")
+                self._mark(segment, next_offset, position)
+                next_offset, position = frame.header.end, frame.end
+                if next_offset > max(offset, frame.header.first):
                     yield data, frame
-            if position_offset <= offset and self._segment_of(offset, refresh=True) == first:
+            if next_offset <= offset and self._segment_of(offset, refresh=True) == segment:
                 raise CorruptData(f"Offsets {offset} to {end} must be in {self._folder}, which ends before them.")
-            offset = max(offset, position_offset)
+            offset = max(offset, next_offset)
 
     def _segment_of(self, offset: int, refresh: bool = False) -> int:
         with self._lock:
             if refresh or not self._firsts or offset < self._firsts[0]:
                 self._firsts = list_segments(self._folder)
                 self._marks = {first: self._marks[first] for first in self._firsts if first in self._marks}
-            at = bisect.bisect_right(self._firsts, offset) - 1
-            if at < 0:
+            index = bisect.bisect_right(self._firsts, offset) - 1
+            if index < 0:
                 raise self._gone(offset)
-            return self._firsts[at]
+            return self._firsts[index]
 
     def _gone(self, offset: int) -> CorruptData:
         return CorruptData(f"Offset {offset} must be in {self._folder}, but its segment is not kept any more.")
 
-    def _mark_before(self, first: int, offset: int) -> tuple[int, int]:
+    def _mark_before(self, segment: int, offset: int) -> tuple[int, int]:
         with self._lock:
-            marks = self._marks.setdefault(first, [(first, 0)])
+            marks = self._marks.setdefault(segment, [(segment, 0)])
             return marks[bisect.bisect_right(marks, offset, key=lambda mark: mark[0]) - 1]
 
-    def _mark(self, first: int, offset: int, position: int) -> None:
+    def _mark(self, segment: int, offset: int, position: int) -> None:
         with self._lock:
-            marks = self._marks.get(first)
+            marks = self._marks.get(segment)
             if marks is not None and position >= marks[-1][1] + MARK_BYTES:
                 marks.append((offset, position))
 

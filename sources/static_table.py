@@ -64,8 +64,8 @@ class TableDefinition:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> TableDefinition:
         """Read what :meth:`to_json` wrote."""
-        rest = {name: each for name, each in value.items() if name != "fields"}
-        return cls(schema=Schema(fields_from_json(value["fields"])), **rest)
+        attributes = {name: attribute for name, attribute in value.items() if name != "fields"}
+        return cls(schema=Schema(fields_from_json(value["fields"])), **attributes)
 
 
 def format_of(path: str) -> str:
@@ -84,8 +84,8 @@ def validate_table(connector: str, format: str, options: Mapping[str, str]) -> N
         raise NotAllowed("WITH must name the file of the table: path = 'packs.csv'.")
     unknown = sorted(set(options) - set(_OPTIONS[format]))
     if unknown:
-        has = ", ".join(_OPTIONS[format])
-        raise NotAllowed(f"A table with format {format!r} has the options {has}; got {', '.join(unknown)}.")
+        known = ", ".join(_OPTIONS[format])
+        raise NotAllowed(f"A table with format {format!r} has the options {known}; got {', '.join(unknown)}.")
     check_delimiter(options.get("delimiter", ","))
 
 
@@ -118,7 +118,7 @@ class TableReader:
 
     def __init__(self, folder: str = "") -> None:
         self._folder = folder
-        self._read: dict[str, tuple[tuple[Any, ...], TableVersion]] = {}
+        self._versions: dict[str, tuple[tuple[Any, ...], TableVersion]] = {}
 
     def read(self, definition: TableDefinition) -> TableVersion:
         """Return the rows as they are now; NotAllowed says what is wrong with the file."""
@@ -130,9 +130,9 @@ class TableReader:
                     f"The file of table {definition.name!r} must exist where the service runs; {path!r} does not."
                 )
             stamp = _stamp(filesystem, info)
-            known = self._read.get(definition.id)
-            if known is not None and known[0] == stamp:
-                return known[1]
+            cached = self._versions.get(definition.id)
+            if cached is not None and cached[0] == stamp:
+                return cached[1]
             if info.size > MOST_BYTES:
                 raise NotAllowed(
                     f"The file of table {definition.name!r} must have at most {MOST_BYTES} bytes; got {info.size}."
@@ -143,19 +143,19 @@ class TableReader:
         except MalformedRequest as problem:
             raise NotAllowed(f"{path!r} does not fit table {definition.name!r}: {problem.detail}") from None
         version = TableVersion(definition, rows)
-        self._read[definition.id] = stamp, version
+        self._versions[definition.id] = stamp, version
         return version
 
     def forget(self, table_id: str) -> None:
         """Let go of what is kept of a table."""
-        self._read.pop(table_id, None)
+        self._versions.pop(table_id, None)
 
 
 def _stamp(filesystem: fs.FileSystem, info: fs.FileInfo) -> tuple[Any, ...]:
-    """Return what differs when a file has changed, also where another took its place with the same time and size."""
+    """Return what differs when a file has changed, or another of the same time and size has taken its place."""
     if isinstance(filesystem, fs.LocalFileSystem):
-        found = Path(info.path).stat()
-        return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size
+        status = Path(info.path).stat()
+        return status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size
     return info.mtime_ns, info.size
 
 
@@ -172,8 +172,8 @@ def _rows(definition: TableDefinition, filesystem: fs.FileSystem, path: str) -> 
     except UnicodeDecodeError as problem:
         raise MalformedRequest(f"It must be UTF-8; byte {problem.start + 1} is not.") from None
     body = body.removeprefix(b"\xef\xbb\xbf")
-    decoded = _TEXTS[definition.format](definition, body)
-    _check(decoded.malformed)
+    decoded = _DECODERS[definition.format](definition, body)
+    _check_malformed(decoded.malformed)
     return pa.Table.from_batches([decoded.tuples])
 
 
@@ -182,7 +182,7 @@ def _decode_json_text(definition: TableDefinition, body: bytes) -> Any:
     return decode(body, definition.schema)
 
 
-_TEXTS: Mapping[str, Callable[[TableDefinition, bytes], Any]] = {
+_DECODERS: Mapping[str, Callable[[TableDefinition, bytes], Any]] = {
     "csv": lambda definition, body: decode_csv(body, definition.schema, definition.options.get("delimiter", ",")),
     "json": _decode_json_text,
 }
@@ -197,16 +197,16 @@ def _parquet_rows(schema: Schema, filesystem: fs.FileSystem, path: str) -> pa.Ta
             unpacked = sum(group.total_byte_size for group in groups)
             if unpacked > MOST_BYTES:
                 raise MalformedRequest(f"It must unpack to at most {MOST_BYTES} bytes; got {unpacked}.")
-            found = file.read(columns=names)
+            table = file.read(columns=names)
     except pa.ArrowException as problem:
         raise MalformedRequest(f"It must be Parquet: {str(problem)[:200]}.") from None
-    given = match_columns(found.schema, schema)
-    decoded = [given.decode(batch) for batch in found.to_batches()]
-    _check([line for each in decoded for line in each.malformed])
-    return pa.Table.from_batches([each.tuples for each in decoded], schema=schema.arrow)
+    columns = match_columns(table.schema, schema)
+    decoded = [columns.decode(batch) for batch in table.to_batches()]
+    _check_malformed([line for part in decoded for line in part.malformed])
+    return pa.Table.from_batches([part.tuples for part in decoded], schema=schema.arrow)
 
 
-def _check(malformed: tuple[MalformedLine, ...] | list[MalformedLine]) -> None:
+def _check_malformed(malformed: tuple[MalformedLine, ...] | list[MalformedLine]) -> None:
     if malformed:
         shown = "; ".join(line.detail for line in malformed[:SHOWN_FAULTS])
         more = len(malformed) - SHOWN_FAULTS

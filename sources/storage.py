@@ -31,7 +31,7 @@ class Storage:
         else:
             self._fs, self._root = fs.LocalFileSystem(), str(Path(uri).resolve())
         self.local_root = Path(self._root) if isinstance(self._fs, fs.LocalFileSystem) else None
-        self._made: set[str] = set()
+        self._made_folders: set[str] = set()
 
     def __reduce__(self) -> tuple[type[Storage], tuple[str]]:
         return Storage, (self.uri,)
@@ -41,9 +41,9 @@ class Storage:
 
     def _make_parent(self, path: str) -> None:
         parent = path.rpartition("/")[0]
-        if parent not in self._made:
+        if parent not in self._made_folders:
             self._fs.create_dir(self._full(parent) if parent else self._root, recursive=True)
-            self._made.add(parent)
+            self._made_folders.add(parent)
 
     def local_path(self, path: str) -> Path:
         """Return the local file of ``path``; ValueError when the root is not a local folder."""
@@ -59,7 +59,7 @@ class Storage:
         try:
             self._put(path, data, durable)
         except FileNotFoundError:  # somebody removed the folder since it was made
-            self._made.discard(path.rpartition("/")[0])
+            self._made_folders.discard(path.rpartition("/")[0])
             self._put(path, data, durable)
 
     def _put(self, path: str, data: bytes, durable: bool) -> None:
@@ -77,7 +77,7 @@ class Storage:
                     out.flush()
                     os.fsync(out.fileno())
             temporary.replace(target)
-        except OSError:  # what a full disk has taken of it must not fill it more
+        except OSError:  # what a full disk took of the file must not fill it further
             temporary.unlink(missing_ok=True)
             raise
         if durable:
@@ -136,7 +136,7 @@ class Storage:
                 return []
             return sorted(name for name in entries if not name.startswith("."))
         infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), allow_not_found=True))
-        return sorted(i.base_name for i in infos if i.type == fs.FileType.File)
+        return sorted(info.base_name for info in infos if info.type == fs.FileType.File)
 
     def delete(self, path: str) -> None:
         """Remove the file at ``path``; nothing happens when there is none."""
@@ -146,9 +146,9 @@ class Storage:
             self._fs.delete_file(self._full(path))
 
     def link(self, path: str, to: str) -> None:
-        """Let the file at ``path``, which never changes, be at ``to``, too; it takes no space again where that can be.
+        """Let the file at ``path``, which never changes, be at ``to``, too; without a copy where links are possible.
 
-        Both are removed by themselves.
+        Each is removed without the other.
         """
         self._make_parent(to)
         if self.local_root is None:
@@ -176,7 +176,7 @@ class Storage:
         """Remove the folder at ``path`` with all in it; nothing happens when there is none."""
         if self._fs.get_file_info(self._full(path)).type == fs.FileType.Directory:
             self._fs.delete_dir(self._full(path))
-        self._made.clear()
+        self._made_folders.clear()
 
     @cached_property
     def has_links(self) -> bool:
@@ -200,42 +200,42 @@ class Storage:
         if self.local_root is None:
             with self.open(path) as file:
                 return int(file.size())
-        found = (self.local_root / path).stat()
-        return found.st_size // found.st_nlink
+        status = (self.local_root / path).stat()
+        return status.st_size // status.st_nlink
 
     def size(self, folder: str) -> int:
         """Return the bytes of all files below ``folder``, in the same way."""
         if self.local_root is not None:
             return sum(self._sizes(self.local_root / folder))
         infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), recursive=True, allow_not_found=True))
-        return sum(i.size for i in infos if i.type == fs.FileType.File)
+        return sum(info.size for info in infos if info.type == fs.FileType.File)
 
     def sizes(self, folder: str) -> Iterator[tuple[str, int]]:
         """Yield names as :meth:`names` does, in any order, with the bytes of the files, as :meth:`size_of` does."""
         if self.local_root is None:
             infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), allow_not_found=True))
-            yield from ((i.base_name, i.size) for i in infos if i.type == fs.FileType.File)
+            yield from ((info.base_name, info.size) for info in infos if info.type == fs.FileType.File)
             return
         with suppress(FileNotFoundError), os.scandir(self.local_root / folder) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):
                     if not entry.name.startswith("."):
-                        found = entry.stat()
-                        yield entry.name, found.st_size // found.st_nlink
+                        status = entry.stat()
+                        yield entry.name, status.st_size // status.st_nlink
 
     def _sizes(self, folder: Path) -> Iterator[int]:
         """Yield the bytes of all files below a local folder; one that goes meanwhile is left out."""
-        for place, _, names in os.walk(folder):
+        for parent, _, names in os.walk(folder):
             for name in names:
                 with suppress(FileNotFoundError):
-                    found = os.stat(os.path.join(place, name))
-                    yield found.st_size // found.st_nlink
+                    status = os.stat(os.path.join(parent, name))
+                    yield status.st_size // status.st_nlink
 
 
-def not_read_back(path: str, error: Exception, what: str = "what was written") -> CorruptData:
-    """Return the error for a file that does not hold ``what`` it must."""
+def not_read_back(path: str, error: Exception, content: str = "what was written") -> CorruptData:
+    """Return the error for a file that does not hold ``content`` it must."""
     return CorruptData(
-        f"The file {path} must hold {what} to go on; it does not: {error}. Restore the data directory from a backup."
+        f"The file {path} must hold {content} to go on; it does not: {error}. Restore the data directory from a backup."
     )
 
 

@@ -52,8 +52,8 @@ class WaterlineOptions:
     def __post_init__(self) -> None:
         for name, value, least in ((MAX_FUTURE, self.max_future_us, 0), (IDLE_TIMEOUT, self.idle_timeout_us, 1)):
             if value is not None and not least <= value <= LONGEST:
-                must = "must not be negative" if least == 0 else "must be longer than 0"
-                raise NotAllowed(f"Option {name!r} {must} and at most 100 years long; got {value} microseconds.")
+                rule = "must not be negative" if least == 0 else "must be longer than 0"
+                raise NotAllowed(f"Option {name!r} {rule} and at most 100 years long; got {value} microseconds.")
         if self.percentile is not None and not 0 < self.percentile <= 100:
             raise NotAllowed(f"Option {PERCENTILE!r} must be over 0 and at most 100; got {self.percentile}.")
 
@@ -84,14 +84,14 @@ def split_options(options: Mapping[str, str]) -> tuple[WaterlineOptions, dict[st
 
     NotAllowed tells what may be written.
     """
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if MAX_FUTURE in options:
-        given["max_future_us"] = _duration(MAX_FUTURE, options[MAX_FUTURE])
+        values["max_future_us"] = _duration(MAX_FUTURE, options[MAX_FUTURE])
     if IDLE_TIMEOUT in options:
-        given["idle_timeout_us"] = _duration(IDLE_TIMEOUT, options[IDLE_TIMEOUT])
+        values["idle_timeout_us"] = _duration(IDLE_TIMEOUT, options[IDLE_TIMEOUT])
     if PERCENTILE in options:
-        given["percentile"] = _percentile(options[PERCENTILE])
-    return WaterlineOptions(**given), {name: value for name, value in options.items() if name not in OPTIONS}
+        values["percentile"] = _percentile(options[PERCENTILE])
+    return WaterlineOptions(**values), {name: value for name, value in options.items() if name not in OPTIONS}
 
 
 def format_duration(us: int) -> str:
@@ -102,17 +102,17 @@ def format_duration(us: int) -> str:
 
 def _duration(name: str, text: str) -> int | None:
     """Return microseconds, None for ``'none'``."""
-    written = text.strip().lower()
-    if written == NONE:
+    lowered = text.strip().lower()
+    if lowered == NONE:
         return None
-    found = _DURATION.fullmatch(written)
-    unit = None if found is None else _unit(found[2])
-    if found is None or unit is None:
+    match = _DURATION.fullmatch(lowered)
+    unit = None if match is None else _unit(match[2])
+    if match is None or unit is None:
         raise NotAllowed(
             f"Option {name!r} must be {NONE!r} or a duration such as '90 s', '30 min' or '1 hour'"
             f" (units: {', '.join(_UNITS)}); got {text!r}."
         )
-    us = Decimal(found[1]) * _UNITS[unit]
+    us = Decimal(match[1]) * _UNITS[unit]
     if us != int(us):
         raise NotAllowed(f"Option {name!r} must be a whole number of microseconds; got {text!r}.")
     return int(us)

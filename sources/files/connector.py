@@ -31,9 +31,9 @@ ASK_EVERY_SECONDS = 0.05
 
 def validate_options(format: str, options: Mapping[str, str], table_folder: str) -> FileOptions:
     """Return the options; NotAllowed tells what exists instead. Whether the folder is there is not asked."""
-    found = read_options(format, options)
-    check_folder(found, table_folder)
-    return found
+    parsed = read_options(format, options)
+    check_folder(parsed, table_folder)
+    return parsed
 
 
 class FileConnector:
@@ -59,7 +59,7 @@ class FileConnector:
         """
         if partition != PARTITION:
             raise ValueError(f"A stream of files has partition {PARTITION!r} only, got {partition!r}.")
-        with self._told():
+        with self._naming_the_stream():
             for file in self._index.between(start, end):
                 with opened(file.uri, file.found, file.real_path) as source:
                     low, high = max(start - file.first, 0), min(end - file.first, file.records)
@@ -67,8 +67,8 @@ class FileConnector:
                         yield self._chunk(file, piece)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Say of what goes wrong which stream it is."""
+    def _naming_the_stream(self) -> Iterator[None]:
+        """Turn what goes wrong into NotReady with the name of the stream."""
         try:
             yield
         except (BraidError, OSError, pa.ArrowException) as problem:

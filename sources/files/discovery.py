@@ -17,13 +17,13 @@ from sources.schema import StreamSchema
 
 PARTITION = "0"
 LOOK_EVERY_SECONDS = 0.25
-REST_PER_LOOK = 4.0  # of the time at least so many parts are left to others
-SLICE_SECONDS = 0.2  # after so long of looking through files, what is known is told
-SETTLED_NS = 2_000_000_000
+REST_PER_LOOK = 4.0  # the rest after a look takes at least so many times as long as the look
+SLICE_SECONDS = 0.2  # how long one call looks through files before it tells which it knows
+SETTLED_NS = 2_000_000_000  # a file that was last changed so long ago is complete
 
 
 class Discovery:
-    """Asked again and again what there is, it goes on where it was.
+    """Finds the files of a stream little by little; each call goes on where the one before ended.
 
     A new file waits until two looks find it the same, unless it was last changed a while ago: so a file that somebody
     is writing is left alone.
@@ -45,17 +45,17 @@ class Discovery:
         self._table_folder = table_folder
         self._replay = replay
         self._folder: Folder | None = None
-        self._known: dict[str, FoundFile] = {}
+        self._indexed_files: dict[str, FoundFile] = {}
         self._seen: dict[str, FoundFile] = {}
         self._waiting: list[FoundFile] = []
-        self._look_at = 0.0
+        self._next_look = 0.0
 
     def extents(self) -> dict[str, Extent]:
         """Return the offsets of all files known; an error says what keeps the next from being taken."""
         self._index.hold()
         self._learn()
         try:
-            if not self._waiting and time.monotonic() >= self._look_at:
+            if not self._waiting and time.monotonic() >= self._next_look:
                 self._waiting = self._look()[::-1]
             self._take(time.monotonic() + SLICE_SECONDS)
         except BaseException:
@@ -68,80 +68,80 @@ class Discovery:
         began = time.monotonic()
         try:
             self._folder = Folder(self._options, self._table_folder)
-            found = self._folder.look()
+            files = self._folder.look()
         except OSError as problem:
             raise NotReady(
                 f"The folder {self._options.path!r} must be there and readable where the service runs: {problem}"
             ) from None
-        took = time.monotonic() - began
-        self._look_at = time.monotonic() + max(LOOK_EVERY_SECONDS, REST_PER_LOOK * took)
-        old_ns, seen, new = time.time_ns() - SETTLED_NS, self._seen, []
+        seconds = time.monotonic() - began
+        self._next_look = time.monotonic() + max(LOOK_EVERY_SECONDS, REST_PER_LOOK * seconds)
+        settled_ns, seen_before, new_files = time.time_ns() - SETTLED_NS, self._seen, []
         self._seen = {}
-        for each in found:
-            known = self._known.get(each.path)
-            if known is None:
-                self._seen[each.path] = each
-                if each.mtime_ns < old_ns or seen.get(each.path) == each:
-                    new.append(each)
-            elif known != each:
-                raise changed(known, each.size)
-        return new
+        for file in files:
+            known_file = self._indexed_files.get(file.path)
+            if known_file is None:
+                self._seen[file.path] = file
+                if file.mtime_ns < settled_ns or seen_before.get(file.path) == file:
+                    new_files.append(file)
+            elif known_file != file:
+                raise changed(known_file, file.size)
+        return new_files
 
-    def _take(self, until: float) -> None:
+    def _take(self, deadline: float) -> None:
         """Look through files that wait, until the time is up, and add them to the index."""
-        taken: list[IndexedFile] = []
+        indexed: list[IndexedFile] = []
         try:
-            while self._waiting and (not taken or time.monotonic() < until):
-                file = self._scanned(self._waiting.pop(), taken)
+            while self._waiting and (not indexed or time.monotonic() < deadline):
+                file = self._scanned(self._waiting.pop(), indexed)
                 if file is not None:
-                    taken.append(file)
+                    indexed.append(file)
         finally:
-            if taken:
-                self._index.add(taken)
+            if indexed:
+                self._index.add(indexed)
                 self._learn()
 
-    def _scanned(self, found: FoundFile, before: list[IndexedFile]) -> IndexedFile | None:
+    def _scanned(self, found_file: FoundFile, indexed: list[IndexedFile]) -> IndexedFile | None:
         """Return a file with what is known after looking through it; None when it went, or grew, meanwhile."""
         assert self._folder is not None
-        if not found.path.isprintable():
-            raise NotReady(f"The name of a file must be printable Unicode, got {found.path!r}. Rename it")
+        if not found_file.path.isprintable():
+            raise NotReady(f"The name of a file must be printable Unicode, got {found_file.path!r}. Rename it")
         try:
-            real_path = self._folder.real_path(found.path)
-            with opened(self._folder.uri, found, real_path) as source:
-                scan = self._format.scan(source, found.size)
-                first = before[-1].end if before else self._index.end
+            real_path = self._folder.real_path(found_file.path)
+            with opened(self._folder.uri, found_file, real_path) as source:
+                scan = self._format.scan(source, found_file.size)
+                first = indexed[-1].end if indexed else self._index.end
                 file = IndexedFile(
-                    path=found.path,
+                    path=found_file.path,
                     real_path=real_path,
                     uri=self._folder.uri,
-                    size=found.size,
-                    mtime_ns=found.mtime_ns,
+                    size=found_file.size,
+                    mtime_ns=found_file.mtime_ns,
                     seen_us=time.time_ns() // 1000,
                     first=first,
                     records=scan.records,
                     marks=scan.marks,
                 )
-                return self._timed(source, file, before)
+                return self._timed(source, file, indexed)
         except (NotReady, FileNotFoundError):
             return None
         except (MalformedRequest, OSError, pa.ArrowException) as problem:
             raise NotReady(
-                f"File {found.path!r} must be {self._options.format} with the columns of the stream: {problem} Put a"
-                " right one in its place, or take it away"
+                f"File {found_file.path!r} must be {self._options.format} with the columns of the stream: {problem} Put"
+                " a right one in its place, or take it away"
             ) from None
 
-    def _timed(self, source: pa.NativeFile, file: IndexedFile, before: list[IndexedFile]) -> IndexedFile:
+    def _timed(self, source: pa.NativeFile, file: IndexedFile, indexed: list[IndexedFile]) -> IndexedFile:
         """Return a file with its event times, where the stream is replayed."""
         if self._replay is None or self._options.replay_speed is None or not file.records:
             return file
-        latest = next((each.times[-1][1] for each in reversed(before) if each.times), self._replay.latest_us)
+        latest = next((earlier.times[-1][1] for earlier in reversed(indexed) if earlier.times), self._replay.latest_us)
         pieces = self._format.read(source, file, 0, file.records)
         return with_times(file, pieces, self._schema, self._options.replay_speed, max(latest, NEVER))
 
     def _learn(self) -> None:
         """Take note of files that were added."""
         files = self._index.files
-        for file in files[len(self._known) :]:
-            self._known[file.path] = file.found
+        for file in files[len(self._indexed_files) :]:
+            self._indexed_files[file.path] = file.found
         if self._replay is not None:
             self._replay.learn(files)

@@ -43,15 +43,15 @@ class Folder:
     def __init__(self, options: FileOptions, table_folder: str) -> None:
         self._filesystem, self._root = locate(options.path, table_folder, OWNER, KIND)
         self._table_folder = table_folder
-        given = options.path
-        uri = given if "://" in given else f"{table_folder.rstrip('/')}/{given}" if "://" in table_folder else ""
+        path = options.path
+        uri = path if "://" in path else f"{table_folder.rstrip('/')}/{path}" if "://" in table_folder else ""
         self._is_local = isinstance(self._filesystem, fs.LocalFileSystem)
         self.uri = "" if self._is_local else uri
 
     def look(self) -> list[FoundFile]:
         """Return the files that have bytes, the oldest first, those of one time by path; OSError when it cannot."""
-        found = self._look_local() if self._is_local else self._look_elsewhere()
-        return sorted((each for each in found if each.size > 0), key=lambda each: (each.mtime_ns, each.path))
+        files = self._look_local() if self._is_local else self._look_elsewhere()
+        return sorted((file for file in files if file.size > 0), key=lambda file: (file.mtime_ns, file.path))
 
     def real_path(self, path: str) -> str:
         """Return where the links of a found file end; NotAllowed when a stream may not read there."""

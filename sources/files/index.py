@@ -4,8 +4,8 @@ Invariants:
 
 - Files are only ever added, at the end, and are durable before the offsets of their records are told to anybody: a
   replayed batch finds what it read.
-- Record logs hold them, MOST_FILES or so to a record. The last record is written anew, with more, until it is full, so
-  that there are few of them; readers see it as it was or as it is.
+- A record log holds them, about MOST_FILES to a record. The last record is written anew, with more, until it is full,
+  so that there are few of them; readers see it as it was or as it is.
 - One process at a time adds: it holds a lock on a file beside them, where the storage is local. Any number read.
 """
 
@@ -67,8 +67,8 @@ class FileIndex:
         self._storage = storage
         self._folder = folder
         self._log = RecordLog(storage, folder)
-        self._full = 0  # records up to this one do not change any more
-        self._kept = 0  # files in them
+        self._full_records = 0  # records up to this one do not change any more
+        self._files_in_full = 0  # how many files these have
         self._lock: object = None
         self.files: list[IndexedFile] = []
 
@@ -80,25 +80,26 @@ class FileIndex:
 
     def follow(self) -> None:
         """Read what is new."""
-        for number in range(self._full + 1, self._log.latest() + 1):
-            read = [IndexedFile(**value) for value in self._log.read(number)["files"]]
-            self.files = [*self.files[: self._kept], *read] if self._kept < len(self.files) else self.files + read
-            if _is_full(read):
-                self._full, self._kept = number, len(self.files)
+        for number in range(self._full_records + 1, self._log.latest() + 1):
+            files = [IndexedFile(**value) for value in self._log.read(number)["files"]]
+            full_files = self.files[: self._files_in_full] if self._files_in_full < len(self.files) else self.files
+            self.files = full_files + files
+            if _is_full(files):
+                self._full_records, self._files_in_full = number, len(self.files)
 
     def add(self, files: Sequence[IndexedFile]) -> None:
         """Add files; they are durable when this returns. :meth:`hold` must have been called."""
-        rest = list(files)
-        while rest:
-            last, added = self.files[self._kept :], 0
-            while added < len(rest) and not _is_full(last):
-                last.append(rest[added])
-                added += 1
-            self._write(last)
-            self.files.extend(rest[:added])
-            rest = rest[added:]
-            if _is_full(last):
-                self._full, self._kept = self._full + 1, len(self.files)
+        remaining = list(files)
+        while remaining:
+            record_files, count = self.files[self._files_in_full :], 0
+            while count < len(remaining) and not _is_full(record_files):
+                record_files.append(remaining[count])
+                count += 1
+            self._write(record_files)
+            self.files.extend(remaining[:count])
+            remaining = remaining[count:]
+            if _is_full(record_files):
+                self._full_records, self._files_in_full = self._full_records + 1, len(self.files)
 
     def hold(self) -> None:
         """Become the one who adds; NotReady while another process is."""
@@ -123,14 +124,14 @@ class FileIndex:
         if end > self.end:
             raise NotReady(f"Records {start} to {end} must be in the index {self._folder!r}, which ends at {self.end}")
         files = self.files
-        at = bisect.bisect_right(files, start, key=lambda file: file.end)
-        while at < len(files) and files[at].first < end:
-            yield files[at]
-            at += 1
+        index = bisect.bisect_right(files, start, key=lambda file: file.end)
+        while index < len(files) and files[index].first < end:
+            yield files[index]
+            index += 1
 
     def _write(self, files: Sequence[IndexedFile]) -> None:
         values: list[dict[str, Any]] = [asdict(file) for file in files]
-        self._log.append(self._full + 1, {"files": values})
+        self._log.append(self._full_records + 1, {"files": values})
 
 
 def _is_full(files: Sequence[IndexedFile]) -> bool:

@@ -41,9 +41,9 @@ def read_options(format: str, options: Mapping[str, str]) -> FileOptions:
     format = format or FORMATS[0]
     unknown = sorted(set(options) - set(_OPTIONS[format]))
     if unknown:
-        has = ", ".join(map(repr, _OPTIONS[format]))
+        known = ", ".join(map(repr, _OPTIONS[format]))
         raise NotAllowed(
-            f"Connector 'file' with format {format!r} has the options {has}; got {', '.join(map(repr, unknown))}."
+            f"Connector 'file' with format {format!r} has the options {known}; got {', '.join(map(repr, unknown))}."
         )
     header = options.get("header", "true").lower()
     if header not in _SWITCH:

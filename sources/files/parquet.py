@@ -47,8 +47,8 @@ class ParquetFormat:
                 for batch in parquet.iter_batches(self._rows_at_once, [group], names):
                     low, high = max(start - row, 0), min(end - row, batch.num_rows)
                     if low < high:
-                        taken = batch.slice(low, high - low)
-                        decoded = match_columns(batch.schema, self._schema).decode(taken)
+                        columns = match_columns(batch.schema, self._schema)
+                        decoded = columns.decode(batch.slice(low, high - low))
                         size = _size_upto(file, row + high) - _size_upto(file, row + low)
                         yield Piece(row + low, high - low, decoded, size)
                     row += batch.num_rows

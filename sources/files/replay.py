@@ -1,8 +1,8 @@
 """Replay: records become available as fast as they happened, or a multiple of that.
 
-When a file is discovered its event times are looked at once, and for about every STEP_SECONDS of the replay it is kept
-up to which record no event time is later. What is available follows from that and the time since the stream was
-created.
+When a file is discovered its event times are read once: for about every STEP_SECONDS of the replay the index keeps the
+number of the record up to which no event time is later. What is available follows from that and the time since the
+stream was created.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ def with_times(
         tuples = piece.decoded.tuples
         if not tuples.num_rows:
             continue
-        column = np.asarray(tuples.column(schema.event_time).view(pa.int64()))
-        begins = int(column[0]) if begins is None else begins
-        greatest = np.maximum(np.maximum.accumulate(column), latest)
-        steps = greatest // step
-        last = [*np.flatnonzero(np.diff(steps)).tolist(), len(column) - 1]
-        for at in last:
+        event_times = np.asarray(tuples.column(schema.event_time).view(pa.int64()))
+        begins = int(event_times[0]) if begins is None else begins
+        greatest_so_far = np.maximum(np.maximum.accumulate(event_times), latest)
+        steps = greatest_so_far // step
+        last_rows = [*np.flatnonzero(np.diff(steps)).tolist(), len(event_times) - 1]
+        for row in last_rows:
             # malformed records among them make this a guess; only when they become available depends on it
-            upto = piece.first + (at + 1) * piece.records // len(column)
-            if times and times[-1][1] // step == greatest[at] // step:
+            upto = piece.first + (row + 1) * piece.records // len(event_times)
+            if times and times[-1][1] // step == greatest_so_far[row] // step:
                 times.pop()
-            times.append((upto, int(greatest[at])))
-        latest = int(greatest[-1])
+            times.append((upto, int(greatest_so_far[row])))
+        latest = int(greatest_so_far[-1])
     if times:
         times[-1] = (file.records, times[-1][1])
     else:
@@ -53,25 +53,25 @@ def with_times(
 
 
 class Replay:
-    """What of the files of an index is available at a time; ``created_us`` is when the stream was created."""
+    """Which records of the files of an index are available at a time; ``created_us`` is when the stream was created."""
 
     def __init__(self, speed: float, created_us: int) -> None:
         self._speed = speed
         self._created_us = created_us
-        self._known = 0
+        self._files_learnt = 0
         self._begins_us: int | None = None
         self._ends: list[int] = []
         self._times: list[int] = []
 
     def learn(self, files: list[IndexedFile]) -> None:
         """Take note of files after those that are known."""
-        for file in files[self._known :]:
+        for file in files[self._files_learnt :]:
             if self._begins_us is None:
                 self._begins_us = file.begins_us
             for records, time_us in file.times:
                 self._ends.append(file.first + records)
                 self._times.append(time_us)
-            self._known += 1
+            self._files_learnt += 1
 
     @property
     def latest_us(self) -> int:
@@ -83,5 +83,5 @@ class Replay:
         if self._begins_us is None:
             return self._ends[-1] if self._ends else 0
         reached = self._begins_us + (now_us - self._created_us) * self._speed
-        at = bisect.bisect_right(self._times, reached)
-        return self._ends[at - 1] if at else 0
+        steps = bisect.bisect_right(self._times, reached)
+        return self._ends[steps - 1] if steps else 0

@@ -96,7 +96,7 @@ class CsvFormat:
         return len(ends), int(ends[-1]) if len(ends) else 0
 
     def _pieces(self, first: int, records: int, text: bytes, layout: CsvLayout) -> Iterator[Piece]:
-        """Yield records; where some need care, only few around them are read with care, which is slow."""
+        """Yield records; reading with care is slow, so that is done only to few records around those that need it."""
         tuples = read_fast(text, self._schema, layout)
         if tuples is not None:
             yield Piece(first, records, Decoded(tuples, ()), len(text))

@@ -29,7 +29,7 @@ def decode_arrow_messages(values: Sequence[bytes | None], schema: Schema) -> Dec
         except (MalformedRequest, TooLarge) as problem:
             malformed.append(MalformedLine(number, f"line {number}: {problem.detail}", show_bytes(value)))
             continue
-        malformed += [MalformedLine(number, f"line {number}, {each.detail}", each.raw) for each in decoded.malformed]
+        malformed += [MalformedLine(number, f"line {number}, {fault.detail}", fault.raw) for fault in decoded.malformed]
         batches.append(decoded.tuples)
         counts[i] = decoded.tuples.num_rows
     tuples = pa.concat_batches([pa.RecordBatch.from_pylist([], schema=schema.arrow), *batches])

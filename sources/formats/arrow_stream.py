@@ -35,16 +35,16 @@ def decode_arrow_stream(body: bytes, schema: Schema) -> Decoded:
     """
     table, names = _read(body)
     columns: list[Column] = []
-    given: dict[str, pa.Array] = {}
+    arrays: dict[str, pa.Array] = {}
     for field in schema.fields:
         position = _position(names, field.name)
         if position is None:
             columns.append(nulls(table.num_rows, field))
             continue
-        array = _plain(table.column(position), field)
-        given[field.name] = array
+        array = _checked_array(table.column(position), field)
+        arrays[field.name] = array
         columns.append(_convert(array, field))
-    return assemble(schema, columns, {}, lambda i: f"row {i + 1}", lambda i: i + 1, partial(_raw, given))
+    return assemble(schema, columns, {}, lambda i: f"row {i + 1}", lambda i: i + 1, partial(_raw, arrays))
 
 
 def _read(body: bytes) -> tuple[pa.Table, list[str]]:
@@ -77,18 +77,18 @@ def _read(body: bytes) -> tuple[pa.Table, list[str]]:
 
 def _position(names: list[str], name: str) -> int | None:
     """Return the position of column ``name``: of exactly that name, else one that differs in case only."""
-    for found in (
+    for positions in (
         [i for i, n in enumerate(names) if n == name],
         [i for i, n in enumerate(names) if n.lower() == name.lower()],
     ):
-        if len(found) > 1:
-            raise MalformedRequest(f"The Arrow stream must have column {name!r} once, got it {len(found)} times.")
-        if found:
-            return found[0]
+        if len(positions) > 1:
+            raise MalformedRequest(f"The Arrow stream must have column {name!r} once, got it {len(positions)} times.")
+        if positions:
+            return positions[0]
     return None
 
 
-def _plain(column: pa.ChunkedArray, field: Field) -> pa.Array:
+def _checked_array(column: pa.ChunkedArray, field: Field) -> pa.Array:
     """Return a column as one checked array, dictionaries decoded."""
     if converter_of(column.type, field) is None:
         raise MalformedRequest(
@@ -130,42 +130,42 @@ def _convert(array: pa.Array, field: Field) -> Column:
 Converter = Callable[[pa.Array, Field], Column]
 
 
-def converter_of(given: pa.DataType, field: Field) -> Converter | None:
-    """Return what converts arrays of type ``given`` to the type of ``field``; None when nothing may."""
-    if types.is_dictionary(given):
-        return None if types.is_dictionary(given.value_type) else converter_of(given.value_type, field)
-    if types.is_null(given):
+def converter_of(arrow_type: pa.DataType, field: Field) -> Converter | None:
+    """Return what converts arrays of type ``arrow_type`` to the type of ``field``; None when nothing may."""
+    if types.is_dictionary(arrow_type):
+        return None if types.is_dictionary(arrow_type.value_type) else converter_of(arrow_type.value_type, field)
+    if types.is_null(arrow_type):
         return _nulls
     kind = field.type.kind
-    if types.is_string(given) or types.is_large_string(given) or types.is_string_view(given):
+    if types.is_string(arrow_type) or types.is_large_string(arrow_type) or types.is_string_view(arrow_type):
         return _from_text if kind in ("VARCHAR", "DATE", "TIMESTAMP", "DECIMAL") else None
     if kind == "BOOLEAN":
-        return _same if types.is_boolean(given) else None
+        return _cast if types.is_boolean(arrow_type) else None
     if kind in ("INT", "BIGINT"):
-        return _same if types.is_integer(given) else None
-    if kind == "DOUBLE" and _is_decimal(given):
+        return _cast if types.is_integer(arrow_type) else None
+    if kind == "DOUBLE" and _is_decimal(arrow_type):
         return _from_values  # Arrow's own cast is not correctly rounded
     if kind == "DOUBLE":
-        return _numbers if types.is_integer(given) or types.is_floating(given) else None
+        return _numbers if types.is_integer(arrow_type) or types.is_floating(arrow_type) else None
     if kind == "DECIMAL":
-        if types.is_integer(given) or _is_decimal(given):
-            return _same
-        return _from_values if types.is_floating(given) else None
+        if types.is_integer(arrow_type) or _is_decimal(arrow_type):
+            return _cast
+        return _from_values if types.is_floating(arrow_type) else None
     if kind == "DATE":
-        return _dates if types.is_date(given) else None
-    return _timestamps if kind == "TIMESTAMP" and types.is_timestamp(given) else None
+        return _dates if types.is_date(arrow_type) else None
+    return _timestamps if kind == "TIMESTAMP" and types.is_timestamp(arrow_type) else None
 
 
-def _is_decimal(given: pa.DataType) -> bool:
-    """Whether ``given`` is a decimal whose scale makes sense; Arrow reads any, and crashes when it casts some."""
-    return isinstance(given, DECIMALS) and 0 <= given.scale <= given.precision
+def _is_decimal(arrow_type: pa.DataType) -> bool:
+    """Whether ``arrow_type`` is a decimal whose scale makes sense; Arrow reads any, and crashes when it casts some."""
+    return isinstance(arrow_type, DECIMALS) and 0 <= arrow_type.scale <= arrow_type.precision
 
 
 def _nulls(array: pa.Array, field: Field) -> Column:
     return nulls(len(array), field)
 
 
-def _same(array: pa.Array, field: Field) -> Column:
+def _cast(array: pa.Array, field: Field) -> Column:
     try:
         return Column(array.cast(field.type.arrow), {})
     except pa.ArrowException:  # some value is out of range: find out which
@@ -186,10 +186,10 @@ def _from_values(array: pa.Array, field: Field) -> Column:
 
 def _numbers(array: pa.Array, field: Field) -> Column:
     doubles = one_zero(array.cast(pa.float64(), safe=False))
-    finite = pc.is_finite(doubles)
-    wrong = np.flatnonzero(pc.invert(finite).fill_null(False).to_numpy(zero_copy_only=False))
-    errors = {i: _not_finite(field, doubles[i].as_py()) for i in wrong.tolist()}
-    return Column(pc.if_else(finite, doubles, None) if errors else doubles, errors)
+    is_finite = pc.is_finite(doubles)
+    not_finite = np.flatnonzero(pc.invert(is_finite).fill_null(False).to_numpy(zero_copy_only=False))
+    errors = {i: _not_finite(field, doubles[i].as_py()) for i in not_finite.tolist()}
+    return Column(pc.if_else(is_finite, doubles, None) if errors else doubles, errors)
 
 
 def _not_finite(field: Field, value: float) -> str:
@@ -205,14 +205,14 @@ def _dates(array: pa.Array, field: Field) -> Column:
 
 
 def _timestamps(array: pa.Array, field: Field) -> Column:
-    given = _integers(array)
+    numbers = _integers(array)
     per_second = PER_SECOND[array.type.unit]
     least, greatest = MIN_US * per_second // 10**6, MAX_US * per_second // 10**6
     least, greatest = max(least, -(2**63)), min(greatest, 2**63 - 1)
     finer, coarser = max(per_second // 10**6, 1), max(10**6 // per_second, 1)
-    # Digits after the microseconds are cut off, as in text. A product wraps around only where `given` is out of range.
-    us = np.floor_divide(given, finer) * coarser
-    return _in_range(array, given, least, greatest, us, field)
+    # Digits after the microseconds are cut off, as in text. A product wraps around only where a number is out of range.
+    us = np.floor_divide(numbers, finer) * coarser
+    return _in_range(array, numbers, least, greatest, us, field)
 
 
 def _integers(array: pa.Array) -> np.ndarray:
@@ -223,22 +223,22 @@ def _integers(array: pa.Array) -> np.ndarray:
 
 
 def _in_range(
-    array: pa.Array, given: np.ndarray, least: int, greatest: int, converted: np.ndarray, field: Field
+    array: pa.Array, numbers: np.ndarray, least: int, greatest: int, converted: np.ndarray, field: Field
 ) -> Column:
-    """Return ``converted`` (days or microseconds) as a column where ``least <= given <= greatest``."""
-    outside = (given < least) | (given > greatest)
+    """Return ``converted`` (days or microseconds) as a column where ``least <= numbers <= greatest``."""
+    outside = (numbers < least) | (numbers > greatest)
     reason = f"column {field.name!r} must be a {field.type} of the years 1 to 9999, got one outside"
     errors = {int(i): reason for i in np.flatnonzero(outside)}
-    absent = pc.is_null(array).to_numpy(zero_copy_only=False) | outside
+    is_null = pc.is_null(array).to_numpy(zero_copy_only=False) | outside
     if field.type.kind == "DATE":
-        converted = np.where(absent, 0, converted).astype(np.int32)
-    return Column(pa.array(converted, mask=absent).cast(field.type.arrow), errors)
+        converted = np.where(is_null, 0, converted).astype(np.int32)
+    return Column(pa.array(converted, mask=is_null).cast(field.type.arrow), errors)
 
 
-def _raw(given: dict[str, pa.Array], row: int) -> str:
+def _raw(arrays: dict[str, pa.Array], row: int) -> str:
     """Return the columns of the stream in one row as JSON text."""
     values: dict[str, Any] = {}
-    for name, array in given.items():
+    for name, array in arrays.items():
         if types.is_timestamp(array.type):  # without the zone, whose name may be anything
             array = array.slice(row, 1).view(pa.timestamp(array.type.unit)).cast(pa.string())
         elif types.is_date(array.type):

@@ -24,59 +24,62 @@ from sources.formats.decoded import Column, Decoded, assemble
 from sources.schema import Field, Schema
 
 _HEADER = struct.Struct(">bI")
-_NONE = AvroSchema(None, {})
+_NO_SCHEMA = AvroSchema(None, {})
 _UNFIT = (pa.ArrowException, OverflowError, ValueError, TypeError)
 
 SchemaOf = Callable[[int], AvroSchema | str]
 """Returns the schema with an id, or why there is none."""
 
 
-def decode_avro_messages(values: Sequence[bytes | None], schema: Schema, written: AvroSchema) -> Decoded:
+def decode_avro_messages(values: Sequence[bytes | None], schema: Schema, writer: AvroSchema) -> Decoded:
     """Decode records without headers, all written with one schema; they are numbered from 1."""
     unreadable: dict[int, str] = {}
-    rows = [_read(i, value, 0, written, unreadable) for i, value in enumerate(values)]
-    return _assembled(schema, _columns(schema, rows, written), unreadable, values)
+    rows = [_read(i, value, 0, writer, unreadable) for i, value in enumerate(values)]
+    return _assembled(schema, _columns(schema, rows, writer), unreadable, values)
 
 
 def decode_framed_messages(values: Sequence[bytes | None], schema: Schema, schema_of: SchemaOf) -> Decoded:
     """Decode records with headers; they are numbered from 1."""
     unreadable: dict[int, str] = {}
-    found: dict[int, AvroSchema | str] = {}
-    groups: dict[int, list[int]] = {}
+    schemas: dict[int, AvroSchema | str] = {}
+    groups: dict[int | None, list[int]] = {}  # of messages, by their schema; None for those without a usable one
     rows: list[Any] = []
     for i, value in enumerate(values):
         number = _schema_id(value)
-        if number is not None and number not in found:
-            found[number] = schema_of(number)
-        written = found.get(-1 if number is None else number, " must begin with byte 0 and the id of a schema")
-        if number is None or isinstance(written, str):
-            unreadable[i] = str(written)
-            number, written = -1, _NONE
+        writer: AvroSchema | str = " must begin with byte 0 and the id of a schema"
+        if number is not None:
+            if number not in schemas:
+                schemas[number] = schema_of(number)
+            writer = schemas[number]
+        if isinstance(writer, str):
+            unreadable[i], number = writer, None
+            rows.append({})
+        else:
+            rows.append(_read(i, value, _HEADER.size, writer, unreadable))
         groups.setdefault(number, []).append(i)
-        rows.append({} if i in unreadable else _read(i, value, _HEADER.size, written, unreadable))
     if len(groups) == 1:
         (number,) = groups
-        return _assembled(schema, _columns(schema, rows, _written(found, number)), unreadable, values)
+        return _assembled(schema, _columns(schema, rows, _writer_of(schemas, number)), unreadable, values)
     parts = [
-        (members, _columns(schema, [rows[i] for i in members], _written(found, number)))
+        (members, _columns(schema, [rows[i] for i in members], _writer_of(schemas, number)))
         for number, members in groups.items()
     ]
     return _assembled(schema, _merged(schema, parts), unreadable, values)
 
 
-def check_columns(schema: Schema, written: AvroSchema) -> None:
+def check_columns(schema: Schema, writer: AvroSchema) -> None:
     """Raise NotAllowed when a column is not in a schema, or of another type there."""
     for field in schema.fields:
-        name = _field_of(written, field.name)
+        name = _field_of(writer, field.name)
         if name is None:
-            has = ", ".join(map(repr, list(written.columns)[:50]))
-            raise NotAllowed(f"Column {field.name!r} must be a field of the Avro schema, which has {has}.")
-        kind = written.columns[name]
+            names = ", ".join(map(repr, list(writer.columns)[:50]))
+            raise NotAllowed(f"Column {field.name!r} must be a field of the Avro schema, which has {names}.")
+        kind = writer.columns[name]
         if kind is not None and converter_of(kind, field) is None:
             raise NotAllowed(f"Column {field.name!r} must be castable to {field.type}; the Avro schema has {kind}.")
 
 
-def _read(i: int, value: bytes | None, start: int, written: AvroSchema, unreadable: dict[int, str]) -> Any:
+def _read(i: int, value: bytes | None, start: int, writer: AvroSchema, unreadable: dict[int, str]) -> Any:
     """Return a record, an empty one where it cannot be read; ``unreadable`` gets the reason."""
     if value is None:
         unreadable[i] = " must be a record in Avro, got no value"
@@ -84,7 +87,7 @@ def _read(i: int, value: bytes | None, start: int, written: AvroSchema, unreadab
     source = BytesIO(value)
     source.seek(start)
     try:
-        row = schemaless_reader(source, written.parsed, None)
+        row = schemaless_reader(source, writer.parsed, None)
     except Exception as problem:  # what garbage makes the library raise is not documented
         unreadable[i] = f" must be a record in Avro: {str(problem)[:200] or type(problem).__name__}"
         return {}
@@ -100,21 +103,21 @@ def _schema_id(value: bytes | None) -> int | None:
     return int(_HEADER.unpack_from(value)[1])
 
 
-def _written(found: Mapping[int, AvroSchema | str], number: int) -> AvroSchema:
-    written = found.get(number)
-    return written if isinstance(written, AvroSchema) else _NONE
+def _writer_of(schemas: Mapping[int, AvroSchema | str], number: int | None) -> AvroSchema:
+    writer = None if number is None else schemas[number]
+    return writer if isinstance(writer, AvroSchema) else _NO_SCHEMA
 
 
-def _columns(schema: Schema, rows: Sequence[Any], written: AvroSchema) -> list[Column]:
+def _columns(schema: Schema, rows: Sequence[Any], writer: AvroSchema) -> list[Column]:
     """Return the columns of records; one that their schema lacks is NULL."""
-    return [_column(field, rows, written) for field in schema.fields]
+    return [_column(field, rows, writer) for field in schema.fields]
 
 
-def _column(field: Field, rows: Sequence[Any], written: AvroSchema) -> Column:
-    name = _field_of(written, field.name)
+def _column(field: Field, rows: Sequence[Any], writer: AvroSchema) -> Column:
+    name = _field_of(writer, field.name)
     if name is None:
         return nulls(len(rows), field)
-    values, kind = [row.get(name) for row in rows], written.columns[name]
+    values, kind = [row.get(name) for row in rows], writer.columns[name]
     if kind is None:
         return convert_values(field, values)
     convert = converter_of(kind, field)
@@ -156,11 +159,11 @@ def _merged(schema: Schema, parts: Sequence[tuple[list[int], list[Column]]]) -> 
     ]
 
 
-def _field_of(written: AvroSchema, name: str) -> str | None:
+def _field_of(writer: AvroSchema, name: str) -> str | None:
     """Return the field of exactly that name, else the only one that differs in case only."""
-    if name in written.columns:
+    if name in writer.columns:
         return name
-    similar = [known for known in written.columns if known.lower() == name.lower()]
+    similar = [field for field in writer.columns if field.lower() == name.lower()]
     return similar[0] if len(similar) == 1 else None
 
 

@@ -56,24 +56,24 @@ def read_schema(text: str, referenced: Mapping[str, Any] | None = None) -> AvroS
 
     ``referenced`` has the schemas that it refers to by name, as :func:`read_named` gives them.
     """
-    named = dict(referenced or {})
-    parsed = read_named(text, named)
+    named_types = dict(referenced or {})
+    parsed = read_named(text, named_types)
     if not isinstance(parsed, dict) or parsed.get("type") not in ("record", "error"):
         raise NotAllowed("An Avro schema must be that of a record.")
     try:
-        _least_size(parsed, named, {}, ())
-        columns = {field["name"]: _column_type(field, named) for field in parsed["fields"]}
+        _least_size(parsed, named_types, {}, ())
+        columns = {field["name"]: _column_type(field, named_types) for field in parsed["fields"]}
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as problem:  # the library lets much pass
         raise NotAllowed(f"An Avro schema must be well-formed: {_brief(problem)}.") from None
     return AvroSchema(parsed, columns)
 
 
-def read_named(text: str, named: dict[str, Any]) -> Any:
-    """Parse a schema and add the types that it names to ``named``; NotAllowed when it is none."""
+def read_named(text: str, named_types: dict[str, Any]) -> Any:
+    """Parse a schema and add the types that it names to ``named_types``; NotAllowed when it is none."""
     if len(text) > LONGEST_SCHEMA:
         raise NotAllowed(f"An Avro schema must have at most {LONGEST_SCHEMA} characters.")
     try:
-        return fastavro.parse_schema(_marked(orjson.loads(text)), named_schemas=named)
+        return fastavro.parse_schema(_mark_times(orjson.loads(text)), named_schemas=named_types)
     except Exception as problem:  # what garbage makes the library raise is not documented
         raise NotAllowed(f"An Avro schema must be well-formed: {_brief(problem)}.") from None
 
@@ -81,29 +81,29 @@ def read_named(text: str, named: dict[str, Any]) -> Any:
 _TIME = "braid.time"
 
 
-def _marked(schema: Any) -> Any:
+def _mark_times(schema: Any) -> Any:
     """Return a schema whose times have no logical type, but a property that says what they are."""
     if isinstance(schema, list):
-        return [_marked(each) for each in schema]
+        return [_mark_times(variant) for variant in schema]
     if not isinstance(schema, dict):
         return schema
-    marked = {key: _marked(value) if key in ("type", "items", "values") else value for key, value in schema.items()}
+    marked = {key: _mark_times(value) if key in ("type", "items", "values") else value for key, value in schema.items()}
     if isinstance(schema.get("fields"), list):
-        marked["fields"] = [_marked(field) for field in schema["fields"]]
+        marked["fields"] = [_mark_times(field) for field in schema["fields"]]
     if schema.get("logicalType", "decimal") != "decimal":
         marked[_TIME] = marked.pop("logicalType")
     return marked
 
 
-def _column_type(field: Mapping[str, Any], named: Mapping[str, Any]) -> pa.DataType | None:
+def _column_type(field: Mapping[str, Any], named_types: Mapping[str, Any]) -> pa.DataType | None:
     """Return the Arrow type of a field's values, None for what is not simple."""
     schema = field["type"]
     if isinstance(schema, list):
-        others = [each for each in schema if each != "null" and each != {"type": "null"}]
-        if len(others) > 1:
+        variants = [variant for variant in schema if variant != "null" and variant != {"type": "null"}]
+        if len(variants) > 1:
             return None
-        schema = others[0] if others else "null"
-    schema = named.get(schema, schema) if isinstance(schema, str) else schema
+        schema = variants[0] if variants else "null"
+    schema = named_types.get(schema, schema) if isinstance(schema, str) else schema
     properties = schema if isinstance(schema, dict) else {"type": schema}
     kind = properties["type"]
     if properties.get("logicalType") == "decimal":
@@ -114,26 +114,26 @@ def _column_type(field: Mapping[str, Any], named: Mapping[str, Any]) -> pa.DataT
     return (_TIMES.get((kind, time)) if isinstance(time, str) else None) or _SIMPLE.get(kind)
 
 
-def _least_size(schema: Any, named: Mapping[str, Any], known: dict[str, int], within: tuple[str, ...]) -> int:
+def _least_size(schema: Any, named_types: Mapping[str, Any], sizes: dict[str, int], enclosing: tuple[str, ...]) -> int:
     """Return how many bytes a value takes at least; NotAllowed for what cannot be read safely."""
     if isinstance(schema, list):
-        return 1 + min((_least_size(each, named, known, within) for each in schema), default=0)
+        return 1 + min((_least_size(variant, named_types, sizes, enclosing) for variant in schema), default=0)
     if isinstance(schema, str) and schema not in _SIMPLE:
-        if schema in within:
+        if schema in enclosing:
             raise NotAllowed(f"Avro records must not contain themselves; {schema!r} does.")
-        if schema not in known:
-            known[schema] = _least_size(named[schema], named, known, within)
-        return known[schema]
+        if schema not in sizes:
+            sizes[schema] = _least_size(named_types[schema], named_types, sizes, enclosing)
+        return sizes[schema]
     kind = schema["type"] if isinstance(schema, dict) else schema
     if kind in ("record", "error"):
-        inside = (*within, schema["name"])
-        return sum(_least_size(field["type"], named, known, inside) for field in schema["fields"])
+        inner = (*enclosing, schema["name"])
+        return sum(_least_size(field["type"], named_types, sizes, inner) for field in schema["fields"])
     if kind == "array":
-        if not _least_size(schema["items"], named, known, within):
+        if not _least_size(schema["items"], named_types, sizes, enclosing):
             raise NotAllowed("Items of Avro arrays must take a byte each at least; those of some array take none.")
         return 1
     if kind == "map":
-        _least_size(schema["values"], named, known, within)
+        _least_size(schema["values"], named_types, sizes, enclosing)
         return 1
     if kind == "fixed":
         size = schema["size"]

@@ -71,11 +71,11 @@ def find_column(names: Sequence[str], name: str) -> int:
     MalformedRequest when it is not there, or several times.
     """
     exact = [i for i, n in enumerate(names) if n == name]
-    found = exact or [i for i, n in enumerate(names) if n.lower() == name.lower()]
-    if len(found) != 1:
-        has = ", ".join(map(repr, names[:MOST_NAMES]))
-        raise MalformedRequest(f"Column {name!r} must be there once, got it {len(found)} times among {has}.")
-    return found[0]
+    positions = exact or [i for i, n in enumerate(names) if n.lower() == name.lower()]
+    if len(positions) != 1:
+        known = ", ".join(map(repr, names[:MOST_NAMES]))
+        raise MalformedRequest(f"Column {name!r} must be there once, got it {len(positions)} times among {known}.")
+    return positions[0]
 
 
 def _convert_plain(column_type: ColumnType, values: Sequence[Any]) -> pa.Array | None:

@@ -33,7 +33,7 @@ def decode_csv(body: bytes, schema: Schema, delimiter: str = ",") -> Decoded:
 
     Raises MalformedRequest when the text cannot be read at all, or lacks a column.
     """
-    every = {f"f{number}": pa.string() for number in range(MOST_COLUMNS)}
+    text_types = {f"f{number}": pa.string() for number in range(MOST_COLUMNS)}
     try:
         table = csv.read_csv(
             pa.BufferReader(body if body.endswith(b"\n") else body + b"\n"),  # else a row alone is not read
@@ -42,7 +42,7 @@ def decode_csv(body: bytes, schema: Schema, delimiter: str = ",") -> Decoded:
             parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             # types are told apart below, by the rules for JSON
             convert_options=csv.ConvertOptions(
-                column_types=every, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+                column_types=text_types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
             ),
         ).combine_chunks()
     except pa.ArrowException as problem:
@@ -62,9 +62,9 @@ def convert_texts(field: Field, texts: Sequence[str | None]) -> Column:
     """Convert fields of CSV to the type of a column; those that do not fit become NULL and an error."""
     kind = field.type.kind
     if kind in ("INT", "BIGINT"):
-        return convert_values(field, [_read(text, _WHOLE, int) for text in texts])
+        return convert_values(field, [_parsed(text, _WHOLE, int) for text in texts])
     if kind == "DOUBLE":
-        return convert_values(field, [_read(text, _NUMBER, float) for text in texts])
+        return convert_values(field, [_parsed(text, _NUMBER, float) for text in texts])
     if kind == "BOOLEAN":
         return convert_values(field, [None if t is None else _BOOLEANS.get(t.strip().lower(), t) for t in texts])
     if kind == "DECIMAL":
@@ -72,9 +72,9 @@ def convert_texts(field: Field, texts: Sequence[str | None]) -> Column:
     return convert_values(field, texts)
 
 
-def _read(text: str | None, pattern: re.Pattern[str], read: Any) -> Any:
+def _parsed(text: str | None, pattern: re.Pattern[str], parse: Any) -> Any:
     """Return a text as a number; as it is where it is none, for the message."""
     if text is None:
         return None
     stripped = text.strip()
-    return read(stripped) if pattern.fullmatch(stripped) else text
+    return parse(stripped) if pattern.fullmatch(stripped) else text

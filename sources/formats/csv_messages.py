@@ -18,12 +18,12 @@ def decode_csv_messages(values: Sequence[bytes | None], schema: Schema, delimite
     """Decode records whose fields are the columns in the order of their declaration; they are numbered from 1."""
     records = [b"" if value is None else without_end(value) for value in values]
     pieces = list(_pieces(records, 0, schema, CsvLayout.declared(schema, delimiter)))
-    malformed = [each for piece in pieces for each in piece.malformed]
+    malformed = [fault for piece in pieces for fault in piece.malformed]
     return Decoded(pa.concat_batches([piece.tuples for piece in pieces]), tuple(malformed))
 
 
 def _pieces(records: Sequence[bytes], first: int, schema: Schema, layout: CsvLayout) -> Iterator[Decoded]:
-    """Yield all records; where some need care, only few around them are read with care, which is slow."""
+    """Yield all records; reading with care is slow, so that is done only to few around those that need it."""
     tuples = _read_together(records, schema, layout)
     if tuples is not None:
         yield Decoded(tuples, ())
@@ -46,11 +46,11 @@ def _read_together(records: Sequence[bytes], schema: Schema, layout: CsvLayout) 
 
 
 def _read_one_by_one(records: Sequence[bytes], first: int, schema: Schema, layout: CsvLayout) -> Decoded:
-    known: dict[int, str] = {}
+    faults: dict[int, str] = {}
     for i, record in enumerate(records):
         if not record:
-            known[i] = " must be a record of CSV, got no value"
+            faults[i] = " must be a record of CSV, got no value"
         elif b"\n" in record and len(record_ends(record + b"\n", layout.delimiter)) > 1:
-            known[i] = " must be one record of CSV, got several"
+            faults[i] = " must be one record of CSV, got several"
     numbered = list(enumerate(records, first + 1))
-    return decode_records(numbered, schema, layout, known, "line")
+    return decode_records(numbered, schema, layout, faults, "line")

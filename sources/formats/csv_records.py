@@ -66,12 +66,12 @@ def record_ends(text: bytes, delimiter: str) -> np.ndarray:
     quotes = np.flatnonzero(np.frombuffer(text, np.uint8) == QUOTE)
     if _are_regular(text, quotes, delimiter):
         return ends[np.searchsorted(quotes, ends) % 2 == 0]
-    found: list[int] = []
+    matched_ends: list[int] = []
     position, pattern = 0, _patterns(delimiter).record
     while (match := pattern.match(text, position)) is not None:
         position = match.end()
-        found.append(position)
-    return np.array(found, dtype=np.int64)
+        matched_ends.append(position)
+    return np.array(matched_ends, dtype=np.int64)
 
 
 def split_fields(record: bytes, delimiter: str) -> list[bytes | None] | None:
@@ -80,8 +80,8 @@ def split_fields(record: bytes, delimiter: str) -> list[bytes | None] | None:
     fields: list[bytes | None] = []
     position, pattern = 0, _patterns(delimiter).field
     while (match := pattern.match(text, position)) is not None:
-        quoted, rest, plain = match.groups()
-        fields.append(plain or None if quoted is None else quoted.replace(b'""', b'"') + rest)
+        quoted, trailing, plain = match.groups()
+        fields.append(plain or None if quoted is None else quoted.replace(b'""', b'"') + trailing)
         position = match.end() + 1
         if position > len(text):
             return fields
@@ -100,18 +100,18 @@ def read_carefully(text: bytes, schema: Schema, layout: CsvLayout) -> Decoded:
 
 
 def decode_records(
-    records: Sequence[tuple[int, bytes]], schema: Schema, layout: CsvLayout, known: Mapping[int, str], unit: str
+    records: Sequence[tuple[int, bytes]], schema: Schema, layout: CsvLayout, faults: Mapping[int, str], unit: str
 ) -> Decoded:
     """Decode numbered records field by field; ``unit`` and its number name one in messages.
 
-    ``known`` says of records, by their places in ``records``, why they cannot be read.
+    ``faults`` says of records, by their places in ``records``, why they cannot be read.
     """
-    unreadable = dict(known)
+    unreadable = dict(faults)
     rows: list[Sequence[str | None]] = []
-    nothing: list[str | None] = [None] * layout.width
+    no_fields: list[str | None] = [None] * layout.width
     for i, (_, record) in enumerate(records):
-        if i in known:
-            rows.append(nothing)
+        if i in faults:
+            rows.append(no_fields)
             continue
         fields = split_fields(record, layout.delimiter)
         if fields is None:
@@ -124,7 +124,7 @@ def decode_records(
                 continue
             except UnicodeDecodeError:
                 unreadable[i] = " must be UTF-8"
-        rows.append(nothing)
+        rows.append(no_fields)
     columns = [
         convert_texts(field, [row[place] for row in rows])
         for field, place in zip(schema.fields, layout.places, strict=True)
@@ -150,8 +150,8 @@ def read_fast(text: bytes, schema: Schema, layout: CsvLayout) -> pa.RecordBatch 
     ):
         return None
     names = [f"f{number}" for number in range(layout.width)]
-    wanted = [names[place] for place in layout.places]
-    types = {name: _parsed_type(f) for name, f in zip(wanted, schema.fields, strict=True)}
+    columns = [names[place] for place in layout.places]
+    types = {name: _parsed_type(f) for name, f in zip(columns, schema.fields, strict=True)}
     try:
         table = csv.read_csv(
             pa.BufferReader(text),
@@ -159,7 +159,7 @@ def read_fast(text: bytes, schema: Schema, layout: CsvLayout) -> pa.RecordBatch 
             parse_options=csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=True),
             convert_options=csv.ConvertOptions(
                 column_types=types,
-                include_columns=wanted,
+                include_columns=columns,
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,

@@ -33,10 +33,10 @@ class Decoded:
     origins: np.ndarray | None = None
 
     def origins_of(self, inputs: int) -> np.ndarray:
-        """Return of which of so many inputs each tuple is; ascending int64."""
+        """Return for each tuple the number of its input, of ``inputs`` many, from 0; ascending int64."""
         if self.origins is not None:
             return self.origins
-        return np.delete(np.arange(inputs), [each.line - 1 for each in self.malformed])
+        return np.delete(np.arange(inputs), [fault.line - 1 for fault in self.malformed])
 
 
 @dataclass(frozen=True)

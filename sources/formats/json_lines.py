@@ -16,7 +16,7 @@ def decode_json_lines(text: bytes, schema: Schema) -> Decoded:
     lines = [(number, line) for number, line in enumerate(text.split(b"\n"), 1) if line.strip(BLANKS)]
     decoded = decode_json_messages([line for _, line in lines], schema)
     numbers = [number for number, _ in lines]
-    return Decoded(decoded.tuples, tuple(_renumbered(each, numbers[each.line - 1]) for each in decoded.malformed))
+    return Decoded(decoded.tuples, tuple(_renumbered(fault, numbers[fault.line - 1]) for fault in decoded.malformed))
 
 
 def _renumbered(line: MalformedLine, number: int) -> MalformedLine:

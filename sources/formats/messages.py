@@ -24,10 +24,12 @@ def decode_json_messages(values: Sequence[bytes | None], schema: Schema) -> Deco
             reasons[number] = " must be UTF-8"
         lines.append(NO_OBJECT if number in reasons else text)
     decoded = decode_ndjson(b"\n".join(lines), schema)
-    malformed = [each if each.line not in reasons else _with(each, reasons, values) for each in decoded.malformed]
+    malformed = [
+        fault if fault.line not in reasons else _with_reason(fault, reasons, values) for fault in decoded.malformed
+    ]
     return Decoded(decoded.tuples, tuple(malformed))
 
 
-def _with(known: MalformedLine, reasons: dict[int, str], values: Sequence[bytes | None]) -> MalformedLine:
-    raw = (values[known.line - 1] or b"").decode(errors="replace")
-    return MalformedLine(known.line, f"line {known.line}{reasons[known.line]}", raw)
+def _with_reason(fault: MalformedLine, reasons: dict[int, str], values: Sequence[bytes | None]) -> MalformedLine:
+    raw = (values[fault.line - 1] or b"").decode(errors="replace")
+    return MalformedLine(fault.line, f"line {fault.line}{reasons[fault.line]}", raw)

@@ -21,10 +21,10 @@ from sources.schema import Field, Schema
 
 
 @dataclass(frozen=True)
-class GivenColumns:
-    """Where a stream's columns are in batches of schema ``given``; ``direct`` when all have the stream's types."""
+class MatchedColumns:
+    """Where a stream's columns are in batches of schema ``source``; ``direct`` when all have the stream's types."""
 
-    given: pa.Schema
+    source: pa.Schema
     schema: Schema
     positions: tuple[int, ...]
     direct: bool
@@ -32,10 +32,10 @@ class GivenColumns:
     @property
     def names(self) -> list[str]:
         """What the columns are called in the batches."""
-        return [self.given.field(position).name for position in self.positions]
+        return [self.source.field(position).name for position in self.positions]
 
     def decode(self, batch: pa.RecordBatch) -> Decoded:
-        """Return the tuples of a batch of schema ``given``, and the rows that are none; rows are "lines", from 1.
+        """Return the tuples of a batch of schema ``source``, and the rows that are none; rows are "lines", from 1.
 
         Raises MalformedRequest when the batch is corrupt.
         """
@@ -52,48 +52,48 @@ class GivenColumns:
         return decode_arrow_stream(_stream_of(renamed.schema, [renamed]), self.schema)
 
 
-def match_columns(given: pa.Schema, schema: Schema) -> GivenColumns:
-    """Find the stream's columns in ``given``; MalformedRequest when one is missing or cannot be cast."""
-    positions = tuple(_position(given, field.name) for field in schema.fields)
-    kinds = [given.field(position).type for position in positions]
+def match_columns(source: pa.Schema, schema: Schema) -> MatchedColumns:
+    """Find the stream's columns in ``source``; MalformedRequest when one is missing or cannot be cast."""
+    positions = tuple(_position(source, field.name) for field in schema.fields)
+    kinds = [source.field(position).type for position in positions]
     direct = all(_is_direct(kind, field) for kind, field in zip(kinds, schema.fields, strict=True))
     if not direct:  # no row is enough to see whether types can be cast
         decode_arrow_stream(_stream_of(pa.schema(list(zip(schema.names, kinds, strict=True))), []), schema)
-    return GivenColumns(given, schema, positions, direct)
+    return MatchedColumns(source, schema, positions, direct)
 
 
-def _position(given: pa.Schema, name: str) -> int:
+def _position(source: pa.Schema, name: str) -> int:
     try:
-        names = given.names
+        names = source.names
     except UnicodeDecodeError:
         raise MalformedRequest("The names of columns must be UTF-8, got others.") from None
     return find_column(names, name)
 
 
-def _is_direct(given: pa.DataType, field: Field) -> bool:
+def _is_direct(arrow_type: pa.DataType, field: Field) -> bool:
     if field.type.kind == "TIMESTAMP":
-        return pa.types.is_timestamp(given) and given.unit == "us"  # with a zone it is the same number
-    return given.equals(field.type.arrow)
+        return pa.types.is_timestamp(arrow_type) and arrow_type.unit == "us"  # with a zone it is the same number
+    return arrow_type.equals(field.type.arrow)
 
 
 def _taken_over(arrays: Sequence[pa.Array], schema: Schema) -> pa.RecordBatch | None:
     """Return direct columns as a batch of the stream, or None when some row does not fit."""
-    taken: list[pa.Array] = []
+    columns: list[pa.Array] = []
     for array, field in zip(arrays, schema.fields, strict=True):
         kind = field.type.kind
         if kind == "DOUBLE":
             if pc.all(pc.is_finite(array)).as_py() is False:
                 return None
-            taken.append(one_zero(array))
+            columns.append(one_zero(array))
         elif kind == "TIMESTAMP":
             if not _lies_within(array.view(pa.int64()), MIN_US, MAX_US):
                 return None
-            taken.append(array.view(pa.timestamp("us")))
+            columns.append(array.view(pa.timestamp("us")))
         elif kind == "DATE" and not _lies_within(array.view(pa.int32()), MIN_DAYS, MAX_DAYS):
             return None
         else:
-            taken.append(array)
-    batch = pa.RecordBatch.from_arrays(taken, schema=schema.arrow)
+            columns.append(array)
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema.arrow)
     return None if any(batch.column(name).null_count for name in schema.required) else batch
 
 

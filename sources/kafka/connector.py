@@ -43,11 +43,11 @@ def validate_options(
     schema: StreamSchema, format: str, options: Mapping[str, str], confinement: Confinement = OPEN
 ) -> KafkaOptions:
     """Return the options; NotAllowed tells what exists instead. Whether the topic is there is not asked."""
-    found = read_options(options, OPTIONS.get(format, ()))
-    check_confined(found.properties, confinement)
+    parsed = read_options(options, OPTIONS.get(format, ()))
+    check_confined(parsed.properties, confinement)
     check_metadata(schema)
     format_of(format, options, schema.of_values, confinement.outgoing)
-    return found
+    return parsed
 
 
 class KafkaConnector(WatchedConnector):
@@ -66,10 +66,10 @@ class KafkaConnector(WatchedConnector):
         self._topic = Topic(self._options, storage, f"streams/{definition.id}")
         self._watch = OffsetWatch(self._topic.extents, subject, (KafkaException,), _brief, ASK_EVERY_SECONDS)
         self._consumer: Any = None
-        self._at: tuple[str, int] | None = None
+        self._position: tuple[str, int] | None = None
 
     def read(self, partition: str, start: int, end: int) -> Iterator[Chunk]:
-        """Yield the messages with offsets in ``[start, end)``; what a topic lacks of them was compacted or control.
+        """Yield the messages with offsets in ``[start, end)``; missing ones were compacted, or control messages.
 
         Raises NotReady when none came for the connector's patience, or their schema is not known yet, and Gone when the
         brokers no longer have ``start``.
@@ -85,9 +85,9 @@ class KafkaConnector(WatchedConnector):
         position, waiting_since = start, time.monotonic()
         while position < end:
             messages = consumer.consume(min(MESSAGES_AT_ONCE, end - position), POLL_SECONDS)
-            found, reached = self._taken(messages, partition, position, end)
-            if found:
-                yield self._chunk(found, partition)
+            messages, reached = self._messages_before(messages, partition, position, end)
+            if messages:
+                yield self._chunk(messages, partition)
             if reached > position:
                 position, waiting_since = reached, time.monotonic()
             elif time.monotonic() - waiting_since > self._patience:
@@ -98,7 +98,7 @@ class KafkaConnector(WatchedConnector):
                     stream=self._stream,
                 )
         # where a message beyond was taken already, the next range must begin anew, or it would lack that one
-        self._at = (partition, position) if position == end else None
+        self._position = (partition, position) if position == end else None
 
     @property
     def _source(self) -> str:
@@ -121,19 +121,21 @@ class KafkaConnector(WatchedConnector):
                     "isolation.level": "read_committed",
                 }
             )
-        if self._at != (partition, start):
+        if self._position != (partition, start):
             self._consumer.assign([TopicPartition(self._options.topic, int(partition), start)])
-        self._at = None
+        self._position = None
         return self._consumer
 
-    def _taken(self, messages: Sequence[Message], partition: str, position: int, end: int) -> tuple[list[Message], int]:
+    def _messages_before(
+        self, messages: Sequence[Message], partition: str, position: int, end: int
+    ) -> tuple[list[Message], int]:
         """Return the messages before ``end``, and up to where the consumer is: beyond it where offsets are missing."""
-        found = []
+        accepted = []
         for message in messages:
             error, offset = message.error(), message.offset()
             if error is None:
                 if position <= (offset or 0) < end:
-                    found.append(message)
+                    accepted.append(message)
                 position = max(position, (offset or 0) + 1)
             elif error.code() == KafkaError._PARTITION_EOF:
                 if message.partition() == int(partition):
@@ -142,7 +144,7 @@ class KafkaConnector(WatchedConnector):
                 raise self._gone(partition, position)
             elif error.code() in _LASTING or error.fatal():
                 raise NotReady(f"{self._source} cannot be read: {error.str()}.", stream=self._stream)
-        return found, position
+        return accepted, position
 
     def _gone(self, partition: str, position: int) -> Gone:
         return Gone(
@@ -154,7 +156,7 @@ class KafkaConnector(WatchedConnector):
 
     def _forget(self) -> None:
         """Let go of a consumer that is of no use any more."""
-        consumer, self._consumer, self._at = self._consumer, None, None
+        consumer, self._consumer, self._position = self._consumer, None, None
         if consumer is not None:
             consumer.close()
 

@@ -58,9 +58,9 @@ def _avro(
     if AVRO_SCHEMA in options:
         if USER_INFO in options:
             raise NotAllowed(f"Option {USER_INFO!r} goes with {REGISTRY!r} only.")
-        written = read_schema(options[AVRO_SCHEMA])
-        check_columns(schema, written)
-        return partial(decode_avro_messages, schema=schema, written=written)
+        writer = read_schema(options[AVRO_SCHEMA])
+        check_columns(schema, writer)
+        return partial(decode_avro_messages, schema=schema, writer=writer)
     check_url(options[REGISTRY], REGISTRY)
     outgoing.check_url(options[REGISTRY], f"Option {REGISTRY!r}")
     registry = SchemaRegistry(options[REGISTRY], options.get(USER_INFO, ""), outgoing)

@@ -61,7 +61,7 @@ class MetadataColumns:
         if not self._keys:
             return decoded
         origins = decoded.origins_of(len(messages))
-        place = pa.array(origins)
+        message_numbers = pa.array(origins)
         arrays: list[pa.Array] = []
         faults: dict[int, str] = {}
         for field in self._schema.fields:
@@ -75,15 +75,15 @@ class MetadataColumns:
             if field.name in self._schema.required:
                 for i in np.flatnonzero(pc.is_null(column.values).to_numpy(zero_copy_only=False)).tolist():
                     faults.setdefault(i, f"column {field.name!r} is the event time, and the message has none")
-            arrays.append(column.values.take(place))
+            arrays.append(column.values.take(message_numbers))
         tuples = pa.RecordBatch.from_arrays(arrays, schema=self._schema.arrow)
         if not faults:
             return Decoded(tuples, decoded.malformed)
         fits = ~np.isin(origins, list(faults))
         wrong = np.unique(origins[~fits]).tolist()  # others are malformed for their values already
         malformed = [MalformedLine(i + 1, f"line {i + 1}: {faults[i]}", self._show(messages[i].value())) for i in wrong]
-        told = sorted((*decoded.malformed, *malformed), key=lambda each: each.line)
-        return Decoded(tuples.filter(pa.array(fits)), tuple(told))
+        faults_in_order = sorted((*decoded.malformed, *malformed), key=lambda fault: fault.line)
+        return Decoded(tuples.filter(pa.array(fits)), tuple(faults_in_order))
 
     def _column(self, field: Field, key: str, messages: Sequence[Message]) -> Column:
         if key == "offset":
@@ -133,12 +133,12 @@ def _header(message: Message, name: str) -> Any:
 
 def _all_headers(message: Message) -> str:
     """Return all headers as a JSON object; of those of one name the last."""
-    shown = {
+    headers = {
         key: value.decode(errors="replace") if isinstance(value, bytes) else value for key, value in _headers(message)
     }
-    return orjson.dumps(shown).decode()
+    return orjson.dumps(headers).decode()
 
 
 def _headers(message: Message) -> list[tuple[str, Any]]:
-    found = message.headers() or []
-    return list(found.items()) if isinstance(found, dict) else found
+    headers = message.headers() or []
+    return list(headers.items()) if isinstance(headers, dict) else headers

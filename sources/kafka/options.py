@@ -165,13 +165,13 @@ def read_options(options: Mapping[str, str], of_format: Sequence[str] = ()) -> K
 
 def read_offsets(text: str) -> dict[int, int]:
     """Return the offset of each partition from ``partition:0,offset:42;partition:1,offset:300``."""
-    found: dict[int, int] = {}
-    for written in text.removesuffix(";").split(";"):
-        place = _PLACE.fullmatch(written)
-        if place is None or int(place[1]) in found:
+    offsets: dict[int, int] = {}
+    for part in text.removesuffix(";").split(";"):
+        match = _PLACE.fullmatch(part)
+        if match is None or int(match[1]) in offsets:
             raise NotAllowed(
                 f"Option {OFFSETS!r} must be like 'partition:0,offset:42;partition:1,offset:300', each partition once;"
                 f" got {text[:200]!r}."
             )
-        found[int(place[1])] = int(place[2])
-    return found
+        offsets[int(match[1])] = int(match[2])
+    return offsets

@@ -28,7 +28,7 @@ _NO_ID = "A" * 22  # what brokers without ids of topics say, zero in base 64
 
 
 class Topic:
-    """Asks the brokers; ``folder`` is where it is written down what was found at first."""
+    """Asks the brokers; ``folder`` keeps which topic it is, and where the stream begins."""
 
     def __init__(self, options: KafkaOptions, storage: Storage, folder: str) -> None:
         self._options = options
@@ -43,61 +43,61 @@ class Topic:
         self._begins: dict[str, int] | None = None
 
     def extents(self) -> dict[str, Extent]:
-        """Return the offsets of each partition that can be read; KafkaException or NotReady when nobody says."""
+        """Return the offsets of each partition that can be read; KafkaException or NotReady when brokers do not say."""
         if self._client is None:
             self._client = AdminClient({**self._options.client(), **QUIET})
         if time.monotonic() >= self._look_again_at:
             self._look()
-        first, last = self._offsets(OffsetSpec.earliest()), self._offsets(OffsetSpec.latest())
-        if any(last[number] < self._ends.get(number, 0) for number in last):
+        oldest, ends = self._offsets(OffsetSpec.earliest()), self._offsets(OffsetSpec.latest())
+        if any(ends[number] < self._ends.get(number, 0) for number in ends):
             self._look()
-        self._ends = last
-        begins = self._where_to_begin(first, last)
+        self._ends = ends
+        begins = self._where_to_begin(oldest, ends)
         extents: dict[str, Extent] = {}
         for number in self._partitions:
-            start = begins.get(str(number), first[number])
+            start = begins.get(str(number), oldest[number])
             if self._options.skips_gaps:
-                extents[str(number)] = GappedExtent(start, last[number], first[number])
+                extents[str(number)] = GappedExtent(start, ends[number], oldest[number])
             else:
-                extents[str(number)] = Extent(start, last[number])
+                extents[str(number)] = Extent(start, ends[number])
         return extents
 
     def _look(self) -> None:
         """Find out which partitions there are, and whether it is still the same topic."""
-        asked = TopicCollection([self._options.topic])
-        (answer,) = self._client.describe_topics(asked, request_timeout=ANSWER_SECONDS).values()
-        found = answer.result()
-        self._check_id(str(found.topic_id))
-        self._partitions = sorted(partition.id for partition in found.partitions)
+        topics = TopicCollection([self._options.topic])
+        (answer,) = self._client.describe_topics(topics, request_timeout=ANSWER_SECONDS).values()
+        description = answer.result()
+        self._check_id(str(description.topic_id))
+        self._partitions = sorted(partition.id for partition in description.partitions)
         self._look_again_at = time.monotonic() + LOOK_EVERY_SECONDS
 
-    def _check_id(self, found: str) -> None:
-        if found.rstrip("=") == _NO_ID:
+    def _check_id(self, topic_id: str) -> None:
+        if topic_id.rstrip("=") == _NO_ID:
             return
         if self._id is None and self._storage.exists(self._id_path):
             self._id = self._storage.get_json(self._id_path)["id"]
         if self._id is None:
-            self._storage.put(self._id_path, orjson.dumps({"id": found}))
-            self._id = found
-        if found != self._id:
+            self._storage.put(self._id_path, orjson.dumps({"id": topic_id}))
+            self._id = topic_id
+        if topic_id != self._id:
             self._look_again_at = 0.0
             raise NotReady(
                 f"The topic must be the one that the stream began with, whose id is {self._id}; it was deleted and"
-                f" created anew since, with the id {found}. Drop the stream and create it again."
+                f" created anew since, with the id {topic_id}. Drop the stream and create it again."
             )
 
-    def _offsets(self, asked: Any) -> dict[int, int]:
+    def _offsets(self, spec: Any) -> dict[int, int]:
         answers = self._client.list_offsets(
-            {TopicPartition(self._options.topic, number): asked for number in self._partitions},
+            {TopicPartition(self._options.topic, number): spec for number in self._partitions},
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=ANSWER_SECONDS,
         )
-        found = {place.partition: answer.result().offset for place, answer in answers.items()}
-        if OFFSET_INVALID in found.values():  # what it says when time is up
+        offsets = {partition.partition: answer.result().offset for partition, answer in answers.items()}
+        if OFFSET_INVALID in offsets.values():  # what the client gives when time is up
             raise NotReady(f"The brokers must say which offsets they have, and did not within {ANSWER_SECONDS:g} s.")
-        return found
+        return offsets
 
-    def _where_to_begin(self, first: Mapping[int, int], last: Mapping[int, int]) -> Mapping[str, int]:
+    def _where_to_begin(self, oldest: Mapping[int, int], ends: Mapping[int, int]) -> Mapping[str, int]:
         """Return where each partition begins that was there when the topic was first seen.
 
         Others begin at the oldest message that they have then.
@@ -107,24 +107,24 @@ class Topic:
         if self._begins is None and self._storage.exists(self._begins_path):
             self._begins = self._storage.get_json(self._begins_path)
         if self._begins is None:
-            found = dict(last)
+            offsets = dict(ends)
             if self._options.mode == SPECIFIC:
-                found = {**first, **self._given(last)}
+                offsets = {**oldest, **self._specific_offsets(ends)}
             elif self._options.mode != LATEST:
                 since = self._offsets(OffsetSpec.for_timestamp(self._options.timestamp_ms or 0))
-                found = {number: last[number] if offset < 0 else offset for number, offset in since.items()}
-            begins = {str(number): offset for number, offset in found.items()}
+                offsets = {number: ends[number] if offset < 0 else offset for number, offset in since.items()}
+            begins = {str(number): offset for number, offset in offsets.items()}
             self._storage.put(self._begins_path, orjson.dumps(begins))
             self._begins = begins
         return self._begins
 
-    def _given(self, last: Mapping[int, int]) -> Mapping[int, int]:
+    def _specific_offsets(self, ends: Mapping[int, int]) -> Mapping[int, int]:
         """Return the offsets of the statement; NotReady when the topic does not have one yet."""
         for number, offset in self._options.offsets.items():
-            if offset > last.get(number, -1):
-                has = f"which ends at {last[number]}" if number in last else "which is not there"
+            if offset > ends.get(number, -1):
+                state = f"which ends at {ends[number]}" if number in ends else "which is not there"
                 raise NotReady(
                     f"Option 'scan.startup.specific-offsets' must name offsets that the topic has; it names offset"
-                    f" {offset} of partition {number}, {has}."
+                    f" {offset} of partition {number}, {state}."
                 )
         return self._options.offsets
