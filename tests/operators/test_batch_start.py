@@ -38,14 +38,14 @@ def test_windows_that_ended_and_that_end_next_by_trying_all(
     ends, now = WindowEnds(), before + length
     for number, (window, is_join) in enumerate(specs):
         ends.add(str(number), join(window) if is_join else aggregation(window=window))
-    found: list[int] = []
+    window_ends: list[int] = []
     for window, is_join in specs:
         last = window.offset_us + window.size_us + (max(delays) if is_join else delays[0])
-        found += [last + k * window.slide_us for k in range(-60, 60)]
+        window_ends += [last + k * window.slide_us for k in range(-60, 60)]
     ended, ahead, ending = ends.around({STREAM.id: delays[0], OTHER: delays[1]}, before, now)
-    assert ended == sum(before < end <= now for end in found)
-    later = sorted(end for end in found if end > now)
-    next_ends = [min(end for end in found[120 * n : 120 * n + 120] if end > now) for n in range(len(specs))]
+    assert ended == sum(before < end <= now for end in window_ends)
+    later = sorted(end for end in window_ends if end > now)
+    next_ends = [min(end for end in window_ends[120 * n : 120 * n + 120] if end > now) for n in range(len(specs))]
     assert ahead == (max(next_ends) - now if later else -1), "all are within a few microseconds, and so the same"
     assert ending == len(specs)
 
@@ -77,24 +77,24 @@ def latencies(
     A batch takes ``fixed`` seconds and a ``share`` of the time whose tuples it reads.
     """
     now = before = 0.05
-    due, found, number = period, [], 0
+    due, latencies_us, number = period, [], 0
     while now < seconds:
         if start.is_too_early(round(before * 1e6), round(now * 1e6)):
             now += 0.01  # Spark asks again
             continue
-        took = fixed + share * (now - before)
+        duration = fixed + share * (now - before)
         waterline, number = now - delay(number), number + 1
         record = {
             "planned_us": round(now * 1e6),
             "waterlines": {STREAM.id: round(waterline * 1e6)},
             "streams": {STREAM.id: {"tuples": 1}},
         }
-        before, now = now, now + took
-        start.learn(record, round(took * 1e6))
+        before, now = now, now + duration
+        start.learn(record, round(duration * 1e6))
         while due <= waterline:
-            found.append(now - due)
+            latencies_us.append(now - due)
             due += period
-    return np.array(found[len(found) // 3 :])
+    return np.array(latencies_us[len(latencies_us) // 3 :])
 
 
 def start_with(*queries: Query) -> BatchStart:

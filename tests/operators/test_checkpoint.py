@@ -58,7 +58,7 @@ def test_what_a_power_cut_tore_and_nobody_needs_goes(storage: Storage, path: str
         for filling in (b"", bytes(len(whole) - length)):
             storage.put(path, whole[:length] + filling)
             check_checkpoint(storage)
-            assert files(storage) == [each for each in before if each != path]
+            assert files(storage) == [file for file in before if file != path]
     storage.put(path, whole)
     check_checkpoint(storage)
     assert files(storage) == before

@@ -15,6 +15,6 @@ pytestmark = pytest.mark.service
 
 
 def test_on_a_local_master_the_drivers_process_is_the_one_executor(service: RunningService, api: Api) -> None:
-    shown = api.get("/plan")["executors"]
-    assert (shown["now"], shown["wanted"], shown["bounds"]) == (1, None, None)
+    executors = api.get("/plan")["executors"]
+    assert (executors["now"], executors["wanted"], executors["bounds"]) == (1, None, None)
     assert read_registered(Storage(str(service.data_dir))) == Registered(1, os.cpu_count() or 1, idle=False)

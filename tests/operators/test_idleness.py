@@ -41,10 +41,10 @@ def join(*names: str) -> str:
 
 
 def live(*queries: str) -> LiveQueries:
-    found = LiveQueries()
+    live_queries = LiveQueries()
     created = [(f"q{slot}", slot, plan_select(sql, CATALOG)) for slot, sql in enumerate(queries)]
-    found.apply(changelog(1, created), {})
-    return found
+    live_queries.apply(changelog(1, created), {})
+    return live_queries
 
 
 def test_a_stream_is_idle_when_it_has_been_silent_for_its_timeout() -> None:
@@ -120,11 +120,11 @@ def test_only_idle_streams_move_and_no_join_gets_ahead_of_one_that_is_not(
         assert name in idle or before == after
         assert before is None or (after is not None and after >= before)
     for names in joined:
-        others = [waterlines.get(name) for name in names if name not in idle]
-        known = [each for each in others if each is not None]
-        if known and len(known) == len(others):
-            alone = {name for name in names if name in idle and sum(name in each for each in joined) == 1}
-            assert all(risen[name] == max(min(known), waterlines.get(name) or -99) for name in alone)
+        active = [waterlines.get(name) for name in names if name not in idle]
+        reached = [waterline for waterline in active if waterline is not None]
+        if reached and len(reached) == len(active):
+            alone = {name for name in names if name in idle and sum(name in streams for streams in joined) == 1}
+            assert all(risen[name] == max(min(reached), waterlines.get(name) or -99) for name in alone)
 
 
 @contextmanager
@@ -156,8 +156,8 @@ def test_a_silent_stream_does_not_hold_a_join_and_what_it_brings_later_is_late()
         assert (record["idle"], record["streams"]["a"]["tuples"]) == (["b"], 0), "a batch for that alone"
         assert record["waterlines"] == {"a": NOW + 11 * SECOND, "b": NOW + 11 * SECOND}
         assert record["clocks"]["b"] == NOW + 2 * SECOND, "the clock is what the stream brought"
-        assert [each["v"] for each in running.rows("q0")] == [1]
-        assert [each["n"] for each in running.rows("q1")] == [1], "its own windows are final, too"
+        assert [result["v"] for result in running.rows("q0")] == [1]
+        assert [result["n"] for result in running.rows("q1")] == [1], "its own windows are final, too"
         assert running.run(NOW + 6 * SECOND) == []
 
         running.push("a", [row(4, 25)])
@@ -171,11 +171,11 @@ def test_a_silent_stream_does_not_hold_a_join_and_what_it_brings_later_is_late()
         assert record["streams"]["b"]["late"] == 2
         assert record["waterlines"] == {"a": NOW + 45 * SECOND, "b": NOW + 26 * SECOND}
         assert [letter["reason"] for letter in running.dead_letters("b")] == ["late", "late"]
-        assert [each["v"] for each in running.rows("q0")] == [1], "it is heard again, so it is waited for"
+        assert [result["v"] for result in running.rows("q0")] == [1], "it is heard again, so it is waited for"
         running.push("a", [row(10, 46)])
         running.run(NOW + 12 * SECOND)
         running.run(NOW + 13 * SECOND)
-        assert sorted(each["v"] for each in running.rows("q0")) == [1, 4, 8]
+        assert sorted(result["v"] for result in running.rows("q0")) == [1, 4, 8]
 
 
 def test_a_stream_without_tuples_is_idle_too() -> None:
@@ -186,7 +186,7 @@ def test_a_stream_without_tuples_is_idle_too() -> None:
         j.push("a", [row(1, 1), row(2, 11)])
         (record,) = j.run(NOW + 6 * SECOND)
         assert (record["idle"], record["clocks"]["b"]) == (["b"], None)
-        assert [(each["v"], each["w"]) for each in j.rows("q0")] == [(1, None)]
+        assert [(result["v"], result["w"]) for result in j.rows("q0")] == [(1, None)]
 
 
 def test_when_all_are_idle_nothing_moves() -> None:
@@ -224,7 +224,7 @@ def test_a_batch_that_runs_again_decides_the_same() -> None:
         assert told(running, logged) == first
         assert first[0]["waterlines"] == {"a": NOW + 21 * SECOND, "b": NOW + 21 * SECOND}
         running.batch(logged)
-        assert [each["v"] for each in running.rows("q0")] == [1]
+        assert [result["v"] for result in running.rows("q0")] == [1]
         running.planner = running.new_planner()
         (record,) = running.run(NOW + TIMEOUT)
         assert (record["idle"], record["streams"]["b"]["late"]) == ([], 1)
@@ -243,4 +243,4 @@ def test_a_planner_that_starts_anew_counts_from_its_start() -> None:
 
 def told(running: Job, end: Offset) -> list[Any]:
     progress = [body for kind, body in running.attempt(end) if kind == "progress"]
-    return [{name: each[name] for name in ("streams", "clocks", "waterlines", "idle")} for each in progress]
+    return [{name: record[name] for name in ("streams", "clocks", "waterlines", "idle")} for record in progress]

@@ -25,9 +25,9 @@ def test_files_of_lanes_go_once_a_later_state_is_published(service: RunningServi
 
     def first_are_gone() -> bool:
         api.push(stream, "application/x-ndjson", b'{"k": 1, "t": "2026-01-01T00:00:00Z"}')
-        there = {path.name for path in states.glob("*")}
-        seen.update(there)
-        return len(seen) > 20 and len(there) < len(seen) / 2
+        names = {path.name for path in states.glob("*")}
+        seen.update(names)
+        return len(seen) > 20 and len(names) < len(seen) / 2
 
     wait_until(first_are_gone, 60.0, "most of what lanes wrote is gone")
 
@@ -38,11 +38,11 @@ def test_processes_that_compute_keep_the_memory_that_they_free(service: RunningS
         f"CREATE STREAM {stream} (k INT, t TIMESTAMP LATENESS INTERVAL '0' SECOND) WITH (connector = 'push')"
     )
     api.push(stream, "application/x-ndjson", b'{"k": 1, "t": "2026-01-01T00:00:00Z"}')
-    wanted = {name.removeprefix("spark.executorEnv."): value for name, value in KEPT_MEMORY.items()}
+    expected = {name.removeprefix("spark.executorEnv."): value for name, value in KEPT_MEMORY.items()}
 
     def is_worker(process: psutil.Process) -> bool:
         return process.cmdline()[-1:] == ["pyspark.worker"]
 
     wait_until(lambda: service.descendants(is_worker), 30.0, "a batch has run")
     for worker in service.descendants(is_worker):
-        assert wanted.items() <= worker.environ().items()
+        assert expected.items() <= worker.environ().items()

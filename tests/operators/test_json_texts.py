@@ -32,8 +32,8 @@ VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
 def test_tuples_look_as_in_results(rows: list[tuple[Any, ...]]) -> None:
     columns = [pa.array([row[n] for row in rows], kind) for n, kind in enumerate(VALUES)]
     tuples = pa.RecordBatch.from_arrays(columns, [f'"{kind}"' for kind in VALUES])
-    wanted = [orjson.dumps(row).decode() for row in objects(pa.Table.from_batches([tuples]))]
-    assert json_texts(tuples).to_pylist() == wanted
+    expected = [orjson.dumps(row).decode() for row in objects(pa.Table.from_batches([tuples]))]
+    assert json_texts(tuples).to_pylist() == expected
 
 
 @given(st.datetimes())

@@ -19,15 +19,15 @@ def storage(tmp_path: Path) -> Storage:
     return Storage(str(tmp_path))
 
 
-def change(state: LaneFiles | MemoryState, seq: int, known: dict[int, bytes], rng: random.Random) -> None:
+def change(state: LaneFiles | MemoryState, seq: int, entries: dict[int, bytes], rng: random.Random) -> None:
     """Change a state as a lane does in batch ``seq``; ``known`` are its entries."""
-    for old in sorted(known):
+    for old in sorted(entries):
         if rng.random() < 0.3:
             state.drop_entry(old)
-            del known[old]
+            del entries[old]
     if rng.random() < 0.7:
-        known[seq] = rng.randbytes(rng.randint(1, 9))
-        state.put_entry(seq, known[seq])
+        entries[seq] = rng.randbytes(rng.randint(1, 9))
+        state.put_entry(seq, entries[seq])
     if rng.random() < 0.9:
         state.set_head(f"head of {seq}".encode())
 
@@ -37,20 +37,20 @@ def test_the_state_is_that_of_a_dictionary_however_often_batches_run(storage: St
     rng = random.Random(seed)
     path: str | None = None
     model = MemoryState()
-    known: dict[int, bytes] = {}
+    entries: dict[int, bytes] = {}
     for seq in range(1, 60):
         for _ in range(rng.randint(0, 2)):  # attempts whose batch was not published
             attempt = LaneFiles(storage, seq, path)
-            change(attempt, seq, dict(known), rng)
+            change(attempt, seq, dict(entries), rng)
             attempt.settle()
         state, choices = LaneFiles(storage, seq, path), rng.getstate()
-        change(model, seq, dict(known), rng)
+        change(model, seq, dict(entries), rng)
         rng.setstate(choices)
-        change(state, seq, known, rng)
+        change(state, seq, entries, rng)
         before, path = path, state.settle()
         read = LaneFiles(storage, seq + 1, path)
         assert read.head() == model.head()
-        assert {number: read.entry(number) for number in known} == known
+        assert {number: read.entry(number) for number in entries} == entries
         if before is not None:  # what the batch began with is still there, should it run again
             again = LaneFiles(storage, seq, before)
             assert all(again.entry(int(number)) for number in again._entries)
@@ -89,8 +89,8 @@ def test_a_state_that_is_gone_or_damaged_is_named(storage: Storage) -> None:
         for damaged in (entry, path):
             whole = storage.get(damaged)
             storage.delete(damaged)
-            if (left := damage(whole)) is not None:
-                storage.put(damaged, left)
+            if (content := damage(whole)) is not None:
+                storage.put(damaged, content)
             with pytest.raises(CorruptData, match=f"{damaged} must be there, and whole.*before batch 2"):
                 LaneFiles(storage, 2, path).entry(1)
             storage.put(damaged, whole)

@@ -80,5 +80,5 @@ def test_a_home_is_linked_anew_and_keeps_the_folder_of_the_newest_start_only(tmp
         (home / "work" / start / "0").mkdir(parents=True)
     lay_out_home(home, spark)
     assert (home / "jars").readlink() == spark / "jars"
-    assert [each.name for each in (home / "work").iterdir()] == ["app-3"]
+    assert [folder.name for folder in (home / "work").iterdir()] == ["app-3"]
     assert (home / "work" / "app-3" / "0").is_dir()

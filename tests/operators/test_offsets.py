@@ -52,10 +52,10 @@ def test_the_waterline_is_the_greatest_clock_minus_lateness_and_never_falls(
     clocks: list[int | None], lateness: int
 ) -> None:
     waterline = None
-    known: list[int] = []
+    clocks_so_far: list[int] = []
     for clock in clocks:
         before = waterline
         waterline = advance_waterline(waterline, clock, lateness)
-        known += [] if clock is None else [clock]
-        assert waterline == (max(known) - lateness if known else None)
+        clocks_so_far += [] if clock is None else [clock]
+        assert waterline == (max(clocks_so_far) - lateness if clocks_so_far else None)
         assert before is None or (waterline is not None and waterline >= before)

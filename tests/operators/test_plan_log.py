@@ -25,16 +25,16 @@ def write_history(storage: Storage, rng: random.Random) -> tuple[list[Offset], l
     log, live = RecordLog(storage, CHANGELOGS), LiveQueries()
     offsets, plans = [Offset()], [live.to_json()]
     clock = None
-    held: list[tuple[str, int]] = []
+    running: list[tuple[str, int]] = []
     for seq in range(1, rng.randint(3, 15)):
         epoch = live.epoch
         for _ in range(rng.choice([0, 0, 1, 3])):
             number = live.epoch + 1
-            deleted = [q for q in held if rng.random() < 0.2]
+            deleted = [q for q in running if rng.random() < 0.2]
             freed = [q for q in deleted if rng.random() < 0.5]
-            held = [q for q in held if q not in freed]
-            slot = next(s for s in range(100) if s not in {s for _, s in held})
-            held.append((f"q{number}", slot))
+            running = [q for q in running if q not in freed]
+            slot = next(s for s in range(100) if s not in {s for _, s in running})
+            running.append((f"q{number}", slot))
             record = changelog(
                 number, [(f"q{number}", slot, aggregation())], deleted, freed, streams=[STREAM] if number == 1 else []
             )
@@ -87,8 +87,8 @@ def test_the_changelogs_before_a_snapshot_are_not_needed(tmp_path: Path) -> None
         live.apply(changelog(epoch, [(f"q{epoch}", epoch, aggregation())]), {STREAM.id: epoch})
     storage.put(f"{PLANS}/{2:012d}.json", orjson.dumps(live.to_json()))
     RecordLog(storage, CHANGELOGS).append(3, changelog(3, [], [("q1", 1)], [("q1", 1)]))
-    found = PlanLog(storage).at(Offset(4, 2), Offset(5, 3, clocks={STREAM.id: 9}))
-    assert [q.id for q in found.by_slot.values()] == ["q2"]
+    live_at_5 = PlanLog(storage).at(Offset(4, 2), Offset(5, 3, clocks={STREAM.id: 9}))
+    assert [q.id for q in live_at_5.by_slot.values()] == ["q2"]
 
 
 def test_no_activation_is_written_for_a_batch_without_a_new_epoch(tmp_path: Path) -> None:

@@ -289,8 +289,8 @@ def test_a_stream_that_ends_before_the_place_it_got_to_is_told(folder: Folder) -
     reached = offset.streams["a"]["0"]
     planner._connectors["a"] = Kept(Extent(0, reached - 1))
     assert planner.latest(offset, SECOND) is offset
-    told = read_unavailable(folder.storage)["a"]
-    assert f"it got to offset {reached} of partition 0, which now ends at {reached - 1}" in told
+    problem = read_unavailable(folder.storage)["a"]
+    assert f"it got to offset {reached} of partition 0, which now ends at {reached - 1}" in problem
     planner._connectors["a"] = Kept(Extent(0, reached))
     planner.latest(offset, SECOND)
     assert read_unavailable(folder.storage) == {}

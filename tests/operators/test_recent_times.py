@@ -47,8 +47,8 @@ def nearest_rank(times: list[int], percentile: float) -> int:
 def test_few_times_give_the_exact_percentile_however_they_are_dealt_out(
     chunks: list[list[int]], percentile: float, rng: Any
 ) -> None:
-    together = [us for chunk in chunks for us in chunk]
-    expected = nearest_rank(together, percentile)
+    all_times = [us for chunk in chunks for us in chunk]
+    expected = nearest_rank(all_times, percentile)
     sums = [sum_up(numbers(*chunk)) for chunk in chunks]
     assert percentile_of(sums, percentile) == expected
     assert percentile_of([united(sums)], percentile) == expected
@@ -84,13 +84,13 @@ def test_many_times_are_summed_up_evenly() -> None:
 
 @given(st.lists(st.integers(1, 700), max_size=12))
 def test_batches_are_forgotten_once_those_after_them_suffice(sizes: list[int]) -> None:
-    kept: list[dict[str, list[int]]] = []
+    last_sums: list[dict[str, list[int]]] = []
     for number, size in enumerate(sizes):
-        kept = keep_last([*kept, sum_up(np.full(size, number))])
-    counts = [sum(each["tuples"]) for each in kept]
+        last_sums = keep_last([*last_sums, sum_up(np.full(size, number))])
+    counts = [sum(batch_sum["tuples"]) for batch_sum in last_sums]
     assert sum(counts) == sum(sizes) or sum(counts) >= LAST_TUPLES
     assert sum(counts[1:]) < LAST_TUPLES
-    assert [each["us"][0] for each in kept] == list(range(len(sizes) - len(kept), len(sizes)))
+    assert [batch_sum["us"][0] for batch_sum in last_sums] == list(range(len(sizes) - len(last_sums), len(sizes)))
 
 
 def run(batches: list[list[int]], percentile: float | None) -> list[dict[str, Any]]:

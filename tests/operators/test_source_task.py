@@ -30,10 +30,10 @@ def batches(lengths: list[int]) -> list[pa.RecordBatch]:
     ],
 )
 def test_batches_are_joined_until_they_are_large(lengths: list[int], joined: list[int]) -> None:
-    found = list(_gathered(batches(lengths), ["b", "a"], 10))
-    assert [batch.num_rows for batch in found] == joined
-    assert all(batch.schema.names == ["b", "a"] for batch in found)
-    rows = [row for batch in found for row in batch.to_pylist()]
+    tables = list(_gathered(batches(lengths), ["b", "a"], 10))
+    assert [table.num_rows for table in tables] == joined
+    assert all(table.schema.names == ["b", "a"] for table in tables)
+    rows = [row for table in tables for row in table.to_pylist()]
     assert rows == [{"b": f"text {i}", "a": i} for i in range(sum(lengths))]
 
 

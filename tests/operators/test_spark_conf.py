@@ -48,8 +48,8 @@ def test_the_driver_listens_on_loopback_where_all_of_spark_is_here(master: str) 
 @pytest.mark.parametrize("master", ["k8s://https://kubernetes.default.svc:443", "spark://spark:7077", "yarn"])
 def test_executors_elsewhere_are_not_told_to_look_on_their_own_machine(master: str) -> None:
     assert not {"spark.driver.host", "spark.driver.bindAddress"} & combined(master, {}).keys()
-    given = {"spark.driver.host": "braid.streams.svc"}
-    assert given.items() <= combined(master, given).items()
+    user_conf = {"spark.driver.host": "braid.streams.svc"}
+    assert user_conf.items() <= combined(master, user_conf).items()
 
 
 @pytest.mark.parametrize(

@@ -26,16 +26,16 @@ def chunk(*times: int, malformed: tuple[Malformed, ...] = ()) -> Chunk:
     return Chunk(batch_of([{"k": n, "t": us} for n, us in enumerate(times)]), malformed, NOW, 100)
 
 
-def letters(found: StreamShare) -> list[dict[str, Any]]:
-    return pa.concat_tables(found.dead_letters).to_pylist() if found.dead_letters else []
+def letters(stream_share: StreamShare) -> list[dict[str, Any]]:
+    return pa.concat_tables(stream_share.dead_letters).to_pylist() if stream_share.dead_letters else []
 
 
 def test_a_tuple_after_the_limit_is_malformed_and_one_at_it_is_not() -> None:
-    found = share(max_future_us=MINUTE)
-    admitted = found.admit(chunk(NOW - 1, NOW + MINUTE, NOW + MINUTE + 1))
+    stream_share = share(max_future_us=MINUTE)
+    admitted = stream_share.admit(chunk(NOW - 1, NOW + MINUTE, NOW + MINUTE + 1))
     assert admitted.column("k").to_pylist() == [0, 1]
-    assert found.counts == {"tuples": 2, "late": 0, "malformed": 1, "bytes": 100, "latest_us": NOW + MINUTE}
-    (letter,) = letters(found)
+    assert stream_share.counts == {"tuples": 2, "late": 0, "malformed": 1, "bytes": 100, "latest_us": NOW + MINUTE}
+    (letter,) = letters(stream_share)
     assert letter["reason"] == "malformed"
     assert letter["detail"] == (
         "event time 2023-11-14T22:14:20.000001Z is more than 1 min after 2023-11-14T22:13:20.000000Z, when it was read;"
@@ -46,58 +46,58 @@ def test_a_tuple_after_the_limit_is_malformed_and_one_at_it_is_not() -> None:
 
 
 def test_an_hour_ahead_is_allowed_by_default() -> None:
-    found = share()
-    assert found.admit(chunk(NOW + 60 * MINUTE, NOW + 60 * MINUTE + 1)).num_rows == 1
+    stream_share = share()
+    assert stream_share.admit(chunk(NOW + 60 * MINUTE, NOW + 60 * MINUTE + 1)).num_rows == 1
 
 
 def test_no_limit() -> None:
-    found = share(max_future_us=None)
+    stream_share = share(max_future_us=None)
     latest = 253_402_300_799_999_999
-    assert found.admit(chunk(0, latest)).num_rows == 2
-    assert found.counts["latest_us"] == latest
+    assert stream_share.admit(chunk(0, latest)).num_rows == 2
+    assert stream_share.counts["latest_us"] == latest
 
 
 @pytest.mark.parametrize("options", [{}, {"max_future_us": None}, {"percentile": 50.0}])
 def test_where_nothing_is_wrong_nothing_is_copied(options: dict[str, Any]) -> None:
-    given = chunk(NOW - 5, NOW)
-    assert share(NOW - 5, **options).admit(given) is given.tuples
+    whole_chunk = chunk(NOW - 5, NOW)
+    assert share(NOW - 5, **options).admit(whole_chunk) is whole_chunk.tuples
 
 
 def test_a_chunk_of_the_future_alone_leaves_the_clock() -> None:
-    found = share()
-    assert found.admit(chunk(NOW + 61 * MINUTE)).num_rows == 0
-    assert found.counts == {"tuples": 0, "late": 0, "malformed": 1, "bytes": 100, "latest_us": None}
-    assert found.event_times == []
+    stream_share = share()
+    assert stream_share.admit(chunk(NOW + 61 * MINUTE)).num_rows == 0
+    assert stream_share.counts == {"tuples": 0, "late": 0, "malformed": 1, "bytes": 100, "latest_us": None}
+    assert stream_share.event_times == []
 
 
 def test_late_malformed_and_future_tuples_of_one_chunk() -> None:
-    found = share(waterline=NOW)
-    admitted = found.admit(chunk(NOW + 99 * MINUTE, NOW - 1, NOW, malformed=(Malformed("no JSON", "{"),)))
+    stream_share = share(waterline=NOW)
+    admitted = stream_share.admit(chunk(NOW + 99 * MINUTE, NOW - 1, NOW, malformed=(Malformed("no JSON", "{"),)))
     assert admitted.column("k").to_pylist() == [2]
-    assert found.counts == {"tuples": 2, "late": 1, "malformed": 2, "bytes": 100, "latest_us": NOW}
-    assert [letter["reason"] for letter in letters(found)] == ["malformed", "malformed", "late"]
-    assert letters(found)[2]["detail"] == "event time before the waterline 2023-11-14T22:13:20.000000Z"
+    assert stream_share.counts == {"tuples": 2, "late": 1, "malformed": 2, "bytes": 100, "latest_us": NOW}
+    assert [letter["reason"] for letter in letters(stream_share)] == ["malformed", "malformed", "late"]
+    assert letters(stream_share)[2]["detail"] == "event time before the waterline 2023-11-14T22:13:20.000000Z"
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 5, 6])
 def test_many_dead_letters_are_made_some_at_a_time(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     monkeypatch.setattr("operators.job.stream_share.LETTERS_AT_ONCE", at_once)
-    found = share(waterline=NOW)
+    stream_share = share(waterline=NOW)
     late, beyond = [NOW - n for n in range(1, 6)], [NOW + (60 + n) * MINUTE for n in range(1, 6)]
-    assert found.admit(chunk(*late, NOW, *beyond)).num_rows == 1
-    assert found.counts == {"tuples": 6, "late": 5, "malformed": 5, "bytes": 100, "latest_us": NOW}
-    assert max(table.num_rows for table in found.dead_letters) == min(at_once, 5)
-    assert [letter["reason"] for letter in letters(found)] == ["malformed"] * 5 + ["late"] * 5
-    assert [orjson.loads(letter["tuple"])["k"] for letter in letters(found)] == [*range(6, 11), *range(5)]
-    for letter in letters(found)[:5]:
+    assert stream_share.admit(chunk(*late, NOW, *beyond)).num_rows == 1
+    assert stream_share.counts == {"tuples": 6, "late": 5, "malformed": 5, "bytes": 100, "latest_us": NOW}
+    assert max(table.num_rows for table in stream_share.dead_letters) == min(at_once, 5)
+    assert [letter["reason"] for letter in letters(stream_share)] == ["malformed"] * 5 + ["late"] * 5
+    assert [orjson.loads(letter["tuple"])["k"] for letter in letters(stream_share)] == [*range(6, 11), *range(5)]
+    for letter in letters(stream_share)[:5]:
         assert letter["detail"].startswith(f"event time {orjson.loads(letter['tuple'])['t']} is more than")
 
 
 def test_event_times_are_summed_up_where_the_waterline_follows_a_percentile() -> None:
-    found = share(percentile=99.0)
-    found.admit(chunk(NOW + 1, NOW, NOW + 61 * MINUTE))
-    found.admit(chunk(NOW - 9))
-    assert [sums["us"] for sums in found.event_times] == [[NOW, NOW + 1], [NOW - 9]]
+    stream_share = share(percentile=99.0)
+    stream_share.admit(chunk(NOW + 1, NOW, NOW + 61 * MINUTE))
+    stream_share.admit(chunk(NOW - 9))
+    assert [sums["us"] for sums in stream_share.event_times] == [[NOW, NOW + 1], [NOW - 9]]
     without = share()
     without.admit(chunk(NOW))
     assert without.event_times == []

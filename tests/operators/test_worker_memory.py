@@ -27,31 +27,31 @@ def _unfrozen() -> Iterator[None]:
 
 def test_what_is_alive_is_set_aside() -> None:
     gc.unfreeze()
-    kept = Node()
+    node = Node()
     gc.collect()
     set_aside()
     assert gc.get_freeze_count() > 1000
-    assert not any(each is kept for each in gc.get_objects())
+    assert not any(collected is node for collected in gc.get_objects())
 
 
 def test_cycles_that_a_task_leaves_behind_are_collected() -> None:
     gc.collect()
     set_aside()
-    gone = weakref.ref(Node())
+    reference = weakref.ref(Node())
     gc.collect()
-    assert gone() is None
+    assert reference() is None
 
 
 def test_cycles_that_were_set_aside_go_with_the_next_full_collection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_memory, "_TASKS_BETWEEN_FULL_COLLECTIONS", 5)
-    kept: Node | None = Node()
-    gone = weakref.ref(kept)
+    node: Node | None = Node()
+    reference = weakref.ref(node)
     gc.collect()
     while not gc.get_freeze_count():
         set_aside()
-    kept = None
+    node = None
     for _ in range(5):
         gc.collect()
         set_aside()
     gc.collect()
-    assert gone() is None
+    assert reference() is None

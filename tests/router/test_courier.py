@@ -64,13 +64,13 @@ def delivering(folder: Path, oldest_seq: Callable[[], int]) -> Iterator[tuple[Co
     selected = Selection("s-1", None, (Output("n", Column("n", BIGINT)),))
     query = DeliveredQuery("q-1", None, 1, selected, sink, (Deployment(0, 1, 1, {}),))
     reader = GoneOnce(storage, BatchIndex(RecordLog(storage, BATCHES), 1))
-    running, made = Courier("file", DelivererIdentity("d"), reader, oldest_seq), Delivery(query, Progress(), 1)
+    courier, delivery = Courier("file", DelivererIdentity("d"), reader, oldest_seq), Delivery(query, Progress(), 1)
     try:
-        running.add(made)
-        yield running, made
+        courier.add(delivery)
+        yield courier, delivery
     finally:
-        running.stop()
-        running.join(SECONDS)
+        courier.stop()
+        courier.join(SECONDS)
 
 
 def rows_in(folder: Path) -> list[int]:
@@ -86,27 +86,27 @@ def test_a_delivery_is_tried_again_although_its_log_could_not_be_listed(tmp_path
         attempts.append(1)
         raise OSError("stale file handle")
 
-    with delivering(tmp_path, fail) as (_, made):
-        wait_until(lambda: rows_in(tmp_path / "rows") == [1, 2], SECONDS, lambda: str(made.progress))
-        wait_until(lambda: made.progress.rows == 2, SECONDS, lambda: str(made.progress))
-        assert made.progress.state == DELIVERING
-        assert made.progress.errors == len(attempts) == 1
+    with delivering(tmp_path, fail) as (_, delivery):
+        wait_until(lambda: rows_in(tmp_path / "rows") == [1, 2], SECONDS, lambda: str(delivery.progress))
+        wait_until(lambda: delivery.progress.rows == 2, SECONDS, lambda: str(delivery.progress))
+        assert delivery.progress.state == DELIVERING
+        assert delivery.progress.errors == len(attempts) == 1
 
 
 def test_nobody_waits_while_the_log_is_listed(tmp_path: Path) -> None:
-    asked, let = threading.Event(), threading.Event()
+    is_listing, let = threading.Event(), threading.Event()
 
     def slow() -> int:
-        asked.set()
+        is_listing.set()
         let.wait(SECONDS)
         return 1
 
-    with delivering(tmp_path, slow) as (running, made):
-        assert asked.wait(SECONDS)
-        other = threading.Thread(target=running.rest_quietly, daemon=True)
-        other.start()
-        other.join(SECONDS / 4)
-        hung = other.is_alive()
+    with delivering(tmp_path, slow) as (courier, delivery):
+        assert is_listing.wait(SECONDS)
+        thread = threading.Thread(target=courier.rest_quietly, daemon=True)
+        thread.start()
+        thread.join(SECONDS / 4)
+        hung = thread.is_alive()
         let.set()
         assert not hung
-        wait_until(lambda: made.progress.rows == 2, SECONDS, lambda: str(made.progress))
+        wait_until(lambda: delivery.progress.rows == 2, SECONDS, lambda: str(delivery.progress))

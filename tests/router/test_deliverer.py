@@ -53,9 +53,9 @@ class World:
     def resume(self, query_id: str, slot: int) -> None:
         """Have the next epoch begin: a query that was paused gets a slot again."""
         self.epoch += 1
-        known = self.log.deliveries.queries[query_id]
+        query = self.log.deliveries.queries[query_id]
         deployment = Deployment(slot, self.epoch, self.batches.seq + 1, {})
-        self.log.write([replace(known, deployments=(*known.deployments, deployment))], {}, self.epoch)
+        self.log.write([replace(query, deployments=(*query.deployments, deployment))], {}, self.epoch)
 
     def pause(self, query_id: str) -> None:
         """Have the next epoch begin: a query loses its slot, and may get one again."""
@@ -102,8 +102,8 @@ class World:
 
     def wait_delivered(self, query_id: str, numbers: list[int]) -> None:
         """Wait until the files of a query hold exactly these rows, in order."""
-        found = partial(self.delivered, query_id)
-        wait_until(lambda: found() == numbers, SECONDS, lambda: f"{found()} == {numbers}")
+        delivered = partial(self.delivered, query_id)
+        wait_until(lambda: delivered() == numbers, SECONDS, lambda: f"{delivered()} == {numbers}")
 
     def wait_state(self, query_id: str, state: str) -> Progress:
         """Wait until a delivery is in a state."""
@@ -149,8 +149,8 @@ def test_a_batch_is_delivered_after_the_latency_of_its_last_row(world: World) ->
     world.change({"q-1": (0, world.file("q-1", flush_rows=2))})
     with running(world):
         numbers = world.batch({0}, {0}, {0}, {1}) + world.batch({1}) + world.batch({0})
-        mine = [*numbers[:3], numbers[-1]]
-        world.wait_delivered("q-1", mine)
+        rows_of_query = [*numbers[:3], numbers[-1]]
+        world.wait_delivered("q-1", rows_of_query)
         counts = lambda: world.progress("q-1").latency_counts  # noqa: E731
         wait_until(lambda: sum(counts()) == 2, SECONDS, lambda: str(counts()))
     progress = world.progress("q-1")
@@ -169,27 +169,27 @@ def test_counts_of_other_bounds_are_begun_anew() -> None:
 
 def test_a_delivery_goes_on_when_its_query_is_resumed_and_ends_with_it(world: World) -> None:
     world.change({"q-1": (0, world.file("q-1"))})
-    mine = world.batch({0}, {0})
+    rows_of_query = world.batch({0}, {0})
     with running(world):
-        world.wait_delivered("q-1", mine)
+        world.wait_delivered("q-1", rows_of_query)
         world.pause("q-1")
         world.change({"q-2": (0, world.file("q-2"))})
-        others = world.batch({0}, {0})
-        world.wait_delivered("q-2", others)
+        rows_of_other = world.batch({0}, {0})
+        world.wait_delivered("q-2", rows_of_other)
         assert world.progress("q-1").state == DELIVERING
         world.resume("q-1", 3)
-        mine += world.batch({3}, {0, 3})
-        world.wait_delivered("q-1", mine)
+        rows_of_query += world.batch({3}, {0, 3})
+        world.wait_delivered("q-1", rows_of_query)
     world.pause("q-1")
     world.batch({0, 3})
     world.resume("q-1", 1)
-    mine += world.batch({1}, {1, 3})
+    rows_of_query += world.batch({1}, {1, 3})
     with running(world):  # one that was not there meanwhile
-        world.wait_delivered("q-1", mine)
+        world.wait_delivered("q-1", rows_of_query)
         world.change(freed=("q-1",))
         world.batch({1})
         world.wait_state("q-1", DONE)
-    assert world.delivered("q-1") == mine
+    assert world.delivered("q-1") == rows_of_query
 
 
 def test_rows_go_to_whom_their_slot_belongs_at_the_time(world: World) -> None:
@@ -331,11 +331,11 @@ def test_a_query_that_was_quiet_for_longer_than_results_are_kept_goes_on(
 
     def quiet() -> None:
         for _ in range(30):
-            others = world.batch({2})
+            rows_of_other = world.batch({2})
         seq = world.batches.seq
         wait_until(lambda: world.progress("q-1").next_seq > seq, SECONDS, lambda: str(world.progress("q-1")))
         wait_until(lambda: world.progress("q-2").next_seq > seq, SECONDS, lambda: str(world.progress("q-2")))
-        wait_until(lambda: others[0] in world.delivered("q-3"), SECONDS, "the others are delivered")
+        wait_until(lambda: rows_of_other[0] in world.delivered("q-3"), SECONDS, "the others are delivered")
         trim(world)
 
     with running(world):
@@ -461,9 +461,9 @@ def test_who_follows_from_far_behind_sees_what_holds(world: World, monkeypatch: 
     assert behind.follow()
     assert after.follow()
     again = DeliveryWriter(world.storage)
-    held = {query_id: each.deployments for query_id, each in world.log.deliveries.queries.items()}
-    for other in (behind, after):
-        assert {query_id: each.deployments for query_id, each in other.deliveries.queries.items()} == held
-        assert other.deliveries.epoch == world.epoch
-    assert {query_id: each.deployments for query_id, each in again.deliveries.queries.items()} == held
+    deployments = {query_id: query.deployments for query_id, query in world.log.deliveries.queries.items()}
+    for follower in (behind, after):
+        assert {query_id: query.deployments for query_id, query in follower.deliveries.queries.items()} == deployments
+        assert follower.deliveries.epoch == world.epoch
+    assert {query_id: query.deployments for query_id, query in again.deliveries.queries.items()} == deployments
     assert not behind.follow()

@@ -72,10 +72,10 @@ def read_all(reader: ResultReader, deployed: Deployed, limit: int) -> list[dict[
     while True:
         page = reader.read(deployed, cursor, limit)
         assert page.table.num_rows <= limit
-        own = list(page.cursors())
-        assert len(own) == page.table.num_rows
-        if own and page.has_more:
-            following = reader.read(deployed, own[-1], 1).table
+        cursors = list(page.cursors())
+        assert len(cursors) == page.table.num_rows
+        if cursors and page.has_more:
+            following = reader.read(deployed, cursors[-1], 1).table
             assert following == reader.read(deployed, page.cursor, 1).table
         rows += page.table.to_pylist()
         cursor = page.cursor
@@ -164,24 +164,24 @@ def test_pages_have_the_rows_of_all_deployments_whatever_slot_they_had(
         first_of: dict[int, int] = {}
         for forward, numbers in batches:
             epoch = writer.epoch + forward
-            for each in deployments:
-                if epoch >= each.epoch:
-                    first_of.setdefault(each.epoch, writer.seq + 1)
+            for deployment in deployments:
+                if epoch >= deployment.epoch:
+                    first_of.setdefault(deployment.epoch, writer.seq + 1)
             members = [{n % 2} for n in numbers]
             blocks = [writer.selection(STREAM, pa.table({"n": pa.array(numbers, pa.int64())}), members)]
             reader.absorb(writer.commit(epoch, results=blocks if numbers else []))
-            held = {each.slot for each in deployments if each.holds_slot_at(epoch)}
-            expected += [n for n in numbers if n % 2 in held]
-            known = tuple(replace(d, first_seq=first_of[d.epoch]) for d in deployments if d.epoch in first_of)
-            page = reader.read(Stretches(known), cursor, limit)
+            slots = {deployment.slot for deployment in deployments if deployment.holds_slot_at(epoch)}
+            expected += [n for n in numbers if n % 2 in slots]
+            begun = tuple(replace(d, first_seq=first_of[d.epoch]) for d in deployments if d.epoch in first_of)
+            page = reader.read(Stretches(begun), cursor, limit)
             followed += page.table["n"].to_pylist()
             cursor = page.cursor
-            assert page.has_more == (len(followed) < len(expected)) == reader.has_news(Stretches(known), cursor)
+            assert page.has_more == (len(followed) < len(expected)) == reader.has_news(Stretches(begun), cursor)
         assert followed == expected[: len(followed)]
-        known = tuple(replace(d, first_seq=first_of[d.epoch]) for d in deployments if d.epoch in first_of)
+        begun = tuple(replace(d, first_seq=first_of[d.epoch]) for d in deployments if d.epoch in first_of)
         again = ResultReader(storage, BatchIndex(RecordLog(storage, "batches"), writer.seq))
-        assert again.read(Stretches(known), None, 10_000).table["n"].to_pylist() == expected
-        last = again.read(Stretches(known), again.before_last(Stretches(known), limit), 10_000).table
+        assert again.read(Stretches(begun), None, 10_000).table["n"].to_pylist() == expected
+        last = again.read(Stretches(begun), again.before_last(Stretches(begun), limit), 10_000).table
         assert last["n"].to_pylist() == expected[-limit:]
 
 
@@ -227,20 +227,20 @@ def test_aggregation_pages_come_in_order_of_windows_and_keys(
             blocks = [[row for row, part in zip(rows, parts, strict=True) if part == i] for i in range(3)]
             tables = [window_table(b) if data.draw(st.booleans()) else with_other_measure(b) for b in blocks]
             reader.absorb(writer.commit(1, results=[writer.aggregation(STREAM, table, chunk) for table in tables]))
-            for slot, those in expected.items():
-                mine = [row for row in rows if row[0] == slot]
-                those += sorted(mine, key=lambda r: (r[1], r[2] is None, r[2] or "", r[3] is None, r[3] or 0))
-        for slot, those in expected.items():
+            for slot, slot_rows in expected.items():
+                new_rows = [row for row in rows if row[0] == slot]
+                slot_rows += sorted(new_rows, key=lambda r: (r[1], r[2] is None, r[2] or "", r[3] is None, r[3] or 0))
+        for slot, slot_rows in expected.items():
             since = None if active_from is None else active_from * SECOND
-            found = read_all(reader, Deployed(slot, 1, query=AGGREGATION, active_from={STREAM: since}), limit)
-            assert [(r["window_start"], r["name"], r["total"], r["_partial"]) for r in found] == [
+            rows_read = read_all(reader, Deployed(slot, 1, query=AGGREGATION, active_from={STREAM: since}), limit)
+            assert [(r["window_start"], r["name"], r["total"], r["_partial"]) for r in rows_read] == [
                 (
                     np.datetime64(k * 2, "s").item(),
                     name,
                     total,
                     active_from is not None and k * 2 <= active_from,
                 )
-                for _, k, name, _, total in those
+                for _, k, name, _, total in slot_rows
             ]
 
 
@@ -278,16 +278,16 @@ def test_changes_come_by_batch_then_window_and_keys_then_version(storage: Storag
             tables.append(table.append_column("_ver", pa.array([row[6] for row in rows], pa.int64())))
         reader.absorb(writer.commit(1, results=[writer.aggregation(STREAM, table) for table in tables]))
     for limit in (1, 2, 9):
-        found = read_all(reader, Deployed(2, 1, query=changelog), limit)
-        assert [(r["name"], r["total"], r["_op"], r["_ver"]) for r in found] == [
+        rows = read_all(reader, Deployed(2, 1, query=changelog), limit)
+        assert [(r["name"], r["total"], r["_op"], r["_ver"]) for r in rows] == [
             ("a", 1, "insert", 0),
             ("b", 5, "insert", 0),
             ("a", 8, "insert", 0),
             ("b", 5, "retract", 1),
             ("b", 6, "insert", 2),
         ]
-        assert [r["_ptime"].microsecond for r in found] == [0, 0, 1, 1, 1]
-        assert list(found[0])[-4:] == ["_partial", "_op", "_ptime", "_ver"]
+        assert [r["_ptime"].microsecond for r in rows] == [0, 0, 1, 1, 1]
+        assert list(rows[0])[-4:] == ["_partial", "_op", "_ptime", "_ver"]
     empty = reader.read(Deployed(None, None, query=changelog), None, 9).table
     assert empty.schema == reader.read(Deployed(2, 1, query=changelog), None, 9).table.schema
 

@@ -59,15 +59,15 @@ def test_trims_keep_a_readable_suffix(batches: int, now: int, applied: int, age:
         too_old = [n for n in range(1, batches + 1) if n * SECOND + SECOND // 2 < (now - age) * SECOND]
         too_much = range(1, max(0, batches - kept_files) + 1)
         allowed = range(1, min(applied - 1, batches - NEWEST_KEPT) + 1)
-        gone = [n for n in allowed if n in too_old or n in too_much]
-        kept = [n for n in range(1, batches + 1) if n not in gone]
-        assert trimmed.batches == len(gone)
-        assert writer.log.numbers() == kept
+        trimmed_batches = [n for n in allowed if n in too_old or n in too_much]
+        batches_left = [n for n in range(1, batches + 1) if n not in trimmed_batches]
+        assert trimmed.batches == len(trimmed_batches)
+        assert writer.log.numbers() == batches_left
         for again in (reader, ResultReader(storage, BatchIndex(RecordLog(storage, "batches"), batches))):
-            assert [row["n"] for row in read_all(again, Deployed(0, 1), 3)] == kept
+            assert [row["n"] for row in read_all(again, Deployed(0, 1), 3)] == batches_left
             letters = DeadLetterReader(storage, again.index).read(STREAM, None, 100)
-            assert letters.table["raw"].to_pylist() == [str(n) for n in kept]
-        assert len(storage.names("results")) == len(kept) == len(storage.names("dead-letters"))
+            assert letters.table["raw"].to_pylist() == [str(n) for n in batches_left]
+        assert len(storage.names("results")) == len(batches_left) == len(storage.names("dead-letters"))
         assert trimmed.bytes_left == storage.size("results") + storage.size("dead-letters")
         assert retention.trim(now * SECOND, applied).batches == 0
         last = min(batches - NEWEST_KEPT, max([0, *too_old, *too_much]))
@@ -97,18 +97,20 @@ def test_tuples_go_with_the_last_batch_that_refers_to_them(tmp_path: Path) -> No
     index = BatchIndex(writer.log)
     storage.put("tuples/shared", b"." * 1000)
     for seq in range(1, 31):
-        own = f"results/{seq:012d}-tuples"
-        storage.link("tuples/shared", own)
+        link = f"results/{seq:012d}-tuples"
+        storage.link("tuples/shared", link)
         block = writer.selection(STREAM, pa.table({"n": [seq]}), [{0}])
-        index.absorb(writer.commit(1, results=[block | {"tuples": [own]}, block | {"tuples": [own]}]))
+        index.absorb(writer.commit(1, results=[block | {"tuples": [link]}, block | {"tuples": [link]}]))
     storage.delete("tuples/shared")
     retention = Retention(storage, writer.log, index, seconds=0, size=1 << 30)
     assert retention.trim(10**15, 30).batches == 30 - NEWEST_KEPT
-    kept = [f"{seq:012d}-tuples" for seq in writer.log.numbers()]
-    assert [name for name in storage.names("results") if name.endswith("-tuples")] == kept
-    assert storage.get(f"results/{kept[0]}") == b"." * 1000
-    shares = sum(storage.size_of(f"results/{name}") for name in kept)
-    assert shares == pytest.approx(1000, abs=len(kept)), "however many links there are, the bytes are counted once"
+    links_left = [f"{seq:012d}-tuples" for seq in writer.log.numbers()]
+    assert [name for name in storage.names("results") if name.endswith("-tuples")] == links_left
+    assert storage.get(f"results/{links_left[0]}") == b"." * 1000
+    shares = sum(storage.size_of(f"results/{name}") for name in links_left)
+    assert shares == pytest.approx(1000, abs=len(links_left)), (
+        "however many links there are, the bytes are counted once"
+    )
 
 
 def test_what_no_record_and_no_lane_names_goes(tmp_path: Path) -> None:
@@ -186,9 +188,9 @@ def test_what_could_not_be_removed_goes_later_and_is_counted_until_then(
     with pytest.raises(OSError, match="busy"):
         retention.trim(160 * SECOND, 200)
     retention.trim(162 * SECOND, 200)
-    kept = writer.log.numbers()
-    assert kept == list(range(62, 201))
-    assert len(storage.names("results")) == len(storage.names("dead-letters")) == len(kept)
+    batches_left = writer.log.numbers()
+    assert batches_left == list(range(62, 201))
+    assert len(storage.names("results")) == len(storage.names("dead-letters")) == len(batches_left)
     assert retention.count() == storage.size("results") + storage.size("dead-letters")
 
 
@@ -197,7 +199,7 @@ def test_dead_letters_page_by_stream(tmp_path: Path) -> None:
     writer, reader = BatchWriter(storage), ResultReader(storage)
     letters = DeadLetterReader(storage, reader.index)
     numbers = np.arange(30)
-    for some in np.array_split(numbers, 7):
+    for batch_numbers in np.array_split(numbers, 7):
         blocks = [
             writer.dead_letters(
                 stream,
@@ -213,17 +215,17 @@ def test_dead_letters_page_by_stream(tmp_path: Path) -> None:
                 ],
             )
             for stream in ("a", "b")
-            for part in np.array_split(some, 2)
+            for part in np.array_split(batch_numbers, 2)
         ]
         reader.absorb(writer.commit(1, dead_letters=blocks))
         reader.absorb(writer.commit(1))
     for stream in ("a", "b", "c"):
-        found, cursor, more = [], None, True
+        raw_texts, cursor, more = [], None, True
         while more:
             page = letters.read(stream, cursor, 4)
-            found += page.table["raw"].to_pylist()
+            raw_texts += page.table["raw"].to_pylist()
             cursor, more = page.cursor, page.has_more
-        assert found == [f"{stream}{n}" for n in (numbers if stream != "c" else [])]
+        assert raw_texts == [f"{stream}{n}" for n in (numbers if stream != "c" else [])]
 
 
 @pytest.mark.parametrize(("seconds", "size"), [(-1, 0), (0, -1)])

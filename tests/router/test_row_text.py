@@ -28,15 +28,15 @@ def parsed(table: pa.Table) -> list[Any]:
 @given(st.lists(st.none() | DECIMALS))
 def test_decimals_keep_their_digits(values: list[Decimal | None]) -> None:
     table = pa.table({"x": pa.array(values, pa.decimal128(38, 12))})
-    found = [None if row["x"] is None else Decimal(row["x"]) for row in parsed(table)]
-    assert found == values
+    decimals = [None if row["x"] is None else Decimal(row["x"]) for row in parsed(table)]
+    assert decimals == values
 
 
 @given(st.lists(st.none() | st.datetimes(min_value=dt.datetime(1, 1, 1), max_value=dt.datetime(9999, 12, 31))))
 def test_times_have_microseconds_and_z(values: list[dt.datetime | None]) -> None:
     table = pa.table({"x": pa.array(values, pa.timestamp("us"))})
-    wanted = [None if v is None else v.isoformat(timespec="microseconds") + "Z" for v in values]
-    assert [row["x"] for row in parsed(table)] == wanted
+    expected = [None if v is None else v.isoformat(timespec="microseconds") + "Z" for v in values]
+    assert [row["x"] for row in parsed(table)] == expected
 
 
 @given(st.lists(st.none() | st.dates()))

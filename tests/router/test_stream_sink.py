@@ -55,9 +55,9 @@ def test_publishing_a_batch_again_changes_nothing(storage: Storage) -> None:
 
 def test_a_batch_that_lanes_saw_differently_is_not_published(storage: Storage) -> None:
     """Source tasks that ran again after some lanes were done may have read other than the first time."""
-    other = {"lane": 1, "progress": 2, "bytes": 0, "busy_us": 0, "failures": {}, "path": None}
+    other_lane = {"lane": 1, "progress": 2, "bytes": 0, "busy_us": 0, "failures": {}, "path": None}
     with pytest.raises(NotReady, match="the same batch 1"):
-        publish(storage, 1, [*rows_of(1, "results/a"), (STATE, orjson.dumps(other).decode())])
+        publish(storage, 1, [*rows_of(1, "results/a"), (STATE, orjson.dumps(other_lane).decode())])
     assert RecordLog(storage, "batches").latest() == 0
     assert not storage.names("activations")
 
@@ -74,7 +74,7 @@ def test_the_record_says_when_the_first_delay_of_any_lane_runs_out(storage: Stor
 
 
 def test_files_that_no_record_names_are_swept(storage: Storage) -> None:
-    kept = [
+    published = [
         "results/000000000001-old",
         "results/000000000002-named",
         "results/000000000002-referred-to",
@@ -90,10 +90,10 @@ def test_files_that_no_record_names_are_swept(storage: Storage) -> None:
         "dead-letters/000000000003-z",
         "states/000000000003-x",
     ]
-    for path in (*kept, *staged):
+    for path in (*published, *staged):
         storage.put(path, b"bytes")
     publish(storage, 1, rows_of(1, "results/000000000001-old"))
     publish(storage, 2, rows_of(2, "results/000000000002-named", epoch=2, tuples=["results/000000000002-referred-to"]))
     assert sweep_unpublished(storage) == len(staged)
-    assert all(storage.exists(path) for path in kept)
+    assert all(storage.exists(path) for path in published)
     assert not any(storage.exists(path) for path in staged)

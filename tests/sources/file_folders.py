@@ -60,9 +60,9 @@ class Files:
         os.utime(path, (LONG_AGO + age, LONG_AGO + age))
 
     def definition(self, form: str = "json", created_us: int = 0, **options: str) -> StreamDefinition:
-        given = {"path": str(self.folder), **options}
-        validate_definition("readings", SCHEMA, "file", form, given)
-        return StreamDefinition("s-1", "readings", SCHEMA, "file", form, given, created_us=created_us)
+        all_options = {"path": str(self.folder), **options}
+        validate_definition("readings", SCHEMA, "file", form, all_options)
+        return StreamDefinition("s-1", "readings", SCHEMA, "file", form, all_options, created_us=created_us)
 
     def planner(self, form: str = "json", table_folder: str = "", **options: str) -> Connector:
         Confinement(table_folder).write(self.storage)
@@ -85,14 +85,14 @@ def told(planner: Connector, end: int) -> str:
 
 def problem(planner: Connector) -> str:
     """Return what the planner says is wrong, once it does; then nothing is available."""
-    found = wait_until(lambda: (planner.available(0), planner.problem)[1], DISCOVERED, "something is wrong")
+    message = wait_until(lambda: (planner.available(0), planner.problem)[1], DISCOVERED, "something is wrong")
     assert planner.available(0) == {}
-    return str(found)
+    return str(message)
 
 
 def keys(chunks: list[Chunk]) -> list[int]:
-    found: list[int] = pa.Table.from_batches([c.tuples for c in chunks], SCHEMA.arrow).column("k").to_pylist()
-    return found
+    values: list[int] = pa.Table.from_batches([c.tuples for c in chunks], SCHEMA.arrow).column("k").to_pylist()
+    return values
 
 
 def read(reader: Connector, start: int, end: int) -> list[int]:

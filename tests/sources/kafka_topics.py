@@ -19,8 +19,8 @@ def definition_of(
     servers: str, topic: str, schema: StreamSchema = SCHEMA, format: str = "json", **options: str
 ) -> StreamDefinition:
     """Return a stream of a topic."""
-    given = {"topic": topic, "properties.bootstrap.servers": servers, **options}
-    return StreamDefinition("s-1", "readings", schema, "kafka", format, given)
+    all_options = {"topic": topic, "properties.bootstrap.servers": servers, **options}
+    return StreamDefinition("s-1", "readings", schema, "kafka", format, all_options)
 
 
 def message(number: int, text: str = "é") -> bytes:
@@ -28,14 +28,14 @@ def message(number: int, text: str = "é") -> bytes:
     return json.dumps({"k": number, "s": text, "t": f"2026-01-01T00:00:{number % 60:02d}Z"}).encode()
 
 
-def ends(source: KafkaConnector, wanted: dict[str, int]) -> dict[str, Extent]:
+def ends(source: KafkaConnector, expected: dict[str, int]) -> dict[str, Extent]:
     """Return the extents once they end there."""
 
     def found() -> dict[str, Extent] | None:
         extents = source.available(0)
-        return extents if {name: each.end for name, each in extents.items()} == wanted else None
+        return extents if {name: extent.end for name, extent in extents.items()} == expected else None
 
-    return wait_until(found, 30, lambda: f"the offsets end at {wanted}, got {source.available(0)}")  # type: ignore[return-value]
+    return wait_until(found, 30, lambda: f"the offsets end at {expected}, got {source.available(0)}")  # type: ignore[return-value]
 
 
 def problem_of(source: KafkaConnector) -> str:
@@ -53,5 +53,5 @@ def keys(source: KafkaConnector, partition: str, start: int, end: int) -> list[i
     chunks = list(source.read(partition, start, end))
     assert not [malformed for chunk in chunks for malformed in chunk.malformed]
     tuples = pa.Table.from_batches([chunk.tuples for chunk in chunks], SCHEMA.arrow)
-    found: list[int] = tuples.column("k").to_pylist()
-    return found
+    values: list[int] = tuples.column("k").to_pylist()
+    return values

@@ -32,10 +32,10 @@ class RegistryServer:
         if self.status != 200:
             return self.status, {"error_code": 50001, "message": "the store does not answer"}
         parts = path.strip("/").split("/")
-        found = (
+        document = (
             self.schemas.get(int(parts[2])) if parts[0] == "schemas" else self.subjects.get((parts[1], int(parts[3])))
         )
-        return (404, {"error_code": 40403, "message": "Schema not found"}) if found is None else (200, found)
+        return (404, {"error_code": 40403, "message": "Schema not found"}) if document is None else (200, document)
 
     def stop(self) -> None:
         """Answer nothing any more."""

@@ -47,8 +47,8 @@ class ScriptedServer(fl.FlightServerBase):  # type: ignore[misc]
             script.silent.wait(DEADLINE_SECONDS)
         if script.offsets is not None:
             return [script.offsets]
-        kept = {p: {"start": s, "end": s + t.num_rows} for p, (s, t) in script.tables.items()}
-        return [json.dumps({"partitions": kept}).encode()]
+        offsets = {p: {"start": s, "end": s + t.num_rows} for p, (s, t) in script.tables.items()}
+        return [json.dumps({"partitions": offsets}).encode()]
 
     def do_get(self, context: Any, ticket: Any) -> Any:  # noqa: ARG002
         """Give a range of tuples."""
@@ -63,9 +63,9 @@ class ScriptedServer(fl.FlightServerBase):  # type: ignore[misc]
         return fl.RecordBatchStream(pa.RecordBatchReader.from_batches(table.schema, batches))  # has dictionaries
 
     def _batches(self, table: pa.Table, low: int, high: int) -> Iterator[pa.RecordBatch]:
-        wanted = table.slice(low, high - low + (self.script.extra if high > low else 0))
+        rows = table.slice(low, high - low + (self.script.extra if high > low else 0))
         fail_after = self.script.failures.pop(0) if self.script.failures and high > low else None
-        for i, batch in enumerate(wanted.to_batches(max_chunksize=self.script.batch_rows)):
+        for i, batch in enumerate(rows.to_batches(max_chunksize=self.script.batch_rows)):
             if i == fail_after:
                 raise self.script.failure("tripped over a cable")
             if i and self.script.stalled is not None:

@@ -37,19 +37,19 @@ def test_a_file_that_cannot_be_one_of_the_stream_stops_it_until_it_is_gone(tmp_p
         "json": (gzip.compress(line(0)), "It must be text, got gzip. Put it there unpacked"),
     }
     for form, (content, says) in wrong.items():
-        each = Files(tmp_path / form, Storage(str(tmp_path / f"data-{form}")))
-        bad = each.put("bad", content, 1)
-        WRITERS[form](each, "good", range(2), 0)
-        WRITERS[form](each, "later", range(2, 4), 2)
-        planner = each.planner(form)
-        told = problem(planner)
-        assert str(bad) in told
-        assert says in told
-        assert "'readings'" in told
+        files_of_format = Files(tmp_path / form, Storage(str(tmp_path / f"data-{form}")))
+        bad = files_of_format.put("bad", content, 1)
+        WRITERS[form](files_of_format, "good", range(2), 0)
+        WRITERS[form](files_of_format, "later", range(2, 4), 2)
+        planner = files_of_format.planner(form)
+        message = problem(planner)
+        assert str(bad) in message
+        assert says in message
+        assert "'readings'" in message
         bad.unlink()
         discovered(planner, 4)
         assert planner.problem is None
-        assert read(each.reader(form), 0, 4) == [0, 1, 2, 3]
+        assert read(files_of_format.reader(form), 0, 4) == [0, 1, 2, 3]
 
 
 def test_a_name_that_cannot_be_told_stops_the_stream_until_it_is_another(files: Files) -> None:
@@ -101,8 +101,8 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path: Path) -> None
     path = tmp_path / "a.json"
     path.write_bytes(line(0))
     state = path.stat()
-    found = FoundFile(str(path), state.st_size, state.st_mtime_ns)
-    with pytest.raises(NotReady, match="was changed since"), opened("", found, str(path)):
+    file = FoundFile(str(path), state.st_size, state.st_mtime_ns)
+    with pytest.raises(NotReady, match="was changed since"), opened("", file, str(path)):
         path.write_bytes(line(0) + line(1))
 
 
@@ -149,10 +149,10 @@ def test_folders_elsewhere_are_looked_through_by_the_same_rules(files: Files, mo
     for name in ("2026/b.json", "a.json", "_temporary/x.json", "2026/.x.json", "x.json.tmp", "empty"):
         files.put(name, b"" if name == "empty" else line(0), len(name))
     folder = Folder(FileOptions(str(files.folder), "json"), "")
-    here = folder.look()
+    files_seen = folder.look()
     monkeypatch.setattr(folder, "_is_local", False)
-    assert folder.look() == here
-    assert [Path(each.path).name for each in here] == ["a.json", "b.json"]
+    assert folder.look() == files_seen
+    assert [Path(file.path).name for file in files_seen] == ["a.json", "b.json"]
 
 
 def test_a_link_that_is_turned_elsewhere_is_not_followed(files: Files, tmp_path: Path) -> None:

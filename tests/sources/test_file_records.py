@@ -53,8 +53,8 @@ def check_every_cut(form: FileFormat, content: bytes, folder: Path) -> None:
         def inputs(start: int, end: int) -> tuple[list[object], list[tuple[int, str]], int]:
             pieces = list(form.read(source, file, start, end))
             assert sum(piece.records for piece in pieces) == end - start
-            tuples = [each for piece in pieces for each in piece.decoded.tuples.to_pylist()]
-            faults = [(piece.first + each.line, each.raw) for piece in pieces for each in piece.decoded.malformed]
+            tuples = [row for piece in pieces for row in piece.decoded.tuples.to_pylist()]
+            faults = [(piece.first + fault.line, fault.raw) for piece in pieces for fault in piece.decoded.malformed]
             return tuples, faults, sum(piece.bytes for piece in pieces)
 
         whole = inputs(0, scan.records)
@@ -63,7 +63,7 @@ def check_every_cut(form: FileFormat, content: bytes, folder: Path) -> None:
             first, second = inputs(0, cut), inputs(cut, scan.records)
             assert tuple(a + b for a, b in zip(first, second, strict=True)) == whole
         if isinstance(form, JsonFormat):
-            lines = [each for each in content[scan.marks[0][1] :].split(b"\n") if each.strip(b" \t\r")]
+            lines = [line for line in content[scan.marks[0][1] :].split(b"\n") if line.strip(b" \t\r")]
             assert len(whole[0]) + len(whole[1]) == len(lines)
 
 
@@ -101,19 +101,19 @@ def test_a_big_file_is_read_from_the_mark_before_the_first_record(tmp_path: Path
             assert position == len("k,s,t\n") + sum(map(len, rows[:record]))
         file = IndexedFile("", "", "", size, 0, 0, 0, scan.records, scan.marks)
         ranges = [(0, 20_000), (0, 7_777), (7_777, 7_778), (7_778, 20_000)]
-        found = [
-            [k for piece in form.read(source, file, *each) for k in piece.decoded.tuples.column("k").to_pylist()]
-            for each in ranges
+        keys_read = [
+            [k for piece in form.read(source, file, *bounds) for k in piece.decoded.tuples.column("k").to_pylist()]
+            for bounds in ranges
         ]
         path.write_text("k,s,t\n" + "".join(rows).replace("\n15000,", "\nx5000,").replace("\n17,", "\n1,2,"))
     with pa.OSFile(str(path)) as source:
         faults = [
-            (piece.first + each.line, each.raw)
+            (piece.first + fault.line, fault.raw)
             for piece in CsvFormat(SCHEMA, FileOptions("x", "csv")).read(source, file, 0, 20_000)
-            for each in piece.decoded.malformed
+            for fault in piece.decoded.malformed
         ]
     assert [number for number, _ in faults] == [18, 15_001]
-    assert found[0] == list(range(20_000)) == found[1] + found[2] + found[3]
+    assert keys_read[0] == list(range(20_000)) == keys_read[1] + keys_read[2] + keys_read[3]
 
 
 @pytest.mark.parametrize("form", [JsonFormat(SCHEMA, 8), CsvFormat(SCHEMA, FileOptions("x", "csv"), 8)])

@@ -89,10 +89,10 @@ def test_only_one_process_lists_the_files(files: Files) -> None:
     files.put("a.json", line(0))
     planner = files.planner()
     discovered(planner, 1)
-    other = files.planner()
-    assert "One process at a time may list the files" in problem(other)
+    other_planner = files.planner()
+    assert "One process at a time may list the files" in problem(other_planner)
     del planner
-    discovered(other, 1)
+    discovered(other_planner, 1)
 
 
 def test_nested_folders_are_read_and_hidden_and_unfinished_files_are_not(files: Files) -> None:
@@ -116,7 +116,7 @@ def test_lines_that_do_not_fit_say_where_they_are(files: Files) -> None:
     discovered(planner, 7)
     chunks = list(files.reader().read("0", 0, 7))
     assert keys(chunks) == [0]
-    faults = [each for chunk in chunks for each in chunk.malformed]
+    faults = [fault for chunk in chunks for fault in chunk.malformed]
     assert [fault.detail.split(" must")[0].split(":")[0] for fault in faults] == [
         f"{path}, line {number}" for number in (2, 5, 6, 7)
     ]
@@ -168,8 +168,8 @@ def test_a_replay_gives_records_as_time_passes(form: str, files: Files) -> None:
     planners = [DiscoveringFileConnector(definition, files.storage)]
 
     def end(seconds: float) -> int:
-        found = planners[0].available(created_us + int(seconds * 1e6))
-        return found["0"].end if found else -1
+        extents = planners[0].available(created_us + int(seconds * 1e6))
+        return extents["0"].end if extents else -1
 
     wait_until(lambda: end(1e6) == 1010, DISCOVERED, lambda: f"all is known, got {end(1e6)}")
     assert end(-1) == 0

@@ -50,8 +50,8 @@ def connected(script: Script, schema: StreamSchema = SCHEMA, **options: str) -> 
 
 def connector(port: int, schema: StreamSchema = SCHEMA, patience: float = 5.0, **options: str) -> FlightConnector:
     """Open the stream "numbers", of id "s7", at a port."""
-    given = {"location": f"grpc://127.0.0.1:{port}", **options}
-    return FlightConnector(StreamDefinition("s7", "numbers", schema, "flight", "", given), patience)
+    all_options = {"location": f"grpc://127.0.0.1:{port}", **options}
+    return FlightConnector(StreamDefinition("s7", "numbers", schema, "flight", "", all_options), patience)
 
 
 def read(stream: FlightConnector, start: int, end: int, partition: str = "0") -> pa.Table:
@@ -121,10 +121,10 @@ def test_the_server_learns_path_and_consumer(options: dict[str, str], path: str,
 
 def test_columns_are_matched_by_name() -> None:
     table = rows(0, 9)
-    given = pa.table(
+    served = pa.table(
         {"TIME": table["time"], "more": table["n"], "Price": table["price"], "N": table["price"], "n": table["n"]}
     )
-    with connected(Script({"0": (0, given)})) as stream:
+    with connected(Script({"0": (0, served)})) as stream:
         assert read(stream, 0, 9).equals(table)
 
 
@@ -145,7 +145,7 @@ def test_types_are_cast_where_no_value_changes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "given", "message"),
+    ("declared", "column", "message"),
     [
         (INT, pa.array(["1"]), "Column 'c' must be castable to INT, got Arrow type string"),
         (INT, pa.array([1.0]), "Column 'c' must be castable to INT, got Arrow type double"),
@@ -159,9 +159,9 @@ def test_types_are_cast_where_no_value_changes() -> None:
     ],
 )
 def test_types_that_do_not_fit_are_refused(
-    declared: ColumnType, given: pa.Array, message: str, caplog: pytest.LogCaptureFixture
+    declared: ColumnType, column: pa.Array, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with connected(one_column(given, 1), schema_of(c=declared)) as stream:
+    with connected(one_column(column, 1), schema_of(c=declared)) as stream:
         with pytest.raises(NotAllowed, match=message):
             read(stream, 0, 1)
         # the planner is told of nothing to read, so that the job goes on without this stream

@@ -123,9 +123,9 @@ def test_values_are_what_the_thesis_describes() -> None:
 
 def test_a_stream_may_have_some_columns_in_any_order() -> None:
     fields = {f.name: f for f in PURCHASES.fields}
-    some = StreamSchema((fields["time"], Field("PRICE", fields["price"].type)), "time", 0)
-    data = table(connector(some, "mine", dataset="purchases"), 10, 20)
-    assert data.schema == some.arrow
+    schema = StreamSchema((fields["time"], Field("PRICE", fields["price"].type)), "time", 0)
+    data = table(connector(schema, "mine", dataset="purchases"), 10, 20)
+    assert data.schema == schema.arrow
     assert data["PRICE"].equals(table(connector(), 10, 20)["price"])
 
 

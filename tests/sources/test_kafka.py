@@ -64,14 +64,14 @@ def test_what_does_not_fit_is_malformed_and_says_where_it_is(broker: Broker, sto
     (chunk,) = source.read("0", 0, len(values))
     assert chunk.tuples.column("k").to_pylist() == [0, 7, 9]
     assert chunk.bytes == sum(len(value) for value in values if value is not None)
-    details = [each.detail for each in chunk.malformed]
+    details = [fault.detail for fault in chunk.malformed]
     assert [detail.partition(" must")[0].partition(":")[0] for detail in details] == [
         f"partition 0, offset {number}" for number in (1, 2, 3, 4, 6, 7)
     ]
     assert "got no value" in details[1]
     assert "column 'k'" in details[2]
     assert "must be UTF-8" in details[3]
-    assert [each.raw for each in chunk.malformed][:2] == ["{", ""]
+    assert [fault.raw for fault in chunk.malformed][:2] == ["{", ""]
 
 
 def test_latest_begins_where_the_topic_was_first_seen_and_new_partitions_at_their_beginning(
@@ -150,34 +150,34 @@ def test_nothing_is_available_without_brokers(storage: Storage) -> None:
     ],
 )
 def test_wrong_options_say_what_exists(options: dict[str, str], says: str) -> None:
-    given = {"topic": "t", "properties.bootstrap.servers": "h:1", **options}
+    all_options = {"topic": "t", "properties.bootstrap.servers": "h:1", **options}
     with pytest.raises(NotAllowed) as refused:
-        validate_options(SCHEMA, "json", given)
+        validate_options(SCHEMA, "json", all_options)
     assert says in refused.value.detail
     assert "hunter2" not in refused.value.detail
 
 
 @given(st.dictionaries(st.integers(0, 10**9 - 1), st.integers(0, 10**18 - 1), min_size=1, max_size=5))
 def test_given_offsets_are_read_as_written(offsets: dict[int, int]) -> None:
-    written = ";".join(f"partition:{number},offset:{offset}" for number, offset in offsets.items())
-    assert read_offsets(written) == offsets
+    text = ";".join(f"partition:{number},offset:{offset}" for number, offset in offsets.items())
+    assert read_offsets(text) == offsets
 
 
 @given(st.text("partionfse:,;0123456789 -", max_size=40))
 def test_other_offsets_are_refused(text: str) -> None:
     with suppress(NotAllowed):
-        found = read_offsets(text)
-        assert found
-        assert all(number >= 0 and offset >= 0 for number, offset in found.items())
+        offsets = read_offsets(text)
+        assert offsets
+        assert all(number >= 0 and offset >= 0 for number, offset in offsets.items())
 
 
 def test_secrets_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, Any] = {
+    all_options: dict[str, Any] = {
         "topic": "t",
         "properties.bootstrap.servers": "h:1",
         "properties.sasl.password": "secret:kafka_password",
     }
-    options = validate_options(SCHEMA, "json", given)
+    options = validate_options(SCHEMA, "json", all_options)
     with pytest.raises(NotReady, match="BRAID_SECRET_KAFKA_PASSWORD"):
         options.client()
     monkeypatch.setenv("BRAID_SECRET_KAFKA_PASSWORD", "hunter2")

@@ -40,7 +40,7 @@ def chunk_of(source: KafkaConnector, count: int) -> Chunk:
 
 
 def said(chunk: Chunk) -> list[tuple[str, str]]:
-    return [(each.detail.partition(":")[0].partition(" must")[0], each.raw) for each in chunk.malformed]
+    return [(fault.detail.partition(":")[0].partition(" must")[0], fault.raw) for fault in chunk.malformed]
 
 
 @pytest.mark.parametrize(

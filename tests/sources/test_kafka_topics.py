@@ -39,12 +39,12 @@ def test_all_partitions_are_read_exactly(topics: Topics, storage: Storage) -> No
         topics.produce(topic, map(message, range(1000 * partition, 1000 * partition + 700 + partition)), partition)
     source = source_of(topics, topic, storage, **EARLIEST)
     extents = ends(source, {"0": 700, "1": 701, "2": 702})
-    assert {name: each.start for name, each in extents.items()} == {"0": 0, "1": 0, "2": 0}
+    assert {name: extent.start for name, extent in extents.items()} == {"0": 0, "1": 0, "2": 0}
     for name, extent in extents.items():
         first = 1000 * int(name)
         cuts = [0, 1, 350, 351, extent.end]
-        found = [keys(source, name, low, high) for low, high in pairwise(cuts)]
-        assert [key for each in found for key in each] == list(range(first, first + extent.end))
+        keys_read = [keys(source, name, low, high) for low, high in pairwise(cuts)]
+        assert [key for part in keys_read for key in part] == list(range(first, first + extent.end))
 
 
 def test_messages_of_transactions_are_read_once_these_are_committed(
@@ -108,7 +108,7 @@ def test_where_a_stream_begins(topics: Topics, tmp_path: Path) -> None:
 
     def begins(**options: str) -> dict[str, int]:
         source = source_of(topics, topic, Storage(str(tmp_path / uuid.uuid4().hex)), **options)
-        return {name: each.start for name, each in ends(source, {"0": 5, "1": 3}).items()}
+        return {name: extent.start for name, extent in ends(source, {"0": 5, "1": 3}).items()}
 
     def mode(name: str) -> dict[str, str]:
         return {"scan.startup.mode": name}
@@ -117,10 +117,10 @@ def test_where_a_stream_begins(topics: Topics, tmp_path: Path) -> None:
     assert begins(**mode("latest-offset")) == begins() == {"0": 5, "1": 3}
     since = {"scan.startup.timestamp-millis": str(start_ms + 1500)}
     assert begins(**mode("timestamp"), **since) == {"0": 2, "1": 3}
-    given = {"scan.startup.specific-offsets": "partition:0,offset:4; partition:1,offset:3;"}
-    assert begins(**mode("specific-offsets"), **given) == {"0": 4, "1": 3}
-    one = {"scan.startup.specific-offsets": "partition:1,offset:2"}
-    assert begins(**mode("specific-offsets"), **one) == {"0": 0, "1": 2}
+    both_offsets = {"scan.startup.specific-offsets": "partition:0,offset:4; partition:1,offset:3;"}
+    assert begins(**mode("specific-offsets"), **both_offsets) == {"0": 4, "1": 3}
+    one_offset = {"scan.startup.specific-offsets": "partition:1,offset:2"}
+    assert begins(**mode("specific-offsets"), **one_offset) == {"0": 0, "1": 2}
 
 
 def test_given_offsets_that_are_not_there_yet_are_waited_for(topics: Topics, storage: Storage) -> None:
@@ -131,8 +131,8 @@ def test_given_offsets_that_are_not_there_yet_are_waited_for(topics: Topics, sto
     assert "names offset 5 of partition 0, which ends at 3" in problem_of(source)
     topics.produce(topic, map(message, range(3, 6)))
     assert ends(source, {"0": 6}) == {"0": Extent(5, 6)}
-    other = {**options, "scan.startup.specific-offsets": "partition:7,offset:0"}
-    source = source_of(topics, topic, Storage(storage.uri + "/other"), **other)
+    beyond = {**options, "scan.startup.specific-offsets": "partition:7,offset:0"}
+    source = source_of(topics, topic, Storage(storage.uri + "/other"), **beyond)
     assert "partition 7, which is not there" in problem_of(source)
 
 

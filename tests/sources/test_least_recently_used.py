@@ -23,16 +23,16 @@ def test_what_was_used_longest_ago_goes_first() -> None:
 def test_one_thread_makes_a_value_and_others_wait_for_it() -> None:
     cache: LeastRecentlyUsed[object] = LeastRecentlyUsed(10, lambda _: 1)
     begun, go_on = threading.Event(), threading.Event()
-    made: list[object] = []
+    values_made: list[object] = []
 
     def make() -> object:
         begun.set()
         assert go_on.wait(WAIT)
-        made.append(object())
-        return made[-1]
+        values_made.append(object())
+        return values_made[-1]
 
-    found: list[object] = []
-    threads = [threading.Thread(target=lambda: found.append(cache.get("key", make))) for _ in range(8)]
+    values_got: list[object] = []
+    threads = [threading.Thread(target=lambda: values_got.append(cache.get("key", make))) for _ in range(8)]
     threads[0].start()
     assert begun.wait(WAIT)
     for thread in threads[1:]:
@@ -41,8 +41,8 @@ def test_one_thread_makes_a_value_and_others_wait_for_it() -> None:
     go_on.set()
     for thread in threads:
         thread.join(WAIT)
-    assert found == made * 8
-    assert len(made) == 1
+    assert values_got == values_made * 8
+    assert len(values_made) == 1
 
 
 def test_after_a_failure_the_next_one_tries() -> None:

@@ -67,8 +67,8 @@ def test_reopening_goes_on_where_it_was_and_answers_keys(storage: Storage) -> No
     log = PushLog(storage, DEFINITION)
     assert log.end() == 3
     keyed = [f for f in log.kept_frames() if f.key is not None]
-    found = [(f.key, f.fingerprint, f.outcome, f.received_us) for f in keyed]
-    assert found == [("k1", "f", outcome, 7), ("empty", None, None, 9)]
+    answers = [(f.key, f.fingerprint, f.outcome, f.received_us) for f in keyed]
+    assert answers == [("k1", "f", outcome, 7), ("empty", None, None, 9)]
     assert log.append(tuples(3), [], 10, 1) == 4
     assert read(storage, 0, 4) == [0, 1, 2, 3]
     log.close()
@@ -154,8 +154,8 @@ def test_threads_share_flushes_and_lose_nothing(storage: Storage, monkeypatch: p
     assert items[1::2] == [f"raw {n}" for n in items[::2]]
     assert sorted(items[::2]) == sorted(t * 1000 + n for t in range(8) for n in range(25))
     for thread_number in range(8):
-        own = [n for n in items[::2] if n // 1000 == thread_number]
-        assert own == sorted(own)
+        items_of_thread = [n for n in items[::2] if n // 1000 == thread_number]
+        assert items_of_thread == sorted(items_of_thread)
     assert len(flushes) < 150
     assert sum(frame.key is not None for frame in log.kept_frames()) == 200
     log.close()

@@ -23,9 +23,9 @@ def server() -> Iterator[RegistryServer]:
     running.stop()
 
 
-def names(found: AvroSchema | str) -> list[str]:
-    assert isinstance(found, AvroSchema), found
-    return list(found.columns)
+def names(schema: AvroSchema | str) -> list[str]:
+    assert isinstance(schema, AvroSchema), schema
+    return list(schema.columns)
 
 
 def test_a_schema_is_asked_for_once_a_process(server: RegistryServer) -> None:

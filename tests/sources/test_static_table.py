@@ -65,9 +65,9 @@ def table(path: Path | str, form: str, **options: str) -> TableDefinition:
 
 
 def rows_of(definition: TableDefinition, folder: str = "") -> list[tuple[Any, ...]]:
-    found = TableReader(folder).read(definition).rows
-    assert found.schema == SCHEMA.arrow
-    return [tuple(row.values()) for row in found.to_pylist()]
+    table = TableReader(folder).read(definition).rows
+    assert table.schema == SCHEMA.arrow
+    return [tuple(row.values()) for row in table.to_pylist()]
 
 
 def test_every_format_gives_the_same_rows(tmp_path: Path) -> None:
@@ -75,9 +75,9 @@ def test_every_format_gives_the_same_rows(tmp_path: Path) -> None:
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(CSV.encode()))
     (tmp_path / "t.ndjson").write_text("\n".join(OBJECTS) + "\n\n")
     (tmp_path / "t.json").write_text(f" [{','.join(OBJECTS)}]")
-    given = pa.table({f.name: pa.array([row[i] for row in ROWS], f.type.arrow) for i, f in enumerate(SCHEMA.fields)})
-    pq.write_table(given.select(SCHEMA.names[::-1]), tmp_path / "t.parquet")
-    wide = given.set_column(2, "small", given.column("small").cast(pa.int64()))
+    columns = pa.table({f.name: pa.array([row[i] for row in ROWS], f.type.arrow) for i, f in enumerate(SCHEMA.fields)})
+    pq.write_table(columns.select(SCHEMA.names[::-1]), tmp_path / "t.parquet")
+    wide = columns.set_column(2, "small", columns.column("small").cast(pa.int64()))
     pq.write_table(wide, tmp_path / "wide.parquet")
     for name in ("t.csv", "t.csv.gz", "t.ndjson", "t.json", "t.parquet", "wide.parquet"):
         assert rows_of(table(tmp_path / name, format_of(name))) == ROWS, name
@@ -162,13 +162,13 @@ def test_a_file_is_read_again_when_it_changed(tmp_path: Path) -> None:
 
 
 def test_a_file_that_took_the_place_of_another_is_read(tmp_path: Path) -> None:
-    path, other = tmp_path / "t.csv", tmp_path / "other.csv"
+    path, new = tmp_path / "t.csv", tmp_path / "other.csv"
     path.write_text(CSV)
-    other.write_text(CSV.replace("Red", "Ned"))
-    os.utime(other, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+    new.write_text(CSV.replace("Red", "Ned"))
+    os.utime(new, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
     reader = TableReader()
     first = reader.read(table(path, "csv"))
-    other.replace(path)
+    new.replace(path)
     assert reader.read(table(path, "csv")).id != first.id
 
 

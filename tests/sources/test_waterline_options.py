@@ -32,12 +32,12 @@ def test_defaults() -> None:
     ],
 )
 def test_durations(text: str, us: int | None) -> None:
-    found, others = split_options({"max_future": text, "idle_timeout": text, "rate": "5"})
-    assert (found.max_future_us, found.idle_timeout_us, others) == (us, us, {"rate": "5"})
+    waterline, rest_of_options = split_options({"max_future": text, "idle_timeout": text, "rate": "5"})
+    assert (waterline.max_future_us, waterline.idle_timeout_us, rest_of_options) == (us, us, {"rate": "5"})
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("max_future", "soon", "'max_future' must be 'none' or a duration such as '90 s'"),
         ("max_future", "60", "or '1 hour' (units: d, h, min, s, ms, us); got '60'"),
@@ -52,10 +52,10 @@ def test_durations(text: str, us: int | None) -> None:
         ("waterline_percentile", "nan", "got 'nan'"),
     ],
 )
-def test_refused(name: str, text: str, said: str) -> None:
+def test_refused(name: str, text: str, message: str) -> None:
     with pytest.raises(NotAllowed) as refused:
         split_options({name: text})
-    assert said in refused.value.detail
+    assert message in refused.value.detail
     assert name in refused.value.detail
 
 
@@ -65,8 +65,8 @@ def test_no_future_at_all_may_be_allowed() -> None:
 
 @given(st.integers(0, LONGEST))
 def test_a_duration_is_shown_as_it_may_be_written(us: int) -> None:
-    found, _ = split_options({"max_future": format_duration(us)})
-    assert found.max_future_us == us
+    waterline, _ = split_options({"max_future": format_duration(us)})
+    assert waterline.max_future_us == us
 
 
 def test_durations_are_shown_in_the_largest_whole_unit() -> None:

@@ -52,7 +52,7 @@ def subject(query: Selection | Aggregation = SELECTION) -> Subject:
 def selected(count: int, first: int = 0) -> list[dict[str, Any]]:
     """Return rows of :data:`SELECTION`: all types, NULL in each column somewhere, and texts that need care."""
     texts = ["plain", 'quo"te', "com,ma", "line\nbreak", "", "ü€\u2028", "\\N", "'"]
-    found = []
+    rows = []
     for number in range(first, first + count):
         row = {
             "n": number,
@@ -67,8 +67,8 @@ def selected(count: int, first: int = 0) -> list[dict[str, Any]]:
         if number % 9:
             row[list(row)[number % 9 % 8]] = None
         row["n"] = number
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def rows_of(subject: Subject, values: Sequence[dict[str, Any]], seq: int) -> Rows:

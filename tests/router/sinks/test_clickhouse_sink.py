@@ -26,42 +26,42 @@ COLUMNS = (
 
 @contextmanager
 def opened(server: ClickHouse, of: Subject, table: str, **options: str) -> Iterator[Sink]:
-    said = {"url": server.url, "table": table, **options}
-    connector.validate(said, of.query, OPEN)
-    with closing(connector.connect(said, DelivererIdentity("test"))) as destination:
-        yield destination.open(of, said)
+    all_options = {"url": server.url, "table": table, **options}
+    connector.validate(all_options, of.query, OPEN)
+    with closing(connector.connect(all_options, DelivererIdentity("test"))) as destination:
+        yield destination.open(of, all_options)
 
 
 def test_rows_of_all_types_are_inserted(clickhouse: ClickHouse) -> None:
     clickhouse.query(f"CREATE TABLE plain ({COLUMNS}) ENGINE = MergeTree ORDER BY n")
-    mine = subject()
-    rows = rows_of(mine, selected(50), 3)
-    with opened(clickhouse, mine, "plain", database="default") as sink:
+    query = subject()
+    rows = rows_of(query, selected(50), 3)
+    with opened(clickhouse, query, "plain", database="default") as sink:
         sink.write(rows)
     text = clickhouse.query("SELECT * FROM plain ORDER BY n FORMAT JSONEachRow")
-    found = [json.loads(line) for line in text.splitlines()]
-    for got, wanted in zip(found, rows.table.to_pylist(), strict=True):
-        assert int(got["n"]) == wanted["n"]
-        assert got["i"] == wanted["i"]
-        assert got["x"] == wanted["x"]
-        assert got["s"] == wanted["s"]
-        assert (got["d"] and float(got["d"])) == (wanted["d"] and float(wanted["d"]))
-        assert got["b"] == (None if wanted["b"] is None else int(wanted["b"]))
-        assert got["day"] == (wanted["day"] and wanted["day"].isoformat())
-        assert got["at"] == (wanted["at"] and wanted["at"].strftime("%Y-%m-%d %H:%M:%S"))
+    inserted = [json.loads(line) for line in text.splitlines()]
+    for row, expected in zip(inserted, rows.table.to_pylist(), strict=True):
+        assert int(row["n"]) == expected["n"]
+        assert row["i"] == expected["i"]
+        assert row["x"] == expected["x"]
+        assert row["s"] == expected["s"]
+        assert (row["d"] and float(row["d"])) == (expected["d"] and float(expected["d"]))
+        assert row["b"] == (None if expected["b"] is None else int(expected["b"]))
+        assert row["day"] == (expected["day"] and expected["day"].isoformat())
+        assert row["at"] == (expected["at"] and expected["at"].strftime("%Y-%m-%d %H:%M:%S"))
 
 
 def test_a_table_may_keep_what_tells_rows_apart(clickhouse: ClickHouse) -> None:
     clickhouse.query(
         f"CREATE TABLE once ({COLUMNS}, _query String, _row String) ENGINE = ReplacingMergeTree ORDER BY (_query, _row)"
     )
-    mine = subject()
-    rows = rows_of(mine, selected(20), 3)
-    with opened(clickhouse, mine, "once") as sink:
+    query = subject()
+    rows = rows_of(query, selected(20), 3)
+    with opened(clickhouse, query, "once") as sink:
         sink.write(rows)
         sink.write(rows)
     assert clickhouse.query("SELECT count() FROM once FINAL") == "20\n"
-    assert clickhouse.query("SELECT DISTINCT _query FROM once") == f"{mine.delivery_id}\n"
+    assert clickhouse.query("SELECT DISTINCT _query FROM once") == f"{query.delivery_id}\n"
 
 
 def test_a_table_that_is_not_there_refuses(clickhouse: ClickHouse) -> None:
@@ -74,25 +74,25 @@ def test_a_table_that_is_not_there_refuses(clickhouse: ClickHouse) -> None:
 
 
 def test_a_column_that_is_not_there_refuses(clickhouse: ClickHouse) -> None:
-    mine = subject()
+    query = subject()
     clickhouse.query("CREATE TABLE lacks (n Int64, i Int32, x Float64, s Alias toString(n)) ENGINE = Memory")
     missing = pytest.raises(SinkRefused, match="d, s, b, day, at are missing, there are n, i, x")
-    with missing, opened(clickhouse, mine, "lacks"):
+    with missing, opened(clickhouse, query, "lacks"):
         pass
     clickhouse.query(f"CREATE TABLE has ({COLUMNS}, more String, _row String) ENGINE = Memory")
-    with opened(clickhouse, mine, "has") as sink:
-        sink.write(rows_of(mine, selected(1), 3))
+    with opened(clickhouse, query, "has") as sink:
+        sink.write(rows_of(query, selected(1), 3))
         assert clickhouse.query("SELECT n, more, _row FROM has") == "0\t\t3-0\n"
 
 
 def test_values_that_do_not_fit_are_refused_and_others_go_on(clickhouse: ClickHouse) -> None:
     clickhouse.query(f"CREATE TABLE strict ({COLUMNS.replace('n Int64', 'n UUID')}) ENGINE = Memory")
     clickhouse.query(f"CREATE TABLE fits ({COLUMNS}) ENGINE = Memory")
-    mine = subject()
-    with opened(clickhouse, mine, "strict") as sink, pytest.raises(SinkRefused, match="Code: "):
-        sink.write(rows_of(mine, selected(2), 1))
-    with opened(clickhouse, mine, "fits") as sink:
-        sink.write(rows_of(mine, selected(2), 1))
+    query = subject()
+    with opened(clickhouse, query, "strict") as sink, pytest.raises(SinkRefused, match="Code: "):
+        sink.write(rows_of(query, selected(2), 1))
+    with opened(clickhouse, query, "fits") as sink:
+        sink.write(rows_of(query, selected(2), 1))
     assert clickhouse.query("SELECT count() FROM fits") == "2\n"
 
 
@@ -133,23 +133,23 @@ def test_what_an_answer_means(status: int, headers: dict[str, str], body: str, m
 
 def test_a_wrong_password_is_refused_and_not_shown(clickhouse: ClickHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRAID_SECRET_CH", HIDDEN)
-    said = {"username": "default", "password": "secret:ch"}
-    with pytest.raises(SinkRefused, match="Code: ") as raised, opened(clickhouse, subject(), "t", **said):
+    options = {"username": "default", "password": "secret:ch"}
+    with pytest.raises(SinkRefused, match="Code: ") as raised, opened(clickhouse, subject(), "t", **options):
         pass
     assert HIDDEN not in str(raised.value)
 
 
 def test_nobody_there_is_down() -> None:
-    said = {"url": f"http://127.0.0.1:{free_port()}", "table": "t"}
+    options = {"url": f"http://127.0.0.1:{free_port()}", "table": "t"}
     with (
-        closing(connector.connect(said, DelivererIdentity("test"))) as destination,
+        closing(connector.connect(options, DelivererIdentity("test"))) as destination,
         pytest.raises(SinkDown, match="answer"),
     ):
-        destination.open(subject(), said)
+        destination.open(subject(), options)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"url": "http://h"}, "must have the option 'table'"),
         ({"url": "http://h", "table": "a; DROP TABLE b"}, "must be a name"),
@@ -159,6 +159,6 @@ def test_nobody_there_is_down() -> None:
         ({"url": "http://h:99999", "table": "t"}, "must be http"),
     ],
 )
-def test_bad_options_are_refused(options: dict[str, str], said: str) -> None:
-    with pytest.raises(NotAllowed, match=said):
+def test_bad_options_are_refused(options: dict[str, str], message: str) -> None:
+    with pytest.raises(NotAllowed, match=message):
         connector.validate(options, SELECTION, OPEN)

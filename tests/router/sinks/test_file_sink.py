@@ -31,9 +31,9 @@ from tests.router.sinks.subjects import SELECTION, aggregation, rows_of, selecte
 
 
 def opened(folder: Path, of: Subject, **options: str) -> Sink:
-    said = {"path": str(folder), **options}
-    file.validate(said, of.query, OPEN)
-    return file.connect(said, DelivererIdentity("test")).open(of, said)
+    all_options = {"path": str(folder), **options}
+    file.validate(all_options, of.query, OPEN)
+    return file.connect(all_options, DelivererIdentity("test")).open(of, all_options)
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -48,105 +48,105 @@ def as_json(rows: Rows) -> list[dict[str, Any]]:
 
 
 def test_each_write_is_a_file_and_the_cursor_is_beside_it(tmp_path: Path) -> None:
-    mine = subject()
-    sink = opened(tmp_path, mine)
+    query = subject()
+    sink = opened(tmp_path, query)
     assert sink.resume() is None
-    first, second = rows_of(mine, selected(20), 1), rows_of(mine, selected(5, 20), 2)
+    first, second = rows_of(query, selected(20), 1), rows_of(query, selected(5, 20), 2)
     sink.write(first)
     sink.write(second)
     assert lines(tmp_path) == as_json(first) + as_json(second)
     assert len(list(tmp_path.glob("*.ndjson"))) == 2
-    assert opened(tmp_path, mine).resume() == "after 2"
+    assert opened(tmp_path, query).resume() == "after 2"
     assert opened(tmp_path, subject()).resume() is None, "another query has another cursor"
 
 
 @pytest.mark.parametrize("format", ["json", "csv", "parquet"])
 def test_all_types_are_read_back(tmp_path: Path, format: str) -> None:
-    mine = subject()
-    sink = opened(tmp_path, mine, format=format)
+    query = subject()
+    sink = opened(tmp_path, query, format=format)
     sink.resume()
-    rows = rows_of(mine, selected(40), 1)
+    rows = rows_of(query, selected(40), 1)
     sink.write(rows)
-    (path,) = (each for each in tmp_path.iterdir() if each.is_file())
+    (path,) = (entry for entry in tmp_path.iterdir() if entry.is_file())
     if format == "parquet":
         assert ds.dataset(str(path)).to_table().to_pylist() == rows.table.to_pylist()
     elif format == "json":
         assert lines(tmp_path) == as_json(rows)
     else:
         with path.open(newline="") as text:
-            found = list(csv.DictReader(text))
+            rows_read = list(csv.DictReader(text))
         plain = [{name: "" if value is None else value for name, value in row.items()} for row in as_json(rows)]
-        for got, wanted in zip(found, plain, strict=True):
-            assert got["s"] == wanted["s"]
-            assert got["at"] == wanted["at"]
-            assert got["day"] == wanted["day"]
-            assert got["b"] == str(wanted["b"]).lower()
+        for got, expected in zip(rows_read, plain, strict=True):
+            assert got["s"] == expected["s"]
+            assert got["at"] == expected["at"]
+            assert got["day"] == expected["day"]
+            assert got["b"] == str(expected["b"]).lower()
             for name in ("n", "i", "x", "d"):
-                assert (got[name] and float(got[name])) == wanted[name]
+                assert (got[name] and float(got[name])) == expected[name]
 
 
 def test_partitions_are_folders_that_others_read(tmp_path: Path) -> None:
-    mine = subject()
-    sink = opened(tmp_path, mine, format="parquet", partition_by="s, i")
+    query = subject()
+    sink = opened(tmp_path, query, format="parquet", partition_by="s, i")
     sink.resume()
-    rows = rows_of(mine, [row for row in selected(60) if row["s"] != ""], 1)
+    rows = rows_of(query, [row for row in selected(60) if row["s"] != ""], 1)
     sink.write(rows)
-    found = ds.dataset(str(tmp_path), format="parquet", partitioning="hive", exclude_invalid_files=False).to_table()
+    dataset = ds.dataset(str(tmp_path), format="parquet", partitioning="hive", exclude_invalid_files=False).to_table()
     names = rows.table.column_names
     by = [("n", "ascending")]
-    assert found.select(names).sort_by(by).to_pylist() == rows.table.sort_by(by).to_pylist()  # type: ignore[arg-type]
+    assert dataset.select(names).sort_by(by).to_pylist() == rows.table.sort_by(by).to_pylist()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("alias", ["../../../x", "..", ".", "/", "a/b", "\0"])
 def test_no_name_of_a_column_leaves_the_folder(tmp_path: Path, alias: str) -> None:
     outputs = (Output(alias, Column("s", VARCHAR)), Output("n", Column("n", BIGINT)))
-    mine, root = subject(Selection("s-1", None, outputs)), tmp_path / "inside"
-    sink = opened(root, mine, partition_by=alias)
+    query, root = subject(Selection("s-1", None, outputs)), tmp_path / "inside"
+    sink = opened(root, query, partition_by=alias)
     sink.resume()
-    sink.write(rows_of(mine, [{alias: value, "n": 1} for value in ("..", "../..", ".", "/", "")], 1))
+    sink.write(rows_of(query, [{alias: value, "n": 1} for value in ("..", "../..", ".", "/", "")], 1))
     files = list(tmp_path.rglob("*.ndjson"))
     assert len(files) == 5
     assert {path.parent.parent for path in files} == {root}
-    assert opened(root, mine, partition_by=alias).resume() == "after 1"
+    assert opened(root, query, partition_by=alias).resume() == "after 1"
 
 
 def test_long_values_have_folders_of_their_own(tmp_path: Path) -> None:
-    mine = subject()
-    sink = opened(tmp_path, mine, partition_by="s")
+    query = subject()
+    sink = opened(tmp_path, query, partition_by="s")
     sink.resume()
     texts = ["x" * 250, "x" * 250 + "y", "ü" * 100, "ü" * 100 + "y", "a" * 195 + "é"]
-    sink.write(rows_of(mine, [{**selected(1)[0], "s": text} for text in texts], 1))
+    sink.write(rows_of(query, [{**selected(1)[0], "s": text} for text in texts], 1))
     folders = [path.name for path in tmp_path.iterdir() if path.name != file.ASIDE]
     assert len(set(folders)) == len(texts)
     assert all(len(name.encode()) <= file.LONGEST_FOLDER for name in folders)
-    assert opened(tmp_path, mine, partition_by="s").resume() == "after 1"
+    assert opened(tmp_path, query, partition_by="s").resume() == "after 1"
 
 
 def test_what_cannot_be_placed_does_not_count(tmp_path: Path) -> None:
-    mine = subject()
-    sink = opened(tmp_path, mine, partition_by="i,s")
+    query = subject()
+    sink = opened(tmp_path, query, partition_by="i,s")
     sink.resume()
-    sink.write(rows_of(mine, [{**selected(1)[0], "i": 1, "s": "a"}], 1))
+    sink.write(rows_of(query, [{**selected(1)[0], "i": 1, "s": "a"}], 1))
     (tmp_path / "i=2").write_text("no folder")
     row = {**selected(1)[0], "i": 2, "s": "a"}
     with pytest.raises(SinkRefused, match="i=2"):
-        sink.write(rows_of(mine, [row], 2))
-    again = opened(tmp_path, mine, partition_by="i,s")
+        sink.write(rows_of(query, [row], 2))
+    again = opened(tmp_path, query, partition_by="i,s")
     assert again.resume() == "after 1"
     (tmp_path / "i=2").unlink()
-    again.write(rows_of(mine, [row], 2))
-    assert opened(tmp_path, mine, partition_by="i,s").resume() == "after 2"
+    again.write(rows_of(query, [row], 2))
+    assert opened(tmp_path, query, partition_by="i,s").resume() == "after 2"
     assert len(list(tmp_path.rglob("*.ndjson"))) == 2
 
 
 def test_a_path_that_no_store_takes_is_refused(tmp_path: Path) -> None:
     names = [f"c{number}" for number in range(9)]
     outputs = tuple(Output(name, Column(name, VARCHAR)) for name in (*names, "rest"))
-    mine = subject(Selection("s-1", None, outputs))
-    sink = opened(tmp_path, mine, partition_by=",".join(names))
+    query = subject(Selection("s-1", None, outputs))
+    sink = opened(tmp_path, query, partition_by=",".join(names))
     sink.resume()
     with pytest.raises(SinkRefused, match="at most 1000 bytes"):
-        sink.write(rows_of(mine, [dict.fromkeys((*names, "rest"), "x" * 300)], 1))
+        sink.write(rows_of(query, [dict.fromkeys((*names, "rest"), "x" * 300)], 1))
     assert sink.resume() is None
 
 
@@ -183,41 +183,41 @@ class Crash(Exception):
 def test_whatever_is_interrupted_rows_come_once(writes: list[tuple[int, int]], partitioned: bool) -> None:
     """Each write is cut off before one of the calls that change files; then the sink is opened anew, and goes on."""
     with tempfile.TemporaryDirectory() as folder:
-        mine, root = subject(), Path(folder)
+        query, root = subject(), Path(folder)
         options = {"partition_by": "i"} if partitioned else {}
-        wanted, first = [], 0
+        expected, first = [], 0
         for seq, (count, survives) in enumerate(writes, 1):
-            rows = rows_of(mine, selected(count, first), seq)
+            rows = rows_of(query, selected(count, first), seq)
             first += count
-            wanted += [row["n"] for row in rows.table.to_pylist()]
+            expected += [row["n"] for row in rows.table.to_pylist()]
             with pytest.MonkeyPatch.context() as patch:
-                left = [survives]
+                calls_left = [survives]
 
-                def counted(name: str, left: list[int] = left) -> Any:
+                def counted(name: str, calls_left: list[int] = calls_left) -> Any:
                     whole = getattr(Storage, name)
 
-                    def call(*arguments: Any, **named: Any) -> Any:
-                        left[0] -= 1
-                        if left[0] < 0:
+                    def call(*arguments: Any, **keywords: Any) -> Any:
+                        calls_left[0] -= 1
+                        if calls_left[0] < 0:
                             raise Crash
-                        return whole(*arguments, **named)
+                        return whole(*arguments, **keywords)
 
                     return call
 
                 for name in ("put", "move", "delete"):
                     patch.setattr(Storage, name, counted(name))
                 with suppress(Crash):
-                    deliver(opened(root, mine, **options), rows)
-            deliver(opened(root, mine, **options), rows)
-        found = [
+                    deliver(opened(root, query, **options), rows)
+            deliver(opened(root, query, **options), rows)
+        delivered = [
             json.loads(line)["n"]
             for path in sorted(root.rglob("*.ndjson"), key=lambda p: p.name)
             for line in path.read_text().split("\n")
             if line
         ]
-        assert sorted(found) == sorted(wanted)
+        assert sorted(delivered) == sorted(expected)
         if not partitioned:
-            assert found == wanted
+            assert delivered == expected
 
 
 def deliver(sink: Sink, rows: Rows) -> None:
@@ -235,7 +235,7 @@ def test_a_folder_can_be_demanded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({}, "must have the option 'path'"),
         ({"path": "x", "format": "xml"}, "'json', 'csv', 'parquet'; got 'xml'"),
@@ -244,16 +244,18 @@ def test_a_folder_can_be_demanded(tmp_path: Path) -> None:
         ({"path": "x", "color": "red"}, "has the options.*got 'color'"),
     ],
 )
-def test_bad_options_are_refused(options: dict[str, str], said: str) -> None:
-    with pytest.raises(NotAllowed, match=said):
+def test_bad_options_are_refused(options: dict[str, str], message: str) -> None:
+    with pytest.raises(NotAllowed, match=message):
         file.validate(options, SELECTION, OPEN)
 
 
 def test_windows_are_partitions_by_their_times(tmp_path: Path) -> None:
-    mine = subject(aggregation())
-    sink = opened(tmp_path, mine, partition_by="window_start")
+    query = subject(aggregation())
+    sink = opened(tmp_path, query, partition_by="window_start")
     sink.resume()
     start = dt.datetime(2026, 1, 1)
-    sink.write(rows_of(mine, [{"window_start": start, "window_end": start, "name": "a", "n": 1, "_partial": False}], 1))
+    sink.write(
+        rows_of(query, [{"window_start": start, "window_end": start, "name": "a", "n": 1, "_partial": False}], 1)
+    )
     (path,) = tmp_path.rglob("*.ndjson")
     assert path.parent.name == "window_start=2026-01-01T00%3A00%3A00.000000Z"

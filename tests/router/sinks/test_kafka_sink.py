@@ -28,10 +28,10 @@ EXACTLY_ONCE = {"sink.delivery-guarantee": "exactly-once"}
 def opened(
     servers: str, topic: str, of: Subject, options: Mapping[str, str], name: str = "test"
 ) -> tuple[Destination, Sink]:
-    said = {"topic": topic, "properties.bootstrap.servers": servers, **options}
-    kafka.validate(said, of.query, OPEN)
-    destination = kafka.connect(said, DelivererIdentity(name))
-    return destination, destination.open(of, said)
+    all_options = {"topic": topic, "properties.bootstrap.servers": servers, **options}
+    kafka.validate(all_options, of.query, OPEN)
+    destination = kafka.connect(all_options, DelivererIdentity(name))
+    return destination, destination.open(of, all_options)
 
 
 def new_topic(servers: str, partitions: int = 1) -> str:
@@ -52,16 +52,16 @@ def committed(servers: str, topic: str, count: int, partition: int = 0) -> list[
         }
     )
     consumer.assign([TopicPartition(topic, partition, 0)])
-    found: list[Any] = []
+    messages: list[Any] = []
     try:
         while (message := consumer.poll(20)) is not None:
             if message.error() is not None:
                 break  # the end of the partition
-            found.append(message)
+            messages.append(message)
     finally:
         consumer.close()
-    assert len(found) == count
-    return found
+    assert len(messages) == count
+    return messages
 
 
 def numbers(messages: list[Any]) -> list[int]:
@@ -69,80 +69,80 @@ def numbers(messages: list[Any]) -> list[int]:
 
 
 def test_messages_are_json_with_keys_and_ids(broker: Broker) -> None:
-    topic, mine = broker.create_topic(), subject()
-    destination, sink = opened(broker.servers, topic, mine, {"key.fields": "s,i"})
-    rows = rows_of(mine, selected(30), 4)
+    topic, query = broker.create_topic(), subject()
+    destination, sink = opened(broker.servers, topic, query, {"key.fields": "s,i"})
+    rows = rows_of(query, selected(30), 4)
     sink.write(rows)
     destination.close()
-    found = committed(broker.servers, topic, 30)
-    assert numbers(found) == list(range(30))
-    first = found[0]
+    messages = committed(broker.servers, topic, 30)
+    assert numbers(messages) == list(range(30))
+    first = messages[0]
     assert json.loads(first.key()) == {"s": "plain", "i": 0}
-    assert first.headers() == [("braid-id", f"{mine.delivery_id}-4-0".encode())]
+    assert first.headers() == [("braid-id", f"{query.delivery_id}-4-0".encode())]
 
 
 def test_a_transaction_has_rows_and_cursor(apache_kafka: ApacheKafka) -> None:
-    topic, mine = new_topic(apache_kafka.servers), subject()
-    destination, sink = opened(apache_kafka.servers, topic, mine, EXACTLY_ONCE)
+    topic, query = new_topic(apache_kafka.servers), subject()
+    destination, sink = opened(apache_kafka.servers, topic, query, EXACTLY_ONCE)
     assert sink.keeps_cursor
     assert sink.resume() is None
-    sink.write(rows_of(mine, selected(10), 1))
-    sink.write(rows_of(mine, selected(10, 10), 2))
+    sink.write(rows_of(query, selected(10), 1))
+    sink.write(rows_of(query, selected(10, 10), 2))
     destination.close()
-    destination, sink = opened(apache_kafka.servers, topic, mine, EXACTLY_ONCE)
+    destination, sink = opened(apache_kafka.servers, topic, query, EXACTLY_ONCE)
     assert sink.resume() == "after 2"
     destination.close()
     assert numbers(committed(apache_kafka.servers, topic, 20)) == list(range(20))
 
 
 def test_what_an_earlier_process_left_open_never_counts(apache_kafka: ApacheKafka) -> None:
-    topic, mine = new_topic(apache_kafka.servers), subject()
-    first, cut_off = opened(apache_kafka.servers, topic, mine, EXACTLY_ONCE)
+    topic, query = new_topic(apache_kafka.servers), subject()
+    first, cut_off = opened(apache_kafka.servers, topic, query, EXACTLY_ONCE)
     cut_off.resume()
-    cut_off.write(rows_of(mine, selected(5), 1))
+    cut_off.write(rows_of(query, selected(5), 1))
     assert isinstance(first, kafka.Brokers)
     assert isinstance(cut_off, kafka.KafkaSink)
     first.producer.begin_transaction()
-    cut_off._send(cut_off._messages(rows_of(mine, selected(5, 5), 2)))  # and the process ends here
-    second, sink = opened(apache_kafka.servers, topic, mine, EXACTLY_ONCE)
+    cut_off._send(cut_off._messages(rows_of(query, selected(5, 5), 2)))  # and the process ends here
+    second, sink = opened(apache_kafka.servers, topic, query, EXACTLY_ONCE)
     assert sink.resume() == "after 1"
-    sink.write(rows_of(mine, selected(5, 100), 2))
+    sink.write(rows_of(query, selected(5, 100), 2))
     with pytest.raises((SinkDown, SinkRefused)):  # fenced off
-        cut_off.write(rows_of(mine, selected(5, 5), 2))
+        cut_off.write(rows_of(query, selected(5, 5), 2))
     assert numbers(committed(apache_kafka.servers, topic, 10)) == [*range(5), *range(100, 105)]
     second.close()
 
 
 def test_queries_of_one_destination_have_cursors_of_their_own(apache_kafka: ApacheKafka) -> None:
-    topic, one, two = new_topic(apache_kafka.servers), subject(), subject()
-    destination, first = opened(apache_kafka.servers, topic, one, EXACTLY_ONCE)
-    second = destination.open(two, {"topic": topic, **EXACTLY_ONCE})
+    topic, query, other_query = new_topic(apache_kafka.servers), subject(), subject()
+    destination, first = opened(apache_kafka.servers, topic, query, EXACTLY_ONCE)
+    second = destination.open(other_query, {"topic": topic, **EXACTLY_ONCE})
     first.resume()
     second.resume()
-    first.write(rows_of(one, selected(2), 5))
-    assert destination.open(two, {"topic": topic}).resume() is None
-    second.write(rows_of(two, selected(2), 6))
-    assert destination.open(one, {"topic": topic}).resume() == "after 5"
-    assert destination.open(two, {"topic": topic}).resume() == "after 6"
+    first.write(rows_of(query, selected(2), 5))
+    assert destination.open(other_query, {"topic": topic}).resume() is None
+    second.write(rows_of(other_query, selected(2), 6))
+    assert destination.open(query, {"topic": topic}).resume() == "after 5"
+    assert destination.open(other_query, {"topic": topic}).resume() == "after 6"
     destination.close()
 
 
 def test_brokers_that_do_not_answer_are_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka, "TIMEOUT_SECONDS", 1.0)
-    mine = subject()
+    query = subject()
     nobody = f"127.0.0.1:{free_port()}"
     with pytest.raises(SinkDown, match=nobody):
-        opened(nobody, "t", mine, {})
+        opened(nobody, "t", query, {})
     with pytest.raises(SinkDown, match=nobody):
-        opened(nobody, "t", mine, EXACTLY_ONCE)
+        opened(nobody, "t", query, EXACTLY_ONCE)
 
 
 def test_brokers_that_end_are_down(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka, "TIMEOUT_SECONDS", 1.0)
-    topic, mine = broker.create_topic(), subject()
-    destination, sink = opened(broker.servers, topic, mine, {})
+    topic, query = broker.create_topic(), subject()
+    destination, sink = opened(broker.servers, topic, query, {})
     with broker.paused(), pytest.raises(SinkDown, match=broker.servers):
-        sink.write(rows_of(mine, selected(1), 1))
+        sink.write(rows_of(query, selected(1), 1))
     destination.close()
 
 
@@ -150,15 +150,15 @@ def test_brokers_that_end_are_down(broker: Broker, monkeypatch: pytest.MonkeyPat
 def test_a_row_that_is_too_large_for_the_client_sends_none_before_it(
     apache_kafka: ApacheKafka, options: dict[str, str]
 ) -> None:
-    topic, one, two = new_topic(apache_kafka.servers), subject(), subject()
-    destination, first = opened(apache_kafka.servers, topic, one, options)
-    second = destination.open(two, {"topic": topic, **options})
+    topic, query, other_query = new_topic(apache_kafka.servers), subject(), subject()
+    destination, first = opened(apache_kafka.servers, topic, query, options)
+    second = destination.open(other_query, {"topic": topic, **options})
     first.resume()
     second.resume()
     for _ in range(3):
-        with pytest.raises(SinkRefused, match=f"row {one.delivery_id}-1-2 has"):
-            first.write(rows_of(one, [*selected(2), {**selected(1)[0], "s": "x" * kafka.MESSAGE_BYTES}], 1))
-    second.write(rows_of(two, selected(2, 10), 1))
+        with pytest.raises(SinkRefused, match=f"row {query.delivery_id}-1-2 has"):
+            first.write(rows_of(query, [*selected(2), {**selected(1)[0], "s": "x" * kafka.MESSAGE_BYTES}], 1))
+    second.write(rows_of(other_query, selected(2, 10), 1))
     destination.close()
     assert numbers(committed(apache_kafka.servers, topic, 2)) == [10, 11]
 
@@ -168,17 +168,17 @@ def test_a_row_that_brokers_refuse_leaves_the_producer_to_others(
     apache_kafka: ApacheKafka, options: dict[str, str]
 ) -> None:
     topic, small = new_topic(apache_kafka.servers), small_topic(apache_kafka.servers)
-    one, two = subject(), subject()
-    destination, first = opened(apache_kafka.servers, small, one, options)
-    second = destination.open(two, {"topic": topic, **options})
+    query, other_query = subject(), subject()
+    destination, first = opened(apache_kafka.servers, small, query, options)
+    second = destination.open(other_query, {"topic": topic, **options})
     first.resume()
     second.resume()
     for _ in range(2):
         with pytest.raises(SinkRefused, match=apache_kafka.servers):
-            first.write(rows_of(one, [{**selected(1)[0], "s": "x" * 10_000}], 1))
-        second.write(rows_of(two, selected(2), 1))
+            first.write(rows_of(query, [{**selected(1)[0], "s": "x" * 10_000}], 1))
+        second.write(rows_of(other_query, selected(2), 1))
     assert first.resume() is None
-    first.write(rows_of(one, selected(1), 1))
+    first.write(rows_of(query, selected(1), 1))
     destination.close()
     assert numbers(committed(apache_kafka.servers, small, 1)) == [0]
     assert len(committed(apache_kafka.servers, topic, 4)) == 4
@@ -194,9 +194,9 @@ def small_topic(servers: str) -> str:
 
 
 def test_a_topic_that_brokers_make_is_there(apache_kafka: ApacheKafka) -> None:
-    topic, mine = f"t-{uuid.uuid4().hex[:12]}", subject()
-    destination, sink = opened(apache_kafka.servers, topic, mine, {})
-    sink.write(rows_of(mine, selected(2), 1))
+    topic, query = f"t-{uuid.uuid4().hex[:12]}", subject()
+    destination, sink = opened(apache_kafka.servers, topic, query, {})
+    sink.write(rows_of(query, selected(2), 1))
     destination.close()
     assert numbers(committed(apache_kafka.servers, topic, 2)) == [0, 1]
 
@@ -229,10 +229,10 @@ HIDDEN = "swordfish-17"
 def test_what_an_error_means(error: object, means: type[Exception]) -> None:
     brokers = kafka.Brokers({"bootstrap.servers": "127.0.0.1:1"}, None, (HIDDEN,))
     problem = error if isinstance(error, BufferError) else KafkaException(error)
-    found = brokers.failure(problem)
+    failure = brokers.failure(problem)
     brokers.close()
-    assert type(found) is means
-    assert HIDDEN not in str(found)
+    assert type(failure) is means
+    assert HIDDEN not in str(failure)
 
 
 @pytest.mark.parametrize("name", ["sasl.mechanism", "security.protocol", "ssl.ca.pem"])
@@ -246,7 +246,7 @@ def test_what_the_client_says_of_a_secret_does_not_show_it(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"topic": "t"}, "must have the option 'properties.bootstrap.servers'"),
         ({"properties.bootstrap.servers": "h:1"}, "must have the option 'topic'"),
@@ -260,6 +260,6 @@ def test_what_the_client_says_of_a_secret_does_not_show_it(monkeypatch: pytest.M
         ({"topic": "t", "properties.bootstrap.servers": "h:1", "sink.delivery-guarantee": "never"}, "got 'never'"),
     ],
 )
-def test_bad_options_are_refused(options: dict[str, str], said: str) -> None:
-    with pytest.raises(NotAllowed, match=said):
+def test_bad_options_are_refused(options: dict[str, str], message: str) -> None:
+    with pytest.raises(NotAllowed, match=message):
         kafka.validate(options, SELECTION, OPEN)

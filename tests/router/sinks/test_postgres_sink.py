@@ -28,10 +28,10 @@ START = dt.datetime(2026, 1, 1)
 
 
 def opened(server: Postgres, of: Subject, **options: str) -> tuple[Destination, Sink]:
-    said = {"url": server.url, "table": f"t_{of.delivery_id.replace('-', '_')}", **options}
-    connector.validate(said, of.query, OPEN)
-    destination = connector.connect(said, DelivererIdentity("test"))
-    return destination, destination.open(of, said)
+    all_options = {"url": server.url, "table": f"t_{of.delivery_id.replace('-', '_')}", **options}
+    connector.validate(all_options, of.query, OPEN)
+    destination = connector.connect(all_options, DelivererIdentity("test"))
+    return destination, destination.open(of, all_options)
 
 
 def table_of(server: Postgres, of: Subject) -> list[dict[str, Any]]:
@@ -54,115 +54,115 @@ def change(name: str, count: int, op: str, ver: int) -> dict[str, Any]:
 
 
 def test_rows_of_all_types_are_appended_once(postgres: Postgres) -> None:
-    mine = subject()
-    destination, sink = opened(postgres, mine)
+    query = subject()
+    destination, sink = opened(postgres, query)
     assert sink.resume() is None
-    first, second = rows_of(mine, selected(50), 1), rows_of(mine, selected(30, 50), 2)
+    first, second = rows_of(query, selected(50), 1), rows_of(query, selected(30, 50), 2)
     sink.write(first)
     sink.write(second)
     destination.close()
-    destination, sink = opened(postgres, mine)
+    destination, sink = opened(postgres, query)
     assert sink.resume() == "after 2"
     destination.close()
-    found = sorted(table_of(postgres, mine), key=lambda row: row["n"])
-    wanted = first.table.to_pylist() + second.table.to_pylist()
-    for got, row in zip(found, wanted, strict=True):
-        assert got.pop("_query") == mine.delivery_id
+    rows = sorted(table_of(postgres, query), key=lambda row: row["n"])
+    expected = first.table.to_pylist() + second.table.to_pylist()
+    for got, row in zip(rows, expected, strict=True):
+        assert got.pop("_query") == query.delivery_id
         assert got == {**row, "at": row["at"] and row["at"].replace(tzinfo=dt.UTC)}
 
 
 def test_a_transaction_that_is_cut_off_leaves_neither_rows_nor_cursor(postgres: Postgres) -> None:
-    mine = subject()
-    destination, sink = opened(postgres, mine)
+    query = subject()
+    destination, sink = opened(postgres, query)
     sink.resume()
-    sink.write(rows_of(mine, selected(3), 1))
-    rows = rows_of(mine, [{**selected(1)[0], "n": 7, "s": "fits"}], 2)
-    with psycopg.connect(postgres.url, autocommit=True) as other:
-        name = f"t_{mine.delivery_id.replace('-', '_')}"
-        other.execute(f"ALTER TABLE {name} ADD CONSTRAINT small CHECK (n < 5)")
+    sink.write(rows_of(query, selected(3), 1))
+    rows = rows_of(query, [{**selected(1)[0], "n": 7, "s": "fits"}], 2)
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        name = f"t_{query.delivery_id.replace('-', '_')}"
+        connection.execute(f"ALTER TABLE {name} ADD CONSTRAINT small CHECK (n < 5)")
         with pytest.raises(SinkRefused, match="small"):
             sink.write(rows)
         assert sink.resume() == "after 1"
-        other.execute(f"ALTER TABLE {name} DROP CONSTRAINT small")
+        connection.execute(f"ALTER TABLE {name} DROP CONSTRAINT small")
     sink.write(rows)
     assert sink.resume() == "after 2"
-    assert [row["n"] for row in table_of(postgres, mine)] == [0, 1, 2, 7]
+    assert [row["n"] for row in table_of(postgres, query)] == [0, 1, 2, 7]
     destination.close()
 
 
 def test_a_table_shows_what_holds_now(postgres: Postgres) -> None:
-    mine = subject(aggregation(EMIT_STREAM))
-    destination, sink = opened(postgres, mine)
+    query = subject(aggregation(EMIT_STREAM))
+    destination, sink = opened(postgres, query)
     sink.resume()
-    sink.write(rows_of(mine, [change("a", 1, "insert", 0), change("b", 1, "insert", 0)], 1))
+    sink.write(rows_of(query, [change("a", 1, "insert", 0), change("b", 1, "insert", 0)], 1))
     sink.write(
-        rows_of(mine, [change("a", 1, "retract", 1), change("a", 3, "insert", 2), change("b", 1, "retract", 1)], 2)
+        rows_of(query, [change("a", 1, "retract", 1), change("a", 3, "insert", 2), change("b", 1, "retract", 1)], 2)
     )
-    found = table_of(postgres, mine)
-    assert [(row["name"], row["n"], row["_ver"]) for row in found] == [("a", 3, 2)]
+    rows = table_of(postgres, query)
+    assert [(row["name"], row["n"], row["_ver"]) for row in rows] == [("a", 3, 2)]
     nothing = change("a", 3, "retract", 3) | {"name": None}
-    sink.write(rows_of(mine, [nothing | {"_op": "insert"}, change("a", 3, "retract", 3)], 3))
-    assert [(row["name"], row["n"]) for row in table_of(postgres, mine)] == [(None, 3)]
-    sink.write(rows_of(mine, [nothing], 4))
-    assert table_of(postgres, mine) == []
+    sink.write(rows_of(query, [nothing | {"_op": "insert"}, change("a", 3, "retract", 3)], 3))
+    assert [(row["name"], row["n"]) for row in table_of(postgres, query)] == [(None, 3)]
+    sink.write(rows_of(query, [nothing], 4))
+    assert table_of(postgres, query) == []
     destination.close()
 
 
 def test_windows_are_put_in_the_place_of_their_own(postgres: Postgres) -> None:
-    mine = subject(aggregation())
-    destination, sink = opened(postgres, mine)
+    query = subject(aggregation())
+    destination, sink = opened(postgres, query)
     sink.resume()
     row = {"window_start": START, "window_end": START, "name": None, "n": 1, "_partial": False}
-    sink.write(rows_of(mine, [row, {**row, "name": "a"}], 1))
-    sink.write(rows_of(mine, [{**row, "n": 2}], 2))
-    assert sorted((row["n"], row["name"]) for row in table_of(postgres, mine)) == [(1, "a"), (2, None)]
+    sink.write(rows_of(query, [row, {**row, "name": "a"}], 1))
+    sink.write(rows_of(query, [{**row, "n": 2}], 2))
+    assert sorted((row["n"], row["name"]) for row in table_of(postgres, query)) == [(1, "a"), (2, None)]
     destination.close()
 
 
 def test_another_deliverer_that_went_on_is_noticed(postgres: Postgres) -> None:
-    mine = subject()
-    (one, first), (two, second) = opened(postgres, mine), opened(postgres, mine)
+    query = subject()
+    (destination, first), (other_destination, second) = opened(postgres, query), opened(postgres, query)
     first.resume()
     second.resume()
-    first.write(rows_of(mine, selected(1), 1))
+    first.write(rows_of(query, selected(1), 1))
     with pytest.raises(SinkDown, match="another deliverer"):
-        second.write(rows_of(mine, selected(1), 1))
+        second.write(rows_of(query, selected(1), 1))
     second.resume()
-    second.write(rows_of(mine, selected(1, 1), 2))
+    second.write(rows_of(query, selected(1, 1), 2))
     with pytest.raises(SinkDown, match="another deliverer"):
-        first.write(rows_of(mine, selected(1, 1), 2))
-    assert [row["n"] for row in table_of(postgres, mine)] == [0, 1]
-    one.close()
-    two.close()
+        first.write(rows_of(query, selected(1, 1), 2))
+    assert [row["n"] for row in table_of(postgres, query)] == [0, 1]
+    destination.close()
+    other_destination.close()
 
 
 def test_a_server_that_is_gone_is_down_and_comes_back(postgres: Postgres) -> None:
-    mine = subject()
-    destination, sink = opened(postgres, mine)
+    query = subject()
+    destination, sink = opened(postgres, query)
     sink.resume()
-    sink.write(rows_of(mine, selected(2), 1))
+    sink.write(rows_of(query, selected(2), 1))
     postgres.stop()
     try:
         with pytest.raises(SinkDown, match="PostgreSQL"):
-            sink.write(rows_of(mine, selected(2, 2), 2))
+            sink.write(rows_of(query, selected(2, 2), 2))
         with pytest.raises(SinkDown, match="PostgreSQL"):
-            opened(postgres, mine)
+            opened(postgres, query)
         destination.close()
     finally:
         postgres.start()
-    destination, sink = opened(postgres, mine)
+    destination, sink = opened(postgres, query)
     assert sink.resume() == "after 1"
-    sink.write(rows_of(mine, selected(2, 2), 2))
-    assert [row["n"] for row in table_of(postgres, mine)] == [0, 1, 2, 3]
+    sink.write(rows_of(query, selected(2, 2), 2))
+    assert [row["n"] for row in table_of(postgres, query)] == [0, 1, 2, 3]
     destination.close()
 
 
 def test_the_character_nul_is_left_out(postgres: Postgres) -> None:
-    mine = subject()
-    destination, sink = opened(postgres, mine)
+    query = subject()
+    destination, sink = opened(postgres, query)
     sink.resume()
-    sink.write(rows_of(mine, [{**selected(1)[0], "s": "a\0b"}], 1))
-    assert table_of(postgres, mine)[0]["s"] == "ab"
+    sink.write(rows_of(query, [{**selected(1)[0], "s": "a\0b"}], 1))
+    assert table_of(postgres, query)[0]["s"] == "ab"
     destination.close()
 
 
@@ -170,20 +170,22 @@ def test_a_locked_table_refuses_its_own_query_and_others_go_on(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connector, "LOCK_TIMEOUT", "200ms")
-    mine, other = subject(), subject()
-    destination, sink = opened(postgres, mine)
+    query, other_query = subject(), subject()
+    destination, sink = opened(postgres, query)
     sink.resume()
-    second = destination.open(other, {"url": postgres.url, "table": f"t_{other.delivery_id.replace('-', '_')}"})
+    second = destination.open(
+        other_query, {"url": postgres.url, "table": f"t_{other_query.delivery_id.replace('-', '_')}"}
+    )
     second.resume()
     with psycopg.connect(postgres.url) as locking:
-        locking.execute(f"LOCK TABLE t_{mine.delivery_id.replace('-', '_')} IN ACCESS EXCLUSIVE MODE")
+        locking.execute(f"LOCK TABLE t_{query.delivery_id.replace('-', '_')} IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(SinkRefused, match="lock timeout"):
-            sink.write(rows_of(mine, selected(2), 1))
-        second.write(rows_of(other, selected(3), 1))
+            sink.write(rows_of(query, selected(2), 1))
+        second.write(rows_of(other_query, selected(3), 1))
     assert sink.resume() is None
-    sink.write(rows_of(mine, selected(2), 1))
+    sink.write(rows_of(query, selected(2), 1))
     destination.close()
-    assert [len(table_of(postgres, of)) for of in (mine, other)] == [2, 3]
+    assert [len(table_of(postgres, of)) for of in (query, other_query)] == [2, 3]
 
 
 def test_a_statement_does_not_take_for_ever(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,24 +199,24 @@ def test_a_statement_does_not_take_for_ever(postgres: Postgres, monkeypatch: pyt
 
 
 def test_rows_of_services_with_the_same_ids_stay_apart(postgres: Postgres) -> None:
-    one, two = subject(aggregation()), subject(aggregation())
-    assert one.query_id == two.query_id
+    query, other_query = subject(aggregation()), subject(aggregation())
+    assert query.query_id == other_query.query_id
     row = {"window_start": START, "window_end": START, "name": "a", "n": 1, "_partial": False}
-    for of in (one, two):
-        destination, sink = opened(postgres, of, table=f"t_{one.delivery_id.replace('-', '_')}")
+    for of in (query, other_query):
+        destination, sink = opened(postgres, of, table=f"t_{query.delivery_id.replace('-', '_')}")
         sink.resume()
         sink.write(rows_of(of, [row], 1))
         destination.close()
-    assert {found["_query"] for found in table_of(postgres, one)} == {one.delivery_id, two.delivery_id}
+    assert {row["_query"] for row in table_of(postgres, query)} == {query.delivery_id, other_query.delivery_id}
 
 
 def test_nothing_is_left_of_what_is_staged(postgres: Postgres) -> None:
-    mine = subject(aggregation())
-    destination, sink = opened(postgres, mine)
+    query = subject(aggregation())
+    destination, sink = opened(postgres, query)
     sink.resume()
     row = {"window_start": START, "window_end": START, "name": "a", "n": 1, "_partial": False}
-    sink.write(rows_of(mine, [row], 1))
-    sink.write(rows_of(mine, [row], 2))
+    sink.write(rows_of(query, [row], 1))
+    sink.write(rows_of(query, [row], 2))
     assert isinstance(destination, connector.Database)
     staged = "SELECT count(*) FROM pg_class WHERE relname LIKE '\\_braid\\_stage%'"
     assert destination.connection.execute(staged).fetchone() == (0,)
@@ -249,9 +251,9 @@ HIDDEN = "swordfish-17"
 )
 def test_what_an_error_means(state: str, means: type[Exception]) -> None:
     problem = psycopg.errors.lookup(state)(f"says {HIDDEN}")
-    found = connector.failure(problem, secrets=(HIDDEN,))
-    assert type(found) is means
-    assert HIDDEN not in str(found)
+    failure = connector.failure(problem, secrets=(HIDDEN,))
+    assert type(failure) is means
+    assert HIDDEN not in str(failure)
     assert isinstance(connector.failure(problem, is_closed=True), SinkDown)
 
 
@@ -318,7 +320,7 @@ def test_a_url_may_say_how_to_connect() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({}, "must have the option 'url'"),
         ({"url": "postgresql://h/d"}, "must have the option 'table'"),
@@ -341,6 +343,6 @@ def test_a_url_may_say_how_to_connect() -> None:
         ({"url": "postgresql://h/d\0", "table": "t"}, "must"),
     ],
 )
-def test_bad_options_are_refused(options: dict[str, str], said: str) -> None:
-    with pytest.raises(NotAllowed, match=said):
+def test_bad_options_are_refused(options: dict[str, str], message: str) -> None:
+    with pytest.raises(NotAllowed, match=message):
         connector.validate(options, SELECTION, OPEN)

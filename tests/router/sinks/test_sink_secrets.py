@@ -11,22 +11,22 @@ PEM = "-----BEGIN KEY-----\nabc\n-----END KEY-----\n"
 
 
 @pytest.mark.parametrize(
-    ("held", "revealed"), [("abc", "abc"), ("abc\n", "abc"), ("abc\r\n", "abc"), (" ü ", " ü "), ("", "")]
+    ("variable", "revealed"), [("abc", "abc"), ("abc\n", "abc"), ("abc\r\n", "abc"), (" ü ", " ü "), ("", "")]
 )
 def test_a_newline_at_the_end_is_not_part_of_a_secret(
-    monkeypatch: pytest.MonkeyPatch, held: str, revealed: str
+    monkeypatch: pytest.MonkeyPatch, variable: str, revealed: str
 ) -> None:
-    monkeypatch.setenv("BRAID_SECRET_X", held)
+    monkeypatch.setenv("BRAID_SECRET_X", variable)
     assert reveal("secret:x") == revealed
 
 
-@pytest.mark.parametrize("held", ["a\nb", "abc\n\n", "a\tb", "\x7fa", "a\x1b", "a\udcff"])
-def test_control_characters_are_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch, held: str) -> None:
-    monkeypatch.setenv("BRAID_SECRET_X", held)
+@pytest.mark.parametrize("variable", ["a\nb", "abc\n\n", "a\tb", "\x7fa", "a\x1b", "a\udcff"])
+def test_control_characters_are_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv("BRAID_SECRET_X", variable)
     with pytest.raises(NotReady, match="BRAID_SECRET_X") as raised:
         reveal("secret:x")
-    assert held not in str(raised.value)
-    assert repr(held) not in str(raised.value)
+    assert variable not in str(raised.value)
+    assert repr(variable) not in str(raised.value)
 
 
 def test_keys_may_have_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,36 +31,36 @@ def receiver() -> Iterator[Receiver]:
 
 @contextmanager
 def opened(url: str, of: Subject, **options: str) -> Iterator[Sink]:
-    said = {"url": url, **options}
-    webhook.validate(said, of.query, OPEN)
-    with closing(webhook.connect(said, DelivererIdentity("test"))) as destination:
-        yield destination.open(of, said)
+    all_options = {"url": url, **options}
+    webhook.validate(all_options, of.query, OPEN)
+    with closing(webhook.connect(all_options, DelivererIdentity("test"))) as destination:
+        yield destination.open(of, all_options)
 
 
 def test_rows_are_signed_json(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRAID_SECRET_HOOK", "whsec_" + base64.b64encode(b"key").decode())
     monkeypatch.setenv("BRAID_SECRET_TOKEN", "Bearer t")
-    mine = subject()
-    with opened(receiver.url, mine, secret="secret:hook", **{"header.Authorization": "secret:token"}) as sink:
-        sink.write(rows_of(mine, selected(3), 7))
+    query = subject()
+    with opened(receiver.url, query, secret="secret:hook", **{"header.Authorization": "secret:token"}) as sink:
+        sink.write(rows_of(query, selected(3), 7))
     ((headers, body),) = receiver.posted
-    said = json.loads(body)
-    assert (said["query"], said["name"], said["ids"]) == (
+    message = json.loads(body)
+    assert (message["query"], message["name"], message["ids"]) == (
         "q-1",
         "mine",
-        [f"{mine.delivery_id}-7-{row}" for row in range(3)],
+        [f"{query.delivery_id}-7-{row}" for row in range(3)],
     )
-    assert [row["n"] for row in said["rows"]] == [0, 1, 2]
+    assert [row["n"] for row in message["rows"]] == [0, 1, 2]
     assert headers["authorization"] == "Bearer t"
-    assert headers["webhook-id"] == f"{mine.delivery_id}-7-0-7-2"
+    assert headers["webhook-id"] == f"{query.delivery_id}-7-0-7-2"
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     signature = base64.b64encode(hmac.digest(b"key", signed, hashlib.sha256)).decode()
     assert headers["webhook-signature"] == f"v1,{signature}"
 
 
 def test_a_message_has_the_id_of_its_rows_and_no_others(receiver: Receiver) -> None:
-    mine, other = subject(), subject()
-    for of, count in ((mine, 3), (mine, 4), (mine, 3), (other, 3)):
+    query, other_query = subject(), subject()
+    for of, count in ((query, 3), (query, 4), (query, 3), (other_query, 3)):
         with opened(receiver.url, of) as sink:
             sink.write(rows_of(of, selected(count), 7))
     ids = [headers["webhook-id"] for headers, _ in receiver.posted]
@@ -91,12 +91,12 @@ def test_what_an_answer_means(
 ) -> None:
     monkeypatch.setenv("BRAID_SECRET_TOKEN", HIDDEN)
     receiver.answer = (answer, {"retry-after": "7", "location": receiver.url})
-    mine = subject()
+    query = subject()
     with (
-        opened(receiver.url, mine, **{"header.Authorization": "Bearer secret:token"}) as sink,
+        opened(receiver.url, query, **{"header.Authorization": "Bearer secret:token"}) as sink,
         pytest.raises(means, match=str(answer)) as raised,
     ):
-        sink.write(rows_of(mine, selected(1), 1))
+        sink.write(rows_of(query, selected(1), 1))
     assert HIDDEN not in "".join(traceback.format_exception(raised.value))
     if isinstance(raised.value, SinkDown):
         assert raised.value.retry_after == 7.0
@@ -104,18 +104,18 @@ def test_what_an_answer_means(
 
 def test_an_answer_that_shows_a_secret_is_not_shown_whole() -> None:
     with httpx.Client() as client:
-        said = Place(client, "http://h", {}, (HIDDEN,)).says(httpx.Response(400, text="x" * 295 + HIDDEN))
-    assert "x***" in said
-    assert HIDDEN[:3] not in said
+        message = Place(client, "http://h", {}, (HIDDEN,)).says(httpx.Response(400, text="x" * 295 + HIDDEN))
+    assert "x***" in message
+    assert HIDDEN[:3] not in message
 
 
 @pytest.mark.parametrize(
-    ("said", "seconds"),
+    ("header", "seconds"),
     [("7", 7.0), ("301", 300.0), ("999999999", 300.0), ("9" * 5000, None), ("Wed, 21 Oct 2026 07:28:00 GMT", None)],
 )
-def test_what_asks_to_wait_is_heard_within_reason(said: str, seconds: float | None) -> None:
-    asked = retry_after(httpx.Response(503, headers={"retry-after": said}))
-    assert SinkDown("it is busy", asked).retry_after == seconds
+def test_what_asks_to_wait_is_heard_within_reason(header: str, seconds: float | None) -> None:
+    retry_seconds = retry_after(httpx.Response(503, headers={"retry-after": header}))
+    assert SinkDown("it is busy", retry_seconds).retry_after == seconds
 
 
 @pytest.mark.parametrize(("url", "header"), [("http://h\n/", "a"), ("gopher://h", "a"), ("", "ü"), ("", "a\n")])
@@ -126,10 +126,10 @@ def test_what_cannot_be_sent_is_refused_and_not_shown(receiver: Receiver, url: s
 
 
 def test_nobody_there_is_down() -> None:
-    mine = subject()
+    query = subject()
     nobody = f"http://127.0.0.1:{free_port()}"
-    with opened(nobody, mine) as sink, pytest.raises(SinkDown, match="must answer"):
-        sink.write(rows_of(mine, selected(1), 1))
+    with opened(nobody, query) as sink, pytest.raises(SinkDown, match="must answer"):
+        sink.write(rows_of(query, selected(1), 1))
 
 
 def test_a_secret_that_is_not_there_is_named(receiver: Receiver) -> None:
@@ -163,14 +163,14 @@ def test_headers_are_sent_with_what_they_refer_to(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch, name: str, value: str, sent: str
 ) -> None:
     monkeypatch.setenv("BRAID_SECRET_X", "abc\n")
-    mine = subject()
-    with opened(receiver.url, mine, **{f"header.{name}": value}) as sink:
-        sink.write(rows_of(mine, selected(1), 1))
+    query = subject()
+    with opened(receiver.url, query, **{f"header.{name}": value}) as sink:
+        sink.write(rows_of(query, selected(1), 1))
     assert receiver.posted[0][0][name.lower()] == sent
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({}, "must have the option 'url'"),
         ({"url": "ftp://h"}, "http://"),
@@ -200,24 +200,24 @@ def test_headers_are_sent_with_what_they_refer_to(
         ({"url": "http://h", "header.a": "secret:a secret:b"}, "a name of letters"),
     ],
 )
-def test_bad_options_are_refused(options: dict[str, str], said: str) -> None:
-    with pytest.raises(NotAllowed, match=said):
+def test_bad_options_are_refused(options: dict[str, str], message: str) -> None:
+    with pytest.raises(NotAllowed, match=message):
         webhook.validate(options, SELECTION, OPEN)
 
 
 def test_a_url_may_be_a_secret(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRAID_SECRET_HOOK_URL", receiver.url + "/T0/abc")
-    mine = subject()
-    with opened("secret:hook_url", mine) as sink:
-        sink.write(rows_of(mine, selected(1), 1))
+    query = subject()
+    with opened("secret:hook_url", query) as sink:
+        sink.write(rows_of(query, selected(1), 1))
         receiver.answer = (400, {})
         with pytest.raises(SinkRefused, match=r"^secret:hook_url answered 400"):
-            sink.write(rows_of(mine, selected(1), 2))
+            sink.write(rows_of(query, selected(1), 2))
     assert len(receiver.rows) == 1
     monkeypatch.setenv("BRAID_SECRET_HOOK_URL", f"http://127.0.0.1:{free_port()}/T0/abc")
-    with opened("secret:hook_url", mine) as sink, pytest.raises(SinkDown) as raised:
-        sink.write(rows_of(mine, selected(1), 3))
+    with opened("secret:hook_url", query) as sink, pytest.raises(SinkDown) as raised:
+        sink.write(rows_of(query, selected(1), 3))
     assert "T0" not in str(raised.value)
     monkeypatch.setenv("BRAID_SECRET_HOOK_URL", "ftp://h")
-    with pytest.raises(NotAllowed, match="must be http"), opened("secret:hook_url", mine):
+    with pytest.raises(NotAllowed, match="must be http"), opened("secret:hook_url", query):
         pass

@@ -31,7 +31,7 @@ def test_rows_of_many_messages() -> None:
     decoded = decode_arrow_messages(values, SCHEMA)
     assert decoded.tuples.column("k").to_pylist() == [1, 2, 3, 1, 2]
     assert decoded.origins_of(len(values)).tolist() == [0, 0, 4, 5, 5]
-    assert [each.line for each in decoded.malformed] == [2, 4, 5]
+    assert [fault.line for fault in decoded.malformed] == [2, 4, 5]
     assert "must be an Arrow IPC stream" in decoded.malformed[1].detail
     assert decoded.malformed[1].raw == "eA=="
     assert decoded.malformed[2].detail.startswith("line 5, row 2: column 't' is the event time")

@@ -210,10 +210,10 @@ def test_several_batches_and_none() -> None:
 
 
 def test_a_body_with_bytes_after_its_stream_is_refused() -> None:
-    one = to_body({"time": TIMES})
-    for more in (one, b"garbage!"):
-        with pytest.raises(MalformedRequest, match=f"ends at byte {len(one)} of {len(one + more)}"):
-            decode(one + more, ARROW, SCHEMA)
+    body = to_body({"time": TIMES})
+    for extra in (body, b"garbage!"):
+        with pytest.raises(MalformedRequest, match=f"ends at byte {len(body)} of {len(body + extra)}"):
+            decode(body + extra, ARROW, SCHEMA)
 
 
 def test_texts_may_be_views() -> None:

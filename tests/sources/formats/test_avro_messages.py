@@ -63,7 +63,7 @@ def encoded(schema: dict[str, Any], row: dict[str, Any]) -> bytes:
     return sink.getvalue()
 
 
-def row(number: int, **other: Any) -> dict[str, Any]:
+def row(number: int, **values: Any) -> dict[str, Any]:
     return {
         "id": number,
         "small": number,
@@ -74,20 +74,20 @@ def row(number: int, **other: Any) -> dict[str, Any]:
         "day": date(2026, 1, 1 + number),
         "tags": {"a": ["b"]},
         "t": TIME,
-        **other,
+        **values,
     }
 
 
 def test_values_of_all_types() -> None:
     given_rows = [row(1), row(2, small=None, price=None, x=None, s=None)]
     decoded = decode_avro_messages(
-        [encoded(WRITTEN, each) for each in given_rows], SCHEMA, read_schema(json.dumps(WRITTEN))
+        [encoded(WRITTEN, record) for record in given_rows], SCHEMA, read_schema(json.dumps(WRITTEN))
     )
     assert not decoded.malformed
     time = TIME.replace(tzinfo=None)
-    shown = {"ok": False, "day": date(2026, 1, 2), "t": time, "Id": 1, "small": 1, "x": 0.125, "s": "é1"}
+    values = {"ok": False, "day": date(2026, 1, 2), "t": time, "Id": 1, "small": 1, "x": 0.125, "s": "é1"}
     assert decoded.tuples.to_pylist() == [
-        {**shown, "price": Decimal("0.25")},
+        {**values, "price": Decimal("0.25")},
         {"Id": 2, "small": None, "price": None, "x": None, "ok": True, "s": None, "day": date(2026, 1, 3), "t": time},
     ]
 
@@ -106,13 +106,13 @@ def test_what_is_wrong_with_a_message_is_said() -> None:
     ]
     decoded = decode_avro_messages(values, SCHEMA, read_schema(json.dumps(WRITTEN)))
     assert decoded.tuples.column("Id").to_pylist() == [1, 1]
-    said = {each.line: each.detail for each in decoded.malformed}
-    assert said.keys() == {2, 3, 4, 5, 6, 7}
-    assert "got no value" in said[2]
-    assert "1 bytes follow it" in said[3]
-    assert said[4].startswith("line 4 must be a record in Avro: ")
-    assert said[5] == "line 5: column 's' must be a VARCHAR, got 7"
-    assert "is the event time" in said[6]
+    details = {fault.line: fault.detail for fault in decoded.malformed}
+    assert details.keys() == {2, 3, 4, 5, 6, 7}
+    assert "got no value" in details[2]
+    assert "1 bytes follow it" in details[3]
+    assert details[4].startswith("line 4 must be a record in Avro: ")
+    assert details[5] == "line 5: column 's' must be a VARCHAR, got 7"
+    assert "is the event time" in details[6]
 
 
 def test_messages_of_several_schemas_keep_their_order() -> None:
@@ -137,31 +137,31 @@ def test_messages_of_several_schemas_keep_their_order() -> None:
         framed(1, encoded(WRITTEN, row(6))),
         b"\x00\x00",
     ]
-    asked: list[int] = []
+    numbers_asked_for: list[int] = []
 
     def schema_of(number: int) -> AvroSchema | str:
-        asked.append(number)
+        numbers_asked_for.append(number)
         return schemas[number]
 
     decoded = decode_framed_messages(values, SCHEMA, schema_of)
     assert decoded.tuples.column("Id").to_pylist() == [0, 1, 3, 6]
     assert decoded.tuples.column("s").to_pylist() == [None, "é1", None, "é6"]
     assert decoded.origins_of(len(values)).tolist() == [0, 1, 3, 6]
-    assert sorted(asked) == [1, 2, 3, 4]
-    said = {each.line: each.detail for each in decoded.malformed}
-    assert said.keys() == {3, 5, 6, 8}
-    assert said[3] == "line 3 must be known"
-    assert "must begin with byte 0" in said[5]
-    assert "must be castable to INT, the Avro schema has string" in said[6]
+    assert sorted(numbers_asked_for) == [1, 2, 3, 4]
+    details = {fault.line: fault.detail for fault in decoded.malformed}
+    assert details.keys() == {3, 5, 6, 8}
+    assert details[3] == "line 3 must be known"
+    assert "must begin with byte 0" in details[5]
+    assert "must be castable to INT, the Avro schema has string" in details[6]
 
 
 def test_columns_must_be_in_a_given_schema() -> None:
-    written = read_schema(json.dumps(WRITTEN))
-    check_columns(SCHEMA, written)
+    writer = read_schema(json.dumps(WRITTEN))
+    check_columns(SCHEMA, writer)
     with pytest.raises(NotAllowed, match="'missing' must be a field of the Avro schema, which has 'id', "):
-        check_columns(StreamSchema((Field("missing", INT), Field("t", TIMESTAMP)), "t", 0), written)
+        check_columns(StreamSchema((Field("missing", INT), Field("t", TIMESTAMP)), "t", 0), writer)
     with pytest.raises(NotAllowed, match="'ok' must be castable to INT; the Avro schema has bool"):
-        check_columns(StreamSchema((Field("ok", INT), Field("t", TIMESTAMP)), "t", 0), written)
+        check_columns(StreamSchema((Field("ok", INT), Field("t", TIMESTAMP)), "t", 0), writer)
 
 
 GOOD = encoded(WRITTEN, row(1))
@@ -174,13 +174,13 @@ NOISE = st.one_of(
 
 @settings(max_examples=600, deadline=None)
 @given(st.lists(NOISE, max_size=4), st.sampled_from(SCHEMAS))
-def test_no_bytes_are_fatal_or_touch_others(noise: list[bytes], written: AvroSchema) -> None:
+def test_no_bytes_are_fatal_or_touch_others(noise: list[bytes], writer: AvroSchema) -> None:
     values = [GOOD, *noise, GOOD]
     decoded = decode_avro_messages(values, SCHEMA, SCHEMAS[0])
     assert decoded.tuples.num_rows + len(decoded.malformed) == len(values)
     ids = decoded.tuples.column("Id").to_pylist()
     assert (ids[0], ids[-1]) == (1, 1)
     framed = [struct.pack(">bI", 0, i % 3) + value for i, value in enumerate(values)]
-    given_schemas: list[AvroSchema | str] = [SCHEMAS[0], written, " is unknown"]
+    given_schemas: list[AvroSchema | str] = [SCHEMAS[0], writer, " is unknown"]
     decoded = decode_framed_messages([*framed, *noise], SCHEMA, lambda number: given_schemas[number % 3])
     assert decoded.tuples.num_rows + len(decoded.malformed) == len(framed) + len(noise)

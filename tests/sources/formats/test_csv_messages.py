@@ -27,25 +27,27 @@ VALUES = st.one_of(
 def test_messages_are_decoded_together_as_each_alone(values: list[bytes | None]) -> None:
     together = decode_csv_messages(values, SCHEMA, ",")
     alone = [decode_csv_messages([value], SCHEMA, ",") for value in values]
-    assert together.tuples.to_pylist() == [row for each in alone for row in each.tuples.to_pylist()]
-    assert [each.line for each in together.malformed] == [i for i, each in enumerate(alone, 1) if each.malformed]
-    for each in together.malformed:
-        (one,) = alone[each.line - 1].malformed
-        assert each.detail.removeprefix(f"line {each.line}") == one.detail.removeprefix("line 1")
-        assert each.raw == one.raw
+    assert together.tuples.to_pylist() == [row for decoded in alone for row in decoded.tuples.to_pylist()]
+    assert [fault.line for fault in together.malformed] == [
+        number for number, decoded in enumerate(alone, 1) if decoded.malformed
+    ]
+    for fault in together.malformed:
+        (fault_alone,) = alone[fault.line - 1].malformed
+        assert fault.detail.removeprefix(f"line {fault.line}") == fault_alone.detail.removeprefix("line 1")
+        assert fault.raw == fault_alone.raw
 
 
 def test_what_is_wrong_with_a_message_is_said() -> None:
     values = [b"1,2,a", None, b"1,2", b"x,2,a", b"1,2,a\n3,4,b", b'1,2,"a', b'4,2,"q\nq"', b"1,2,\xff"]
     decoded = decode_csv_messages(values, SCHEMA, ",")
     assert [row["k"] for row in decoded.tuples.to_pylist()] == [1, 4]
-    said = {each.line: each.detail for each in decoded.malformed}
-    assert "got no value" in said[2]
-    assert said[3] == "line 3 must have 3 fields, got 2"
-    assert "column 'k'" in said[4]
-    assert "got several" in said[5]
-    assert "close the quotes" in said[6]
-    assert "UTF-8" in said[8]
+    details = {fault.line: fault.detail for fault in decoded.malformed}
+    assert "got no value" in details[2]
+    assert details[3] == "line 3 must have 3 fields, got 2"
+    assert "column 'k'" in details[4]
+    assert "got several" in details[5]
+    assert "close the quotes" in details[6]
+    assert "UTF-8" in details[8]
 
 
 @pytest.mark.parametrize("wrong", [0, 1, WITH_CARE_AT_ONCE, 3 * WITH_CARE_AT_ONCE - 1])
@@ -55,5 +57,5 @@ def test_one_that_is_wrong_among_many_costs_its_neighbours_nothing(wrong: int) -
     values[wrong] = b"%d;1.5;a;" % wrong
     decoded = decode_csv_messages(values, schema, ";")
     assert decoded.tuples.column("k").to_pylist() == [i for i in range(len(values)) if i != wrong]
-    assert [each.line for each in decoded.malformed] == [wrong + 1]
+    assert [fault.line for fault in decoded.malformed] == [wrong + 1]
     assert "is the event time" in decoded.malformed[0].detail

@@ -94,7 +94,7 @@ def test_where_records_end_does_not_depend_on_how_much_is_seen(text: bytes) -> N
     for cut in range(len(text)):
         assert record_ends(text[:cut], ",").tolist() == [end for end in ends if end <= cut]
     for end in ends:
-        assert record_ends(text[end:], ",").tolist() == [each - end for each in ends if each > end]
+        assert record_ends(text[end:], ",").tolist() == [later - end for later in ends if later > end]
 
 
 def test_plain_text_takes_the_fast_way() -> None:

@@ -29,25 +29,27 @@ anything = st.one_of(
 def test_each_message_is_decoded_as_if_it_were_alone(values: list[bytes | None]) -> None:
     together = decode_json_messages(values, SCHEMA)
     alone = [decode_json_messages([value], SCHEMA) for value in values]
-    assert together.tuples.to_pylist() == [row for each in alone for row in each.tuples.to_pylist()]
-    assert [each.line for each in together.malformed] == [n for n, each in enumerate(alone, 1) if each.malformed]
+    assert together.tuples.to_pylist() == [row for decoded in alone for row in decoded.tuples.to_pylist()]
+    assert [fault.line for fault in together.malformed] == [
+        n for n, decoded in enumerate(alone, 1) if decoded.malformed
+    ]
     assert together.tuples.num_rows + len(together.malformed) == len(values)
 
 
 @given(st.lists(fitting, max_size=8))
 def test_what_fits_is_decoded_as_lines_are(values: list[bytes]) -> None:
     lines = [json.dumps(json.loads(value)).encode() for value in values]
-    found = decode_json_messages(values, SCHEMA)
-    assert not found.malformed
-    assert found.tuples == decode_ndjson(b"\n".join(lines), SCHEMA).tuples
+    decoded = decode_json_messages(values, SCHEMA)
+    assert not decoded.malformed
+    assert decoded.tuples == decode_ndjson(b"\n".join(lines), SCHEMA).tuples
 
 
 def test_malformed_messages_say_why() -> None:
-    found = decode_json_messages([None, b"\xff\n", b"{", b'{"d": "2026-01-01"}'], SCHEMA)
-    assert [detail for _, detail, _ in found.malformed][:2] == [
+    decoded = decode_json_messages([None, b"\xff\n", b"{", b'{"d": "2026-01-01"}'], SCHEMA)
+    assert [detail for _, detail, _ in decoded.malformed][:2] == [
         "line 1 must be a JSON object, got no value",
         "line 2 must be UTF-8",
     ]
-    assert found.malformed[1].raw == "\ufffd\n"
-    assert found.malformed[2].line == 3
-    assert found.tuples.to_pylist() == [{"k": None, "s": None, "d": date(2026, 1, 1)}]
+    assert decoded.malformed[1].raw == "\ufffd\n"
+    assert decoded.malformed[2].line == 3
+    assert decoded.tuples.to_pylist() == [{"k": None, "s": None, "d": date(2026, 1, 1)}]

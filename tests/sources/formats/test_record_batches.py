@@ -23,11 +23,11 @@ def schema_of(**types: ColumnType) -> StreamSchema:
 def test_tuples_that_fit_are_not_copied() -> None:
     schema = schema_of(a=ColumnType("INT"), b=ColumnType("VARCHAR"))
     zoned = pa.array([0, 1], pa.timestamp("us", "UTC"))
-    given = pa.record_batch({"B": ["x", "y"], "more": [0, 0], "TIME": zoned, "a": pa.array([1, 2], pa.int32())})
-    tuples = match_columns(given.schema, schema).decode(given).tuples
+    batch = pa.record_batch({"B": ["x", "y"], "more": [0, 0], "TIME": zoned, "a": pa.array([1, 2], pa.int32())})
+    tuples = match_columns(batch.schema, schema).decode(batch).tuples
     assert tuples.schema == schema.arrow
     for name, origin in (("a", "a"), ("b", "B"), ("time", "TIME")):
-        assert addresses(tuples.column(name)) == addresses(given.column(origin))
+        assert addresses(tuples.column(name)) == addresses(batch.column(origin))
 
 
 def addresses(array: pa.Array) -> list[int]:
@@ -36,7 +36,7 @@ def addresses(array: pa.Array) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("declared", "given", "expected"),
+    ("declared", "column", "expected"),
     [
         (BIGINT, pa.array([1, None, 3], pa.int32()), [1, None, 3]),
         (INT, pa.array([1, None, 3], pa.int64()), [1, None, 3]),
@@ -65,9 +65,9 @@ def addresses(array: pa.Array) -> list[int]:
         (INT, pa.nulls(3), [None, None, None]),
     ],
 )
-def test_types_are_cast_where_no_value_changes(declared: ColumnType, given: pa.Array, expected: list[Any]) -> None:
+def test_types_are_cast_where_no_value_changes(declared: ColumnType, column: pa.Array, expected: list[Any]) -> None:
     schema = schema_of(c=declared)
-    batch = pa.record_batch({"c": given, "time": pa.array(range(3), pa.timestamp("us"))})
+    batch = pa.record_batch({"c": column, "time": pa.array(range(3), pa.timestamp("us"))})
     decoded = match_columns(batch.schema, schema).decode(batch)
     assert decoded.malformed == ()
     assert decoded.tuples.schema == schema.arrow
