@@ -33,7 +33,7 @@ class Courier:
         self._reader = reader
         self._oldest_seq = oldest_seq
         self._deliveries: dict[str, Delivery] = {}
-        # (due, a number, delivery); one whose time has changed since is there again, and passed over
+        # (due, a number, delivery); an entry whose delivery is due at another time by now is passed over
         self._queue: list[tuple[float, int, Delivery]] = []
         self._numbers = itertools.count()
         self._changed = threading.Condition()
@@ -120,7 +120,7 @@ class Courier:
             heapq.heappush(self._queue, (delivery.due, next(self._numbers), delivery))
 
     def _next(self) -> Delivery | None:
-        """Return the delivery that is due first, as soon as it is; None to end."""
+        """Wait until a delivery is due and return it; None when the courier is to stop."""
         with self._changed:
             while not self._stopping:
                 while self._queue and not self._is_queued(*self._queue[0]):

@@ -127,7 +127,7 @@ class Deliverer:
         for seq in self._batches.numbers_after(index.latest):
             try:
                 record = self._batches.read(seq)
-            except FileNotFoundError:  # removed by retention, which those who wait for it will be told
+            except FileNotFoundError:  # removed by retention; deliveries that still lacked it note a gap
                 continue
             if record["epoch"] > epoch:  # whose its slots are will be known in a moment
                 return

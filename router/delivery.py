@@ -64,7 +64,7 @@ class Delivery:
         self.query = query
         self.progress = progress
         self.is_dirty = True
-        """Whether ``progress`` has changed since somebody last said that it has not."""
+        """Whether ``progress`` has changed since it was last saved."""
         self.is_ending = False
         """Whether all rows of the query are visible."""
         self._latest = latest

@@ -98,7 +98,7 @@ def validate_definition(
     confinement: Confinement = OPEN,
     storage: Storage | None = None,
 ) -> None:
-    """Check the parts of a CREATE STREAM, see :class:`Declaration`; NotAllowed tells what exists instead."""
+    """Check the parts of a CREATE STREAM, see :class:`Declaration`; NotAllowed says what is supported instead."""
     kind = _kind(connector)
     if format and format not in kind.formats:
         accepted = f"takes format {' or '.join(map(repr, kind.formats))}" if kind.formats else "takes no format"
@@ -121,7 +121,7 @@ def open_connector(definition: StreamDefinition, storage: Storage) -> Connector:
 
 
 def open_for_planner(definition: StreamDefinition, storage: Storage) -> Connector:
-    """Return what tells the planner what a stream has: one process at a time may have it."""
+    """Return the planner's end of a stream, which knows what there is to read; one process at a time may have it."""
     kind = _kind(definition.connector)
     if kind.open_for_planner is not None:
         return kind.open_for_planner(definition, storage)

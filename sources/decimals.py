@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 WORD_DIGITS = 18
-"""Decimals of so many digits fit into a word."""
+"""How many digits a decimal may have to fit into a word."""
 
-# whole numbers and powers of ten up to these are doubles themselves, and so are whole numbers of so many digits
+# Up to which whole number and power of ten all are exact as doubles, and how many digits of a whole number always are.
 _WHOLE, _POWER, _DIGITS = 2**53, 22, 15
 
 

@@ -41,7 +41,7 @@ CHANNEL = [
 
 @dataclass(frozen=True)
 class FlightOptions:
-    """Where a stream comes from; ``consumer`` is what the server is told about who pulls."""
+    """Where a stream comes from; ``consumer`` is the name under which tuples are pulled."""
 
     location: str
     path: str
@@ -62,7 +62,7 @@ class FlightOptions:
 def validate_options(name: str, schema: StreamSchema, options: Mapping[str, str]) -> FlightOptions:  # noqa: ARG001
     """Return the options of a stream called ``name``, with its name where an option is left out.
 
-    NotAllowed tells what exists instead. Whether the server is there is not asked: it may be started later.
+    NotAllowed says what is supported instead. Whether the server is there is not asked: it may be started later.
     """
     for option in options:
         if option not in OPTIONS:

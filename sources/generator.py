@@ -65,7 +65,7 @@ class GeneratorOptions:
 
 
 def validate_options(name: str, schema: StreamSchema, options: Mapping[str, str]) -> GeneratorOptions:
-    """Return the options of a generated stream called ``name``; NotAllowed tells what exists instead.
+    """Return the options of a generated stream called ``name``; NotAllowed says what is supported instead.
 
     The stream may have some of the data set's columns, in any order, with the data set's types.
     """

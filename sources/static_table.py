@@ -75,7 +75,7 @@ def format_of(path: str) -> str:
 
 
 def validate_table(connector: str, format: str, options: Mapping[str, str]) -> None:
-    """Check the options of a CREATE TABLE; NotAllowed tells what exists instead."""
+    """Check the options of a CREATE TABLE; NotAllowed says what is supported instead."""
     if connector != CONNECTOR:
         raise NotAllowed(f"The connector of a table must be {CONNECTOR!r}; got {connector!r}.")
     if format not in _OPTIONS:

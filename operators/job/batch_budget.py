@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# a batch may be so many times as long as the target where tuples pile up
+# how many times the target a batch may take where tuples pile up
 LONGEST_BATCH = 4.0
 _BATCHES_COMPARED = 3
 

@@ -24,13 +24,13 @@ from operators.windows import Window
 
 Numbers = npt.NDArray[np.int64]
 
-# a stream's tuples come later than their event times; its last so many batches say by how much
+# a stream's tuples come later than their event times: how many of its last batches say by how much
 _BATCHES = 8
 # in parts of a batch's time: where delays differ by more, nobody can tell when tuples come
 _MOST_SPREAD = 0.25
 # no batch waits for longer (µs)
 _LONGEST_US = 200_000
-# windows that end within so long after the first one that ends are taken for the same (µs)
+# windows that end at most this long after the first one count as ending with it (µs)
 _TOGETHER_US = 5_000
 # tuples come in chunks: how long to wait for the next one after the longest delay, in parts of what delays differ by,
 # and at least (µs)
@@ -146,7 +146,7 @@ class BatchStart:
         return next_us >= 0 and next_us * (ending + ended) < min(expected_us / 2, _LONGEST_US) * ending
 
     def _expected_delays(self, batch_us: float) -> dict[str, int]:
-        """Return after how long waterlines are certain to be there, for streams of which that can be told (µs)."""
+        """Return by how much waterlines will trail the processing time at most (µs), where that is steady."""
         expected = {}
         for stream, delays in self._delays.items():
             if len(delays) == _BATCHES:

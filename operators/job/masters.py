@@ -61,7 +61,7 @@ def options_of(master: str) -> dict[str, str]:
         # lanes over executors that came later
         "spark.locality.wait": "0s",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-        # executors log several lines a task unless told what the driver is told, and keep all of it
+        # executors log several lines a task unless they have the driver's log level, and never delete their logs
         "spark.executor.syncLogLevel.enabled": "true",
         "spark.executor.logs.rolling.strategy": "size",
         "spark.executor.logs.rolling.maxSize": str(16 << 20),

@@ -125,7 +125,7 @@ def read_unavailable(storage: Storage) -> dict[str, str]:
 
 
 def _read_message(storage: Storage, path: str) -> dict[str, Any]:
-    """Return what the planner told; nothing where a power cut left less than that, for it is not flushed to disk."""
+    """Return what the planner wrote, empty where a power cut tore it: it is not flushed to disk."""
     with suppress(FileNotFoundError, orjson.JSONDecodeError):
         message: dict[str, Any] = orjson.loads(storage.get(path))
         return message

@@ -1,4 +1,4 @@
-"""The event times of a stream's last tuples, in short, and their percentile: for ``waterline_percentile``.
+"""The event times of a stream's last tuples, summed up, and their percentile: for ``waterline_percentile``.
 
 Source tasks sum up the event times of their tuples, the batch record keeps the sums of the last batches, and the next
 offset carries them, so that a batch that runs again comes to the same waterline.
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-# the percentile is over so many of the last tuples, and over all of the last batch
+# how many of the last tuples the percentile is over; it is always over all of the last batch
 LAST_TUPLES = 1000
 MOST_POINTS = 1000
 # of a chunk: more than MOST_POINTS, so that summing up its sum again adds little error

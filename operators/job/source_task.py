@@ -32,8 +32,9 @@ from sources.record_log import RecordLog
 from sources.schema import StreamDefinition
 from sources.storage import Storage
 
-# about so many tuples are added up at once: the more, the fewer entries the buckets of a batch have. A column of so
-# many numbers of 8 bytes is still memory that Python processes keep (`KEPT_MEMORY` in `spark_conf.py`).
+# About how many tuples are added up at once: the more, the fewer entries the buckets of a batch have. A column of that
+# many numbers of 8 bytes is still small enough for Python processes to keep its memory (`KEPT_MEMORY` in
+# `spark_conf.py`).
 TUPLES_AT_ONCE = 63 << 16
 BYTES_AT_ONCE = 1 << 28
 

@@ -38,7 +38,7 @@ DECIDED = {
 }
 # Each batch takes and frees hundreds of megabytes in Python processes. What they gave back they would get again page by
 # page, each set to zero by the kernel first. So they keep what they free, up to half a gigabyte at the end of the heap,
-# and Arrow takes from the same heap. glibc reads this when a process starts; nobody does elsewhere.
+# and Arrow takes from the same heap. glibc reads this when a process starts; other libraries ignore it.
 KEPT_MEMORY = {
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(512 << 20),
@@ -117,7 +117,7 @@ def check_spark_conf(conf: object) -> None:
 
 
 def flattened(table: object, prefix: str = "") -> Any:
-    """Return a table of TOML or JSON as names and texts; what is no table, or no value of Spark's, as it is.
+    """Return a table of TOML or JSON as names and texts; what cannot be one of Spark's values stays as it is.
 
     TOML reads ``spark.executor.cores = 2`` as tables in tables.
 

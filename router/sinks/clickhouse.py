@@ -108,7 +108,7 @@ class Server:
 
 
 class ClickHouseSink:
-    """The rows of one query in a table; ``marks`` are those columns that tell rows apart which it has."""
+    """The rows of one query in a table; ``marks`` are those of the columns QUERY and ROW that it has."""
 
     keeps_cursor = False
 

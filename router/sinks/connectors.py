@@ -55,7 +55,7 @@ class SinkDefinition:
         return f"{self.connector}\n{self._kind.connector.destination(self.options)}"
 
     def validate(self, query: Query, confinement: Confinement) -> None:
-        """Check the options for a query; NotAllowed tells what exists instead."""
+        """Check the options for a query; NotAllowed says what is supported instead."""
         try:
             self._kind.connector.validate(self.options, query, confinement)
             flush_rows(self.options, self._kind.flush_rows)
@@ -77,7 +77,7 @@ class SinkDefinition:
 
 
 def read_sink(value: Any) -> SinkDefinition | None:
-    """Read the ``sink`` of a query: None and ``"log"`` are the result log alone, an object says what is besides."""
+    """Read the ``sink`` of a query; None, from None or ``"log"``, is the result log alone."""
     if value is None or value == LOG:
         return None
     names = ", ".join(map(repr, KINDS))

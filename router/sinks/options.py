@@ -29,7 +29,7 @@ def check_options(
 
 
 def choice(connector: str, options: Mapping[str, str], option: str, choices: tuple[str, ...]) -> str:
-    """Return the value of an option that is one of a few; the first when it is left out."""
+    """Return the value of an option, one of ``choices``; the first of these when it is left out."""
     value = options.get(option, choices[0])
     if value not in choices:
         raise NotAllowed(

@@ -115,7 +115,7 @@ class SinkConnector(Protocol):
     """A kind of sink: what each of its modules in this folder offers."""
 
     def validate(self, options: Mapping[str, str], query: Query, confinement: Confinement) -> None:
-        """Check what a query says of its sink; NotAllowed tells what exists instead."""
+        """Check what a query says of its sink; NotAllowed says what is supported instead."""
         ...
 
     def destination(self, options: Mapping[str, str]) -> str:

@@ -30,7 +30,7 @@ ASK_EVERY_SECONDS = 0.05
 
 
 def validate_options(format: str, options: Mapping[str, str], table_folder: str) -> FileOptions:
-    """Return the options; NotAllowed tells what exists instead. Whether the folder is there is not asked."""
+    """Return the options; NotAllowed says what is supported instead. Whether the folder is there is not asked."""
     parsed = read_options(format, options)
     check_folder(parsed, table_folder)
     return parsed

@@ -102,7 +102,7 @@ class FileIndex:
                 self._full_records, self._files_in_full = self._full_records + 1, len(self.files)
 
     def hold(self) -> None:
-        """Become the one who adds; NotReady while another process is."""
+        """Become the one process that adds files; NotReady while another one is."""
         root = self._storage.local_root
         if self._lock is not None or root is None:
             return

@@ -37,7 +37,7 @@ class FileOptions:
 
 
 def read_options(format: str, options: Mapping[str, str]) -> FileOptions:
-    """Read what stands in WITH; NotAllowed tells what exists instead."""
+    """Read what stands in WITH; NotAllowed says what is supported instead."""
     format = format or FORMATS[0]
     unknown = sorted(set(options) - set(_OPTIONS[format]))
     if unknown:

@@ -73,7 +73,7 @@ def convert_texts(field: Field, texts: Sequence[str | None]) -> Column:
 
 
 def _parsed(text: str | None, pattern: re.Pattern[str], parse: Any) -> Any:
-    """Return a text as a number; as it is where it is none, for the message."""
+    """Return a text as a number; one that is none stays as it is, for the message."""
     if text is None:
         return None
     stripped = text.strip()

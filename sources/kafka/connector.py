@@ -42,7 +42,7 @@ _LASTING = (
 def validate_options(
     schema: StreamSchema, format: str, options: Mapping[str, str], confinement: Confinement = OPEN
 ) -> KafkaOptions:
-    """Return the options; NotAllowed tells what exists instead. Whether the topic is there is not asked."""
+    """Return the options; NotAllowed says what is supported instead. Whether the topic is there is not asked."""
     parsed = read_options(options, OPTIONS.get(format, ()))
     check_confined(parsed.properties, confinement)
     check_metadata(schema)
@@ -97,7 +97,7 @@ class KafkaConnector(WatchedConnector):
                     " goes on where it was; or drop the stream.",
                     stream=self._stream,
                 )
-        # where a message beyond was taken already, the next range must begin anew, or it would lack that one
+        # where a message beyond the range was consumed already the next range must seek, or it would lack that one
         self._position = (partition, position) if position == end else None
 
     @property

@@ -37,7 +37,7 @@ class MessageFormat:
 
 
 def format_of(name: str, options: Mapping[str, str], schema: Schema, outgoing: Outgoing = EVERYWHERE) -> MessageFormat:
-    """Return what decodes messages into tuples of ``schema``; NotAllowed tells which options there are."""
+    """Return what decodes messages into tuples of ``schema``; NotAllowed says which options there are."""
     if name == "csv":
         delimiter = options.get(DELIMITER, ",")
         check_delimiter(delimiter)

@@ -145,7 +145,7 @@ def reveal_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_options(options: Mapping[str, str], of_format: Sequence[str] = ()) -> KafkaOptions:
-    """Read what stands in WITH, but for the options of the format; NotAllowed tells what exists instead."""
+    """Read what stands in WITH, but for the options of the format; NotAllowed says what is supported instead."""
     for option in options:
         if option not in (*_OPTIONS, *of_format) and not option.startswith(PREFIX):
             known = ", ".join(map(repr, (*_OPTIONS, *of_format, f"{PREFIX}{SERVERS}", f"{PREFIX}…")))
