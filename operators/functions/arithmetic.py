@@ -121,17 +121,17 @@ def _integer(name: str, left: Datum, right: Datum) -> Datum:
         try:
             return _CHECKED[name](left, right)
         except pa.ArrowInvalid:
-            beyond = _by_numpy(_OVERFLOWS[name], left, right)
-            return kernel.if_else(kernel.fill_null(beyond, True), null, _UNCHECKED[name](left, right))
+            overflows = _by_numpy(_OVERFLOWS[name], left, right)
+            return kernel.if_else(kernel.fill_null(overflows, True), null, _UNCHECKED[name](left, right))
     # the smallest integer divided by -1 has no result in 64 bits, its remainder is 0
-    negating = kernel.equal(right, -1)
-    safe = kernel.if_else(kernel.or_(kernel.equal(right, 0), negating), null, right)
-    quotient = kernel.divide(left, safe)
+    by_minus_one = kernel.equal(right, -1)
+    divisor = kernel.if_else(kernel.or_(kernel.equal(right, 0), by_minus_one), null, right)
+    quotient = kernel.divide(left, divisor)
     if name == "/":
-        possible = kernel.if_else(kernel.equal(left, _MIN), null, left)
-        return kernel.if_else(kernel.fill_null(negating, False), kernel.negate(possible), quotient)
-    remainder = kernel.subtract(left, kernel.multiply(quotient, safe))
-    return kernel.if_else(kernel.fill_null(negating, False), kernel.multiply(left, 0), remainder)
+        negatable = kernel.if_else(kernel.equal(left, _MIN), null, left)
+        return kernel.if_else(kernel.fill_null(by_minus_one, False), kernel.negate(negatable), quotient)
+    remainder = kernel.subtract(left, kernel.multiply(quotient, divisor))
+    return kernel.if_else(kernel.fill_null(by_minus_one, False), kernel.multiply(left, 0), remainder)
 
 
 def _add_overflows(left: Any, right: Any) -> Any:
@@ -146,8 +146,8 @@ def _subtract_overflows(left: Any, right: Any) -> Any:
 def _multiply_overflows(left: Any, right: Any) -> Any:
     product = left * right
     divisor = np.where(left == 0, 1, left)
-    undone = (left != 0) & (product // divisor != right)
-    return undone | ((left == -1) & (right == _MIN)) | ((right == -1) & (left == _MIN))
+    is_wrong = (left != 0) & (product // divisor != right)
+    return is_wrong | ((left == -1) & (right == _MIN)) | ((right == -1) & (left == _MIN))
 
 
 _OVERFLOWS = {"+": _add_overflows, "-": _subtract_overflows, "*": _multiply_overflows}

@@ -53,10 +53,10 @@ _BOOLEANS = {
 
 def cast_to(expression: Expression, target: ColumnType) -> Expression:
     """Return ``CAST(expression AS target)``; NotAllowed when such values never convert."""
-    given = expression.type.kind
-    if given not in ("NULL", target.kind) and target.kind not in _TARGETS[given]:
+    kind = expression.type.kind
+    if kind not in ("NULL", target.kind) and target.kind not in _TARGETS[kind]:
         raise NotAllowed(
-            f"Cannot cast {describe(expression)} to {target}; {given} casts to {', '.join(sorted(_TARGETS[given]))}."
+            f"Cannot cast {describe(expression)} to {target}; {kind} casts to {', '.join(sorted(_TARGETS[kind]))}."
         )
     return expression if expression.type == target else Call("cast", (expression,), target)
 
@@ -66,7 +66,7 @@ def _bind_cast(function: Function, _arguments: Arguments) -> Expression:
 
 
 def fit_decimal(value: Decimal, target: ColumnType) -> Decimal | None:
-    """Round to the scale of a DECIMAL; None when it has too many digits then."""
+    """Round to the scale of a DECIMAL; None for a result with too many digits."""
     if not value.is_finite():
         return None
     rounded = value.quantize(Decimal(1).scaleb(-target.scale), context=EXACT)
@@ -74,28 +74,28 @@ def fit_decimal(value: Decimal, target: ColumnType) -> Decimal | None:
 
 
 def _cast(call: Call, arguments: Sequence[Datum]) -> Datum:
-    value, given, target = arguments[0], call.arguments[0].type, call.type
-    if given.kind == "NULL":
+    value, source, target = arguments[0], call.arguments[0].type, call.type
+    if source.kind == "NULL":
         return as_type(value, target.arrow)
-    if given.kind == "VARCHAR":
+    if source.kind == "VARCHAR":
         return _from_text(value, target)
     match target.kind:
         case "VARCHAR":
-            return _to_text(value, given)
+            return _to_text(value, source)
         case "BOOLEAN":
             return kernel.not_equal(as_type(value, pa.float64()), 0.0)
         case "DECIMAL":
-            return _to_decimal(value, given, target)
+            return _to_decimal(value, source, target)
         case "DATE":
             return as_type(value, pa.date32())
         case "INT" | "BIGINT":
-            return _to_integer(value, given, target)
+            return _to_integer(value, source, target)
     return as_type(value, target.arrow)
 
 
-def _to_integer(value: Datum, given: ColumnType, target: ColumnType) -> Datum:
+def _to_integer(value: Datum, source: ColumnType, target: ColumnType) -> Datum:
     low, high = INT_RANGE
-    match given.kind:
+    match source.kind:
         case "DOUBLE":
             bound = 2.0**31 if target == INT else 2.0**63
             whole = kernel.trunc(value)
@@ -114,11 +114,11 @@ def _whole(value: int, target: ColumnType) -> int | None:
     return value if kind == INT or kind == target == BIGINT else None
 
 
-def _to_decimal(value: Datum, given: ColumnType, target: ColumnType) -> Datum:
-    # a type wide enough for every value of the given one needs no look at the values
-    wide = {"INT": 10, "BIGINT": 19, "DECIMAL": given.precision - given.scale}.get(given.kind, 99)
-    if wide + target.scale <= target.precision and given.scale <= target.scale:
-        if given.kind != "DECIMAL":
+def _to_decimal(value: Datum, source: ColumnType, target: ColumnType) -> Datum:
+    # where the target has room for every value of the source, no value need be looked at
+    whole_digits = {"INT": 10, "BIGINT": 19, "DECIMAL": source.precision - source.scale}.get(source.kind, 99)
+    if whole_digits + target.scale <= target.precision and source.scale <= target.scale:
+        if source.kind != "DECIMAL":
             value = kernel.cast(as_type(value, pa.int64()), pa.decimal128(19, 0))
         return kernel.cast(value, target.arrow, safe=False)
     return by_row(
@@ -128,8 +128,8 @@ def _to_decimal(value: Datum, given: ColumnType, target: ColumnType) -> Datum:
     )
 
 
-def _to_text(value: Datum, given: ColumnType) -> Datum:
-    match given.kind:
+def _to_text(value: Datum, source: ColumnType) -> Datum:
+    match source.kind:
         case "DOUBLE":
             # adding zero makes -0.0 plain
             return by_row(lambda v: repr(v + 0.0), pa.string(), value)
@@ -179,9 +179,9 @@ def _read_integer(text: str, target: ColumnType) -> int | None:
 
 
 def _read_date(text: str) -> dt.date | None:
-    plain = parse_date(text)
-    stamp = parse_timestamp(text) if plain is None else None
-    return stamp.date() if stamp is not None else plain
+    date = parse_date(text)
+    timestamp = parse_timestamp(text) if date is None else None
+    return timestamp.date() if timestamp is not None else date
 
 
 CASTS = (Function("cast", "CAST(value AS type)", _bind_cast, _cast),)

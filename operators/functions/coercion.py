@@ -19,7 +19,7 @@ INT_RANGE = (-(2**31), 2**31 - 1)
 BIGINT_RANGE = (-(2**63), 2**63 - 1)
 MAX_PRECISION = 38
 _EXACT = Context(prec=MAX_PRECISION)
-# takes the type that what surrounds it needs
+# takes whatever type the expression around it needs
 UNTYPED_NULL = Literal(None, NULL)
 
 
@@ -58,22 +58,22 @@ def as_decimal(expression: Expression) -> ColumnType:
 
 def common_type(expressions: Sequence[Expression]) -> ColumnType | None:
     """Return the type that all widen to; None when there is none, NULL when all are NULL."""
-    given = [e for e in expressions if e.type != NULL]
-    kinds = {e.type for e in given}
+    typed = [e for e in expressions if e.type != NULL]
+    kinds = {e.type for e in typed}
     if not kinds:
         return NULL
     if len(kinds) == 1:
-        return given[0].type
+        return typed[0].type
     if all(kind.is_numeric for kind in kinds):
-        return _common_number(given)
+        return _common_number(typed)
     temporal = {kind for kind in kinds if kind in (DATE, TIMESTAMP)}
-    if temporal and all(e.type in temporal or _is_text_literal(e) for e in given):
+    if temporal and all(e.type in temporal or _is_text_literal(e) for e in typed):
         return TIMESTAMP if TIMESTAMP in temporal else DATE
     return None
 
 
 def in_one_type(expressions: Sequence[Expression]) -> tuple[Expression, ...]:
-    """Return comparable expressions as what they are compared in: with casts to their common type where they differ."""
+    """Return expressions that can be compared in one type: with casts to their common type where they differ."""
     if len({expression.type for expression in expressions}) <= 1:
         return tuple(expressions)
     target = common_type(expressions)

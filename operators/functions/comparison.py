@@ -55,16 +55,16 @@ def _comparable(arguments: Arguments) -> Arguments:
         pair = _odd_pair(arguments)
         quoted = any(isinstance(a, Literal) and a.type == VARCHAR for a in pair)
         hint = "Write numbers and booleans without quotes" if quoted else "Write CAST around one side"
-        got = " with ".join(map(describe, pair))
-        raise NotAllowed(f"Cannot compare {got}: they have no common type. {hint}.")
+        sides = " with ".join(map(describe, pair))
+        raise NotAllowed(f"Cannot compare {sides}: they have no common type. {hint}.")
     return unified
 
 
 def _odd_pair(arguments: Arguments) -> tuple[Expression, Expression]:
-    """Return the first argument that has no common type with those before it, after the one that it does not fit."""
-    at = next(n for n in range(1, len(arguments)) if common_type(arguments[: n + 1]) is None)
-    odd, before = arguments[at], arguments[:at]
-    return next((each for each in before if common_type((each, odd)) is None), before[0]), odd
+    """Return the first argument that has no common type with those before it, preceded by one that it does not fit."""
+    number = next(n for n in range(1, len(arguments)) if common_type(arguments[: n + 1]) is None)
+    odd, before = arguments[number], arguments[:number]
+    return next((argument for argument in before if common_type((argument, odd)) is None), before[0]), odd
 
 
 def _bind_comparison(function: Function, arguments: Arguments) -> Expression:
@@ -76,7 +76,7 @@ def _comparison(call: Call, arguments: Sequence[Datum]) -> Datum:
 
 
 def compared(name: str, left: Datum, right: Datum) -> Datum:
-    """Compare values of one type; NaN is equal to itself and greater than all else, as where cells answer."""
+    """Compare values of one type; NaN is equal to itself and greater than all else, as it is for cells."""
     if not pa.types.is_floating(left.type):
         return _KERNELS[name](left, right)
     left_nan, right_nan = kernel.is_nan(left), kernel.is_nan(right)
@@ -92,8 +92,8 @@ def compared(name: str, left: Datum, right: Datum) -> Datum:
     return kernel.invert(compared(_OPPOSITE[name], left, right))
 
 
-def _any(found: Datum) -> bool:
-    return bool((kernel.any(found) if isinstance(found, pa.Array) else found).as_py())
+def _any(mask: Datum) -> bool:
+    return bool((kernel.any(mask) if isinstance(mask, pa.Array) else mask).as_py())
 
 
 def _bind_distinct(function: Function, arguments: Arguments) -> Expression:
@@ -144,14 +144,14 @@ def _in(call: Call, arguments: Sequence[Datum]) -> Datum:
     target = members[0].type
     value = as_type(value, target)
     literals = [a.value for a in call.arguments[1:] if isinstance(a, Literal)]
-    known = pa.array([v for v in literals if v is not None], target)
-    if pa.types.is_floating(target):  # Arrow looks values up by their bits: -0.0 is to be found as 0.0
-        value, known = kernel.add(value, 0.0), kernel.add(known, 0.0)
-    found = kernel.is_in(value, value_set=known)
+    value_set = pa.array([v for v in literals if v is not None], target)
+    if pa.types.is_floating(target):  # Arrow looks values up by their bits, and -0.0 equals 0.0
+        value, value_set = kernel.add(value, 0.0), kernel.add(value_set, 0.0)
+    is_member = kernel.is_in(value, value_set=value_set)
     unknown = pa.scalar(None, pa.bool_())
     if None in literals:
-        return kernel.if_else(found, True, unknown)
-    return kernel.if_else(kernel.is_null(value), unknown, found)
+        return kernel.if_else(is_member, True, unknown)
+    return kernel.if_else(kernel.is_null(value), unknown, is_member)
 
 
 def _bind_extreme(function: Function, arguments: Arguments) -> Expression:

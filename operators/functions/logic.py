@@ -72,9 +72,9 @@ def _bind_case(function: Function, arguments: Arguments) -> Expression:
 def _case(call: Call, arguments: Sequence[Datum]) -> Datum:
     target = call.type.arrow
     result = as_type(arguments[-1], target)
-    for at in range(len(arguments) - 3, -1, -2):
-        condition = is_true(_boolean(arguments[at]))
-        result = kernel.if_else(condition, as_type(arguments[at + 1], target), result)
+    for number in range(len(arguments) - 3, -1, -2):
+        condition = is_true(_boolean(arguments[number]))
+        result = kernel.if_else(condition, as_type(arguments[number + 1], target), result)
     return result
 
 

@@ -16,7 +16,7 @@ from operators.functions.sql_text import sql_text
 from sources.errors import NotAllowed
 from sources.schema import BOOLEAN, INT, NULL, VARCHAR
 
-# what is compiled grows with both
+# a compiled pattern grows with both
 _LONGEST_PATTERN, _MOST_REPETITIONS = 1000, 200
 _REPETITION = re.compile(r"\{(\d+)(?:,(\d*))?\}")
 # the whole pattern is a group, too, and a replacement names one by a digit
@@ -48,8 +48,8 @@ def _checked(function: Function, arguments: Arguments) -> Literal:
         raise function.refuse(arguments)
     if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
         raise NotAllowed(f"The pattern of {function.usage} must be a text in quotes; got {sql_text(pattern)}.")
-    counts = sum(int(most or least) for least, most in _REPETITION.findall(pattern.value))
-    if len(pattern.value) > _LONGEST_PATTERN or counts > _MOST_REPETITIONS:
+    repetitions = sum(int(most or least) for least, most in _REPETITION.findall(pattern.value))
+    if len(pattern.value) > _LONGEST_PATTERN or repetitions > _MOST_REPETITIONS:
         raise NotAllowed(
             f"A pattern must have at most {_LONGEST_PATTERN} characters, and its repetitions such as {{2,5}} must"
             f" add up to at most {_MOST_REPETITIONS}."
@@ -57,8 +57,8 @@ def _checked(function: Function, arguments: Arguments) -> Literal:
     try:
         kernel.match_substring_regex(_ANY_TEXT, pattern.value)
     except pa.ArrowInvalid as error:
-        why = str(error).removeprefix("Invalid regular expression: ")
-        raise NotAllowed(f"The pattern {sql_text(pattern)} is no regular expression of RE2: {why}.") from None
+        reason = str(error).removeprefix("Invalid regular expression: ")
+        raise NotAllowed(f"The pattern {sql_text(pattern)} is no regular expression of RE2: {reason}.") from None
     return pattern
 
 
@@ -73,7 +73,7 @@ def _groups(pattern: Literal) -> int:
 
 
 def _extracted(text: Datum, pattern: str, group: int) -> Datum:
-    """Return the group of the leftmost match; of a text without one, the text."""
+    """Return the group of the leftmost match; for a text without a match the whole text."""
     return kernel.replace_substring_regex(text, f"(?s:^.*?)({pattern})(?s:.*)$", rf"\{group + 1}", max_replacements=1)
 
 
@@ -83,8 +83,8 @@ def _like(_call: Call, arguments: Sequence[Datum]) -> Datum:
 
 def _extract(_call: Call, arguments: Sequence[Datum]) -> Datum:
     text, pattern, group = as_type(arguments[0], pa.string()), constant(arguments[1]), constant(arguments[2])
-    found = kernel.match_substring_regex(text, pattern)
-    return kernel.if_else(found, _extracted(text, pattern, group), pa.scalar(None, pa.string()))
+    matches = kernel.match_substring_regex(text, pattern)
+    return kernel.if_else(matches, _extracted(text, pattern, group), pa.scalar(None, pa.string()))
 
 
 REGULAR_EXPRESSIONS = (

@@ -49,8 +49,8 @@ class Function:
 
     def refuse(self, arguments: Arguments, hint: str = "") -> NotAllowed:
         """Return the error that the types of the arguments do not fit."""
-        got = ", ".join(describe(a) for a in arguments)
-        return NotAllowed(f"{self.usage} does not fit {got}.{' ' + hint if hint else ''}")
+        described = ", ".join(describe(a) for a in arguments)
+        return NotAllowed(f"{self.usage} does not fit {described}.{' ' + hint if hint else ''}")
 
 
 def typed(result: ColumnType, *parameters: ColumnType) -> Bind:
@@ -66,14 +66,14 @@ def typed(result: ColumnType, *parameters: ColumnType) -> Bind:
     return bind
 
 
-def _fits(given: ColumnType, parameter: ColumnType) -> bool:
-    if given in (parameter, NULL):
+def _fits(argument: ColumnType, parameter: ColumnType) -> bool:
+    if argument in (parameter, NULL):
         return True
     if parameter.kind == "DOUBLE":
-        return given.is_numeric
+        return argument.is_numeric
     if parameter.kind == "BIGINT":
-        return given.is_integer
-    return parameter.kind == "TIMESTAMP" and given.kind == "DATE"
+        return argument.is_integer
+    return parameter.kind == "TIMESTAMP" and argument.kind == "DATE"
 
 
 def as_type(value: Datum, target: pa.DataType) -> Datum:
@@ -98,17 +98,17 @@ def rows_of(arguments: Sequence[Datum]) -> list[tuple[Any, ...]]:
 
 
 def by_row(function: Callable[..., Any], target: pa.DataType, *arguments: Datum) -> pa.Array:
-    """Apply a Python function to each distinct row: for what Arrow has no kernel for.
+    """Apply a Python function to each distinct row, where Arrow has no kernel.
 
-    NULL in gives NULL out, and so does a value that has no result.
+    A row with NULL gives NULL, and so does one that has no result.
     """
-    known: dict[tuple[Any, ...], Any] = {}
-    result = []
+    result_of: dict[tuple[Any, ...], Any] = {}
+    results = []
     for row in rows_of(arguments):
-        if row not in known:
-            known[row] = None if None in row else _attempt(function, row)
-        result.append(known[row])
-    return pa.array(result, target)
+        if row not in result_of:
+            result_of[row] = None if None in row else _attempt(function, row)
+        results.append(result_of[row])
+    return pa.array(results, target)
 
 
 def _attempt(function: Callable[..., Any], row: tuple[Any, ...]) -> Any:

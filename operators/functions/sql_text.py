@@ -1,6 +1,6 @@
 """Expressions as SQL writes them, for messages.
 
-``str`` of an expression tells all calls alike, which identities and plans need; who wrote ``k > 0`` wants to read that.
+``str`` of an expression writes all calls in one form, for identities and plans. Who wrote ``k > 0`` wants to read that.
 """
 
 from __future__ import annotations
@@ -74,19 +74,19 @@ def _written(expression: Expression) -> tuple[str, int]:
 def _operator(call: Call) -> str:
     """Write an operator that leans to the left; predicates beside predicates are told apart by brackets."""
     strength = _OPERATORS[call.function]
-    first, *others = call.arguments
+    first, *operands = call.arguments
     left = _within(first, strength + (strength == _PREDICATE))
     symbol = _SYMBOLS.get(call.function, call.function)
-    return f" {symbol} ".join((left, *(_within(other, strength + 1) for other in others)))
+    return f" {symbol} ".join((left, *(_within(operand, strength + 1) for operand in operands)))
 
 
 def _predicate(call: Call, words: str) -> str:
-    value, *others = call.arguments
+    value, *operands = call.arguments
     left = _within(value, _PREDICATE + 1)
     if call.function == "in":
-        return f"{left} {words} ({', '.join(map(sql_text, others))})"
-    between = {"between": " AND ", "like": " ESCAPE ", "ilike": " ESCAPE "}.get(call.function, "")
-    return f"{left} {words} {between.join(_within(other, _PREDICATE + 1) for other in others)}".rstrip()
+        return f"{left} {words} ({', '.join(map(sql_text, operands))})"
+    separator = {"between": " AND ", "like": " ESCAPE ", "ilike": " ESCAPE "}.get(call.function, "")
+    return f"{left} {words} {separator.join(_within(operand, _PREDICATE + 1) for operand in operands)}".rstrip()
 
 
 def _shift(call: Call) -> str:
@@ -96,7 +96,8 @@ def _shift(call: Call) -> str:
         return _function(call)
     unit, size = ("MONTH", 1) if call.function == "add_months" else ("MICROSECOND", 1)
     if call.function == "add_interval":
-        unit, size = next((each for each in _UNITS.items() if count % each[1] == 0), (unit, size))
+        whole_units = ((name, length) for name, length in _UNITS.items() if count % length == 0)
+        unit, size = next(whole_units, (unit, size))
     sign = "-" if count < 0 else "+"
     return f"{_within(moment, _SUM)} {sign} INTERVAL '{abs(count) // size}' {unit}"
 
@@ -118,7 +119,7 @@ def _date_trunc(call: Call) -> str:
 
 def _function(call: Call) -> str:
     arguments = ", ".join(map(sql_text, call.arguments))
-    # a whole number of one timestamp is a field of it
+    # the functions of one timestamp that return a whole number are its fields
     if call.type == BIGINT and [argument.type for argument in call.arguments] == [TIMESTAMP]:
         return f"EXTRACT({call.function.upper()} FROM {arguments})"
     return f"{call.function.upper()}({arguments})"

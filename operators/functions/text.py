@@ -118,7 +118,7 @@ _WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*")
 
 
 def _initcap(_call: Call, arguments: Sequence[Datum]) -> Datum:
-    """Write each word of letters and digits with a capital, and what follows it small."""
+    """Write each word of letters and digits with its first letter large and the others small."""
     return by_row(lambda text: _WORD.sub(lambda word: word[0].capitalize(), text), pa.string(), *arguments)
 
 
@@ -145,7 +145,7 @@ def _bind_concat_ws(function: Function, arguments: Arguments) -> Expression:
 
 
 def _concat_ws(_call: Call, arguments: Sequence[Datum]) -> Datum:
-    """Join what is not NULL; Arrow's kernel mixes rows up that have nothing else."""
+    """Join what is not NULL; Arrow's kernel mixes up rows in which all is NULL."""
 
     def joined(separator: str | None, *values: str | None) -> str | None:
         return None if separator is None else separator.join(value for value in values if value is not None)
@@ -175,10 +175,10 @@ _TESTS: dict[str, tuple[Callable[..., Datum], Callable[[str, str], bool]]] = {
 }
 
 
-def _has(call: Call, arguments: Sequence[Datum]) -> Datum:
-    of_constant, of_texts = _TESTS[call.function]
+def _test(call: Call, arguments: Sequence[Datum]) -> Datum:
+    test_for_constant, test_row = _TESTS[call.function]
     part = constant(arguments[1])
-    return by_row(of_texts, pa.bool_(), *arguments) if part is None else of_constant(arguments[0], part)
+    return by_row(test_row, pa.bool_(), *arguments) if part is None else test_for_constant(arguments[0], part)
 
 
 def _bind_like(function: Function, arguments: Arguments) -> Expression:
@@ -199,33 +199,33 @@ def like_parts(pattern: str, escape: str) -> list[tuple[str, bool]]:
 
     Raises NotAllowed when the escape character does not precede a wildcard or itself.
     """
-    parts, at = [], 0
-    while at < len(pattern):
-        character = pattern[at]
+    parts, position = [], 0
+    while position < len(pattern):
+        character = pattern[position]
         if character == escape:
-            at += 1
-            if at == len(pattern) or pattern[at] not in ("%", "_", escape):
+            position += 1
+            if position == len(pattern) or pattern[position] not in ("%", "_", escape):
                 raise NotAllowed(
                     f"In LIKE, the escape character {escape!r} must precede %, _ or itself; got {pattern!r}."
                 )
-            parts.append((pattern[at], False))
+            parts.append((pattern[position], False))
         else:
             parts.append((character, character in "%_"))
-        at += 1
+        position += 1
     return parts
 
 
 @lru_cache(maxsize=4096)
 def kernel_pattern(pattern: str, escape: str) -> str:
     r"""Return the pattern as ``match_like`` reads it, whose escape character is ``\``."""
-    return "".join(c if wildcard or c not in "%_\\" else "\\" + c for c, wildcard in like_parts(pattern, escape))
+    return "".join(c if is_wild or c not in "%_\\" else "\\" + c for c, is_wild in like_parts(pattern, escape))
 
 
 class _Pattern:
-    """A LIKE pattern as the stretches between its ``%``, each of which fits texts of one length only.
+    """A LIKE pattern as the stretches between its ``%``, each of which matches texts of one length only.
 
-    The first and the last stand at the ends of a text, those between are found one after the other as early as can be:
-    no choice is ever taken back, so the time is not exponential in the length of the pattern as with one expression.
+    The first and the last match at the ends of a text, those between one after the other, each as early as can be. No
+    choice is ever taken back, so time is not exponential in the length of the pattern, as it is with one expression.
     """
 
     def __init__(self, pattern: str, escape: str, flags: int) -> None:
@@ -237,20 +237,20 @@ class _Pattern:
                 stretches[-1].append("." if is_wild else re.escape(character))
         self._is_whole = len(stretches) == 1
         self._last_length = len(stretches[-1])
-        made = [re.compile("".join(stretch), re.DOTALL | flags) for stretch in stretches]
-        self._first, self._between, self._last = made[0], made[1:-1], made[-1]
+        compiled = [re.compile("".join(stretch), re.DOTALL | flags) for stretch in stretches]
+        self._first, self._between, self._last = compiled[0], compiled[1:-1], compiled[-1]
 
     def matches(self, text: str) -> bool:
-        """Return whether the whole text fits."""
+        """Return whether the pattern matches a whole text."""
         if self._is_whole:
             return self._first.fullmatch(text) is not None
-        found = self._first.match(text)
+        match = self._first.match(text)
         end = len(text) - self._last_length
         for stretch in self._between:
-            if found is None:
+            if match is None:
                 return False
-            found = stretch.search(text, found.end(), max(end, 0))
-        return found is not None and found.end() <= end and self._last.fullmatch(text, end) is not None
+            match = stretch.search(text, match.end(), max(end, 0))
+        return match is not None and match.end() <= end and self._last.fullmatch(text, end) is not None
 
 
 _pattern = lru_cache(maxsize=4096)(_Pattern)
@@ -259,14 +259,14 @@ _pattern = lru_cache(maxsize=4096)(_Pattern)
 def _like(call: Call, arguments: Sequence[Datum]) -> Datum:
     text, pattern = as_type(arguments[0], pa.string()), constant(arguments[1])
     escape = constant(arguments[2]) if len(arguments) == 3 else ""
-    insensitive = call.function == "ilike"
+    ignore_case = call.function == "ilike"
     if pattern is not None:
-        return kernel.match_like(text, kernel_pattern(pattern, escape), ignore_case=insensitive)
-    flags = re.IGNORECASE if insensitive else 0
+        return kernel.match_like(text, kernel_pattern(pattern, escape), ignore_case=ignore_case)
+    flags = re.IGNORECASE if ignore_case else 0
 
-    def matches(value: str, wanted: str) -> bool | None:
+    def matches(value: str, pattern_of_row: str) -> bool | None:
         try:
-            return _pattern(wanted, escape, flags).matches(value)
+            return _pattern(pattern_of_row, escape, flags).matches(value)
         except NotAllowed:
             return None
 
@@ -290,7 +290,7 @@ TEXT = (
     Function("concat_ws", "CONCAT_WS(separator, value, …)", _bind_concat_ws, _concat_ws, 2, None),
     Function("replace", "REPLACE(text, old, new)", typed(VARCHAR, VARCHAR, VARCHAR, VARCHAR), _replace, 3, 3),
     Function("strpos", "STRPOS(text, part)", typed(BIGINT, VARCHAR, VARCHAR), _strpos, 2, 2),
-    *(Function(n, f"{n.upper()}(text, part)", typed(BOOLEAN, VARCHAR, VARCHAR), _has, 2, 2) for n in _TESTS),
+    *(Function(n, f"{n.upper()}(text, part)", typed(BOOLEAN, VARCHAR, VARCHAR), _test, 2, 2) for n in _TESTS),
     Function("left", "LEFT(text, count)", typed(VARCHAR, VARCHAR, BIGINT), _left, 2, 2),
     Function("right", "RIGHT(text, count)", typed(VARCHAR, VARCHAR, BIGINT), _right, 2, 2),
     *(Function(n, f"{n.upper()}(text, length[, fill])", _bind_pad, _pad, 2, 3) for n in ("lpad", "rpad")),

@@ -39,7 +39,7 @@ _UNITS = (
 
 
 def _millisecond(value: Datum) -> Datum:
-    """Seconds and milliseconds of the minute, as PostgreSQL counts them."""
+    """Return the milliseconds since the minute began, as PostgreSQL does."""
     return kernel.add(kernel.multiply(kernel.second(value), 1000), kernel.millisecond(value))
 
 
@@ -94,7 +94,7 @@ def _bind_to_timestamp(function: Function, arguments: Arguments) -> Expression:
 
 
 def _to_timestamp(_call: Call, arguments: Sequence[Datum]) -> Datum:
-    """Return the moment so many seconds after 1970; NULL outside the years 1 to 9999."""
+    """Return the moment so many seconds after 1970 began; NULL outside the years 1 to 9999."""
     microseconds = kernel.round(kernel.multiply(arguments[0], 1e6))
     inside = kernel.and_(kernel.greater_equal(microseconds, float(_FIRST)), kernel.less(microseconds, float(_LAST)))
     whole = as_type(kernel.if_else(inside, microseconds, pa.scalar(None, pa.float64())), pa.int64())
@@ -112,14 +112,14 @@ def _add_interval(_call: Call, arguments: Sequence[Datum]) -> Datum:
 def _add_months(_call: Call, arguments: Sequence[Datum]) -> Datum:
     """Add months, keeping to the last day of a shorter month; NULL outside the years 1 to 9999."""
     value, months = arguments[0], arguments[1].as_py()
-    at = value.to_numpy(zero_copy_only=False).astype("M8[us]")
-    day = at.astype("M8[D]")
-    month = at.astype("M8[M]")
+    moments = value.to_numpy(zero_copy_only=False).astype("M8[us]")
+    day = moments.astype("M8[D]")
+    month = moments.astype("M8[M]")
     target = month + np.timedelta64(months, "M")
     target[(target < _FIRST_MONTH) | (target > _LAST_MONTH)] = np.datetime64("NaT")
-    last = (target + 1).astype("M8[D]") - np.timedelta64(1, "D")
-    moved = np.minimum(target.astype("M8[D]") + (day - month.astype("M8[D]")), last)
-    result = moved.astype("M8[us]") + (at - day.astype("M8[us]"))
+    last_day = (target + 1).astype("M8[D]") - np.timedelta64(1, "D")
+    target_day = np.minimum(target.astype("M8[D]") + (day - month.astype("M8[D]")), last_day)
+    result = target_day.astype("M8[us]") + (moments - day.astype("M8[us]"))
     return pa.array(result, pa.timestamp("us"))
 
 
