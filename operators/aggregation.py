@@ -48,10 +48,10 @@ def sliding_window(live: LiveQuery) -> Window:
 
 def by_window(queries: Iterable[LiveQuery]) -> dict[Window, list[LiveQuery]]:
     """Return aggregations that are not over sessions by their window."""
-    found: dict[Window, list[LiveQuery]] = {}
+    grouped: dict[Window, list[LiveQuery]] = {}
     for query in queries:
-        found.setdefault(sliding_window(query), []).append(query)
-    return found
+        grouped.setdefault(sliding_window(query), []).append(query)
+    return grouped
 
 
 def measures_of(queries: Sequence[LiveQuery]) -> tuple[Measure, ...]:
@@ -61,19 +61,19 @@ def measures_of(queries: Sequence[LiveQuery]) -> tuple[Measure, ...]:
 
 def with_components(lists: Iterable[Sequence[Measure]]) -> tuple[Measure, ...]:
     """Return the distinct measures of some lists that have components."""
-    wanted = {m.name: m for measures in lists for m in measures if m.argument is not None}
-    return tuple(measure for measure in wanted.values() if measure.function != COUNT_DISTINCT)
+    by_name = {m.name: m for measures in lists for m in measures if m.argument is not None}
+    return tuple(measure for measure in by_name.values() if measure.function != COUNT_DISTINCT)
 
 
 def distinct_arguments(queries: Sequence[LiveQuery]) -> dict[str, tuple[Expression, list[LiveQuery]]]:
-    """Return what the queries count distinct values of, by its text, and who does."""
-    found: dict[str, tuple[Expression, list[LiveQuery]]] = {}
+    """Return the expressions whose distinct values are counted, by text, each with the queries that count them."""
+    counted: dict[str, tuple[Expression, list[LiveQuery]]] = {}
     for live in queries:
         for measure in aggregation_of(live).measures:
             if measure.function == COUNT_DISTINCT:
                 argument = argument_of(measure)
-                found.setdefault(str(argument), (argument, []))[1].append(live)
-    return found
+                counted.setdefault(str(argument), (argument, []))[1].append(live)
+    return counted
 
 
 def distinct_operator(operator: str, argument: str) -> str:
@@ -84,22 +84,22 @@ def distinct_operator(operator: str, argument: str) -> str:
 class SharedAggregation:
     """Adds the tuples of one chunk up in the cell spaces of an operator, one after the other.
 
-    ``found`` are the tuples' cells in each dimension.
+    ``tuple_cells`` are the tuples' cells in each dimension.
     """
 
-    def __init__(self, sliced: SlicedTuples, found: TupleCells, operator: str, epoch: int) -> None:
+    def __init__(self, sliced: SlicedTuples, tuple_cells: TupleCells, operator: str, epoch: int) -> None:
         self._sliced = sliced
-        self._found = found
+        self._tuple_cells = tuple_cells
         self._operator = operator
         self._epoch = epoch
-        self._finer: dict[LineSpace, DenseTotals] = {}
+        self._finer_totals: dict[LineSpace, DenseTotals] = {}
 
     def aggregate(
         self, space: CellSpace, rows: Places | None, measures: Sequence[Measure]
     ) -> Iterator[tuple[int, Bucket]]:
         """Add tuples up in the cells of a space; yield a bucket for each key group that has any, with its number.
 
-        ``rows`` are the tuples that it may take, all if None.
+        ``rows`` are the tuples that the space takes, None for all.
         """
         sliced = self._sliced if rows is None else self._sliced.taken(rows)
         encoded = sliced.measures.of(measures)
@@ -109,7 +109,7 @@ class SharedAggregation:
             cells, entries = self._by_query_set(space, sliced, rows, encoded)
         dictionaries = {m.name: e.dictionary for m, e in encoded.items() if e.dictionary is not None}
         for group, starts, places, numbers in entries:
-            some = np.diff(starts) > 0
+            has_entries = np.diff(starts) > 0
             yield (
                 group,
                 Bucket(
@@ -117,9 +117,9 @@ class SharedAggregation:
                     space=space.key,
                     epoch=self._epoch,
                     cells=cells,
-                    slices=sliced.slices[some],
-                    starts=np.concatenate([[0], np.cumsum(np.diff(starts)[some])]),
-                    latest=sliced.latest[some],
+                    slices=sliced.slices[has_entries],
+                    starts=np.concatenate([[0], np.cumsum(np.diff(starts)[has_entries])]),
+                    latest=sliced.latest[has_entries],
                     places=places,
                     keys=sliced.keys.of_group(group),
                     components=numbers,
@@ -128,24 +128,24 @@ class SharedAggregation:
             )
 
     def _along_a_line(self, space: LineSpace, encoded: Mapping[Measure, Encoded]) -> tuple[Cells, Iterator[Entries]]:
-        """Return the cells and the entries of a space over one column at most; it may have what finer cells hold."""
-        known = None
-        if space.finer is not None and space.finer in self._finer:
-            known = FinerTotals(self._finer.pop(space.finer), space.of_finer)
-        lookup = space.lookup(self._found, self._sliced.length)
-        entries, totals = cell_by_cell(self._sliced, lookup, space.cells.count, encoded, known)
+        """Return the cells and the entries of a space over one column at most, from finer totals if there are any."""
+        finer = None
+        if space.finer is not None and space.finer in self._finer_totals:
+            finer = FinerTotals(self._finer_totals.pop(space.finer), space.of_finer)
+        lookup = space.lookup(self._tuple_cells, self._sliced.length)
+        entries, totals = cell_by_cell(self._sliced, lookup, space.cells.count, encoded, finer)
         if space.has_besides and totals is not None:
-            self._finer[space] = totals
+            self._finer_totals[space] = totals
         return space.cells, entries
 
     def _by_query_set(
         self, space: SetSpace, sliced: SlicedTuples, rows: Places | None, encoded: Mapping[Measure, Encoded]
     ) -> tuple[Cells, Iterator[Entries]]:
         """Return the cells and the entries of a space whose cells are query-sets."""
-        cell, query_sets = space.assign(self._found, sliced.length, rows)
-        alone = tuples_alone(sliced, cell, query_sets, len(space.queries))
-        if alone is not None:
+        cell, query_sets = space.assign(self._tuple_cells, sliced.length, rows)
+        queries_per_tuple = tuples_alone(sliced, cell, query_sets, len(space.queries))
+        if queries_per_tuple is not None:
             cells = SetCells(space.to_slots(query_set.singletons(len(space.queries))))
-            return cells, query_by_query(sliced, cell, query_sets, len(space.queries), encoded, alone)
-        cell, cells = space.wanted(cell, query_sets)
+            return cells, query_by_query(sliced, cell, query_sets, len(space.queries), encoded, queries_per_tuple)
+        cell, cells = space.for_bucket(cell, query_sets)
         return cells, cell_by_cell(sliced, CellLookup.of(cell, cells.count), cells.count, encoded)[0]

@@ -26,19 +26,19 @@ def plain_numbers(array: pa.Array) -> Numbers | None:
 def utf8_of(array: pa.Array) -> tuple[Places, npt.NDArray[np.uint8]]:
     """Return where each text of a column begins, and the last one ends, among the bytes of all in UTF-8; no copy.
 
-    What NULL is does not matter. Neither is to be written to.
+    A NULL may have any text. Neither array is to be written to.
     """
     texts = array.cast(pa.string())
-    _, starts, values = texts.buffers()
-    places = np.frombuffer(starts or bytes(4), dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    both = places, np.frombuffer(values or b"", dtype=np.uint8)
-    for each in both:
-        each.flags.writeable = False  # buffers that Arrow has just made may be written to
-    return both
+    _, offsets, data = texts.buffers()
+    starts = np.frombuffer(offsets or bytes(4), dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    characters = np.frombuffer(data or b"", dtype=np.uint8)
+    for view in (starts, characters):
+        view.flags.writeable = False  # buffers that Arrow has just made may be written to
+    return starts, characters
 
 
 def read_only(array: Numbers) -> Numbers:
-    """Return a copy that is not to be written to, as arrays that come from Arrow are: another type to numba."""
-    fixed = array.copy()
-    fixed.flags.writeable = False
-    return fixed
+    """Return a copy that cannot be written to, like arrays that come from Arrow: to numba that is a type of its own."""
+    copy = array.copy()
+    copy.flags.writeable = False
+    return copy

@@ -57,8 +57,8 @@ class Bucket:
 
     def component(self, name: str) -> Numbers:
         """Return one number per entry; a count that was left out is that of all tuples."""
-        found = self.components.get(name)
-        return self.components[COUNT_NAME] if found is None else found
+        numbers = self.components.get(name)
+        return self.components[COUNT_NAME] if numbers is None else numbers
 
     @property
     def entries(self) -> int:
@@ -86,7 +86,7 @@ class Bucket:
 
     @cached_property
     def key_digits(self) -> list[Digits]:
-        """Its keys as numbers: windows unite them with those of other buckets again and again."""
+        """Its keys as numbers, kept because window after window unites them with those of other buckets."""
         return key_digits(self.keys)
 
     @cached_property
@@ -175,7 +175,7 @@ class Bucket:
 
 
 def _is_list(counts: Numbers) -> bool:
-    """Return whether every entry is one tuple; then counts do not travel."""
+    """Return whether every entry is one tuple; then counts are not written."""
     return len(counts) > 0 and int(counts.max()) == 1
 
 
@@ -186,8 +186,8 @@ def _short(numbers: Numbers, count: int) -> Numbers:
 
 def _narrow(numbers: Numbers) -> Numbers:
     """Return whole numbers in four bytes if that is enough."""
-    narrow = np.iinfo(np.int32)
-    fits = numbers.dtype == np.int64 and len(numbers) and narrow.min <= numbers.min() and numbers.max() <= narrow.max
+    limits = np.iinfo(np.int32)
+    fits = numbers.dtype == np.int64 and len(numbers) and limits.min <= numbers.min() and numbers.max() <= limits.max
     return numbers.astype(np.int32) if fits else numbers
 
 

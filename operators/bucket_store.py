@@ -98,16 +98,16 @@ def is_path_of_tuples(path: str) -> bool:
 def put_join_block(
     storage: Storage, folder: str, seq: int, block: JoinBlock, links: dict[str, str]
 ) -> tuple[str, list[str]]:
-    """Write a block of joins of batch ``seq``; return its path, and the paths of tuples that no block had before it.
+    """Write a block of joins of batch ``seq``; return its path, and the paths of tuples that no block before it had.
 
-    ``links`` maps the paths of files to those at which blocks of the batch refer to them; what is new is put there.
+    ``links`` maps the path of a file of tuples to the one by which blocks of the batch refer to it; new ones are added.
     """
-    new = [file for file in block.files if file not in links]
-    for file in new:
+    new_files = [file for file in block.files if file not in links]
+    for file in new_files:
         links[file] = _link(storage, file, folder, seq)
     path = _block_path(folder, seq)
     storage.put(path, block.serialize(links), durable=False)
-    return path, [links[file] for file in new]
+    return path, [links[file] for file in new_files]
 
 
 def batch_of(path: str) -> int:
@@ -122,10 +122,10 @@ def block_paths(record: dict[str, Any]) -> list[str]:
 
 
 def _link(storage: Storage, path: str, folder: str, seq: int) -> str:
-    """Let another reader of batch ``seq`` have the file at ``path``; return the path that is the reader's own."""
-    own = _block_path(folder, seq)
-    storage.link(path, own)
-    return own
+    """Give another reader of batch ``seq`` a path of its own to the file at ``path``; return that path."""
+    link = _block_path(folder, seq)
+    storage.link(path, link)
+    return link
 
 
 def _block_path(folder: str, seq: int) -> str:

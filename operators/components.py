@@ -152,7 +152,7 @@ class Encoded:
 
 
 def encode(measure: Measure, column: pa.Array) -> Encoded:
-    """Return the numbers of a measure with an argument; NULL is the neutral value."""
+    """Return the numbers of a measure with an argument; for NULL the neutral value."""
     assert measure.argument is not None
     valid = np.asarray(pc.is_valid(column)).astype(np.int32) if column.null_count else None
     components = components_of(measure)
@@ -171,7 +171,7 @@ def encode(measure: Measure, column: pa.Array) -> Encoded:
     if has_limbs(measure):
         limbs = _limbs(column, len(components))
         return Encoded(dict(zip((c.name for c in components), limbs, strict=True)), valid)
-    return Encoded({components[0].name: _without_null(_plain(column), valid, components[0])}, valid)
+    return Encoded({components[0].name: _without_null(_numbers_of(column), valid, components[0])}, valid)
 
 
 def decode(measure: Measure, numbers: Mapping[str, Numbers], dictionary: pa.Array | None) -> pa.Array:
@@ -182,12 +182,12 @@ def decode(measure: Measure, numbers: Mapping[str, Numbers], dictionary: pa.Arra
         return pa.array(numbers[names_of(measure)[0]])
     if measure.function in _DEVIATIONS:
         count = numbers[count_name(measure)]
-        total, high, rest = (numbers.get(component.name) for component in components_of(measure))
+        total, high, low = (numbers.get(component.name) for component in components_of(measure))
         assert total is not None
         assert high is not None
         # slices that an older version kept have squares in one part
-        spread = double_double.variance(count, total, high, np.zeros_like(high) if rest is None else rest)
-        return pa.array(np.sqrt(spread) if measure.function == "stddev_samp" else spread, mask=count < 2)
+        variance = double_double.variance(count, total, high, np.zeros_like(high) if low is None else low)
+        return pa.array(np.sqrt(variance) if measure.function == "stddev_samp" else variance, mask=count < 2)
     valid = numbers[count_name(measure)] > 0
     nulls = None if valid.all() else ~valid
     if is_ranked(measure):
@@ -207,18 +207,18 @@ def decode(measure: Measure, numbers: Mapping[str, Numbers], dictionary: pa.Arra
 
 
 def unite(dictionaries: Sequence[pa.Array]) -> tuple[pa.Array, list[npt.NDArray[np.int64]]]:
-    """Return one sorted dictionary for several, and the new rank of each old one."""
-    together = pa.concat_arrays(list(dictionaries)).unique()
-    united = together.take(pc.sort_indices(together))
-    return united, [np.asarray(pc.index_in(each, value_set=united)).astype(np.int64) for each in dictionaries]
+    """Return one sorted dictionary for several, and for each of them the new rank of each old one."""
+    values = pa.concat_arrays(list(dictionaries)).unique()
+    united = values.take(pc.sort_indices(values))
+    return united, [np.asarray(pc.index_in(old, value_set=united)).astype(np.int64) for old in dictionaries]
 
 
-def renumber_ranks(ranks: Numbers, new: npt.NDArray[np.int64], component: Component) -> Numbers:
+def renumber_ranks(ranks: Numbers, new_ranks: npt.NDArray[np.int64], component: Component) -> Numbers:
     """Replace ranks by their new ones; the neutral value stays."""
-    if not len(new):
+    if not len(new_ranks):
         return ranks
     is_rank = ranks != component.neutral
-    return np.where(is_rank, new[np.where(is_rank, ranks, 0)], component.neutral)
+    return np.where(is_rank, new_ranks[np.where(is_rank, ranks, 0)], component.neutral)
 
 
 def _pairs(column: pa.Array) -> double_double.Pairs:
@@ -228,7 +228,7 @@ def _pairs(column: pa.Array) -> double_double.Pairs:
     return double_double.pairs(np.asarray(doubles.fill_null(0.0)))
 
 
-def _plain(column: pa.Array) -> Numbers:
+def _numbers_of(column: pa.Array) -> Numbers:
     if pa.types.is_decimal(column.type):
         return words_of(column)[:, 0].copy()
     column = as_numbers(column)
@@ -250,7 +250,7 @@ def _ranks(column: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
 
 
 def _limbs(column: pa.Array, limbs: int) -> list[npt.NDArray[np.int64]]:
-    """Split decimals into numbers of 32 bits, the most significant one signed and of whatever is left."""
+    """Split decimals into limbs of 32 bits; the most significant one is signed and has all bits that are left."""
     filled = column.cast(pa.decimal128(38, column.type.scale))
     if filled.null_count:
         filled = pc.fill_null(filled, pa.scalar(Decimal(0), filled.type))
@@ -270,8 +270,9 @@ def decimals(limbs: Sequence[Numbers], valid: npt.NDArray[np.bool_], kind: pa.Da
         carry = carry + limbs[place] if place < len(limbs) else carry
         digits.append(carry & _LIMB)
         carry = carry >> LIMB_BITS
-    low, high = (digits[at] | digits[at + 1] << LIMB_BITS for at in (0, 2))
-    unsigned, (above, below) = low.view(np.uint64), ((bound >> 64, bound & 2**64 - 1) for bound in (_BEYOND, -_BEYOND))
+    low, high = (digits[place] | digits[place + 1] << LIMB_BITS for place in (0, 2))
+    unsigned = low.view(np.uint64)
+    above, below = ((bound >> 64, bound & 2**64 - 1) for bound in (_BEYOND, -_BEYOND))
     fits = valid & (carry == high >> 63)  # beyond that it has more than 128 bits
     fits &= (high < above[0]) | (high == above[0]) & (unsigned < np.uint64(above[1]))
     fits &= (high > below[0]) | (high == below[0]) & (unsigned > np.uint64(below[1]))

@@ -13,13 +13,13 @@ from operators.arrays import Numbers
 from operators.components import COUNT_NAME
 from operators.packed_sums import PackedSums
 
-# of one key group: its number, where its slices start, the cell and key of each entry, None where all have one, and the
-# components of each
+# of one key group: its number, where its slices start, the cell and key of each entry (None where each cell and key has
+# one), and the components of each
 Entries = tuple[int, npt.NDArray[np.int64], tuple[Numbers, Numbers] | None, Mapping[str, Numbers]]
 
-# with more than this share of the addresses occupied, saying which costs more than the others do
+# where more than this share of the addresses is occupied, to say which costs more than to keep the empty ones
 FULL = 0.5
-# packed sums of 32 bits take a third of what entries do that say which they are, so fewer need to be occupied
+# packed sums of 32 bits take a third of the room of entries that say which they are, so fewer need to be occupied
 _SMALL = 2 / 3
 
 
@@ -39,17 +39,21 @@ class DenseTotals:
         totals, packed, shape = self.totals, self.packed, self.shape
         counts = (totals[COUNT_NAME] if packed is None else packed.numbers).reshape(shape)
         cells, slices, _ = shape
-        found = kernels.occupied_per_group(counts, group_starts)
+        occupied = kernels.occupied_per_group(counts, group_starts)
         least_share = FULL if packed is None or not packed.is_small else FULL * _SMALL
-        for group, count in enumerate(found.tolist()):
+        for group, count in enumerate(occupied.tolist()):
             if not count:
                 continue
             first, last = group_starts[group : group + 2].tolist()
             if count > least_share * cells * slices * (last - first):
                 starts = np.arange(slices + 1, dtype=np.int64) * (cells * (last - first))
-                numbers = {n: t.reshape(shape)[:, :, first:last].transpose(1, 0, 2).ravel() for n, t in totals.items()}
-                mine = numbers if packed is None else packed.of_keys(shape, first, last).beside(numbers)
-                yield group, starts, None, mine
+                others = {n: t.reshape(shape)[:, :, first:last].transpose(1, 0, 2).ravel() for n, t in totals.items()}
+                yield (
+                    group,
+                    starts,
+                    None,
+                    others if packed is None else packed.of_keys(shape, first, last).beside(others),
+                )
                 continue
             position, cell, key = (np.empty(count, dtype=np.int32) for _ in range(3))
             starts = np.empty(slices + 1, dtype=np.int64)
@@ -66,20 +70,20 @@ class FinerTotals:
     totals: DenseTotals
     cell_map: npt.NDArray[np.int32]
 
-    def added_up(self, wanted: Collection[str], cells: int) -> dict[str, Numbers]:
-        """Return the components among those ``wanted`` that are sums, added up in so many coarser cells."""
+    def added_up(self, names: Collection[str], cells: int) -> dict[str, Numbers]:
+        """Return the components among those of some ``names`` that are sums, added up in so many coarser cells."""
         _, slices, keys = self.totals.shape
         width, packed = slices * keys, self.totals.packed
         size = cells * width
-        where = (self.cell_map, np.arange(width, dtype=np.int32), 0, width, width)
-        found: dict[str, Numbers] = {}
+        mapping = (self.cell_map, np.arange(width, dtype=np.int32), 0, width, width)
+        sums_by_name: dict[str, Numbers] = {}
         if packed is not None:
             counts, sums = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
-            kernels.merge_packed(counts, sums, packed.numbers, packed.bits, packed.least, *where)
-            found = {COUNT_NAME: counts, packed.name: sums}
+            kernels.merge_packed(counts, sums, packed.numbers, packed.bits, packed.least, *mapping)
+            sums_by_name = {COUNT_NAME: counts, packed.name: sums}
         for name, total in self.totals.totals.items():
             component = components.component_named(name, total.dtype)
             if component.merge == "sum" and total.dtype.kind != "c":
-                found[name] = np.zeros(size, dtype=total.dtype)
-                kernels.merge_full(kernels.SUM, found[name], total, *where)
-        return {name: total for name, total in found.items() if name in wanted}
+                sums_by_name[name] = np.zeros(size, dtype=total.dtype)
+                kernels.merge_full(kernels.SUM, sums_by_name[name], total, *mapping)
+        return {name: total for name, total in sums_by_name.items() if name in names}

@@ -37,20 +37,20 @@ from operators.packed_sums import Packable, Short
 from operators.predicates.dimension import CellLookup
 from operators.predicates.query_set import Words
 from operators.queries import Measure
-from operators.totals import Run, accumulate, add_looked_up, add_up, argument_of, new_totals, wanted_components
+from operators.totals import Run, accumulate, add_looked_up, add_up, argument_of, entry_components, new_totals
 from operators.tuples import Tuples
 
-# so many entries are addressed directly however few the tuples are, else at most so many for each tuple
+# up to so many entries are addressed directly however few the tuples are, and up to so many for each tuple
 _ALWAYS_DENSE = 1 << 16
 _DENSE_PER_TUPLE = 4
 # tuples are added up where on average so many have the same address, which a sample of them tells
 _LEAST_GROUP = 2.0
-_SMALL_GROUP = 0.6  # as many, if that is with sums of 32 bits
+_SMALL_GROUP = 0.6  # so many times as many are enough where sums have 32 bits
 _SAMPLE = 4096
-# the fullest slice and key is found by about so many tuples, in blocks
+# the fullest slice and key is looked for among about so many tuples, in blocks
 _BLOCK, _COUNTED = 1 << 12, 1 << 18
-_MANY_ALIKE = 4  # of a sample in one entry are no accident
-# queries are added up alone in so many entries at most, and with so many queries a tuple at most
+_MANY_ALIKE = 4  # so many tuples of a sample in one entry are no accident
+# queries are added up alone in so many entries at most, and with so many queries per tuple at most
 _MOST_ALONE = 1 << 24
 _MOST_QUERIES_ALONE = 2000
 _PLACES_AT_ONCE = 1 << 20
@@ -61,15 +61,15 @@ _SHORT_COLUMNS = 1 << 16
 class EncodedMeasures:
     """The numbers that tuples add to measures, worked out once however many cell spaces ask."""
 
-    def __init__(self, find: Callable[[Measure], Encoded]) -> None:
-        self._find = find
-        self._known: dict[str, Encoded] = {}
+    def __init__(self, encode: Callable[[Measure], Encoded]) -> None:
+        self._encode = encode
+        self._encoded: dict[str, Encoded] = {}
 
     @classmethod
     def of_tuples(cls, tuples: Tuples) -> EncodedMeasures:
         """Take them from columns. What cannot be encoded is NULL, and the failures of ``tuples`` say why."""
 
-        def find(measure: Measure) -> Encoded:
+        def encode(measure: Measure) -> Encoded:
             argument = argument_of(measure)
             failures: dict[str, str] = {}
             with contained([str(argument)], failures):
@@ -77,14 +77,14 @@ class EncodedMeasures:
             tuples.failures.update(failures)
             return components.encode(measure, pa.nulls(tuples.length, argument.type.arrow))
 
-        return cls(find)
+        return cls(encode)
 
     def of(self, measures: Iterable[Measure]) -> dict[Measure, Encoded]:
         """Return the numbers of some measures."""
         for measure in measures:
-            if measure.name not in self._known:
-                self._known[measure.name] = self._find(measure)
-        return {measure: self._known[measure.name] for measure in measures}
+            if measure.name not in self._encoded:
+                self._encoded[measure.name] = self._encode(measure)
+        return {measure: self._encoded[measure.name] for measure in measures}
 
     def taken(self, rows: npt.NDArray[np.int32]) -> EncodedMeasures:
         """Return those of some of the tuples."""
@@ -127,7 +127,7 @@ class SlicedTuples:
         return column
 
     def short(self, packable: Packable) -> Short | None:
-        """Return `column` and the numbers that go there in 16 bits; None if they do not fit, or are used once only.
+        """Return `column` and the numbers to add there in 16 bits; None if they do not fit, or are used just once.
 
         Loops that add tuples up wait for memory most of the time: with half of it to read they take a seventh less.
         """
@@ -147,12 +147,12 @@ class SlicedTuples:
 
     @cached_property
     def fullest_column(self) -> float:
-        """About how many tuples the slice and key with most of them has, by blocks of tuples here and there."""
+        """About how many tuples the slice and key with most of them has, by blocks of tuples spread over all."""
         blocks, step = self.length // _BLOCK, max(1, self.length // _COUNTED)
-        some = self.column[: blocks * _BLOCK].reshape(blocks, _BLOCK)[::step].ravel() if blocks else self.column
+        sample = self.column[: blocks * _BLOCK].reshape(blocks, _BLOCK)[::step].ravel() if blocks else self.column
         counts = np.zeros(len(self.slices) * self.keys.count, dtype=np.int64)
-        kernels.count(counts, some)
-        return float(counts.max()) / len(some) * self.length
+        kernels.count(counts, sample)
+        return float(counts.max()) / len(sample) * self.length
 
     @cached_property
     def bounds(self) -> npt.NDArray[np.int64] | None:
@@ -186,7 +186,7 @@ class SlicedTuples:
 
     @cached_property
     def sample(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Some tuples, and the place of each in an array of shape (slices, keys): one of each of so many stretches."""
+        """A sample, one tuple of each of many stretches: its position, and its place in an array (slices, keys)."""
         length = self.length
         starts = np.arange(min(length, _SAMPLE)) * length // min(length, _SAMPLE)
         widths = np.diff(starts, append=length)
@@ -207,7 +207,7 @@ class SlicedTuples:
         hashed: Sequence[int] | None = None,
         spaces: int = 1,
     ) -> SlicedTuples:
-        """Number the keys of tuples whose slices are known; columns ``hashed``, else all, decide about the group."""
+        """Number the keys of tuples whose slices are known; groups depend on the keys ``hashed``, None for all."""
         latest = np.full(len(slices), np.iinfo(np.int64).min)
         if len(slices) == 1:
             latest[0] = times.max()
@@ -224,38 +224,40 @@ def cell_by_cell(
     encoded: Mapping[Measure, Encoded],
     finer: FinerTotals | None = None,
 ) -> tuple[Iterator[Entries], DenseTotals | None]:
-    """Return the entries of tuples of which each belongs to one cell, -1 for none; and what they are, if dense."""
+    """Return the entries of tuples of which each belongs to one cell, -1 for none; and their totals, if dense."""
     length, keys = sliced.length, sliced.keys
     shape = (cells, len(sliced.slices), keys.count)
     entries = math.prod(shape)
     if not entries:
         return iter(()), None
-    wanted, known = wanted_components(encoded), {}
-    if finer is not None and entries <= _most_entries(length):
-        known = finer.added_up(wanted, cells)
-    packable, most = None if known else Packable.first_of(encoded, length), None
+    is_addressable = entries <= _most_entries(length)
+    by_name, from_finer = entry_components(encoded), {}
+    if finer is not None and is_addressable:
+        from_finer = finer.added_up(by_name, cells)
+    packable, fullest = None if from_finer else Packable.first_of(encoded, length), None
+    # with sums of 32 bits, possible where no entry has very many tuples, smaller groups are worth adding up
     least_group = _LEAST_GROUP
-    if packable is not None and _ALWAYS_DENSE < entries <= _most_entries(length):
-        most = _fullest(sliced, cell)
-        least_group *= _SMALL_GROUP if packable.is_small(most) else 1
-    if not known and entries > _ALWAYS_DENSE and _group_size(length, entries) < least_group:
-        of_each = cell.cells()
-        if _is_list(sliced, of_each, least_group):
-            return _list_entries(sliced, of_each, encoded), None
-        cell = CellLookup.of(of_each, cells)
-    if entries > _most_entries(length):
+    if packable is not None and is_addressable and entries > _ALWAYS_DENSE:
+        fullest = _fullest(sliced, cell)
+        least_group *= _SMALL_GROUP if packable.is_small(fullest) else 1
+    if not from_finer and entries > _ALWAYS_DENSE and _group_size(length, entries) < least_group:
+        cell_of_tuple = cell.cells()
+        if _is_list(sliced, cell_of_tuple, least_group):
+            return _list_entries(sliced, cell_of_tuple, encoded), None
+        cell = CellLookup.of(cell_of_tuple, cells)
+    if not is_addressable:
         return _sparse_entries(sliced, cell.cells(), shape, encoded), None
     addresses = Addresses.of(cell, sliced.column, shape)
-    totals = new_totals(addresses.size, encoded, known if packable is None else (COUNT_NAME, packable.name))
+    totals = new_totals(addresses.size, encoded, from_finer if packable is None else (COUNT_NAME, packable.name))
     packed = None
     if packable is not None:
-        packed = packable.add_up(addresses, most, sliced.short(packable)).first(entries)
+        packed = packable.add_up(addresses, fullest, sliced.short(packable)).first(entries)
     runs = None
-    if any(component.merge != "sum" for component in wanted.values()):
-        counts = known.get(COUNT_NAME) if packed is None else packed.counts
+    if any(component.merge != "sum" for component in by_name.values()):
+        counts = from_finer.get(COUNT_NAME) if packed is None else packed.counts
         runs = None if counts is None else _runs(sliced, counts.reshape(shape))
     add_looked_up(totals, addresses, encoded, runs)
-    dense = DenseTotals(shape, known | {name: total[:entries] for name, total in totals.items()}, packed)
+    dense = DenseTotals(shape, from_finer | {name: total[:entries] for name, total in totals.items()}, packed)
     return dense.entries(keys.group_starts), dense
 
 
@@ -264,38 +266,41 @@ def _runs(sliced: SlicedTuples, counts: Numbers) -> list[Run] | None:
     bounds = sliced.bounds
     if bounds is None:
         return None
-    of_slice = counts.sum(axis=(0, 2)).tolist(), np.count_nonzero(counts, axis=(0, 2)).tolist()
-    return [Run(*span, *each) for span, *each in zip(pairwise(bounds.tolist()), *of_slice, strict=True)]
+    tuples_of, entries_of = counts.sum(axis=(0, 2)).tolist(), np.count_nonzero(counts, axis=(0, 2)).tolist()
+    spans = pairwise(bounds.tolist())
+    return [Run(*span, tuples, entries) for span, tuples, entries in zip(spans, tuples_of, entries_of, strict=True)]
 
 
 def _fullest(sliced: SlicedTuples, cell: CellLookup) -> float:
     """Return about how many tuples the fullest entry has.
 
-    Cells and keys are taken to have nothing to do with each other, unless a sample shows entries with far more.
+    Cells and keys are taken to be independent of each other, unless a sample shows entries with far more.
     """
     positions, column = sliced.sample
     cells = cell.cells_at(positions)
-    apart = float(np.bincount(cells + 1).max()) / len(cells) * sliced.fullest_column
-    _, alike = np.unique(cells.astype(np.int64) * (len(sliced.slices) * sliced.keys.count) + column, return_counts=True)
-    most = int(alike.max())
-    return max(apart, most / len(cells) * sliced.length) if most >= _MANY_ALIKE else apart
+    if_independent = float(np.bincount(cells + 1).max()) / len(cells) * sliced.fullest_column
+    addresses = cells.astype(np.int64) * (len(sliced.slices) * sliced.keys.count) + column
+    most_alike = int(np.unique(addresses, return_counts=True)[1].max())
+    if most_alike < _MANY_ALIKE:
+        return if_independent
+    return max(if_independent, most_alike / len(cells) * sliced.length)
 
 
 def _is_list(sliced: SlicedTuples, cell: npt.NDArray[np.int32], least_group: float) -> bool:
     """Return whether hardly two tuples have the same address: fewer than ``least_group`` on average.
 
-    They are spread over the addresses as evenly as can be, or less; how much less a sample tells by its equal pairs.
+    Tuples are spread over the addresses evenly or less so; how much less, pairs with equal addresses in a sample tell.
     """
     positions, column = sliced.sample
-    wanted = cell[positions] >= 0
+    has_cell = cell[positions] >= 0
     sample = np.sort(
-        cell[positions[wanted]].astype(np.int64) * (len(sliced.slices) * sliced.keys.count) + column[wanted]
+        cell[positions[has_cell]].astype(np.int64) * (len(sliced.slices) * sliced.keys.count) + column[has_cell]
     )
     if len(sample) < 2:
         return True
     changes = np.flatnonzero(np.concatenate([[True], sample[1:] != sample[:-1], [True]]))
-    alike = np.diff(changes)
-    pairs = max(float((alike * (alike - 1)).sum()) / 2, 0.5)
+    group_sizes = np.diff(changes)
+    pairs = max(float((group_sizes * (group_sizes - 1)).sum()) / 2, 0.5)
     addresses = len(sample) * (len(sample) - 1) / 2 / pairs
     return _group_size(sliced.length * len(sample) / len(positions), addresses) < least_group
 
@@ -310,20 +315,20 @@ def tuples_alone(
 ) -> npt.NDArray[np.int64] | None:
     """Return how many queries each tuple goes to if queries had better be added up alone; None if not.
 
-    With many queries a tuple they are not, either.
+    Where tuples have very many queries each, they are not.
     """
     length, places = sliced.length, len(sliced.slices) * sliced.keys.count
     if not better_alone(length, len(query_sets) * places, queries * places):
         return None
-    bits = kernels.taken(kernels.set_bits(query_sets), cell)
-    return bits if bits.sum() <= _MOST_QUERIES_ALONE * length else None
+    queries_per_tuple = kernels.taken(kernels.set_bits(query_sets), cell)
+    return queries_per_tuple if queries_per_tuple.sum() <= _MOST_QUERIES_ALONE * length else None
 
 
 def better_alone(tuples: float, entries: float, alone: float) -> bool:
-    """Return whether queries had better be added up alone, in ``alone`` entries, than tuples by query-set.
+    """Return whether queries had better be added up one by one, in ``alone`` entries, than tuples by query-set.
 
-    To group tuples by query-set pays as long as groups are large (thesis 4.3.1.4, where a list takes their place). With
-    about a tuple per group it shares nothing and makes more entries than the queries have.
+    Grouping tuples by query-set pays as long as groups are large (thesis 4.3.1.4, where a list takes their place). With
+    about one tuple per group nothing is shared, and there are more entries than the queries alone have.
     """
     return entries > _most_entries(tuples) and alone <= _MOST_ALONE
 
@@ -334,7 +339,7 @@ def query_by_query(
     query_sets: Words,
     queries: int,
     encoded: Mapping[Measure, Encoded],
-    bits: npt.NDArray[np.int64],
+    queries_per_tuple: npt.NDArray[np.int64],
 ) -> Iterator[Entries]:
     """Add each tuple to an entry of every query that selects it; the cells are the queries.
 
@@ -346,12 +351,12 @@ def query_by_query(
     totals = new_totals(math.prod(shape), encoded)
     order, starts = np.empty(len(cell), dtype=np.int32), np.zeros(shape[1] * shape[2] + 1, dtype=np.int64)
     kernels.order_by_code(order, starts, sliced.column)
-    ends = np.cumsum(kernels.taken(bits, order))
+    ends = np.cumsum(kernels.taken(queries_per_tuple, order))
     first = 0
     while first < len(cell):
-        done = int(ends[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(ends, done + _PLACES_AT_ONCE, side="right")))
-        at = np.empty(int(ends[last - 1]) - done, dtype=np.int32)
+        places_before = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, places_before + _PLACES_AT_ONCE, side="right")))
+        at = np.empty(int(ends[last - 1]) - places_before, dtype=np.int32)
         source = np.empty_like(at)
         kernels.place_each(at, source, order[first:last], cell, sliced.column, query_sets, queries)
         add_up(totals, at, encoded, source)
@@ -371,32 +376,32 @@ def _sparse_entries(
     shape: tuple[int, int, int],
     encoded: Mapping[Measure, Encoded],
 ) -> Iterator[Entries]:
-    """Do the same for addresses that are far apart: number those that occur, ordered by key group and slice."""
+    """Return the entries where addresses are far apart: those that occur are numbered by key group and slice."""
     cells, slices, keys = shape
     group_of_key = np.repeat(np.arange(len(sliced.keys.group_starts) - 1), np.diff(sliced.keys.group_starts))
     address = (group_of_key[sliced.keys.codes] * slices + sliced.slice_of) * cells + cell
     address = address * keys + sliced.keys.codes
     address[cell < 0] = -1
-    found = pa.array(address).dictionary_encode()
-    distinct = np.asarray(found.dictionary)
+    encoded_addresses = pa.array(address).dictionary_encode()
+    distinct = np.asarray(encoded_addresses.dictionary)
     order = np.argsort(distinct)
     rank = np.empty(len(order), dtype=np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
     distinct = distinct[order]
-    unwanted = int(np.searchsorted(distinct, 0))  # the address -1, if it occurs, is the first
-    at = rank[np.asarray(found.indices)] - np.int32(unwanted)
-    distinct = distinct[unwanted:]
+    without_cell = int(np.searchsorted(distinct, 0))  # the address -1, if it occurs, is the first
+    at = rank[np.asarray(encoded_addresses.indices)] - np.int32(without_cell)
+    distinct = distinct[without_cell:]
     totals = accumulate(at, len(distinct), encoded)
-    rest, key = np.divmod(distinct, keys)
-    rest, in_cell = np.divmod(rest, cells)
-    bounds = np.searchsorted(rest, np.arange(slices * (len(sliced.keys.group_starts) - 1) + 1))
+    group_slice_cell, entry_key = np.divmod(distinct, keys)
+    group_slice, entry_cell = np.divmod(group_slice_cell, cells)
+    bounds = np.searchsorted(group_slice, np.arange(slices * (len(sliced.keys.group_starts) - 1) + 1))
     for group, first_key in enumerate(sliced.keys.group_starts[:-1].tolist()):
         starts = bounds[group * slices : (group + 1) * slices + 1]
         low, high = int(starts[0]), int(starts[-1])
         if low < high:
             numbers = {name: total[low:high] for name, total in totals.items()}
-            mine = in_cell[low:high].astype(np.int32), (key[low:high] - first_key).astype(np.int32)
-            yield group, starts - low, mine, numbers
+            places = entry_cell[low:high].astype(np.int32), (entry_key[low:high] - first_key).astype(np.int32)
+            yield group, starts - low, places, numbers
 
 
 def _list_entries(
@@ -404,23 +409,23 @@ def _list_entries(
 ) -> Iterator[Entries]:
     """Make each tuple an entry, ordered by key group and slice."""
     order, bounds = sliced.by_group
-    in_cell, key = kernels.taken(cell, order), sliced.ordered("", sliced.keys.codes)
+    entry_cell, entry_key = kernels.taken(cell, order), sliced.ordered("", sliced.keys.codes)
     numbers: dict[str, Numbers] = {COUNT_NAME: np.ones(len(order), dtype=np.int32)}
     for measure, values in encoded.items():
-        counted = components.count_name(measure)
+        count_name = components.count_name(measure)
         if values.valid is not None:
-            numbers[counted] = sliced.ordered(counted, values.valid)
+            numbers[count_name] = sliced.ordered(count_name, values.valid)
         for component in components.components_of(measure):
             numbers[component.name] = sliced.ordered(component.name, values.numbers[component.name])
-    wanted = in_cell >= 0
-    if not wanted.all():
-        bounds = np.concatenate([[0], np.cumsum(wanted)])[bounds]
-        in_cell, key = in_cell[wanted], key[wanted]
-        numbers = {name: each[wanted] for name, each in numbers.items()}
+    has_cell = entry_cell >= 0
+    if not has_cell.all():
+        bounds = np.concatenate([[0], np.cumsum(has_cell)])[bounds]
+        entry_cell, entry_key = entry_cell[has_cell], entry_key[has_cell]
+        numbers = {name: column[has_cell] for name, column in numbers.items()}
     slices = len(sliced.slices)
     for group, first_key in enumerate(sliced.keys.group_starts[:-1].tolist()):
         starts = bounds[group * slices : (group + 1) * slices + 1]
         low, high = int(starts[0]), int(starts[-1])
         if low < high:
-            mine = {name: each[low:high] for name, each in numbers.items()}
-            yield group, starts - low, (in_cell[low:high], key[low:high] - np.int32(first_key)), mine
+            places = entry_cell[low:high], entry_key[low:high] - np.int32(first_key)
+            yield group, starts - low, places, {name: column[low:high] for name, column in numbers.items()}

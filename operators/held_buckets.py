@@ -13,11 +13,11 @@ import numpy as np
 
 from operators.bucket import Bucket
 from operators.merging import merge_buckets
-from operators.packed_sums import WithPacked, add_blocks, alike
+from operators.packed_sums import WithPacked, add_blocks, packed_alike
 from operators.predicates.cells import LineCells
 from operators.predicates.space_key import SpaceKey
 
-# so much may wait
+# buckets of so many bytes may wait
 _MOST_BYTES = 1 << 27
 
 
@@ -25,23 +25,23 @@ class HeldBuckets:
     """Full buckets by what they can be added up with: operator, space and key group."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[int, str, SpaceKey], list[Bucket]] = {}
+        self._waiting: dict[tuple[int, str, SpaceKey], list[Bucket]] = {}
         self._bytes = 0
 
     def take(self, group: int, bucket: Bucket) -> Iterator[tuple[int, Bucket]]:
-        """Yield what is to travel now that a bucket of a key group came: itself, unless it waits."""
+        """Yield the buckets to send on now that one of a key group came: this one, unless it waits."""
         if not (bucket.is_full and isinstance(bucket.cells, LineCells)):
             yield group, bucket
             return
-        self._held.setdefault((group, bucket.operator, bucket.space), []).append(bucket)
+        self._waiting.setdefault((group, bucket.operator, bucket.space), []).append(bucket)
         self._bytes += bucket.nbytes
         if self._bytes > _MOST_BYTES:
             yield from self.release()
 
     def release(self) -> Iterator[tuple[int, Bucket]]:
-        """Yield what has waited, alike ones added up."""
-        held, self._held, self._bytes = self._held, {}, 0
-        for (group, _, _), buckets in held.items():
+        """Yield the buckets that have waited, those of the same kind added up."""
+        waiting, self._waiting, self._bytes = self._waiting, {}, 0
+        for (group, _, _), buckets in waiting.items():
             yield group, buckets[0] if len(buckets) == 1 else _added_up(buckets)
 
 
@@ -56,18 +56,20 @@ def _added_up(buckets: list[Bucket]) -> Bucket:
 
 
 def _packed_added_up(buckets: list[Bucket]) -> Bucket | None:
-    """Do it with sums that are packed alike, as they are; None where they are not, or have no room for all together."""
+    """Return the same with sums left packed; None where they are packed differently, or do not fit."""
     first = buckets[0]
-    parts = [bucket.components for bucket in buckets if bucket.keys.equals(first.keys)]
-    sums = alike([part.packed for part in parts if isinstance(part, WithPacked) and not part.others])
+    components = [bucket.components for bucket in buckets if bucket.keys.equals(first.keys)]
+    sums = packed_alike(
+        [numbers.packed for numbers in components if isinstance(numbers, WithPacked) and not numbers.others]
+    )
     if len(sums) < len(buckets):
         return None
     slices, places = np.unique(np.concatenate([bucket.slices for bucket in buckets]), axis=0, return_inverse=True)
     latest = np.full(len(slices), np.iinfo(np.int64).min)
     np.maximum.at(latest, places, np.concatenate([bucket.latest for bucket in buckets]))
     size = first.cells.count * first.keys.num_rows
-    added = add_blocks(sums, places, size)
-    if added is None:
+    total = add_blocks(sums, places, size)
+    if total is None:
         return None
     starts = np.arange(len(slices) + 1, dtype=np.int64) * size
-    return replace(first, slices=slices, starts=starts, latest=latest, components=WithPacked(added, {}))
+    return replace(first, slices=slices, starts=starts, latest=latest, components=WithPacked(total, {}))

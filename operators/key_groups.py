@@ -46,7 +46,7 @@ def key_groups(keys: Sequence[pa.Array], rows: int, count: int, salt: str) -> np
 
 
 def hash_keys(keys: Sequence[pa.Array], rows: int, salt: str) -> Hashes:
-    """Return a hash of each row, by which it has its key group; the same for equal keys of the same types."""
+    """Return a hash of each row, which decides about its key group; the same for equal keys of the same types."""
     return hash_rows([hash_column(array) for array in keys], rows, salt)
 
 
@@ -84,9 +84,9 @@ def _murmur3(value: int, seed: int = 42) -> int:
 
 def spread_over_partitions(partitions: int) -> list[int]:
     """Return one grouping integer for each partition, so that Spark puts the i-th into partition i."""
-    chosen: dict[int, int] = {}
+    integer_of: dict[int, int] = {}
     candidate = 0
-    while len(chosen) < partitions:
-        chosen.setdefault(_murmur3(candidate) % partitions, candidate)
+    while len(integer_of) < partitions:
+        integer_of.setdefault(_murmur3(candidate) % partitions, candidate)
         candidate += 1
-    return [chosen[i] for i in range(partitions)]
+    return [integer_of[partition] for partition in range(partitions)]

@@ -19,9 +19,9 @@ from sources.columns import one_array
 
 Codes = npt.NDArray[np.int32]
 
-# whole numbers that span no more than this, or so many times their rows, are looked up in a table instead of hashed
+# whole numbers that span no more than this, or than so many times their rows, are looked up in a table, not hashed
 _WIDEST, _SPARSE = 1 << 24, 4
-# tables of the first length, all zeros, that nobody uses just now: making one would take longer than using it
+# tables of ``_WIDEST`` zeros that are not in use just now: making one would take longer than using it
 _free_tables: list[npt.NDArray[np.int32]] = []
 
 
@@ -54,13 +54,13 @@ def key_names(count: int) -> list[str]:
 
 
 class KeyColumn:
-    """A column of keys; what is worked out of it is so once, however many operators have it among their keys."""
+    """A column of keys; its codes are worked out once, however many operators have it among their keys."""
 
     def __init__(self, column: pa.Array | pa.ChunkedArray) -> None:
         self._column = column
 
     @cached_property
-    def close(self) -> _CloseKeys | None:
+    def close_keys(self) -> _CloseKeys | None:
         """Its numbers, if they are whole and span no more than there are rows."""
         return _CloseKeys.of(self._column)
 
@@ -79,42 +79,41 @@ def encode_keys(
 ) -> KeyCodes:
     """Number the distinct keys of some rows, ordered by key group (thesis 5.3.1.1); ``salt`` as in `key_groups`.
 
-    The key group depends on the columns ``hashed``, on all without it.
+    The key group depends on the columns ``hashed``, on all if None.
     """
     if not columns:
         group = int(hash_rows([], 1, salt)[0] % np.uint64(groups))
         starts = (np.arange(groups + 1) > group).astype(np.int64)
         return KeyCodes(np.zeros(rows, dtype=np.int32), no_keys(1), starts)
-    found = [column if isinstance(column, KeyColumn) else KeyColumn(column) for column in columns]
-    close = found[0].close if len(found) == 1 else None
-    if close is None:
-        codes, distinct = _encode([column.digits for column in found], rows)
+    wrapped = [column if isinstance(column, KeyColumn) else KeyColumn(column) for column in columns]
+    close_keys = wrapped[0].close_keys if len(wrapped) == 1 else None
+    if close_keys is None:
+        codes, distinct = _encode([column.digits for column in wrapped], rows)
     else:
-        distinct = [close.distinct]
-    order, starts = _by_group(distinct, groups, salt, range(len(found)) if hashed is None else hashed)
+        distinct = [close_keys.distinct]
+    order, starts = _by_group(distinct, groups, salt, range(len(wrapped)) if hashed is None else hashed)
     if order is None:
         order = np.arange(distinct[0].length)
-        codes = codes if close is None else close.codes(order.astype(np.int32))
+        codes = codes if close_keys is None else close_keys.codes(order.astype(np.int32))
     else:
         rank = np.empty(len(order), dtype=np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
-        codes = kernels.taken(rank, codes) if close is None else close.codes(rank)
-    keys = pa.Table.from_arrays([digits.values_at(order) for digits in distinct], names=key_names(len(found)))
+        codes = kernels.taken(rank, codes) if close_keys is None else close_keys.codes(rank)
+    keys = pa.Table.from_arrays([digits.values_at(order) for digits in distinct], names=key_names(len(wrapped)))
     return KeyCodes(codes, keys, starts)
 
 
 def _by_group(
     distinct: Sequence[Digits], groups: int, salt: str, hashed: Iterable[int]
 ) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int64]]:
-    """Return distinct keys ordered by key group, None if they are as they stand, and where each group begins."""
+    """Return the order of distinct keys by key group, None for that in which they are, and where each group begins."""
     count = distinct[0].length
     if groups == 1:
         return None, np.array([0, count])
-    share = (hash_rows([distinct[column].hashes for column in hashed], count, salt) % np.uint64(groups)).astype(
-        np.int64
-    )
+    hashes = hash_rows([distinct[column].hashes for column in hashed], count, salt)
+    group_of_key = (hashes % np.uint64(groups)).astype(np.int64)
     order, starts = np.empty(count, dtype=np.int64), np.zeros(groups + 1, dtype=np.int64)
-    kernels.order_by_code(order, starts, share)
+    kernels.order_by_code(order, starts, group_of_key)
     return order, starts
 
 
@@ -168,11 +167,11 @@ class Digits:
             return cls.by_dictionary(pa.array(numbers).view(kind))
         dictionaries, places, first = [], [], 0
         for part in parts:
-            known = cls.by_dictionary(part.values) if part.dictionary is None else part
-            assert known.dictionary is not None
-            dictionaries.append(known.dictionary.values)
-            places.append(known.numbers + np.int32(first))
-            first += known.span
+            coded = cls.by_dictionary(part.values) if part.dictionary is None else part
+            assert coded.dictionary is not None
+            dictionaries.append(coded.dictionary.values)
+            places.append(coded.numbers + np.int32(first))
+            first += coded.span
         united = cls.by_dictionary(pa.concat_arrays(dictionaries))
         return replace(united, numbers=kernels.taken(united.numbers, np.concatenate(places)))
 
@@ -206,7 +205,7 @@ class Digits:
 class _CloseKeys:
     """Whole numbers that span no more than there are rows, in one or more ``pieces``: they are numbered by a table.
 
-    ``present`` are those that occur, ascending, counted from the least; ``distinct`` are these numbers.
+    ``present`` are those that occur, ascending, counted from the least; ``distinct`` are the numbers themselves.
     """
 
     pieces: list[npt.NDArray[np.integer]]
@@ -215,7 +214,7 @@ class _CloseKeys:
 
     @classmethod
     def of(cls, column: pa.Array | pa.ChunkedArray) -> _CloseKeys | None:
-        """Find those that occur; None if the column is not like that."""
+        """Find the numbers that occur in a column; None if it has others, or NULL, or they span more."""
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         if pa.types.is_boolean(column.type) or column.null_count or not len(column):
             return None
@@ -265,11 +264,11 @@ def unite_keys(
 ) -> tuple[pa.Table, list[Codes]]:
     """Return the distinct keys of several tables, and for each table the new code of each of its rows.
 
-    ``are_distinct`` says that no table has a key twice, ``digits`` tells the `key_digits` of each table where they are
+    ``are_distinct`` says that no table has a key twice; ``digits`` returns the `key_digits` of each table if they are
     known already.
     """
     first = tables[0]
-    if not first.num_columns or first.column_names == [_NONE]:
+    if not first.num_columns or first.column_names == [_NO_KEY]:
         return first, [np.zeros(table.num_rows, dtype=np.int32) for table in tables]
     if are_distinct and all(table is first or table.equals(first) for table in tables):
         return first, [np.arange(first.num_rows, dtype=np.int32)] * len(tables)
@@ -279,33 +278,32 @@ def unite_keys(
         columns = [Digits.joined(parts) for parts in zip(*digits(), strict=True)]
     bounds = np.cumsum([0, *(table.num_rows for table in tables)])
     codes, distinct = _encode(columns, int(bounds[-1]))
-    return pa.Table.from_arrays([each.values for each in distinct], names=first.column_names), [
-        codes[low:high] for low, high in itertools.pairwise(bounds.tolist())
-    ]
+    keys = pa.Table.from_arrays([column.values for column in distinct], names=first.column_names)
+    return keys, [codes[low:high] for low, high in itertools.pairwise(bounds.tolist())]
 
 
-_NONE = "no key"
+_NO_KEY = "no key"
 
 
 def no_keys(rows: int) -> pa.Table:
     """Return the keys of an operator without GROUP BY; a table of no columns would forget its length."""
-    return pa.table({_NONE: pa.nulls(rows)})
+    return pa.table({_NO_KEY: pa.nulls(rows)})
 
 
 def key_columns(keys: pa.Table) -> list[str]:
     """Return the names of the key columns."""
-    return [name for name in keys.column_names if name != _NONE]
+    return [name for name in keys.column_names if name != _NO_KEY]
 
 
 def with_one_of_equals(column: pa.Array) -> pa.Array:
-    """Turn -0.0 into 0.0, and NaN of either sign into the same: SQL groups them together, and Arrow does not."""
+    """Turn -0.0 into 0.0, and all NaN into the same: SQL groups equal values together, Arrow equal bits."""
     if not pa.types.is_floating(column.type):
         return column
     return pc.if_else(pc.is_nan(column), math.nan, pc.add(column, 0.0))
 
 
 def _encode(columns: Sequence[Digits], rows: int) -> tuple[Codes, list[Digits]]:
-    """Return a code for each row, and what each column has of the distinct keys, in the order of the codes."""
+    """Return a code for each row, and the columns of the distinct keys, in the order of the codes."""
     if len(columns) == 1:
         digits = columns[0]
         if digits.dictionary is not None:
@@ -324,6 +322,7 @@ def _encode(columns: Sequence[Digits], rows: int) -> tuple[Codes, list[Digits]]:
 
 
 def _dense(code: npt.NDArray[np.int64], size: int) -> tuple[npt.NDArray[np.int64], int]:
+    """Renumber codes without gaps; return the new ones, and how many there are."""
     codes, first = _number(code, 0, size)
     return codes.astype(np.int64), len(first)
 
@@ -343,19 +342,19 @@ def _widest(rows: int) -> int:
 
 
 def _number(numbers: npt.NDArray[np.integer], low: int, span: int) -> tuple[Codes, npt.NDArray[np.int64]]:
-    """Number what is different; return the codes, and for each of them where it occurs first."""
+    """Give each distinct number a code; return the code of each row, and the first row that has each code."""
     rows = len(numbers)
     if span <= _widest(rows):
         codes, first = np.empty(rows, dtype=np.int32), np.empty(min(rows, span), dtype=np.int64)
         is_short = span <= _WIDEST
         table = _free_tables.pop() if is_short and _free_tables else np.zeros(max(span, _WIDEST), dtype=np.int32)
         if span <= rows:  # so that tables with the same keys are equal, whatever came first
-            found = kernels.number_ascending(codes, first, table, numbers, low, span)
+            count = kernels.number_ascending(codes, first, table, numbers, low, span)
         else:
-            found = kernels.number(codes, first, table, numbers, low)
+            count = kernels.number(codes, first, table, numbers, low)
         if is_short:
             _free_tables.append(table)
-        return codes, first[:found]
+        return codes, first[:count]
     encoded = pa.array(numbers).dictionary_encode()
     codes = np.asarray(encoded.indices)
     first = np.empty(len(encoded.dictionary), dtype=np.int64)
@@ -374,6 +373,6 @@ def as_numbers(column: pa.Array) -> pa.Array:
 
 
 def encode_column(column: pa.Array) -> tuple[Codes, pa.Array]:
-    """Return a code for each value, equal where they are, NULL included, and what the codes stand for."""
+    """Return a code for each value, equal where the values are, NULL included, and the value of each code."""
     codes, (distinct,) = _encode([Digits.of(column)], len(column))
     return codes, distinct.values

@@ -47,14 +47,14 @@ def common_ranks(
 ) -> tuple[dict[str, pa.Array], list[dict[str, npt.NDArray[np.int64]]]]:
     """Return one dictionary for each ranked measure among ``names``, and each bucket's new ranks."""
     united: dict[str, pa.Array] = {}
-    new: list[dict[str, npt.NDArray[np.int64]]] = [{} for _ in buckets]
+    new_ranks: list[dict[str, npt.NDArray[np.int64]]] = [{} for _ in buckets]
     for name in names:
-        having = [i for i, bucket in enumerate(buckets) if name in bucket.dictionaries]
-        if having:
-            united[name], ranks = components.unite([buckets[i].dictionaries[name] for i in having])
-            for i, each in zip(having, ranks, strict=True):
-                new[i][name] = each
-    return united, new
+        holders = [i for i, bucket in enumerate(buckets) if name in bucket.dictionaries]
+        if holders:
+            united[name], ranks_of_holders = components.unite([buckets[i].dictionaries[name] for i in holders])
+            for i, ranks in zip(holders, ranks_of_holders, strict=True):
+                new_ranks[i][name] = ranks
+    return united, new_ranks
 
 
 def numbers_of(
@@ -63,7 +63,7 @@ def numbers_of(
     """Return a component of the entries ``[low, high)`` of a bucket; None when it does not have the component.
 
     A count that was left out is that of all tuples, since no value was NULL. (A bucket older than all queries with this
-    measure lacks it too; no query reads its slices.)
+    measure lacks the count, too; no query with the measure reads its slices.)
     """
     numbers = entries.components.get(component.name)
     if numbers is None:
@@ -80,8 +80,8 @@ def numbers_of(
 class Renumbered:
     """Where the entries of a bucket go in arrays of shape (cells, keys), flat.
 
-    Cells and keys are renumbered, by ``ranks`` also the values behind the ranks of measures; cell -1 is nowhere, and so
-    are other keys than the ``keys`` ones from ``first`` on.
+    Cells and keys get new numbers, and the ranks of measures new ``ranks``. What is mapped to cell -1 goes nowhere, and
+    so does any key but the ``keys`` ones from ``first`` on.
     """
 
     cell_map: CellMap
@@ -102,8 +102,8 @@ class Renumbered:
             if numbers is None:
                 continue
             if entries.is_full and total.dtype.kind != "c":
-                way, own = _WAYS[component.merge], len(self.key_map)
-                kernels.merge_full(way, total, numbers, self.cell_map, self.key_map, self.first, self.keys, own)
+                way, own_keys = _WAYS[component.merge], len(self.key_map)
+                kernels.merge_full(way, total, numbers, self.cell_map, self.key_map, self.first, self.keys, own_keys)
                 continue
             if at is None:
                 at = np.empty(high - low, dtype=np.int32)
@@ -112,15 +112,16 @@ class Renumbered:
             merge_into(component, total, at, numbers)
 
     def _add_packed(self, totals: Mapping[str, Numbers], entries: Entries, low: int, high: int) -> tuple[str, ...]:
-        """Add the count and the sum that are packed, if they are and both are wanted; return their names."""
-        found = entries.components
-        if not isinstance(found, WithPacked) or not totals.keys() >= {COUNT_NAME, found.packed.name}:
+        """Add the count and the sum that are packed, if any are and ``totals`` has both; return their names."""
+        if not isinstance(entries.components, WithPacked):
             return ()
-        packed, names = found.packed, (COUNT_NAME, found.packed.name)
+        packed = entries.components.packed
+        names = COUNT_NAME, packed.name
+        if not totals.keys() >= set(names):
+            return ()
         counts, sums = (totals[name] for name in names)
-        numbers, own = packed.numbers[low:high], len(self.key_map)
-        where = self.cell_map, self.key_map, self.first, self.keys, own
-        kernels.merge_packed(counts, sums, numbers, packed.bits, packed.least, *where)
+        mapping = self.cell_map, self.key_map, self.first, self.keys, len(self.key_map)
+        kernels.merge_packed(counts, sums, packed.numbers[low:high], packed.bits, packed.least, *mapping)
         return names
 
 
@@ -147,22 +148,22 @@ def merge_buckets(
     dictionaries, ranks = common_ranks(buckets, names)
     parts: dict[tuple[int, int], list[tuple[int, int]]] = {}
     latest: dict[tuple[int, int], int] = {}
-    becomes = _coalesced(buckets, alive, needed)
+    wider = _coalesced(buckets, alive, needed)
     for i, bucket in enumerate(buckets):
         for j in np.flatnonzero(alive[i]).tolist():
             slice_ = (int(bucket.slices[j, 0]), int(bucket.slices[j, 1]))
-            slice_ = becomes.get(slice_, slice_)
+            slice_ = wider.get(slice_, slice_)
             parts.setdefault(slice_, []).append((i, j))
             latest[slice_] = max(latest.get(slice_, np.iinfo(np.int64).min), int(bucket.latest[j]))
     slices = sorted(parts)
-    renumbered = [Renumbered(*each, 0, keys.num_rows) for each in zip(maps, key_maps, ranks, strict=True)]
-    merged = [_merge_slice(buckets, parts[each], renumbered, names, common.count) for each in slices]
-    if merged and all(slice_.places is None for slice_ in merged):
+    renumbered = [Renumbered(*mapping, 0, keys.num_rows) for mapping in zip(maps, key_maps, ranks, strict=True)]
+    merged = [_merge_slice(buckets, parts[slice_], renumbered, names, common.count) for slice_ in slices]
+    if merged and all(entries.places is None for entries in merged):
         places = None
     else:
-        merged = [slice_.listed(keys.num_rows) for slice_ in merged]
-        listed = [slice_.places for slice_ in merged if slice_.places is not None]
-        cell, key = (_joined([each[i] for each in listed], np.dtype(np.int32)) for i in range(2))
+        merged = [entries.listed(keys.num_rows) for entries in merged]
+        pairs = [entries.places for entries in merged if entries.places is not None]
+        cell, key = (_joined([pair[i] for pair in pairs], np.dtype(np.int32)) for i in range(2))
         places = cell, key
     return Bucket(
         operator=first.operator,
@@ -170,11 +171,11 @@ def merge_buckets(
         epoch=max(bucket.epoch for bucket in buckets),
         cells=common,
         slices=np.array(slices, dtype=np.int64).reshape(-1, 2),
-        starts=np.cumsum([0, *(len(slice_.numbers[COUNT_NAME]) for slice_ in merged)]),
-        latest=np.array([latest[each] for each in slices], dtype=np.int64),
+        starts=np.cumsum([0, *(len(entries.numbers[COUNT_NAME]) for entries in merged)]),
+        latest=np.array([latest[slice_] for slice_ in slices], dtype=np.int64),
         places=places,
         keys=keys,
-        components={name: _joined([s.numbers[name] for s in merged], dtype) for name, dtype in names.items()},
+        components={name: _joined([e.numbers[name] for e in merged], dtype) for name, dtype in names.items()},
         dictionaries=dictionaries,
     )
 
@@ -182,8 +183,8 @@ def merge_buckets(
 def _coalesced(
     buckets: Sequence[Bucket], alive: Sequence[npt.NDArray[np.bool_]], needed: NeededEdges | None
 ) -> dict[tuple[int, int], tuple[int, int]]:
-    """Return what each slice becomes part of. Slices of different epochs may overlap: then all stay as they are."""
-    slices = np.unique(np.concatenate([b.slices[some] for b, some in zip(buckets, alive, strict=True)]), axis=0)
+    """Return the wider slice of which each becomes a part; none if slices, being of different epochs, overlap."""
+    slices = np.unique(np.concatenate([b.slices[mask] for b, mask in zip(buckets, alive, strict=True)]), axis=0)
     if needed is None or len(slices) < 2 or (slices[1:, 0] < slices[:-1, 1]).any():
         return {}
     joined, number = coalesce(slices, needed)
@@ -193,7 +194,7 @@ def _coalesced(
 
 @dataclass(frozen=True)
 class _Slice:
-    """The entries of one slice as a bucket has them; ``places`` is None where it has all of them."""
+    """The entries of one slice as a bucket has them; ``places`` is None where each cell and key has one."""
 
     places: tuple[Numbers, Numbers] | None
     numbers: Mapping[str, Numbers]
@@ -202,9 +203,9 @@ class _Slice:
         """Return the entries that have tuples, and say which they are."""
         if self.places is not None:
             return self
-        some = np.flatnonzero(self.numbers[COUNT_NAME]).astype(np.int32)
-        cell, key = np.divmod(some, np.int32(keys))
-        return _Slice((cell, key), {name: kernels.taken(numbers, some) for name, numbers in self.numbers.items()})
+        occupied = np.flatnonzero(self.numbers[COUNT_NAME]).astype(np.int32)
+        cell, key = np.divmod(occupied, np.int32(keys))
+        return _Slice((cell, key), {name: kernels.taken(numbers, occupied) for name, numbers in self.numbers.items()})
 
 
 def _merge_slice(
@@ -233,7 +234,7 @@ def _merge_few(
     renumbered: Sequence[Renumbered],
     names: Mapping[str, np.dtype[Any]],
 ) -> _Slice:
-    """Do it where entries lie far apart: those that occur are numbered first."""
+    """Merge one slice whose entries lie far apart: those that occur are numbered first."""
     keys = renumbered[0].keys
     address = np.concatenate(
         [
@@ -248,16 +249,16 @@ def _merge_few(
     for name, dtype in names.items():
         component = component_named(name, dtype)
         totals[name] = empty(component, len(distinct))
-        done = 0
+        first = 0
         for i, low, high in spans:
             numbers = numbers_of(buckets[i], component, low, high, renumbered[i].ranks)
             if numbers is not None:
-                merge_into(component, totals[name], at[done : done + high - low], numbers)
-            done += high - low
-    some = np.flatnonzero(totals[COUNT_NAME])
-    cell, key = np.divmod(distinct[some], keys)
+                merge_into(component, totals[name], at[first : first + high - low], numbers)
+            first += high - low
+    occupied = np.flatnonzero(totals[COUNT_NAME])
+    cell, key = np.divmod(distinct[occupied], keys)
     places = cell.astype(np.int32), key.astype(np.int32)
-    return _Slice(places, {name: total[some] for name, total in totals.items()})
+    return _Slice(places, {name: total[occupied] for name, total in totals.items()})
 
 
 def _joined(parts: Sequence[Numbers], dtype: np.dtype[Any]) -> Numbers:

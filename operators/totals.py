@@ -16,13 +16,13 @@ from operators.expressions import Expression
 from operators.kernels import double_double
 from operators.queries import Measure
 
-# with so many tuples for each entry a part of them is likely to have one of each
+# with so many tuples per entry, a small part of them is likely to have one of each entry
 _PER_ENTRY = 128
 _EXTREMES = {"min": kernels.LEAST, "max": kernels.GREATEST}
 
 
 def argument_of(measure: Measure) -> Expression:
-    """Return what a measure is of; not for COUNT(*)."""
+    """Return the argument of a measure, which must have one: COUNT(*) has none."""
     assert measure.argument is not None
     return measure.argument
 
@@ -34,21 +34,21 @@ def accumulate(at: npt.NDArray[np.int32], size: int, encoded: Mapping[Measure, E
     return totals
 
 
-def wanted_components(encoded: Mapping[Measure, Encoded]) -> dict[str, Component]:
+def entry_components(encoded: Mapping[Measure, Encoded]) -> dict[str, Component]:
     """Return the components of entries by their names; a count that equals that of all tuples is left out."""
-    found = {COUNT_NAME: components.COUNT}
+    by_name = {COUNT_NAME: components.COUNT}
     for measure, values in encoded.items():
         if values.valid is not None:
-            counted = components.count_name(measure)
-            found[counted] = replace(components.COUNT, name=counted)
-        found |= {component.name: component for component in components.components_of(measure)}
-    return found
+            count_name = components.count_name(measure)
+            by_name[count_name] = replace(components.COUNT, name=count_name)
+        by_name |= {component.name: component for component in components.components_of(measure)}
+    return by_name
 
 
 def new_totals(size: int, encoded: Mapping[Measure, Encoded], without: Collection[str] = ()) -> dict[str, Numbers]:
-    """Return the components of ``size`` entries without tuples, but for some by name."""
-    wanted = wanted_components(encoded)
-    return {name: empty(component, size) for name, component in wanted.items() if name not in without}
+    """Return the components of ``size`` entries without tuples, all but those named in ``without``."""
+    by_name = entry_components(encoded)
+    return {name: empty(component, size) for name, component in by_name.items() if name not in without}
 
 
 def add_up(
@@ -57,16 +57,17 @@ def add_up(
     encoded: Mapping[Measure, Encoded],
     source: npt.NDArray[np.int32] | None = None,
 ) -> None:
-    """Add tuples to the entries ``at`` which they belong; ``source`` are their numbers when not all are in order.
+    """Add tuples to entries: tuple ``source[i]``, or tuple i where it is None, to the entry ``at[i]``.
 
     Components that are not in ``totals`` are left out.
     """
-    done = wanted_components(encoded).keys() - totals.keys()
+    done = entry_components(encoded).keys() - totals.keys()
     for measure, values in encoded.items():
-        counted = components.count_name(measure)
-        if values.valid is not None and counted not in done:
-            kernels.add(totals[counted], at, values.valid if source is None else kernels.taken(values.valid, source))
-            done.add(counted)
+        count_name = components.count_name(measure)
+        if values.valid is not None and count_name not in done:
+            valid = values.valid if source is None else kernels.taken(values.valid, source)
+            kernels.add(totals[count_name], at, valid)
+            done.add(count_name)
         for component in components.components_of(measure):
             if component.name in done:
                 continue
@@ -84,9 +85,9 @@ def add_up(
 
 @dataclass(frozen=True)
 class Run:
-    """The tuples ``[low, high)``, none of which shares an entry with others.
+    """The tuples ``[low, high)``, whose entries have no other tuples.
 
-    Queries want ``wanted`` of them, which lie in so many ``entries``.
+    Queries select ``wanted`` of them, which lie in so many ``entries``.
     """
 
     low: int
@@ -110,35 +111,35 @@ def add_looked_up(
 
     ``runs`` are all tuples, None if nothing is known of them.
     """
-    rest = dict(totals)
+    remaining = dict(totals)
     runs = [Run(0, len(addresses.column))] if runs is None else runs
     for measure, values in encoded.items():
         for component in components.components_of(measure):
-            if component.merge in _EXTREMES and component.name in rest:
-                total = rest.pop(component.name)
+            if component.merge in _EXTREMES and component.name in remaining:
+                total = remaining.pop(component.name)
                 for run in runs:
                     _keep_extremes(component, total, addresses, values, run)
-    if rest:
-        add_up(rest, addresses.each(), encoded)
+    if remaining:
+        add_up(remaining, addresses.of_tuples(), encoded)
 
 
 def _keep_extremes(component: Component, total: Numbers, addresses: Addresses, values: Encoded, run: Run) -> None:
-    """Keep the least or greatest number of each entry of a run.
+    """Merge the numbers of a run into ``total``, the least or greatest of each entry.
 
-    Where numbers ascend, as event times mostly do, these are the first or the last that come.
+    Where numbers ascend, as event times mostly do, that is the first or the last of an entry, and few need be read.
     """
     way, numbers, column = _EXTREMES[component.merge], values.numbers[component.name], addresses.column
     pieces = addresses.cell.between(run.low, run.high)
-    where = addresses.cell.least, addresses.offsets
+    table = addresses.cell.least, addresses.offsets
     if not (run.is_dense and values.ascends(component.name)):
-        for first, last, of_cell in pieces:
-            kernels.merge_looked_up(way, total, of_cell, *where, column[first:last], numbers[first:last])
+        for first, last, piece in pieces:
+            kernels.merge_looked_up(way, total, piece, *table, column[first:last], numbers[first:last])
         return
     backwards, missing = way == kernels.GREATEST, run.entries
     entries, unset = total[: addresses.entries], component.neutral
-    for first, last, of_cell in reversed(pieces) if backwards else pieces:
-        some = column[first:last], numbers[first:last]
-        missing = kernels.set_looked_up(entries, unset, missing, of_cell, *where, *some, backwards)
+    for first, last, piece in reversed(pieces) if backwards else pieces:
+        parts = column[first:last], numbers[first:last]
+        missing = kernels.set_looked_up(entries, unset, missing, piece, *table, *parts, backwards)
         if not missing:
             return
 

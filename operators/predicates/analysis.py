@@ -30,7 +30,7 @@ _HOLDS = TruthSet((1,), (False, True))
 
 
 class NotIndexable(Exception):
-    """The predicate does not have the shape that cells can answer."""
+    """The predicate is not one that a truth set of a column can stand for."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ def _outcomes(expression: Expression, kind: ColumnType) -> tuple[TruthSet, Truth
     if function == "in":
         _require_column(arguments[0])
         fitted = [_fit("=", _constant_of(item), kind) for item in arguments[1:]]
-        named = TruthSet.of_values([value for operator, value in fitted if operator == "="])
-        return named, named.complement()
+        members = TruthSet.of_values([value for operator, value in fitted if operator == "="])
+        return members, members.complement()
     raise NotIndexable
 
 
@@ -125,15 +125,15 @@ def _column_of(expression: Expression) -> str | None:
     return None
 
 
-def _keeps_values(given: ColumnType, target: ColumnType) -> bool:
-    """Whether a cast keeps every value; one that does not gives NULL for some, or rounds."""
-    if given.kind == target.kind == "DECIMAL":
-        return target.scale >= given.scale and target.precision - target.scale >= given.precision - given.scale
-    if not given.is_integer:
+def _keeps_values(source: ColumnType, target: ColumnType) -> bool:
+    """Return whether a cast keeps every value; one that does not gives NULL for some, or rounds."""
+    if source.kind == target.kind == "DECIMAL":
+        return target.scale >= source.scale and target.precision - target.scale >= source.precision - source.scale
+    if not source.is_integer:
         return False
     if target.kind == "DECIMAL":
-        return target.precision - target.scale >= (10 if given == INT else 19)
-    return target == BIGINT or (given == INT and target in (INT, DOUBLE))
+        return target.precision - target.scale >= (10 if source == INT else 19)
+    return target == BIGINT or (source == INT and target in (INT, DOUBLE))
 
 
 def _require_column(expression: Expression) -> None:
@@ -146,7 +146,7 @@ def _constant_of(expression: Expression) -> Any:
         raise NotIndexable
     try:
         value = expression.value if isinstance(expression, Literal) else evaluate(expression, {}, 1)[0].as_py()
-    except Exception as error:  # such as a date that Python's do not hold; the index must not fail for all queries
+    except Exception as error:  # such as a date beyond those of Python; the index must not fail for all queries
         raise NotIndexable from error
     if value is None:
         raise NotIndexable

@@ -94,28 +94,29 @@ def cells_from_arrow(table: pa.Table) -> Cells:
 
 def unite_sets(cells: Sequence[SetCells]) -> tuple[SetCells, list[CellMap]]:
     """Return one cell for each query-set that occurs, and the new number of each old cell."""
-    distinct, numbers = query_set.distinct(_together(cells))
-    return SetCells(distinct), _split(numbers, [each.count for each in cells])
+    distinct, numbers = query_set.distinct(_all_query_sets(cells))
+    return SetCells(distinct), _split(numbers, [part.count for part in cells])
 
 
 def unite_bits(cells: Sequence[SetCells], slots: npt.NDArray[np.int64]) -> tuple[Bools, list[CellMap]]:
-    """Reduce query-sets to the bits of some slots: the distinct rows, and the number of each cell's row.
+    """Reduce query-sets to the bits of some slots; return the distinct rows of bits, and the row of each cell.
 
-    A cell that none of the slots has gets -1.
+    A cell whose query-set has none of the slots gets -1.
     """
-    together = _together(cells)
-    distinct, numbers = query_set.distinct(together & query_set.of_slots(slots, together.shape[1]))
+    query_sets = _all_query_sets(cells)
+    distinct, numbers = query_set.distinct(query_sets & query_set.of_slots(slots, query_sets.shape[1]))
     numbers = np.where(query_set.not_empty(distinct)[numbers], numbers, -1)
-    return query_set.unpack(distinct, slots), _split(numbers, [each.count for each in cells])
+    return query_set.unpack(distinct, slots), _split(numbers, [part.count for part in cells])
 
 
-def _together(cells: Sequence[SetCells]) -> Words:
+def _all_query_sets(cells: Sequence[SetCells]) -> Words:
     """Return the query-sets of all cells; words that earlier epochs lack are empty."""
-    words = max(each.query_sets.shape[1] for each in cells)
-    return np.concatenate([np.pad(each.query_sets, ((0, 0), (0, words - each.query_sets.shape[1]))) for each in cells])
+    words = max(part.query_sets.shape[1] for part in cells)
+    return np.concatenate([np.pad(part.query_sets, ((0, 0), (0, words - part.query_sets.shape[1]))) for part in cells])
 
 
 def _split(numbers: npt.NDArray[Any], counts: Sequence[int]) -> list[CellMap]:
+    """Split numbers, one per cell, into those of each part of so many cells."""
     bounds = np.cumsum([0, *counts])
     return [numbers[low:high].astype(np.int32) for low, high in itertools.pairwise(bounds.tolist())]
 

@@ -31,9 +31,9 @@ _MOST_SPAN = 1 << 62
 
 @dataclass(frozen=True)
 class CellLookup:
-    """The cells of tuples, not looked up yet: of value v it is at ``v - least`` in ``table``, or at its end.
+    """The cells of tuples, not looked up yet: that of value v is at ``v - least`` in ``table``, or at its nearest end.
 
-    The values are those of tuples after each other, in one or more ``pieces``.
+    The values are those of all tuples, one after the other, in one or more ``pieces``.
     """
 
     pieces: tuple[npt.NDArray[Any], ...]
@@ -42,43 +42,43 @@ class CellLookup:
 
     @classmethod
     def of(cls, cell: Cells, cells: int) -> CellLookup:
-        """Take them as they are, of so many ``cells``; -1 is none."""
+        """Take the cell of each tuple, one of so many ``cells`` or -1, as it is."""
         return cls((cell,), -1, np.arange(-1, cells, dtype=np.int32))
 
     def mapped(self, numbers: Cells) -> CellLookup:
-        """Return the lookup of other numbers, of which there is one for each cell; none stays none."""
+        """Return the lookup of other cells, given the new number of each cell; -1 stays -1."""
         return CellLookup(self.pieces, self.least, np.where(self.table >= 0, numbers[self.table], -1).astype(np.int32))
 
     def cells(self) -> Cells:
-        """Look them up, shape (tuples,)."""
-        found = np.empty(sum(map(len, self.pieces)), dtype=np.int32)
-        for some, values in self.with_their(found):
-            kernels.look_up(some, values, self.least, self.table)
-        return found
+        """Look the cells of all tuples up, shape (tuples,)."""
+        cells = np.empty(sum(map(len, self.pieces)), dtype=np.int32)
+        for part, values in self.by_piece(cells):
+            kernels.look_up(part, values, self.least, self.table)
+        return cells
 
     def cells_at(self, positions: npt.NDArray[np.int64]) -> Cells:
-        """Look up those of the tuples at some positions, which ascend."""
+        """Look the cells of the tuples at some positions up, which ascend."""
         lengths = [len(values) for values in self.pieces]
         ends = np.cumsum(lengths)
         bounds = [0, *np.searchsorted(positions, ends).tolist()]
         within = positions - np.repeat(ends - lengths, np.diff(bounds))
-        some = [values[within[low:high]] for values, (low, high) in zip(self.pieces, pairwise(bounds), strict=True)]
-        found = np.empty(len(positions), dtype=np.int32)
-        kernels.look_up(found, np.concatenate(some), self.least, self.table)
-        return found
+        parts = [values[within[low:high]] for values, (low, high) in zip(self.pieces, pairwise(bounds), strict=True)]
+        cells = np.empty(len(positions), dtype=np.int32)
+        kernels.look_up(cells, np.concatenate(parts), self.least, self.table)
+        return cells
 
     def between(self, low: int, high: int) -> list[tuple[int, int, npt.NDArray[Any]]]:
         """Return the pieces of the tuples ``[low, high)``: where each begins and ends, and its values."""
-        found, first = [], 0
+        pieces, first = [], 0
         for values in self.pieces:
             begin, end = max(low, first), min(high, first + len(values))
             if begin < end:
-                found.append((begin, end, values[begin - first : end - first]))
+                pieces.append((begin, end, values[begin - first : end - first]))
             first += len(values)
-        return found
+        return pieces
 
-    def with_their(self, *arrays: npt.NDArray[Any]) -> Iterator[tuple[npt.NDArray[Any], ...]]:
-        """Yield the part of each of some arrays, shape (tuples,), that belongs to a piece, and the piece."""
+    def by_piece(self, *arrays: npt.NDArray[Any]) -> Iterator[tuple[npt.NDArray[Any], ...]]:
+        """Yield for each piece the part of each of the arrays, shape (tuples,), that belongs to it, and the piece."""
         first = 0
         for values in self.pieces:
             last = first + len(values)
@@ -137,7 +137,7 @@ class Dimension:
 
     @cached_property
     def _close(self) -> tuple[int, Cells] | None:
-        """The number before the first boundary, and the cell of each from there to the last one, if these are close."""
+        """The number before the first boundary, and the cells from it to the last one; None if they are far apart."""
         if not self.boundaries or abs(self.boundaries[0]) > _MOST_SPAN:
             return None
         first, last = int(self.boundaries[0]), int(self.boundaries[-1])
@@ -146,9 +146,9 @@ class Dimension:
         return first - 1, self._table(first - 1, last + 1)
 
     def _around(self, pieces: Sequence[npt.NDArray[Any]]) -> tuple[int, Cells] | None:
-        """A number below all values, and the cell of each from there on, if these are close.
+        """Return a number below all values, and the cell of each number from there on; None if they are far apart.
 
-        The last table is kept; its bounds are rounded so that most values of the tuples to come lie in it, too.
+        The last table is kept; its bounds are rounded so that it serves most tuples to come, too.
         """
         extents = [kernels.extent(piece) for piece in pieces if len(piece)]
         low, high = min((low for low, _ in extents), default=0), max((high for _, high in extents), default=0)
@@ -185,20 +185,20 @@ class Dimension:
 
     @cached_property
     def _core(self) -> tuple[int, int]:
-        """The first and the last of the boundaries between which values lie in stretches: but for a few that are far.
+        """The first and the last of the boundaries among which values are found by stretches: all but a few far ones.
 
-        One query may ask for a value that is far from what all others ask for, so that these were in one stretch.
+        One query may ask for a value that is far from all others: without this, these would lie in one stretch.
         """
         last = len(self.boundaries) - 1
-        few = 1 + last // _PART_AT_AN_END
-        span, without = (float(self._sorted[last - n]) - float(self._sorted[n]) for n in (0, few))
-        return (few, last - few) if 0.0 < without < span / _FAR else (0, last)
+        at_an_end = 1 + last // _PART_AT_AN_END
+        span, core_span = (float(self._sorted[last - n]) - float(self._sorted[n]) for n in (0, at_an_end))
+        return (at_an_end, last - at_an_end) if 0.0 < core_span < span / _FAR else (0, last)
 
     @cached_property
     def _integer_stretches(self) -> tuple[Cells, int] | None:
-        """The cell at the start of each stretch of ``2 ** shift`` numbers, and ``shift``; at the end the last cell.
+        """The cell at the start of each stretch of ``2 ** shift`` numbers, the last cell after them; and ``shift``.
 
-        None where they are too far from each other to be subtracted.
+        None where boundaries are so far apart that their difference overflows.
         """
         first, last = self._core
         span = int(self.boundaries[last]) - int(self.boundaries[first])
@@ -211,9 +211,9 @@ class Dimension:
 
     @cached_property
     def _double_stretches(self) -> tuple[Cells, float] | None:
-        """How many boundaries there are before each stretch of doubles, and at all; how many stretches there are to 1.
+        """How many boundaries there are before each stretch of doubles, and in all; and how many stretches make up 1.
 
-        None where that cannot be computed in doubles: infinite boundaries, or too far apart or too close.
+        None where that cannot be computed in doubles: boundaries are infinite, too far apart or too close.
         """
         first, last = self._core
         core = self._sorted[first : last + 1]
@@ -223,8 +223,8 @@ class Dimension:
         if not (0.0 < scale < np.inf and np.isfinite(places).all()):
             return None
         stretches = places.astype(np.int64)
-        before = first + np.searchsorted(stretches, np.arange(stretches[-1] + 2))
-        return before.astype(np.int32), scale
+        boundaries_before = first + np.searchsorted(stretches, np.arange(stretches[-1] + 2))
+        return boundaries_before.astype(np.int32), scale
 
     def _cells_of_texts(self, array: pa.Array) -> Cells:
         if pa.types.is_dictionary(array.type):
@@ -232,24 +232,24 @@ class Dimension:
             return cells[np.asarray(pc.fill_null(array.indices, len(array.dictionary)))]
         cells = np.empty(len(array), dtype=np.int32)
         shared, heads, table, starts, texts = self._texts
-        at, values = utf8_of(array)
-        kernels.count_texts(cells, shared, heads, table, starts, texts, at, values)
+        value_starts, values = utf8_of(array)
+        kernels.count_texts(cells, shared, heads, table, starts, texts, value_starts, values)
         return cells
 
     @cached_property
     def _texts(self) -> tuple[npt.NDArray[Any], ...]:
         """What :func:`kernels.count_texts` asks for: the boundaries and how to find those near a value."""
         texts = [text.encode(errors="surrogatepass") for text in self.boundaries]
-        same = [first == last for first, last in zip(texts[0], texts[-1], strict=False)]
-        shared = texts[0][: [*same, False].index(False)]
+        is_shared = [first == last for first, last in zip(texts[0], texts[-1], strict=False)]
+        shared = texts[0][: [*is_shared, False].index(False)]
         heads = [
             int.from_bytes(text[len(shared) :][: kernels.HEAD_BYTES].ljust(kernels.HEAD_BYTES, b"\0")) for text in texts
         ]
         stretches = np.array([head >> _STRETCHES_BITS * 3 for head in heads])
         table = np.searchsorted(stretches, np.arange((1 << _STRETCHES_BITS) + 1)).astype(np.int32)
         starts = np.cumsum([0, *map(len, texts)], dtype=np.int32)
-        both = (np.frombuffer(bytearray(each), dtype=np.uint8) for each in (shared, b"".join(texts)))
-        return next(both), np.array(heads, dtype=np.uint64), table, starts, next(both)
+        prefix, joined = (np.frombuffer(bytearray(text), dtype=np.uint8) for text in (shared, b"".join(texts)))
+        return prefix, np.array(heads, dtype=np.uint64), table, starts, joined
 
 
 def _numeric(array: pa.Array) -> npt.NDArray[Any]:
@@ -260,7 +260,7 @@ def _numeric(array: pa.Array) -> npt.NDArray[Any]:
         array = array.view(pa.int32())
     elif pa.types.is_timestamp(array.type):
         array = array.view(pa.int64())
-    elif pa.types.is_decimal(array.type):  # so few digits are in the lower of two words
+    elif pa.types.is_decimal(array.type):  # those with an index have so few digits that the lower of two words has all
         return words_of(array)[:, 0].copy()
     if array.null_count:
         array = pc.fill_null(array, 0)

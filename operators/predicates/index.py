@@ -5,8 +5,8 @@ domain into *cells*, and a predicate is true or false on whole cells, so a tuple
 per column. Work per tuple grows with log(boundaries), not with the number of queries. This goes beyond the thesis
 (4.3.1.2), whose shared selection evaluates every active query's predicate.
 
-Invariant: ``dimensions`` has exactly the boundaries that the queries at hand need. :meth:`PredicateIndex.update` moves
-it to other queries at a cost that follows the queries that change and the dimensions that they test.
+Invariant: ``dimensions`` has exactly the boundaries that the queries in the index need. :meth:`PredicateIndex.update`
+moves it to other queries at a cost that follows the queries that change and the dimensions that they test.
 """
 
 from __future__ import annotations
@@ -51,17 +51,18 @@ class PredicateIndex:
                 del self._users[name], self._boundaries[name]
                 self.dimensions.pop(name, None)
                 continue
-            known = self.dimensions.get(name)
-            residual = residuals.get(name) if known is None else known.residual
-            kind = kinds[name] if known is None else known.kind
+            previous = self.dimensions.get(name)
+            residual = residuals.get(name) if previous is None else previous.residual
+            kind = kinds[name] if previous is None else previous.kind
             self.dimensions[name] = Dimension(name, kind, tuple(sorted(self._boundaries[name])), residual)
 
-    def _count(self, predicate: Predicate, by: int, changed: set[str]) -> None:
+    def _count(self, predicate: Predicate, step: int, changed: set[str]) -> None:
+        """Count a predicate in (1) or out (-1) for each of its boundaries; add its dimensions to ``changed``."""
         for name, truth in predicate.truths.items():
-            self._users[name] += by
+            self._users[name] += step
             counts = self._boundaries.setdefault(name, Counter())
             for boundary in truth.boundaries:
-                counts[boundary] += by
+                counts[boundary] += step
                 if not counts[boundary]:
                     del counts[boundary]
             changed.add(name)
@@ -73,8 +74,11 @@ class PredicateIndex:
 
     def columns_of(self, dimensions: Iterable[str]) -> set[str]:
         """Return the columns of tuples that some dimensions read."""
-        found = [self.dimensions[name] for name in dimensions]
-        return {name for each in found for name in (columns_of(each.residual) if each.residual else (each.name,))}
+        columns: set[str] = set()
+        for name in dimensions:
+            residual = self.dimensions[name].residual
+            columns.update((name,) if residual is None else columns_of(residual))
+        return columns
 
     def cells_of(self, tuples: Tuples) -> TupleCells:
         """Return the cell of each tuple in every dimension."""
@@ -82,17 +86,17 @@ class PredicateIndex:
 
 
 class TupleCells(Mapping[str, Cells]):
-    """The cell of each tuple in every dimension, by its name; found when somebody asks."""
+    """The cell of each tuple in every dimension, by its name; looked up when it is first asked for."""
 
     def __init__(self, dimensions: Mapping[str, Dimension], tuples: Tuples) -> None:
         self._dimensions = dict(dimensions)
         self._tuples = tuples
-        self._found: dict[str, Cells] = {}
+        self._cells: dict[str, Cells] = {}
 
     def __getitem__(self, name: str) -> Cells:
-        if name not in self._found:
-            self._found[name] = self._dimensions[name].cells_of(self._tuples)
-        return self._found[name]
+        if name not in self._cells:
+            self._cells[name] = self._dimensions[name].cells_of(self._tuples)
+        return self._cells[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._dimensions)
@@ -101,12 +105,12 @@ class TupleCells(Mapping[str, Cells]):
         return len(self._dimensions)
 
     def lookup(self, name: str) -> CellLookup:
-        """Return how cells are looked up, where nobody has asked for them yet and that is simple; else the cells."""
-        simple = None if name in self._found else self._dimensions[name].lookup(self._tuples)
-        return CellLookup.of(self[name], self._dimensions[name].cell_count) if simple is None else simple
+        """Return how the cells of a dimension are looked up; where they are known already, a lookup of these."""
+        lookup = None if name in self._cells else self._dimensions[name].lookup(self._tuples)
+        return CellLookup.of(self[name], self._dimensions[name].cell_count) if lookup is None else lookup
 
     def taken(self, rows: Places) -> TupleCells:
         """Return those of some of the tuples."""
-        some = TupleCells(self._dimensions, self._tuples)
-        some._found = {name: kernels.taken(self[name], rows) for name in self._dimensions}
-        return some
+        cells_of_rows = TupleCells(self._dimensions, self._tuples)
+        cells_of_rows._cells = {name: kernels.taken(self[name], rows) for name in self._dimensions}
+        return cells_of_rows

@@ -31,14 +31,14 @@ def pack(bits: Bools, words: int) -> Words:
 def unpack(query_sets: Words, slots: npt.NDArray[np.int64]) -> Bools:
     """Return booleans of shape (rows, len(slots)): whether each row's query-set has each of the slots."""
     words = query_sets.shape[1]
-    known = slots < words * 64
-    safe = np.where(known, slots, 0)
-    bits = (query_sets[:, safe // 64] >> (safe % 64).astype(np.uint64)) & np.uint64(1)
-    return bits.astype(np.bool_) & known
+    is_covered = slots < words * 64
+    covered = np.where(is_covered, slots, 0)
+    bits = (query_sets[:, covered // 64] >> (covered % 64).astype(np.uint64)) & np.uint64(1)
+    return bits.astype(np.bool_) & is_covered
 
 
 def of_slots(slots: npt.NDArray[np.int64], words: int) -> Words:
-    """Return the query-set of all of some slots, as far as so many words have them; shape (words,)."""
+    """Return the query-set of some slots, without those that so many words do not cover; shape (words,)."""
     bits = np.zeros((1, words * 64), dtype=np.bool_)
     bits[0, slots[slots < words * 64]] = True
     return pack(bits, words)[0]

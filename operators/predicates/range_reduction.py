@@ -33,7 +33,7 @@ UFUNCS: dict[str, np.ufunc] = {"sum": np.add, "min": np.fmin, "max": np.maximum}
 class CellRuns:
     """Which cells several queries have: query q those of the runs ``[low[i], high[i])`` with ``query[i] == q``.
 
-    Ordered by query, then by cell. ``queries`` is their number, a query may have no run.
+    Runs are ordered by query, then by cell. ``queries`` is the number of queries, some of which may have no run.
     """
 
     queries: int
@@ -44,10 +44,10 @@ class CellRuns:
     @classmethod
     def of(cls, runs: Iterable[Sequence[tuple[int, int]]]) -> CellRuns:
         """Take the runs of each query."""
-        listed = list(runs)
-        query = np.repeat(np.arange(len(listed)), [len(each) for each in listed])
-        bounds = np.array([run for each in listed for run in each], dtype=np.int64).reshape(-1, 2)
-        return cls(len(listed), query, bounds[:, 0], bounds[:, 1])
+        by_query = list(runs)
+        query = np.repeat(np.arange(len(by_query)), [len(runs_of_query) for runs_of_query in by_query])
+        bounds = np.array([run for runs_of_query in by_query for run in runs_of_query], dtype=np.int64).reshape(-1, 2)
+        return cls(len(by_query), query, bounds[:, 0], bounds[:, 1])
 
     @classmethod
     def of_masks(cls, masks: Bools) -> CellRuns:
@@ -72,20 +72,21 @@ class CellRuns:
 
     def taken(self, queries: Sequence[int] | Places) -> CellRuns:
         """Return those of some of the queries, numbered anew."""
-        starts, many = self.starts[queries], self.many[queries]
-        query = np.repeat(np.arange(len(many)), many)
-        at = np.arange(len(query)) - np.repeat(np.cumsum(many) - many, many) + np.repeat(starts, many)
-        return CellRuns(len(many), query, self.low[at], self.high[at])
+        old_starts, counts = self.starts[queries], self.counts[queries]
+        query = np.repeat(np.arange(len(counts)), counts)
+        new_starts = np.cumsum(counts) - counts
+        run = np.arange(len(query)) - np.repeat(new_starts, counts) + np.repeat(old_starts, counts)
+        return CellRuns(len(counts), query, self.low[run], self.high[run])
 
     @cached_property
-    def many(self) -> Places:
+    def counts(self) -> Places:
         """How many runs each query has."""
         return np.bincount(self.query, minlength=self.queries)
 
     @cached_property
     def starts(self) -> Places:
         """The number of the first run of each query."""
-        return np.cumsum(self.many) - self.many
+        return np.cumsum(self.counts) - self.counts
 
 
 class RangeReduction:
@@ -114,7 +115,7 @@ class RangeReduction:
             self._levels.append(pairs)
         return self._levels[number]
 
-    @np.errstate(over="ignore", invalid="ignore")  # infinities in the data are no news
+    @np.errstate(over="ignore", invalid="ignore")  # infinities in the data need no warning
     def over(self, runs: CellRuns) -> npt.NDArray[Any]:
         """Reduce the cells of each query; shape (queries, keys)."""
         cells = self._levels[0]
@@ -122,12 +123,12 @@ class RangeReduction:
         if self._by_difference:
             kernels.add_runs(result, runs.query, runs.low, runs.high, cells, self._running)
             return result
-        few = runs.many <= _MANY_RUNS
-        for number in range(int(runs.many[few].max(initial=0))):
-            having = np.flatnonzero(few & (runs.many > number))
-            at = runs.starts[having] + number
-            self._add_runs(result, having, runs.low[at], runs.high[at])
-        for query in np.flatnonzero(~few).tolist():
+        has_few = runs.counts <= _MANY_RUNS
+        for number in range(int(runs.counts[has_few].max(initial=0))):
+            queries = np.flatnonzero(has_few & (runs.counts > number))
+            run = runs.starts[queries] + number
+            self._add_runs(result, queries, runs.low[run], runs.high[run])
+        for query in np.flatnonzero(~has_few).tolist():
             (mask,) = runs.taken([query]).masks(len(cells))
             result[query] = self._ufunc.reduce(cells[mask], axis=0)
         return result
@@ -136,13 +137,13 @@ class RangeReduction:
         """Add a run to each of some queries: block by block from the ends towards the middle."""
         level = 0
         while len(query):
-            odd = low & 1 == 1
-            self._add(result, query[odd], level, low[odd])
+            odd_start = low & 1 == 1
+            self._add(result, query[odd_start], level, low[odd_start])
             odd_end = high & 1 == 1
             self._add(result, query[odd_end], level, high[odd_end] - 1)
             low, high, level = (low + 1) >> 1, high >> 1, level + 1
-            rest = low < high
-            query, low, high = query[rest], low[rest], high[rest]
+            has_more = low < high
+            query, low, high = query[has_more], low[has_more], high[has_more]
 
     def _add(self, result: npt.NDArray[Any], query: Places, level: int, block: Places) -> None:
         if len(query):

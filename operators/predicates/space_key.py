@@ -14,9 +14,9 @@ MOST_BOUNDARIES = 64
 class SpaceKey(NamedTuple):
     """The columns that the queries of a cell space test, and of what kind these queries are.
 
-    ``has_extremes`` says that they ask for minima or maxima, of windows made of slices and over one column. Counting
-    distinct values has spaces of its own, which do not differ by that. ``is_scattered`` says that their predicates on
-    one column are true on many stretches of its values.
+    ``has_extremes`` says that they test one column and ask for minima or maxima of windows made of slices. It is
+    false for queries that count distinct values besides: the operators that count these make no such difference.
+    ``is_scattered`` says that their predicates on one column are true on many stretches of its values.
     """
 
     dimensions: tuple[str, ...]

@@ -41,7 +41,7 @@ class TruthSet:
 
     @classmethod
     def where(cls, operator: str, constant: Any) -> TruthSet:
-        """Return the values that compare so with a constant of the column's domain; NULL is not among them."""
+        """Return the values that compare in this way with a constant of the column's domain; NULL does not."""
         if operator in ("<>", "=", ">", "<="):
             after = successor(constant)
         match operator:
@@ -62,7 +62,7 @@ class TruthSet:
         """Return some values of the column's domain."""
         boundaries: list[Any] = []
         for value in sorted(set(values)):
-            if boundaries and boundaries[-1] == value:  # the one before is its neighbour
+            if boundaries and boundaries[-1] == value:  # the value before is its neighbour
                 boundaries.pop()
             else:
                 boundaries.append(value)
@@ -82,7 +82,7 @@ class TruthSet:
         return cls(boundaries, tuple(truths if high is None else [*truths, False]))
 
     def complement(self) -> TruthSet:
-        """Return the values, NULL apart, at which this is not true."""
+        """Return the values at which this is not true; NULL stays as it is."""
         return TruthSet(self.boundaries, tuple(not truth for truth in self.truths), self.null)
 
     def at(self, value: Any) -> bool:
@@ -133,13 +133,13 @@ def _merged(parts: Sequence[TruthSet], least: int) -> TruthSet:
     for part in parts:
         for boundary, (before, after) in zip(part.boundaries, pairwise(part.truths), strict=True):
             changes[boundary] += after - before
-    many = sum(part.truths[0] for part in parts)
-    boundaries, truths = [], [many >= least]
+    true_parts = sum(part.truths[0] for part in parts)
+    boundaries, truths = [], [true_parts >= least]
     for boundary in sorted(changes):
-        many += changes[boundary]
-        if (many >= least) != truths[-1]:
+        true_parts += changes[boundary]
+        if (true_parts >= least) != truths[-1]:
             boundaries.append(boundary)
-            truths.append(many >= least)
+            truths.append(true_parts >= least)
     return TruthSet(tuple(boundaries), tuple(truths), sum(part.null for part in parts) >= least)
 
 

@@ -59,7 +59,7 @@ def test_query_sets_of_tuples_are_those_of_each_query(seed: int, dimensions: lis
     spaces = set_spaces(queries, index, 2)
     assert sorted(q.slot for space in spaces for q in space.queries) == list(range(len(queries)))
     for space, rows in zip(spaces, Groups(spaces).rows(cells, length), strict=True):
-        cell, meanings = space.wanted(*space.assign(cells, length))
+        cell, meanings = space.for_bucket(*space.assign(cells, length))
         query_sets = meanings.query_sets
         assert cell.max() < len(query_sets)
         left_out = np.setdiff1d(np.arange(length), np.arange(length) if rows is None else rows)

@@ -59,7 +59,7 @@ def check(added: Added) -> None:
     packed, counts, sums = added.packed, added.counts, added.sums
     assert ((packed.numbers > 0) == (counts > 0).ravel()).all()
     for first, last in ((0, KEYS), (1, 3)):
-        for found in (packed.of_keys(SHAPE, first, last).beside({}), packed.of_keys(SHAPE, first, last).apart()):
+        for found in (packed.of_keys(SHAPE, first, last).beside({}), packed.of_keys(SHAPE, first, last).unpacked()):
             assert found[COUNT_NAME].tolist() == counts[:, :, first:last].transpose(1, 0, 2).ravel().tolist()
             assert found["sum(x)"].tolist() == sums[:, :, first:last].transpose(1, 0, 2).ravel().tolist()
     positions = np.flatnonzero(counts).astype(np.int32)

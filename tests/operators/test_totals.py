@@ -74,7 +74,7 @@ def test_extremes_of_ascending_numbers_are_those_of_any(
     bounds = np.searchsorted(slice_of, np.arange(slices + 1)).tolist()
     runs = []
     for low, high in itertools.pairwise(bounds):
-        mine = addresses.each()[low:high]
+        mine = addresses.of_tuples()[low:high]
         mine = mine[mine < addresses.entries]
         runs.append(Run(low, high, 10**9, len(np.unique(mine))))
     plain, quick = (new_totals(addresses.size, encoded) for _ in range(2))
