@@ -1,7 +1,7 @@
 """Containment: what goes wrong while queries are evaluated ends these queries, not the job that all others share.
 
 An error that would come again when the batch runs again must not leave an operator: Spark would run the batch for ever.
-What the machine or its disks do wrong, on the other hand, no query is to blame for, and the next attempt may do better.
+For what the machine or its disks do wrong, on the other hand, no query is to blame, and the next attempt may do better.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOT_CONTAINED = (MemoryError, OSError, BraidError)
 
 @contextmanager
 def contained(queries: Iterable[str], failures: MutableMapping[str, str]) -> Iterator[None]:
-    """Tell ``failures`` the message for each of ``queries``, by id, instead of raising it."""
+    """Instead of raising an error, put its message into ``failures`` for each of ``queries``, which are ids."""
     try:
         yield
     except _NOT_CONTAINED:

@@ -82,15 +82,16 @@ def columns_of(expression: Expression) -> Iterator[str]:
 
 
 def text_of(expression: Expression) -> str:
-    """Return the text of an expression, with its type where the text alone has several.
+    """Return the text of an expression, with its type where the text alone could be of several types.
 
-    1.5 is a DECIMAL or a DOUBLE, and constants decide how many digits a DECIMAL has that is computed with them. What
-    has equal texts is computed once, whoever asks for it.
+    1.5 may be a DECIMAL or a DOUBLE, and how many digits a computed DECIMAL has depends on the constants in it.
+    Expressions with equal texts are computed once, whoever asks for them.
     """
     return str(expression) if _tells_type(expression) else f"{expression} as {expression.type}"
 
 
 def _tells_type(expression: Expression) -> bool:
+    """Return whether expressions with the text of this one all have its type."""
     if isinstance(expression, Literal):
         return expression.type.is_integer
     if isinstance(expression, Column) or expression.function == "cast":

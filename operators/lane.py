@@ -4,11 +4,12 @@ Invariants:
 
 - The state holds an *entry* per batch that brought buckets (the rows as they came, small payloads
   inline, large ones as paths), and a *head*: which entries are alive, and files to delete. Nothing else is durable.
-- The lane in memory is a cache of that. It is brought up to the head before each batch, so it does not matter which
-  worker ran the batch before, nor what an attempt at a batch left here that was made again elsewhere: the head has the
-  digests of entries.
+- The lane in memory is a cache of that. It is brought up to the head before each batch, and the head has the digests of
+  entries. So it does not matter which worker ran the batch before, nor what is left here of an attempt at a batch that
+  was made again elsewhere.
 - An entry lives until no window can need any of its slices. When many entries are alive they are merged into one.
-- Entries of what was told early are beside them (:mod:`operators.windowing.told_log`); the head names those, too.
+- Beside them are entries of the rows that were told early (:mod:`operators.windowing.told_log`); the head names those,
+  too.
 - Files dropped in batch n are deleted in batch n + 2, when batch n cannot be replayed any more.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +57,7 @@ _Alive = dict[int, npt.NDArray[np.bool_]]
 class _Entry:
     """What a batch brought: buckets, and tuples of inputs of joins, each with the payload that it was read from.
 
-    ``files`` have these tuples. ``digest`` tells it from what other attempts at the batch brought.
+    ``files`` hold these tuples. ``digest`` tells it from what other attempts at the batch brought.
     """
 
     digest: int
@@ -82,7 +84,7 @@ class Lane:
         self._told = ToldLog(storage)
         self._operators = LaneOperators()
         self.work = Work()
-        """What it did since somebody last asked."""
+        """What it did since this was last told."""
         self.failures: dict[str, str] = {}
         """Queries whose evaluation raised in the last batch, with the message."""
         self.joined: dict[str, JoinedRows] = {}
@@ -90,7 +92,7 @@ class Lane:
         self.oldest: int | None = None
         """The number of the batch that made the oldest file which the state of the last batch names, None for none."""
         self.due_us: int | None = None
-        """When the lane wants to run a batch even if nothing comes, for a delay of EMIT runs out (processing time)."""
+        """When a delay of EMIT runs out (processing time), for which the lane needs a batch even if no tuples come."""
 
     def advance(
         self,
@@ -108,33 +110,33 @@ class Lane:
         Returns, for each operator with rows to tell, its queries and their rows
         (:func:`operators.windowing.firing.fire`).
         """
-        known = state.head()
-        head = Head.from_bytes(known)
+        stored_head = state.head()
+        head = Head.from_bytes(stored_head)
         self._catch_up(head, state)
         if payloads:
             head.entries[seq] = _put(seq, payloads, state)
             self._entries[seq] = self._read(payloads, head.entries[seq])
         self._operators.follow(live)
         self.failures = {}
-        brought = [bucket for _, bucket in self._entries[seq].buckets] if payloads else []
-        fired = self._fire(before, after, brought, now_us)
+        new_buckets = [bucket for _, bucket in self._entries[seq].buckets] if payloads else []
+        fired = self._fire(before, after, new_buckets, now_us)
         fired |= self._fire_joins(before, after)
         self.oldest = self._oldest()
         self._settle(seq, head, state)
         alive = self._alive(after)
-        for old in self._expired(alive):
-            self._drop(old, seq, head, state)
+        for expired in self._expired(alive):
+            self._drop(expired, seq, head, state)
         if len(head.entries) > MOST_ENTRIES:
             self._merge(seq, alive, after, head, state)
         self._sweep(seq, head)
-        packed = head.to_bytes()
-        if packed != known and (known is not None or head.entries or head.garbage or head.told):
-            state.set_head(packed)
+        new_head = head.to_bytes()
+        if new_head != stored_head and (stored_head is not None or head.entries or head.garbage or head.told):
+            state.set_head(new_head)
         return fired
 
     def _oldest(self) -> int | None:
-        named = (payload.path for entry in self._entries.values() for payload in entry.payloads)
-        return min((batch_of(path) for path in (*named, *self._told.paths) if path), default=None)
+        paths = (payload.path for entry in self._entries.values() for payload in entry.payloads)
+        return min((batch_of(path) for path in (*paths, *self._told.paths) if path), default=None)
 
     @property
     def bytes(self) -> int:
@@ -171,7 +173,7 @@ class Lane:
         self,
         before: dict[str, int | None],
         after: dict[str, int | None],
-        brought: Sequence[Bucket],
+        new_buckets: Sequence[Bucket],
         now_us: int,
     ) -> dict[str, tuple[Sequence[LiveQuery], Fired]]:
         """Return the rows to tell: those of windows that are final now, and early ones."""
@@ -180,7 +182,7 @@ class Lane:
         for name, operator in self._operators.aggregations.items():
             passed, reached = before.get(operator.stream), after.get(operator.stream)
             with self.work.timed(name), contained((query.id for query in operator.queries), self.failures):
-                parts = self._fire_one(name, operator, buckets, passed, reached, brought, now_us)
+                parts = self._fire_one(name, operator, buckets, passed, reached, new_buckets, now_us)
                 if parts:
                     fired[name] = (operator.queries, together(parts))
         for name in self._told.operators:
@@ -195,10 +197,10 @@ class Lane:
         buckets: dict[str, list[Bucket]],
         passed: int | None,
         reached: int | None,
-        brought: Sequence[Bucket],
+        new_buckets: Sequence[Bucket],
         now_us: int,
     ) -> list[Fired]:
-        """Return the final rows of one operator, and the early ones."""
+        """Return the final rows of one operator, and the early ones; ``passed`` and ``reached`` are waterlines."""
         rows = None
         if operator.final.queries and name in buckets and reached is not None and reached != passed:
             rows = self._rows(name, buckets, operator.final, EARLIEST if passed is None else passed, reached)
@@ -206,10 +208,10 @@ class Lane:
                 rows = with_changelog_columns(rows, now_us)
         early = None
         if operator.early:
-            asking = self._told.counted(operator.early)
-            new = [bucket for bucket in brought if bucket.operator == name]
-            current = self._current(name, buckets, asking, new, passed) if new else None
-            early = self._told.revise(name, current, asking, passed, reached, now_us)
+            queries = self._told.counted(operator.early)
+            of_operator = [bucket for bucket in new_buckets if bucket.operator == name]
+            current = self._current(name, buckets, queries, of_operator, passed) if of_operator else None
+            early = self._told.revise(name, current, queries, passed, reached, now_us)
         elif name in self._told.operators:
             self._told.revise(name, None, (), passed, reached, now_us)
         return [part for part in (rows, early) if part is not None]
@@ -249,33 +251,35 @@ class Lane:
         return fired
 
     def _tuples_of(self, operators: set[str]) -> dict[str, list[TupleBucket]]:
-        found: dict[str, list[TupleBucket]] = {}
+        by_operator: dict[str, list[TupleBucket]] = {}
         for seq in sorted(self._entries):
             for _, tuples in self._entries[seq].tuples:
                 if tuples.operator in operators:
-                    found.setdefault(tuples.operator, []).append(tuples)
-        return found
+                    by_operator.setdefault(tuples.operator, []).append(tuples)
+        return by_operator
 
     def _rows(
         self, name: str, buckets: dict[str, list[Bucket]], operator: OperatorQueries, start: int, reached: int
     ) -> Fired | None:
         """Return the rows of queries of one operator for the windows that end in ``(start, reached]``."""
         distinct = {argument: buckets.get(distinct_operator(name, argument), []) for argument in operator.distinct}
-        mine = buckets[name]
+        members = buckets[name]
         if operator.is_sessions:
-            return fire_sessions(mine, operator.queries, operator.predicates, start, reached, self.failures, distinct)
-        return fire(mine, operator.windowed, start, reached, self.failures, distinct)
+            return fire_sessions(
+                members, operator.queries, operator.predicates, start, reached, self.failures, distinct
+            )
+        return fire(members, operator.windowed, start, reached, self.failures, distinct)
 
     def _current(
         self,
         name: str,
         buckets: dict[str, list[Bucket]],
         queries: Sequence[LiveQuery],
-        brought: Sequence[Bucket],
+        new_buckets: Sequence[Bucket],
         passed: int | None,
     ) -> Current:
-        """Return what the windows hold that a batch can have changed."""
-        after, upto = reach_of(brought, queries, passed)
+        """Return the rows, as of now, of the windows that new buckets may have changed."""
+        after, upto = reach_of(new_buckets, queries, passed)
         rows = self._rows(name, buckets, OperatorQueries(queries, self._operators.predicate_of), after, upto)
         return Current(rows, after, upto, frozenset(query.slot for query in queries if query.id in self.failures))
 
@@ -297,34 +301,34 @@ class Lane:
                 buckets.setdefault(bucket.operator, []).append(bucket)
         return buckets
 
-    def _alive(self, after: dict[str, int | None]) -> _Alive:
-        """Return, for each bucket, which of its slices (of its fragments, for sessions) some window can still need."""
+    def _alive(self, waterlines: dict[str, int | None]) -> _Alive:
+        """Return, by the id of each bucket, which of its slices (for sessions: fragments) a window can still need."""
         alive: _Alive = {}
         for name, buckets in self._by_operator().items():
-            operator = self._operators.every.get(name)
+            operator = self._operators.with_buckets.get(name)
             if operator is None:
-                found = [np.zeros(len(bucket.slices), dtype=np.bool_) for bucket in buckets]
+                masks = [np.zeros(len(bucket.slices), dtype=np.bool_) for bucket in buckets]
             elif operator.is_sessions:
-                found = alive_fragments(buckets, operator.queries, after.get(operator.stream))
+                masks = alive_fragments(buckets, operator.queries, waterlines.get(operator.stream))
             else:
-                found = _alive_slices(buckets, operator, self._operators.reached(name, after))
-            alive.update(zip(map(id, buckets), found, strict=True))
-        is_open = self._open_tuples(after)
+                masks = _alive_slices(buckets, operator, self._operators.reached(name, waterlines))
+            alive.update(zip(map(id, buckets), masks, strict=True))
+        is_open = self._open_tuples(waterlines)
         for entry in self._entries.values():
             for _, tuples in entry.tuples:
-                needed = is_open[id(tuples)] if id(tuples) in is_open else self._operators.is_needed(tuples, after)
+                needed = is_open[id(tuples)] if id(tuples) in is_open else self._operators.is_needed(tuples, waterlines)
                 alive[id(tuples)] = np.array([needed])
         return alive
 
-    def _open_tuples(self, after: dict[str, int | None]) -> dict[int, bool]:
+    def _open_tuples(self, waterlines: dict[str, int | None]) -> dict[int, bool]:
         """Return whether tuples of joins over sessions are still needed, by the id of their bucket."""
-        found: dict[int, bool] = {}
+        is_open: dict[int, bool] = {}
         for operator in self._operators.joins.values():
             if operator.is_sessions:
                 tuples = self._tuples_of({part.operator for part in operator.joins[0]})
-                for bucket, needed in open_tuples(operator, tuples, operator.reached(after)).items():
-                    found[bucket] = needed or found.get(bucket, False)
-        return found
+                for bucket, needed in open_tuples(operator, tuples, operator.reached(waterlines)).items():
+                    is_open[bucket] = needed or is_open.get(bucket, False)
+        return is_open
 
     def _expired(self, alive: _Alive) -> list[int]:
         """Return the entries of which no query needs anything again."""
@@ -334,73 +338,84 @@ class Lane:
             if not any(alive[id(bucket)].any() for _, bucket in (*entry.buckets, *entry.tuples))
         ]
 
-    def _drop(self, old: int, seq: int, head: Head, state: LaneState, kept: Container[str] = ()) -> None:
-        """Forget an entry, and its files but those that are kept."""
-        for payload in self._entries.pop(old).payloads:
-            if payload.path and payload.path not in kept:
+    def _drop(self, entry: int, seq: int, head: Head, state: LaneState, kept_paths: Container[str] = ()) -> None:
+        """Forget an entry, by its number, in batch ``seq``; its files become garbage but for those that are kept."""
+        for payload in self._entries.pop(entry).payloads:
+            if payload.path and payload.path not in kept_paths:
                 head.garbage.append((seq, payload.path))
-        del head.entries[old]
-        state.drop_entry(old)
+        del head.entries[entry]
+        state.drop_entry(entry)
 
     def _merge(
         self,
         seq: int,
         alive: _Alive,
-        after: dict[str, int | None],
+        waterlines: dict[str, int | None],
         head: Head,
         state: LaneState,
     ) -> None:
         """Replace all entries by one: slices that are no longer needed go, equal groups are added up.
 
-        Tuples stay as they are as long as some are needed.
+        A bucket of tuples stays as it is as long as some of them are needed.
         """
         merged = [
             (Payload(*put_payload(self._storage, seq, bucket.serialize())), bucket)
-            for bucket in self._merged(alive, after)
+            for bucket in self._merged(alive, waterlines)
         ]
         tuples = [
-            each for old in sorted(self._entries) for each in self._entries[old].tuples if alive[id(each[1])].any()
+            (payload, bucket)
+            for number in sorted(self._entries)
+            for payload, bucket in self._entries[number].tuples
+            if alive[id(bucket)].any()
         ]
-        kept = {payload.path for payload, _ in tuples} | {bucket.file.path for _, bucket in tuples}
-        files = [file for entry in self._entries.values() for file in entry.files if file.path in kept]
-        for old in list(self._entries):
-            self._drop(old, seq, head, state, kept)
+        kept_paths = {payload.path for payload, _ in tuples} | {bucket.file.path for _, bucket in tuples}
+        files = [file for entry in self._entries.values() for file in entry.files if file.path in kept_paths]
+        for number in list(self._entries):
+            self._drop(number, seq, head, state, kept_paths)
         entry = _Entry(0, tuple(merged), tuple(tuples), tuple(files))
         head.entries[seq] = _put(seq, entry.payloads, state)
         self._entries[seq] = replace(entry, digest=head.entries[seq])
 
-    def _merged(self, alive: _Alive, after: dict[str, int | None]) -> Iterator[Bucket]:
+    def _merged(self, alive: _Alive, waterlines: dict[str, int | None]) -> Iterator[Bucket]:
         """Yield one bucket for all that share operator and space, cut at the boundaries of the queries that run."""
-        alike: dict[tuple[str, SpaceKey], list[Bucket]] = {}
+        by_space: dict[tuple[str, SpaceKey], list[Bucket]] = {}
         for seq in sorted(self._entries):
             for _, bucket in self._entries[seq].buckets:
-                alike.setdefault((bucket.operator, bucket.space), []).append(bucket)
-        for (name, space), members in alike.items():
-            kept = [alive[id(bucket)] for bucket in members]
-            if not any(some.any() for some in kept):
+                by_space.setdefault((bucket.operator, bucket.space), []).append(bucket)
+        for (name, space), members in by_space.items():
+            masks = [alive[id(bucket)] for bucket in members]
+            if not any(mask.any() for mask in masks):
                 continue
-            cells, operator = None, self._operators.every[name]
-            if not space.has_sets:
-                predicates = ((live.query, self._operators.predicate_of(live)) for live in operator.queries)
-                mine = [t for query, its in predicates if SpaceKey.of(query, its) == space for t in its.truths.values()]
-                cells = LineCells(tuple(sorted({b for truth in mine for b in truth.boundaries})))
+            operator = self._operators.with_buckets[name]
+            cells = self._line_cells(operator, space)
             with self.work.timed(name):
                 if operator.is_sessions:
-                    bucket = merge_fragments(members, kept, cells, operator.queries, changelog_times(operator.queries))
+                    bucket = merge_fragments(members, masks, cells, operator.queries, changelog_times(operator.queries))
                 else:
-                    reached = self._operators.reached(name, after)
+                    reached = self._operators.reached(name, waterlines)
                     needed = (
                         None if reached is None else NeededEdges(list(operator.by_window), operator.begins, reached)
                     )
-                    bucket = merge_buckets(members, kept, cells, needed)
+                    bucket = merge_buckets(members, masks, cells, needed)
             yield bucket
+
+    def _line_cells(self, operator: OperatorQueries, space: SpaceKey) -> LineCells | None:
+        """Return the cells that an operator's queries of a space need; None where its cells are query-sets."""
+        if space.has_sets:
+            return None
+        boundaries: set[Any] = set()
+        for live in operator.queries:
+            predicate = self._operators.predicate_of(live)
+            if SpaceKey.of(live.query, predicate) == space:
+                boundaries.update(boundary for truth in predicate.truths.values() for boundary in truth.boundaries)
+        return LineCells(tuple(sorted(boundaries)))
 
     def _sweep(self, seq: int, head: Head) -> None:
         """Delete files that even a replay of the batch before cannot need."""
-        for dropped, path in head.garbage:
-            if dropped <= seq - 2:
+        for dropped_in, path in head.garbage:
+            if dropped_in <= seq - 2:
                 self._storage.delete(path)
-        head.garbage = [(dropped, path) for dropped, path in head.garbage if dropped > seq - 2]
+        head.garbage = [(dropped_in, path) for dropped_in, path in head.garbage if dropped_in > seq - 2]
 
 
 def _put(seq: int, payloads: Sequence[Payload], state: LaneState) -> int:
@@ -416,14 +431,14 @@ def _alive_slices(
     """Return which slices of each bucket some window can still need, shape (slices,) each."""
     if reached is None:
         return [np.ones(len(bucket.slices), dtype=np.bool_) for bucket in buckets]
-    found: dict[int, npt.NDArray[np.bool_]] = {}
+    masks: dict[int, npt.NDArray[np.bool_]] = {}
     by_epoch: dict[int, list[Bucket]] = {}
     for bucket in buckets:
         by_epoch.setdefault(bucket.epoch, []).append(bucket)
-    for epoch, mine in by_epoch.items():
+    for epoch, members in by_epoch.items():
         # a query reads no bucket of an epoch before its own
         windows = [window for window, since in operator.windows if since <= epoch]
-        needed = is_needed(np.concatenate([bucket.slices for bucket in mine]), windows, reached)
-        ends = np.cumsum([len(bucket.slices) for bucket in mine])
-        found.update(zip(map(id, mine), np.split(needed, ends[:-1]), strict=True))
-    return [found[id(bucket)] for bucket in buckets]
+        needed = is_needed(np.concatenate([bucket.slices for bucket in members]), windows, reached)
+        ends = np.cumsum([len(bucket.slices) for bucket in members])
+        masks.update(zip(map(id, members), np.split(needed, ends[:-1]), strict=True))
+    return [masks[id(bucket)] for bucket in buckets]

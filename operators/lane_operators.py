@@ -15,12 +15,12 @@ from operators.windowing.slicing import is_needed
 
 
 class LaneOperators:
-    """Operators by name: ``aggregations``, ``joins``, and ``every`` one that has buckets."""
+    """Operators by name: ``aggregations``, ``joins``, and all those ``with_buckets``."""
 
     def __init__(self) -> None:
         self.aggregations: dict[str, OperatorQueries] = {}
         self.joins: dict[str, JoinOperator] = {}
-        self.every: dict[str, OperatorQueries] = {}
+        self.with_buckets: dict[str, OperatorQueries] = {}
         self._joins_of: dict[str, list[JoinOperator]] = {}
         self._predicates: dict[str, Predicate] = {}
         self._live = LiveQueries()
@@ -39,23 +39,23 @@ class LaneOperators:
         for joins in self.joins.values():
             for number, part in enumerate(joins.joins[0]):
                 self._joins_of.setdefault(part.operator, []).append(joins)
-                parts.setdefault(part.operator, []).extend(each[number].query for each in joins.joins)
-        self.every = with_distinct(self.aggregations)
-        self.every |= {name: OperatorQueries(queries, self.predicate_of) for name, queries in parts.items()}
-        running = {query.id for operator in self.every.values() for query in operator.queries}
-        self._predicates = {query: known for query, known in self._predicates.items() if query in running}
+                parts.setdefault(part.operator, []).extend(inputs[number].query for inputs in joins.joins)
+        self.with_buckets = with_distinct(self.aggregations)
+        self.with_buckets |= {name: OperatorQueries(queries, self.predicate_of) for name, queries in parts.items()}
+        running = {query.id for operator in self.with_buckets.values() for query in operator.queries}
+        self._predicates = {query: predicate for query, predicate in self._predicates.items() if query in running}
 
     def reached(self, operator: str, waterlines: Mapping[str, int | None]) -> int | None:
         """Return up to where all windows of an operator have been fired: for an input of joins the least of theirs."""
         joins = self._joins_of.get(operator)
         if joins is None:
-            return waterlines.get(self.every[operator].stream)
-        reached = [each.reached(waterlines) for each in joins]
-        return None if None in reached else min(each for each in reached if each is not None)
+            return waterlines.get(self.with_buckets[operator].stream)
+        reached = [join.reached(waterlines) for join in joins]
+        return None if None in reached else min(waterline for waterline in reached if waterline is not None)
 
     def is_needed(self, tuples: TupleBucket, waterlines: Mapping[str, int | None]) -> bool:
         """Return whether some join over windows can still make rows of tuples."""
-        operator = self.every.get(tuples.operator)
+        operator = self.with_buckets.get(tuples.operator)
         if operator is None:
             return False
         reached = self.reached(tuples.operator, waterlines)
@@ -65,7 +65,7 @@ class LaneOperators:
 
     def predicate_of(self, query: LiveQuery) -> Predicate:
         """Return the query's predicate, analysed once."""
-        known = self._predicates.get(query.id)
-        if known is None:
-            known = self._predicates[query.id] = analyse(query.where)
-        return known
+        predicate = self._predicates.get(query.id)
+        if predicate is None:
+            predicate = self._predicates[query.id] = analyse(query.where)
+        return predicate

@@ -1,4 +1,4 @@
-"""What is durable of a lane: a head, and entries that it names, each the payloads of a batch; opaque bytes both."""
+"""What is durable of a lane: a head, and entries that it names, each the payloads of a batch; both opaque bytes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Payload:
 
 
 def digest_of(*parts: bytes) -> int:
-    """Return a number above 0 that tells what was written from anything else."""
+    """Return a number above 0 that differs from that of anything else that may have been written."""
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:
         digest.update(part)

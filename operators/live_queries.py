@@ -93,9 +93,9 @@ class _Readers:
 
 @dataclass
 class _Index:
-    """The queries of an epoch by what they read, made once: looked for by each input, they would be gone through often.
+    """The queries of an epoch by what they read, so that no input has to go through all of them to find its own.
 
-    ``inputs`` has the lookups of each input of a stream.
+    ``inputs`` has, for each stream, the lookups of its inputs.
     """
 
     words: int
@@ -104,9 +104,9 @@ class _Index:
 
     def add(self, live: LiveQuery) -> None:
         """Add a query; they must come by slot."""
-        for each in live.query.inputs if isinstance(live.query, Join) else (live.query,):
-            self.inputs.setdefault(each.stream, {})[each.input] = each.lookups
-            readers = self.readers.setdefault(each.input, _Readers())
+        for source in live.query.inputs if isinstance(live.query, Join) else (live.query,):
+            self.inputs.setdefault(source.stream, {})[source.input] = source.lookups
+            readers = self.readers.setdefault(source.input, _Readers())
             if isinstance(live.query, Selection):
                 readers.selections.append(live)
             elif isinstance(live.query, Aggregation):
@@ -125,7 +125,7 @@ class LiveQueries:
         self.streams: dict[str, StreamDefinition] = {}
         self.splits = OperatorSplits()
         self.refreshed = Refreshed()
-        self._known: _Index | None = None
+        self._made_index: _Index | None = None
 
     def apply(self, changelog: Mapping[str, Any], clocks: Clocks) -> None:
         """Move to the changelog's epoch; ``clocks`` are those at the start of the batch that activates it.
@@ -135,7 +135,7 @@ class LiveQueries:
         epoch = changelog["epoch"]
         if epoch != self.epoch + 1:
             raise ValueError(f"Changelogs apply in order: epoch {self.epoch + 1} must be next, got {epoch}.")
-        self._known = None
+        self._made_index = None
         for definition in changelog["streams_created"]:
             self.streams[definition["id"]] = StreamDefinition.from_json(definition)
         for stream in changelog["streams_dropped"]:
@@ -143,18 +143,18 @@ class LiveQueries:
         self._remove(freed["id"] for freed in changelog["freed"])
         for created in changelog["created"]:
             query = query_from_json(created["query"])
-            seen = {stream: clocks.get(stream) for stream in query.streams}
-            live = LiveQuery(created["id"], created["slot"], epoch, created["operator"], query, seen)
+            active_from = {stream: clocks.get(stream) for stream in query.streams}
+            live = LiveQuery(created["id"], created["slot"], epoch, created["operator"], query, active_from)
             self.by_slot[live.slot] = live
         for deleted in changelog["deleted"]:
-            found = self.by_slot.get(deleted["slot"])
-            if found is not None and found.id == deleted["id"] and found.active_to is None:
-                until = {stream: clocks.get(stream) for stream in found.query.streams}
-                self.by_slot[found.slot] = replace(found, active_to=until)
+            holder = self.by_slot.get(deleted["slot"])
+            if holder is not None and holder.id == deleted["id"] and holder.active_to is None:
+                active_to = {stream: clocks.get(stream) for stream in holder.query.streams}
+                self.by_slot[holder.slot] = replace(holder, active_to=active_to)
         for regrouped in changelog.get("regrouped", ()):  # changelogs before there were groups have none
-            found = self.by_slot.get(regrouped["slot"])
-            if found is not None and found.id == regrouped["id"]:
-                self.by_slot[found.slot] = replace(found, group=regrouped["group"])
+            holder = self.by_slot.get(regrouped["slot"])
+            if holder is not None and holder.id == regrouped["id"]:
+                self.by_slot[holder.slot] = replace(holder, group=regrouped["group"])
         self.splits.apply(changelog.get("split", ()), clocks)  # as above
         self._remove(freed["id"] for freed in changelog["freed"])
         if self.splits and changelog["freed"]:
@@ -164,17 +164,17 @@ class LiveQueries:
         self.epoch = epoch
 
     def _remove(self, ids: Iterable[str]) -> None:
-        gone = set(ids)
-        if gone:
-            self.by_slot = {slot: live for slot, live in self.by_slot.items() if live.id not in gone}
+        removed = set(ids)
+        if removed:
+            self.by_slot = {slot: live for slot, live in self.by_slot.items() if live.id not in removed}
 
     @property
     def _index(self) -> _Index:
-        if self._known is None:
-            self._known = _Index(words_for(max(self.capacity, max(self.by_slot, default=-1) + 1)))
+        if self._made_index is None:
+            self._made_index = _Index(words_for(max(self.capacity, max(self.by_slot, default=-1) + 1)))
             for _, live in sorted(self.by_slot.items()):
-                self._known.add(live)
-        return self._known
+                self._made_index.add(live)
+        return self._made_index
 
     @property
     def words(self) -> int:
@@ -182,29 +182,29 @@ class LiveQueries:
         return self._index.words
 
     def inputs(self, stream: str) -> dict[str, tuple[Lookup, ...]]:
-        """Return the lookups of each input that queries over ``stream`` have, by what tells it from others."""
+        """Return the lookups of each input of ``stream`` that queries have, by the id of the input."""
         return dict(sorted(self._index.inputs.get(stream, {}).items()))
 
-    def selections(self, wanted: str) -> list[LiveQuery]:
+    def selections(self, input_id: str) -> list[LiveQuery]:
         """Return the selections over an input, by slot."""
-        return list(self._readers(wanted).selections)
+        return list(self._readers(input_id).selections)
 
-    def aggregations(self, wanted: str | None = None) -> dict[str, list[LiveQuery]]:
-        """Return the aggregations (over one input, when it is given) by operator, each by slot."""
-        if wanted is not None:
-            return dict(self._readers(wanted).aggregations)
+    def aggregations(self, input_id: str | None = None) -> dict[str, list[LiveQuery]]:
+        """Return the aggregations over an input, or over all if None, by operator, each by slot."""
+        if input_id is not None:
+            return dict(self._readers(input_id).aggregations)
         operators: dict[str, list[LiveQuery]] = {}
         for _, live in sorted(self.by_slot.items()):
             if isinstance(live.query, Aggregation):
                 operators.setdefault(live.operator, []).append(live)
         return operators
 
-    def joins_over(self, wanted: str) -> list[LiveQuery]:
-        """Return the joins that have an input, by slot."""
-        return list(self._readers(wanted).joins)
+    def joins_over(self, input_id: str) -> list[LiveQuery]:
+        """Return the joins that read an input, by slot."""
+        return list(self._readers(input_id).joins)
 
-    def _readers(self, wanted: str) -> _Readers:
-        return self._index.readers.get(wanted, _Readers())
+    def _readers(self, input_id: str) -> _Readers:
+        return self._index.readers.get(input_id, _Readers())
 
     @property
     def joins(self) -> list[LiveQuery]:

@@ -33,7 +33,7 @@ class Lookup:
     left: bool = False
 
     def __str__(self) -> str:
-        by = " and ".join(f"{mine} = {theirs}" for mine, theirs in self.keys)
+        by = " and ".join(f"{of_tuple} = {of_table}" for of_tuple, of_table in self.keys)
         on = "" if self.on is None else f" and {self.on}"
         return f"{'left ' * self.left}lookup {self.name}@{self.version} on {by}{on}"
 
@@ -43,7 +43,7 @@ class Lookup:
             "table": self.table,
             "version": self.version,
             "name": self.name,
-            "keys": [[expressions.to_json(mine), expressions.to_json(theirs)] for mine, theirs in self.keys],
+            "keys": [[expressions.to_json(key) for key in pair] for pair in self.keys],
             "on": None if self.on is None else expressions.to_json(self.on),
             "left": self.left,
         }
@@ -51,7 +51,9 @@ class Lookup:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Lookup:
         """Read what :meth:`to_json` wrote."""
-        keys = tuple((expressions.from_json(mine), expressions.from_json(theirs)) for mine, theirs in value["keys"])
+        keys = tuple(
+            (expressions.from_json(of_tuple), expressions.from_json(of_table)) for of_tuple, of_table in value["keys"]
+        )
         on = None if value["on"] is None else expressions.from_json(value["on"])
         return cls(**{**value, "keys": keys, "on": on})
 
@@ -62,7 +64,7 @@ def version_name(file: str, refreshes: int) -> str:
 
 
 def refreshes_before(version: str) -> int:
-    """Return how often a table was refreshed before the first query with a version of it came."""
+    """Return how often a table was refreshed before the first query with this version of a lookup was deployed."""
     return int(version.partition("-")[2] or 0)
 
 
@@ -74,8 +76,8 @@ def rows_at_first(version: str) -> str:
 class Refreshed(dict[str, tuple[int, str]]):
     """The tables that were refreshed, by their ids: how often, and the file of the rows that they have since.
 
-    A refresh changes what lookups of before find, and nothing else: inputs and operators keep their names, and what
-    they hold.
+    A refresh changes which rows existing lookups find, and nothing else: inputs and operators keep their names, and
+    what they hold.
     """
 
     def now(self, lookup: Lookup) -> Lookup:
@@ -86,8 +88,8 @@ class Refreshed(dict[str, tuple[int, str]]):
 
     def apply(self, refreshed: Iterable[Mapping[str, Any]]) -> None:
         """Take over what a changelog says of tables."""
-        for each in refreshed:
-            self[each["table"]] = each["number"], each["file"]
+        for change in refreshed:
+            self[change["table"]] = change["number"], change["file"]
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Refreshed:
@@ -96,8 +98,8 @@ class Refreshed(dict[str, tuple[int, str]]):
 
 
 def input_id(stream: str, lookups: Sequence[Lookup], apart: str = "") -> str:
-    """Return what tells the tuples of a stream after lookups from others: the stream's id where there are none.
+    """Return the id of an input, a stream after ``lookups``: that of the stream where there are none.
 
-    An input that is not shared has a name of its own in ``apart``.
+    An input that is not shared with all queries has a name of its own, ``apart``.
     """
     return " ".join([stream, *map(str, lookups), *([f"apart {apart}"] if apart else [])])

@@ -18,7 +18,7 @@ from operators.windows import Window
 
 @dataclass(frozen=True)
 class OperatorQueries:
-    """Queries that share an operator, by slot; ``predicates`` tells their predicates."""
+    """Queries that share an operator, by slot; ``predicates`` returns the predicate of each."""
 
     queries: Sequence[LiveQuery]
     predicates: Predicates
@@ -35,32 +35,32 @@ class OperatorQueries:
 
     @cached_property
     def final(self) -> OperatorQueries:
-        """Those whose rows come when they are final."""
+        """The queries whose rows come once they are final."""
         return OperatorQueries([query for query in self.queries if not is_early(query)], self.predicates)
 
     @cached_property
     def early(self) -> list[LiveQuery]:
-        """Those whose rows come earlier, too."""
+        """The queries whose rows come earlier, too."""
         return [query for query in self.queries if is_early(query)]
 
     @cached_property
     def has_changelogs(self) -> bool:
-        """Whether rows of some are changes."""
+        """Whether some query has its rows as a changelog."""
         return any(is_changelog(query) for query in self.queries)
 
     @cached_property
     def distinct(self) -> Mapping[str, tuple[Expression, list[LiveQuery]]]:
-        """What they count distinct values of, by its text, and who does."""
+        """The expressions whose distinct values are counted, by text, each with the queries that count them."""
         return distinct_arguments(self.queries)
 
     @cached_property
     def by_window(self) -> dict[Window, list[LiveQuery]]:
-        """They by their window; not for sessions."""
+        """The queries by their window; not for sessions."""
         return by_window(self.queries)
 
     @cached_property
     def windowed(self) -> WindowedQueries:
-        """They as their windows are fired; not for sessions."""
+        """The queries in the form in which their windows are fired; not for sessions."""
         return WindowedQueries(self.queries, self.predicates)
 
     @cached_property
@@ -71,12 +71,12 @@ class OperatorQueries:
 
     @cached_property
     def begins(self) -> dict[int, int]:
-        """Each time from which on some see tuples, with the size of the longest window of those (both µs)."""
-        found: dict[int, int] = {}
+        """Each time at which queries begin to see tuples, with the size of their longest window (both µs)."""
+        longest: dict[int, int] = {}
         for query in self.queries:
             begin = query.after(self.stream) + 1
-            found[begin] = max(found.get(begin, 0), sliding_window(query).size_us)
-        return found
+            longest[begin] = max(longest.get(begin, 0), sliding_window(query).size_us)
+        return longest
 
 
 def operators_of(live: LiveQueries, predicates: Predicates) -> dict[str, OperatorQueries]:
@@ -85,7 +85,7 @@ def operators_of(live: LiveQueries, predicates: Predicates) -> dict[str, Operato
 
 
 def with_distinct(operators: Mapping[str, OperatorQueries]) -> dict[str, OperatorQueries]:
-    """Return operators, and those that have a counted expression as one more key."""
+    """Return operators, and for each expression whose distinct values are counted one with it as one more key."""
     derived = {
         distinct_operator(name, argument): OperatorQueries(counting, operator.predicates)
         for name, operator in operators.items()

@@ -106,7 +106,7 @@ def _where_from_json(value: list[Any] | None) -> Expression | None:
 
 
 def _input_json(query: Selection | Aggregation | JoinInput) -> dict[str, Any]:
-    """Return what an input has besides its stream, where it has it."""
+    """Return the JSON of an input's ``lookups`` and ``apart``, without those that are empty."""
     lookups = {"lookups": [lookup.to_json() for lookup in query.lookups]} if query.lookups else {}
     return {**lookups, **({"apart": query.apart} if query.apart else {})}
 
@@ -119,8 +119,8 @@ def _lookups_from_json(value: dict[str, Any]) -> tuple[Lookup, ...]:
 class Selection:
     """Tuples of one stream that satisfy ``where``; ``outputs`` are over the stream's columns.
 
-    ``stream`` is the stream's id, not its name. With ``lookups`` the columns are those of their tables, too. What is
-    ``apart`` is not shared with queries that are not called so.
+    ``stream`` is the stream's id, not its name. With ``lookups`` the columns are those of their tables, too. A query
+    with a name in ``apart`` shares nothing with queries that have another, or none.
     """
 
     stream: str
@@ -136,7 +136,7 @@ class Selection:
 
     @cached_property
     def input(self) -> str:
-        """What tells its tuples from those of other inputs."""
+        """The id of its input, the stream after its lookups."""
         return input_id(self.stream, self.lookups, self.apart)
 
     def to_json(self) -> dict[str, Any]:
@@ -156,8 +156,8 @@ class Aggregation:
 
     ``keys`` are the GROUP BY expressions over the stream's columns (those of ``lookups`` included), named ``key0``,
     ``key1``, … in the operator. ``outputs`` and ``having`` are over the columns ``window_start``, ``window_end``
-    (TIMESTAMP), ``key{i}`` and ``Measure.name``; outputs always include ``window_start`` and ``window_end``. What is
-    ``apart`` is not shared with queries that are not called so.
+    (TIMESTAMP), ``key{i}`` and ``Measure.name``; outputs always include ``window_start`` and ``window_end``. A query
+    with a name in ``apart`` shares nothing with queries that have another, or none.
     """
 
     stream: str
@@ -178,7 +178,7 @@ class Aggregation:
 
     @cached_property
     def input(self) -> str:
-        """What tells its tuples from those of other inputs."""
+        """The id of its input, the stream after its lookups."""
         return input_id(self.stream, self.lookups, self.apart)
 
     @cached_property
@@ -208,12 +208,12 @@ class Aggregation:
 class JoinInput:
     """One input of a join: the tuples of a stream that satisfy ``where``, an expression over its columns.
 
-    ``keys`` are over its columns, too, one for each attribute that the join compares, the same in all inputs; None for
-    one that this input is not compared by. ``outer_of`` are the inputs that the ON of a LEFT JOIN compares this one
-    with: where they have no partner in it, its columns are NULL. It is empty for an inner join. Of an ``anti`` one, an
-    outer input, only the rows are left where they have no partner in it. ``on``, over joined rows, is what else the ON
-    of a LEFT JOIN asks of a partner. All of it is after the stream's ``lookups``. What is ``apart`` is not shared with
-    joins that are not called so.
+    ``keys`` are over its columns, too, one for each attribute that the join compares, in the same order for all inputs;
+    None for one that this input is not compared by. ``outer_of`` are the inputs that the ON of a LEFT JOIN compares
+    this one with, none for an inner join: where they have no partner in it, its columns are NULL. Of an ``anti`` input,
+    which is an outer one, only the rows without a partner are kept. ``on``, over joined rows, is what else the ON of a
+    LEFT JOIN asks of a partner. Columns include those of the tables in ``lookups``. A join with a name in ``apart``
+    shares nothing with joins that have another, or none.
     """
 
     stream: str
@@ -228,7 +228,7 @@ class JoinInput:
 
     @cached_property
     def input(self) -> str:
-        """What tells its tuples from those of other inputs."""
+        """The id of its input, the stream after its lookups."""
         return input_id(self.stream, self.lookups, self.apart)
 
     def to_json(self) -> dict[str, Any]:
@@ -304,13 +304,13 @@ class Join:
     @property
     def streams(self) -> tuple[str, ...]:
         """The ids of all input streams, each once."""
-        return tuple(dict.fromkeys(each.stream for each in self.inputs))
+        return tuple(dict.fromkeys(join_input.stream for join_input in self.inputs))
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON form for the changelog."""
         return {
             "kind": "join",
-            "inputs": [each.to_json() for each in self.inputs],
+            "inputs": [join_input.to_json() for join_input in self.inputs],
             "window": self.window.to_json(),
             "outputs": [o.to_json() for o in self.outputs],
             "grouping": None if self.grouping is None else self.grouping.to_json(),
@@ -320,24 +320,24 @@ class Join:
 
     @cached_property
     def over_rows(self) -> tuple[Expression, ...]:
-        """All expressions over its rows: what tests them, and the outputs or what is grouped and aggregated."""
-        tested = (*self.ons.values(), *(() if self.where is None else (self.where,)))
+        """All expressions over its rows: conditions, and the outputs or what is grouped by and aggregated."""
+        conditions = (*self.ons.values(), *(() if self.where is None else (self.where,)))
         if self.grouping is None:
-            return (*tested, *(output.expression for output in self.outputs))
+            return (*conditions, *(output.expression for output in self.outputs))
         arguments = (m.argument for m in self.grouping.measures if m.argument is not None)
-        return (*tested, *self.grouping.keys, *arguments)
+        return (*conditions, *self.grouping.keys, *arguments)
 
     @cached_property
     def ons(self) -> dict[int, Expression]:
         """What the ON of LEFT JOINs asks of partners besides equal keys, by the number of the outer input."""
-        return {number: each.on for number, each in enumerate(self.inputs) if each.on is not None}
+        return {n: join_input.on for n, join_input in enumerate(self.inputs) if join_input.on is not None}
 
     @cached_property
     def is_factorised(self) -> bool:
         """Whether rows are counted and aggregated key by key.
 
-        Then all that is asked of a row is over one input, and NULL where an outer one has no tuple for it. Sessions are
-        of several inputs together, so nothing of them can be counted input by input.
+        That takes expressions over one input each, which are NULL where an outer input has no tuple for the row. A
+        session is of several inputs together, so nothing of it can be counted input by input.
         """
         if self.where is not None or self.ons or isinstance(self.window, SessionWindow):
             return False
@@ -347,7 +347,7 @@ class Join:
             inputs = self.inputs_of(expression)
             if len(inputs) > 1 or (not inputs and number < len(self.grouping.keys)):
                 return False
-            if any(self.inputs[each].outer_of for each in inputs) and not is_null_for_nulls(expression):
+            if any(self.inputs[n].outer_of for n in inputs) and not is_null_for_nulls(expression):
                 return False
         return True
 
@@ -359,7 +359,8 @@ class Join:
     def inputs_of(self, expression: Expression) -> set[int]:
         """Return the numbers of the inputs that an expression over its rows is over."""
         names = set(columns_of(expression))
-        return {n for n, each in enumerate(self.inputs) if any(name.startswith(f"{each.alias}.") for name in names)}
+        prefixes = [f"{join_input.alias}." for join_input in self.inputs]
+        return {n for n, prefix in enumerate(prefixes) if any(name.startswith(prefix) for name in names)}
 
 
 Query = Selection | Aggregation | Join
@@ -367,7 +368,7 @@ Query = Selection | Aggregation | Join
 
 def lookups_by_input(query: Query) -> list[tuple[Lookup, ...]]:
     """Return the lookups of each input of a query."""
-    return [each.lookups for each in query.inputs] if isinstance(query, Join) else [query.lookups]
+    return [join_input.lookups for join_input in query.inputs] if isinstance(query, Join) else [query.lookups]
 
 
 def lookups_of(query: Query) -> tuple[Lookup, ...]:
@@ -378,7 +379,7 @@ def lookups_of(query: Query) -> tuple[Lookup, ...]:
 def set_apart(query: Query, name: str) -> Query:
     """Return a query that shares nothing with queries that are not set apart under the same name."""
     if isinstance(query, Join):
-        return replace(query, inputs=tuple(replace(each, apart=name) for each in query.inputs))
+        return replace(query, inputs=tuple(replace(join_input, apart=name) for join_input in query.inputs))
     return replace(query, apart=name)
 
 
@@ -386,7 +387,7 @@ def query_from_json(value: dict[str, Any]) -> Query:
     """Read what ``to_json`` of a query wrote."""
     if value["kind"] == "join":
         return Join(
-            tuple(JoinInput.from_json(each) for each in value["inputs"]),
+            tuple(JoinInput.from_json(join_input) for join_input in value["inputs"]),
             window_from_json(value["window"]),
             tuple(Output.from_json(o) for o in value["outputs"]),
             None if value["grouping"] is None else Grouping.from_json(value["grouping"]),

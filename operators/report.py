@@ -25,7 +25,7 @@ SAMPLE_TUPLES = 64
 
 
 def is_due(start: Offset, end: Offset) -> bool:
-    """Whether the batch between two offsets tells of the work: the first in each second of processing time."""
+    """Return whether the batch between two offsets tells of the work: the first in each second of processing time."""
     return end.planned_us // REPORT_EVERY_US > start.planned_us // REPORT_EVERY_US
 
 
@@ -68,32 +68,32 @@ class Work:
 
     def tell(self) -> dict[str, Any]:
         """Return it in JSON, and begin anew."""
-        told = {"busy_us": dict(self.busy_us), "chunks": {name: list(chunk) for name, chunk in self.chunks.items()}}
+        report = {"busy_us": dict(self.busy_us), "chunks": {name: list(chunk) for name, chunk in self.chunks.items()}}
         self.busy_us, self.chunks = Counter(), {}
-        return told
+        return report
 
 
-def united(told: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Bring together what several processes told of work on the same operators."""
+def united(reports: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return one report for those of several processes on the same operators."""
     busy: Counter[str] = Counter()
     chunks: dict[str, Chunk] = {}
-    for each in told:
-        busy.update(each["busy_us"])
-        for operator, told_chunk in each["chunks"].items():
-            chunk = Chunk(*told_chunk)
+    for report in reports:
+        busy.update(report["busy_us"])
+        for operator, counts in report["chunks"].items():
+            chunk = Chunk(*counts)
             chunks[operator] = max(chunk, chunks.get(operator, chunk))
     return {"busy_us": dict(busy), "chunks": {name: list(chunk) for name, chunk in chunks.items()}}
 
 
 def draw_sample(tuples: pa.RecordBatch | pa.Table, names: Iterable[str], seed: int) -> str:
     """Return the columns ``names`` of :data:`SAMPLE_TUPLES` tuples, or of all if there are fewer, as text."""
-    chosen = tuples.select(sorted(set(names) & set(tuples.schema.names)))
-    if chosen.num_rows > SAMPLE_TUPLES:
-        rows = np.random.default_rng(seed).choice(chosen.num_rows, SAMPLE_TUPLES, replace=False)
-        chosen = chosen.take(pa.array(np.sort(rows)))
+    sample = tuples.select(sorted(set(names) & set(tuples.schema.names)))
+    if sample.num_rows > SAMPLE_TUPLES:
+        rows = np.random.default_rng(seed).choice(sample.num_rows, SAMPLE_TUPLES, replace=False)
+        sample = sample.take(pa.array(np.sort(rows)))
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, chosen.schema) as writer:
-        writer.write_batch(chosen.combine_chunks().to_batches()[0] if isinstance(chosen, pa.Table) else chosen)
+    with pa.ipc.new_stream(sink, sample.schema) as writer:
+        writer.write_batch(sample.combine_chunks().to_batches()[0] if isinstance(sample, pa.Table) else sample)
     return base64.b64encode(sink.getvalue()).decode()
 
 

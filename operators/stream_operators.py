@@ -84,17 +84,19 @@ class _Arrived:
 
     def taken(self, rows: Places, names: Iterable[str]) -> _Arrived:
         """Return some of them, with the columns ``names``."""
-        some = self.tuples.taken(rows, names)
-        return _Arrived(some, kernels.taken(self.times, rows), self.cells.taken(rows), EncodedMeasures.of_tuples(some))
+        tuples = self.tuples.taken(rows, names)
+        times, cells = kernels.taken(self.times, rows), self.cells.taken(rows)
+        return _Arrived(tuples, times, cells, EncodedMeasures.of_tuples(tuples))
 
 
 @dataclass(frozen=True)
 class _Operator:
     """An aggregation operator: its queries, and their cell spaces with the measures that they need.
 
-    ``keys`` are those of its queries, and for COUNT(DISTINCT …) the expression one more; ``placement`` says which of
-    them decide about the lane. ``columns`` are what rows of joins are made of and tuples with split keys are spread by,
-    None when it has no part in joins' rows. Its windows read tuples with event times in ``[span[0], span[1])`` (µs).
+    ``keys`` are those of its queries, and for COUNT(DISTINCT …) the expression as one more; ``placement`` says which of
+    them decide about the lane. ``columns`` are those that rows of joins are made of and tuples with split keys are
+    spread by, None when no rows of joins are made of its tuples. Its windows read tuples with event times in
+    ``[span[0], span[1])`` (µs).
     """
 
     name: str
@@ -111,10 +113,10 @@ class _Operator:
         return self.span == (EARLIEST, LATEST) and not self.placement.split
 
     @cached_property
-    def read(self) -> frozenset[str]:
-        """The columns that adding its tuples up takes."""
-        measures = (m.argument for _, mine in self.spaces for m in mine if m.argument is not None)
-        return frozenset(name for expression in (*self.keys, *measures) for name in columns_of(expression))
+    def columns_read(self) -> frozenset[str]:
+        """The columns that are read when its tuples are added up."""
+        arguments = (m.argument for _, measures in self.spaces for m in measures if m.argument is not None)
+        return frozenset(name for expression in (*self.keys, *arguments) for name in columns_of(expression))
 
     @property
     def query_ids(self) -> Iterator[str]:
@@ -136,7 +138,7 @@ class _Operator:
 
 
 def query_of(name: str) -> str:
-    """Return the id of a query, given its own or that of an input of its join."""
+    """Return the id of a query from its own, or from that of an input of its join."""
     return name.partition("#")[0]
 
 
@@ -164,10 +166,11 @@ class StreamOperators:
         self._selections = live.selections(name)
         operators = live.aggregations(name)
         parts = parts_over(live, name)
+        all_parts = [part for members in parts.values() for part in members]
         queries = [
             *self._selections,
             *(query for members in operators.values() for query in members),
-            *(part.query for members in parts.values() for part in members),
+            *(part.query for part in all_parts),
         ]
         self._index: PredicateIndex = PredicateIndex() if before is None else before._index
         self._index.update({q.id: q.where for q in queries})
@@ -178,21 +181,21 @@ class StreamOperators:
         self._operators += [self._part(name, members) for name, members in parts.items()]
         keys = [key for members in parts.values() for key in members[0].input.keys if key is not None]
         self._spread_by = {name for key in keys for name in columns_of(key)}
-        for part in (part for members in parts.values() for part in members):
+        for part in all_parts:
             self._spread_by.update(columns_to_spread_by(join_of(part.live), part.number) or ())
-        self._needed = sorted(
+        self._selected_columns = sorted(
             {name for q in self._selections for output in q.query.outputs for name in columns_of(output.expression)}
         )
         self._expressions = {q.id: [str(expression) for expression in _expressions_of(q)] for q in queries}
-        now = tuple(live.refreshed.now(lookup) for lookup in lookups)
-        self.lookup_join = LookupJoin(now, self._columns_read(queries))
-        """What its tuples are joined with before they come here."""
+        lookups_now = tuple(live.refreshed.now(lookup) for lookup in lookups)
+        self.lookup_join = LookupJoin(lookups_now, self._columns_read(queries))
+        """Joins tuples with static tables before they come here."""
 
     def _columns_read(self, queries: Sequence[LiveQuery]) -> frozenset[str]:
         """Return all columns that some operator reads."""
-        read = {name for q in queries for expression in _expressions_of(q) for name in columns_of(expression)}
-        rows = {name for operator in self._operators for name in operator.columns or ()}
-        return frozenset({self._stream.schema.event_time, *self._needed, *read, *rows})
+        of_expressions = {name for q in queries for expression in _expressions_of(q) for name in columns_of(expression)}
+        of_joined_rows = {name for operator in self._operators for name in operator.columns or ()}
+        return frozenset({self._stream.schema.event_time, *self._selected_columns, *of_expressions, *of_joined_rows})
 
     @property
     def sampled(self) -> set[str]:
@@ -201,9 +204,9 @@ class StreamOperators:
 
     @cached_property
     def width(self) -> int:
-        """How many bytes the numbers of a tuple take that it adds to measures; those of a chunk are kept for all."""
-        measures = {m.name: m for operator in self._operators for _, mine in operator.spaces for m in mine}
-        return sum(component.dtype.itemsize for m in measures.values() for component in components_of(m))
+        """How many bytes the numbers take that one tuple adds to measures; those of a chunk are in memory together."""
+        by_name = {m.name: m for operator in self._operators for _, measures in operator.spaces for m in measures}
+        return sum(component.dtype.itemsize for m in by_name.values() for component in components_of(m))
 
     @property
     def queries(self) -> set[str]:
@@ -211,20 +214,22 @@ class StreamOperators:
         return {query_of(name) for name in self._expressions}
 
     def _aggregations(self, name: str, queries: list[LiveQuery]) -> Iterator[_Operator]:
-        """Yield an operator, and one for each expression of which its queries count distinct values."""
+        """Yield an operator, and one more for each expression whose distinct values its queries count."""
         keys = aggregation_of(queries[0]).keys
         placement = Placement(name, tuple(range(len(keys))))
         yield _Operator(name, tuple(queries), self._spaces(queries), keys, placement)
         for text, (argument, counting) in distinct_arguments(queries).items():
-            wide = distinct_operator(name, text)
+            distinct_name = distinct_operator(name, text)
             spaces = self._spaces(counting, only_counts=True)
-            yield _Operator(wide, tuple(counting), spaces, (*keys, argument), placement)
+            yield _Operator(distinct_name, tuple(counting), spaces, (*keys, argument), placement)
 
     def _part(self, name: str, parts: list[Part]) -> _Operator:
         """Return the operator of an input of joins."""
         queries = [part.query for part in parts]
-        rows = [part for part in parts if join_of(part.live).grouping is None or not join_of(part.live).is_factorised]
-        columns = {name for part in rows for name in columns_for_rows(join_of(part.live), part.number)}
+        with_rows = [
+            part for part in parts if join_of(part.live).grouping is None or not join_of(part.live).is_factorised
+        ]
+        columns = {name for part in with_rows for name in columns_for_rows(join_of(part.live), part.number)}
         columns.update(parts[0].placement.by)
         return _Operator(
             name,
@@ -232,7 +237,7 @@ class StreamOperators:
             self._spaces(queries),
             aggregation_of(queries[0]).keys,
             parts[0].placement,
-            columns=tuple(sorted(columns)) if rows else None,
+            columns=tuple(sorted(columns)) if with_rows else None,
             span=_span(parts),
         )
 
@@ -245,7 +250,7 @@ class StreamOperators:
     def process(
         self, batch: pa.RecordBatch | pa.Table, waterline: int | None, work: Work | None = None
     ) -> StreamOutput:
-        """Run all shared operators over tuples none of which is below ``waterline`` (µs); ``work`` counts the time."""
+        """Run all shared operators over tuples, none of them below ``waterline`` (µs); ``work`` counts the time."""
         output, work = StreamOutput(), Work() if work is None else work
         if not batch.num_rows or not self._expressions:
             return output
@@ -254,23 +259,24 @@ class StreamOperators:
         with work.timed(index_of(self.name)):
             cells = self._index.cells_of(tuples)
         arrived = _Arrived(tuples, times, cells, EncodedMeasures.of_tuples(tuples))
-        failed = output.failures
+        failures = output.failures
         if self._selections:
-            with work.timed(self._selections[0].operator), contained((q.id for q in self._selections), failed):
+            with work.timed(self._selections[0].operator), contained((q.id for q in self._selections), failures):
                 output.selected = self._select(tuples, times, cells, waterline)
         wanted: list[Wanted] = []
         for operator in self._operators:
-            mine, of_joins = StreamOutput(), list[Wanted]()
-            with work.timed(operator.name), contained(operator.query_ids, failed):
-                work.saw(operator.name, self._aggregate(operator, arrived, mine, of_joins))
-                output.buckets += mine.buckets
-                wanted += of_joins
+            # an operator that fails adds nothing
+            operator_output, wanted_of_operator = StreamOutput(), list[Wanted]()
+            with work.timed(operator.name), contained(operator.query_ids, failures):
+                work.saw(operator.name, self._aggregate(operator, arrived, operator_output, wanted_of_operator))
+                output.buckets += operator_output.buckets
+                wanted += wanted_of_operator
         if wanted:
             joins = (query for operator in self._operators if operator.columns for query in operator.query_ids)
-            with work.timed(index_of(self.name)), contained(joins, failed):
+            with work.timed(index_of(self.name)), contained(joins, failures):
                 output.joined = index_tuples(tuples, times, wanted)
         if tuples.failures:
-            failed |= {
+            failures |= {
                 query_of(name): tuples.failures[text]
                 for name, texts in self._expressions.items()
                 for text in texts
@@ -279,40 +285,40 @@ class StreamOperators:
         return output
 
     def _select(self, tuples: Tuples, times: np.ndarray, cells: TupleCells, waterline: int | None) -> Selected | None:
-        """Shared selection (4.3.1.2): compute query-sets, drop tuples that nobody wants."""
+        """Shared selection (4.3.1.2): compute query-sets, drop tuples that no query selects."""
         query_sets = np.zeros((tuples.length, self._words), dtype=np.uint64)
         for space in self._selection_spaces:
-            cell, of_cell = space.assign(cells, tuples.length)
-            query_sets |= space.to_slots(of_cell)[cell]
+            cell, query_set_of_cell = space.assign(cells, tuples.length)
+            query_sets |= space.to_slots(query_set_of_cell)[cell]
         visible = visibility(self._selections, self._stream.id, waterline, self._words)
         query_sets &= visible.query_sets[visible.stretch_of(times)]
-        wanted_by_any = query_sets.any(axis=1)
-        if not wanted_by_any.any():
+        is_selected = query_sets.any(axis=1)
+        if not is_selected.any():
             return None
-        keep = pa.array(wanted_by_any)
-        columns = {name: tuples.columns[name].filter(keep) for name in self._needed}
-        kept = query_sets[wanted_by_any]
-        table = pa.table(columns) if columns else pa.table({_ALL_TUPLES: pa.nulls(len(kept))})
-        return Selected(table, kept, int(times[wanted_by_any].max()))
+        mask = pa.array(is_selected)
+        columns = {name: tuples.columns[name].filter(mask) for name in self._selected_columns}
+        query_sets = query_sets[is_selected]
+        table = pa.table(columns) if columns else pa.table({_ALL_TUPLES: pa.nulls(len(query_sets))})
+        return Selected(table, query_sets, int(times[is_selected].max()))
 
     def _aggregate(self, operator: _Operator, arrived: _Arrived, output: StreamOutput, wanted: list[Wanted]) -> Chunk:
-        """Let an operator take the tuples that are for it; what joins want to make rows of is added to ``wanted``."""
+        """Add up the tuples that are for an operator; those that joins make rows of are added to ``wanted``."""
         if operator.takes_all:
             return self._add_up(operator, Share.of_all(operator.placement, self._groups), arrived, output, wanted)
         columns, placement = operator.columns or (), operator.placement
         shares = shares_of(
             arrived.tuples, arrived.times, operator.span, operator.keys, columns, placement, self._groups
         )
-        seen = Chunk()
+        largest = Chunk()
         for share in shares:
             if share.rows is None:
-                seen = max(seen, self._add_up(operator, share, arrived, output, wanted))
+                largest = max(largest, self._add_up(operator, share, arrived, output, wanted))
                 continue
-            mine = list[Wanted]()
-            some = arrived.taken(share.rows, operator.read)
-            seen = max(seen, self._add_up(operator, share, some, output, mine))
-            wanted += [each.among_all(share.rows, arrived.tuples.length) for each in mine]
-        return seen
+            wanted_of_share = list[Wanted]()
+            arrived_of_share = arrived.taken(share.rows, operator.columns_read)
+            largest = max(largest, self._add_up(operator, share, arrived_of_share, output, wanted_of_share))
+            wanted += [tuples.among_all(share.rows, arrived.tuples.length) for tuples in wanted_of_share]
+        return largest
 
     def _add_up(
         self, operator: _Operator, share: Share, arrived: _Arrived, output: StreamOutput, wanted: list[Wanted]
@@ -324,8 +330,8 @@ class StreamOperators:
             slices, slice_of = np.zeros((1, 2), dtype=np.int64), np.zeros(len(times), dtype=np.int32)
         else:
             slices, slice_of = cut_slices(times, operator.combs, operator.cuts)
-        rows = [None] * len(operator.spaces) if sessions else operator.groups.rows(cells, tuples.length)
-        placement, spaces = operator.placement, sum(mine is None for mine in rows)
+        rows_of_spaces = [None] * len(operator.spaces) if sessions else operator.groups.rows(cells, tuples.length)
+        placement, spaces_with_all = operator.placement, sum(rows is None for rows in rows_of_spaces)
         sliced = SlicedTuples.of(
             tuples,
             times,
@@ -336,10 +342,10 @@ class StreamOperators:
             share.groups,
             placement.salt,
             placement.hashed,
-            spaces,
+            spaces_with_all,
         )
         aggregation = SharedAggregation(sliced, cells, operator.name, self._epoch)
-        for (space, measures), mine in zip(operator.spaces, rows, strict=True):
+        for (space, measures), rows in zip(operator.spaces, rows_of_spaces, strict=True):
             if sessions and operator.columns is not None:
                 continue  # sessions of joins are of several inputs together
             if sessions:
@@ -347,7 +353,7 @@ class StreamOperators:
                     sliced, times, space, cells, measures, operator.name, self._epoch, operator.cuts
                 )
                 continue
-            buckets = aggregation.aggregate(space, mine, measures)
+            buckets = aggregation.aggregate(space, rows, measures)
             output.buckets += [(group + lane, bucket) for group, bucket in buckets for lane in share.lanes]
         if operator.columns is not None:
             selected = np.zeros(tuples.length, dtype=np.bool_)
@@ -358,7 +364,7 @@ class StreamOperators:
 
 
 def _span(parts: Sequence[Part]) -> tuple[int, int]:
-    """Return between which event times lie all tuples that windows of some parts read (µs)."""
+    """Return the event times between which all tuples lie that windows of some parts read (µs)."""
     first, last = min(part.starts[0] for part in parts), max(part.starts[1] for part in parts)
     longest = max(sliding_window(part.query).size_us for part in parts) if last < LATEST else 0
     return first if first == EARLIEST else first + 1, last + longest
@@ -366,10 +372,10 @@ def _span(parts: Sequence[Part]) -> tuple[int, int]:
 
 def _expressions_of(live: LiveQuery) -> Sequence[Expression]:
     """Return all expressions that a source task evaluates for the query."""
-    wanted: list[Expression] = list(conjuncts_of(live.where))
+    evaluated: list[Expression] = list(conjuncts_of(live.where))
     if isinstance(live.query, Aggregation):
-        wanted += [*live.query.keys, *(m.argument for m in live.query.measures if m.argument is not None)]
-    return wanted
+        evaluated += [*live.query.keys, *(m.argument for m in live.query.measures if m.argument is not None)]
+    return evaluated
 
 
 def selected_block(selected: Selected) -> pa.Table:

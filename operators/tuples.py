@@ -33,7 +33,7 @@ class _Columns(Mapping[str, pa.Array]):
         return self._joined[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._table.column_names  # a mapping's own would join the column to see
+        return name in self._table.column_names  # what Mapping inherits would join the column to find out
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._table.column_names)
@@ -64,7 +64,7 @@ class Tuples:
 
     @classmethod
     def of(cls, batch: pa.RecordBatch | pa.Table) -> Tuples:
-        """Wrap a record batch, or a table whose chunks are joined for those who cannot take them one by one."""
+        """Wrap a record batch, or a table; chunks of its columns are joined where one array is asked for."""
         if isinstance(batch, pa.Table):
             return cls(_Columns(batch), batch.num_rows)
         return cls(dict(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows)
@@ -81,37 +81,37 @@ class Tuples:
         return self._keys[text]
 
     def pieces(self, expression: Expression) -> pa.Array | pa.ChunkedArray:
-        """Return the expression's value for each tuple: that of a column of whole numbers as it came."""
+        """Return the expression's value for each tuple; a column of whole numbers in the chunks in which it came."""
         if isinstance(expression, Column) and expression.type.kind in _WHOLE and expression.name in self.columns:
-            found = pa.chunked_array(self.chunks(expression.name))
-            if found.type == expression.type.arrow:
-                return found
+            column = pa.chunked_array(self.chunks(expression.name))
+            if column.type == expression.type.arrow:
+                return column
         return self.value(expression)
 
     def value(self, expression: Expression) -> pa.Array:
         """Return the expression's value for each tuple."""
         text = text_of(expression)
-        found = self._values.get(text)
-        if found is None:
+        values = self._values.get(text)
+        if values is None:
             try:
-                found = evaluate(expression, self.columns, self.length)
+                values = evaluate(expression, self.columns, self.length)
             except Exception as error:
                 self.failures[str(expression)] = describe(error)
-                found = pa.nulls(self.length, expression.type.arrow)
-            self._values[text] = found
-        return found
+                values = pa.nulls(self.length, expression.type.arrow)
+            self._values[text] = values
+        return values
 
     def taken(self, rows: Places, names: Iterable[str]) -> Tuples:
-        """Return some of the tuples, with the columns ``names``; failures are told as of them all."""
+        """Return some of the tuples, with the columns ``names``; both note failures in the same place."""
         places = pa.array(rows)
-        taken = Tuples({name: self.columns[name].take(places) for name in names}, len(rows))
-        taken.failures = self.failures
-        return taken
+        tuples = Tuples({name: self.columns[name].take(places) for name in names}, len(rows))
+        tuples.failures = self.failures
+        return tuples
 
     def where(self, mask: npt.NDArray[np.bool_]) -> Tuples:
         """Return the tuples at which ``mask`` is true; values already computed are kept."""
-        keep = pa.array(mask)
-        kept = Tuples({name: array.filter(keep) for name, array in self.columns.items()}, int(mask.sum()))
-        kept.failures = self.failures
-        kept._values = {text: array.filter(keep) for text, array in self._values.items()}
-        return kept
+        arrow_mask = pa.array(mask)
+        tuples = Tuples({name: array.filter(arrow_mask) for name, array in self.columns.items()}, int(mask.sum()))
+        tuples.failures = self.failures
+        tuples._values = {text: array.filter(arrow_mask) for text, array in self._values.items()}
+        return tuples

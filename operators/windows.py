@@ -80,8 +80,8 @@ class Emit:
     @property
     def form(self) -> str:
         """The SQL that asks for it, without the interval: ``EMIT STREAM AFTER DELAY AND AFTER WATERMARK``."""
-        when = ["AFTER DELAY"] * (self.delay_us is not None) + ["AFTER WATERMARK"] * self.after_watermark
-        return " ".join(["EMIT", *["STREAM"] * self.stream, *([" AND ".join(when)] if when else [])])
+        moments = ["AFTER DELAY"] * (self.delay_us is not None) + ["AFTER WATERMARK"] * self.after_watermark
+        return " ".join(["EMIT", *["STREAM"] * self.stream, *([" AND ".join(moments)] if moments else [])])
 
     def to_json(self) -> list[Any]:
         """Return ``[stream, after watermark, delay or null]``."""
