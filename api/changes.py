@@ -52,8 +52,8 @@ async def replace_query(
     body = await read_body(request, service.settings.max_body_bytes)
 
     def replace() -> Outcome:
-        new = replacement_of(parse_json(body))
-        return created(caller.begin_replace(id, new, drain).wait(), many=False)
+        replacement = replacement_of(parse_json(body))
+        return created(caller.begin_replace(id, replacement, drain).wait(), is_list=False)
 
     return await once_running(service, caller, await answer_once(service, caller, request, body, replace), wait)
 
@@ -66,7 +66,7 @@ async def replace_query(
 )
 async def pause_query(id: str, request: Request, service: ServiceDep, caller: CallerDep) -> Response:
     """Pause a query: windows that are complete still come, then it holds no slot. Repeating it is harmless."""
-    return await _switched(service, caller, request, id, partial(caller.begin_pause, id))
+    return await _pause_or_resume(service, caller, request, id, partial(caller.begin_pause, id))
 
 
 @router.post(
@@ -77,11 +77,11 @@ async def pause_query(id: str, request: Request, service: ServiceDep, caller: Ca
 )
 async def resume_query(id: str, request: Request, service: ServiceDep, caller: CallerDep, wait: Wait = 0.0) -> Response:
     """Run a paused query again, once it has drained; it sees no tuple of the time in between. Harmless to repeat."""
-    response = await _switched(service, caller, request, id, partial(caller.begin_resume, id))
+    response = await _pause_or_resume(service, caller, request, id, partial(caller.begin_resume, id))
     return await once_running(service, caller, response, wait)
 
 
-async def _switched(
+async def _pause_or_resume(
     service: Service, caller: TenantSession, request: Request, query_id: str, begin: Callable[..., Begun]
 ) -> Response:
     if idempotency_key(request) is None:

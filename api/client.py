@@ -170,10 +170,10 @@ class BraidClient(Transport):
             answer = self._json("GET", "/queries", query=query)
             page = items(answer, "queries", self.url)
             yield from page
-            following = answer.get("cursor") if isinstance(answer, dict) else None
-            if not following or following == cursor:  # a page may be empty and not the last
+            next_cursor = answer.get("cursor") if isinstance(answer, dict) else None
+            if not next_cursor or next_cursor == cursor:  # a page may be empty and not the last
                 return
-            cursor = following
+            cursor = next_cursor
 
     def replace_query(
         self,
@@ -222,13 +222,13 @@ class BraidClient(Transport):
 
     def changelogs(self, after: int | None = None) -> list[Object]:
         """List all changelogs after an epoch, page by page."""
-        found: list[Object] = []
+        changelogs: list[Object] = []
         while page := items(self._json("GET", "/changelogs", query={"after": after}), "changelogs", self.url):
-            if found and page[-1]["epoch"] <= found[-1]["epoch"]:
+            if changelogs and page[-1]["epoch"] <= changelogs[-1]["epoch"]:
                 break
-            found += page
+            changelogs += page
             after = page[-1]["epoch"]
-        return found
+        return changelogs
 
     def sql(self, statement: str, key: str | None = None) -> Any:
         """Send any one statement."""
@@ -257,24 +257,24 @@ class BraidClient(Transport):
         Ends at the `end` of the results or after `max_rows` rows. Raises :class:`BraidQueryFailed` when the
         query is FAILED and all it gave is read, because such a query never reaches its `end`.
         """
-        left, failed = max_rows, None
-        while left is None or left > 0:
+        rows_left, failure = max_rows, None
+        while rows_left is None or rows_left > 0:
             began = time.monotonic()
-            size = 1000 if left is None else min(1000, left)
-            page = self.results(query_id, after, size, 0 if failed else wait)
+            page_rows = 1000 if rows_left is None else min(1000, rows_left)
+            page = self.results(query_id, after, page_rows, 0 if failure else wait)
             after = page.cursor
-            left = left if left is None else left - len(page.rows)
+            rows_left = rows_left if rows_left is None else rows_left - len(page.rows)
             if page.rows or page.end:
                 yield page
                 if page.end:
                     return
                 continue
-            if failed is not None:
-                raise BraidQueryFailed(f"query {query_id} is FAILED: {failed}")
+            if failure is not None:
+                raise BraidQueryFailed(f"query {query_id} is FAILED: {failure}")
             query = self.query(query_id)
             if query.get("state") == "FAILED":
                 # rows may have come between the empty page and this look: read once more before giving up
-                failed = str(query.get("error") or "the service gave no reason")
+                failure = str(query.get("error") or "the service gave no reason")
                 continue
             time.sleep(max(0.0, began + _SHORTEST_POLL_SECONDS - time.monotonic()))
 

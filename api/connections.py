@@ -50,7 +50,7 @@ class Connection(H11Protocol):
         self._unsent = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to watch."""
+        """Start to watch, or refuse a connection too many."""
         super().connection_made(transport)
         if len(self.connections) > self._most:
             self._refuse(503, {"Retry-After": "1"})
@@ -58,7 +58,7 @@ class Connection(H11Protocol):
         self._watch_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End to watch."""
+        """Stop watching."""
         self._reading = cancelled(self._reading)
         self._writing = cancelled(self._writing)
         super().connection_lost(exc)
@@ -79,16 +79,16 @@ class Connection(H11Protocol):
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY) or self.transport.is_closing():
             self._reading = cancelled(self._reading)
         elif self._reading is None:
-            self._reading = self.loop.call_later(self._patience, self._missing)
+            self._reading = self.loop.call_later(self._patience, self._check_reading)
 
-    def _missing(self) -> None:
+    def _check_reading(self) -> None:
         self._reading = None
         if self.transport.is_closing():
             return
         if self.conn.their_state is h11.SEND_BODY:
-            late = self.loop.time() - self._body_began - self._patience - self._body_bytes / SLOWEST
-            if self.flow.read_paused or late < 0:  # it is we who do not read, or it is fast enough
-                self._reading = self.loop.call_later(max(1.0, -late), self._missing)
+            seconds_late = self.loop.time() - self._body_began - self._patience - self._body_bytes / SLOWEST
+            if self.flow.read_paused or seconds_late < 0:  # it is we who do not read, or it is fast enough
+                self._reading = self.loop.call_later(max(1.0, -seconds_late), self._check_reading)
                 return
         is_empty = not self.conn.trailing_data[0]
         if is_empty and self.conn.their_state is h11.IDLE:
@@ -104,15 +104,15 @@ class Connection(H11Protocol):
             self._writing = self.loop.call_later(self._patience, self._check_writing)
 
     def resume_writing(self) -> None:
-        """Nearly all is sent."""
+        """Stop watching: nearly all is sent."""
         super().resume_writing()
         self._writing = cancelled(self._writing)
 
     def _check_writing(self) -> None:
-        before, self._unsent = self._unsent, self.transport.get_write_buffer_size()
-        if before - self._unsent < self._patience * SLOWEST:
+        unsent_before, self._unsent = self._unsent, self.transport.get_write_buffer_size()
+        if unsent_before - self._unsent < self._patience * SLOWEST:
             self._writing = None
-            # else the system would go on to offer what it has taken over
+            # without it the kernel would go on sending what it has buffered
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
             self.transport.abort()
         else:
@@ -120,8 +120,8 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
         """Refuse what h11 could not read."""
-        problem = sys.exc_info()[1]
-        is_large = getattr(problem, "error_status_hint", 400) == 431
+        error = sys.exc_info()[1]
+        is_large = getattr(error, "error_status_hint", 400) == 431
         self._refuse(431 if is_large else 400)
 
     def _refuse(self, status: int, headers: dict[str, str] | None = None) -> None:
@@ -134,7 +134,7 @@ class Connection(H11Protocol):
                 most=self._most,
             )
             body = status_document(status, detail)
-            said = {
+            response_headers = {
                 **SAFE_HEADERS,
                 "Content-Type": MEDIA_TYPE,
                 "Content-Length": str(len(body)),
@@ -143,7 +143,7 @@ class Connection(H11Protocol):
             }
             answer = h11.Response(
                 status_code=status,
-                headers=[(name.lower().encode(), value.encode()) for name, value in said.items()],
+                headers=[(name.lower().encode(), value.encode()) for name, value in response_headers.items()],
                 reason=STATUS_PHRASES[status],
             )
             for event in (answer, h11.Data(data=body), h11.EndOfMessage()):

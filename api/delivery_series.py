@@ -42,13 +42,13 @@ class DeliverySeries:
         """
         if isinstance(record.sink, dict):
             return
-        upto = self._read_upto.setdefault(record.id, latest)
-        new = {seq: committed_us for seq, committed_us in completed.items() if seq > upto}
-        if not new:
+        newest_read = self._read_upto.setdefault(record.id, latest)
+        unread = {seq: committed_us for seq, committed_us in completed.items() if seq > newest_read}
+        if not unread:
             return
-        self._read_upto[record.id] = max(new)
-        seconds = np.array([now_us - committed_us for committed_us in new.values()]) / 1e6
-        self._latency.observe(np.full(len(new), self._row(record.id)), seconds)
+        self._read_upto[record.id] = max(unread)
+        seconds = np.array([now_us - committed_us for committed_us in unread.values()]) / 1e6
+        self._latency.observe(np.full(len(unread), self._row(record.id)), seconds)
 
     def leave(self, query_id: str) -> None:
         """Note that a query runs no more."""
@@ -61,23 +61,23 @@ class DeliverySeries:
         for query_id in self._told.keys() - progress.keys():
             del self._told[query_id]
             self._give_back(query_id)
-        for query_id, now in progress.items():
-            before = self._told.get(query_id)
-            if now.is_over and before is None:
+        for query_id, current in progress.items():
+            previous = self._told.get(query_id)
+            if current.is_over and previous is None:
                 continue
-            self._add(self._row(query_id), before or Progress(), now)
-            if now.is_over:
+            self._add(self._row(query_id), previous or Progress(), current)
+            if current.is_over:
                 del self._told[query_id]
                 self._give_back(query_id)
             else:
-                self._told[query_id] = now
+                self._told[query_id] = current
 
-    def _add(self, row: int, before: Progress, now: Progress) -> None:
-        self._sink_rows[row] += now.rows - before.rows
-        self._sink_errors[row] += now.errors - before.errors
-        if now.latency_us != before.latency_us:
-            self._latency.counts[row] += np.subtract(now.latency_counts, before.latency_counts)
-            self._latency.sums[row] += (now.latency_us - before.latency_us) / 1e6
+    def _add(self, row: int, previous: Progress, current: Progress) -> None:
+        self._sink_rows[row] += current.rows - previous.rows
+        self._sink_errors[row] += current.errors - previous.errors
+        if current.latency_us != previous.latency_us:
+            self._latency.counts[row] += np.subtract(current.latency_counts, previous.latency_counts)
+            self._latency.sums[row] += (current.latency_us - previous.latency_us) / 1e6
 
     def _row(self, query_id: str) -> int:
         if query_id not in self._rows:
@@ -97,20 +97,25 @@ class DeliverySeries:
         rows, ids = list(labelled.values()), list(labelled)
         if self._latency.counts[0].any():
             rows, ids = [*rows, 0], [*ids, OTHER]
-        what = "How long results waited from the commit of their batch until a sink or the first reader had them."
-        latency = self._latency.text("braid_query_delivery_latency_seconds", what, rows, ids)
-        shown = {query_id: (labelled[query_id], [query_id]) for query_id in self._told if query_id in labelled}
-        if others := [query_id for query_id in self._told if query_id not in labelled]:
-            shown[OTHER] = (0, others)
-        labels = [f'query_id="{query_id}"' for query_id in shown]
-        places = [row for row, _ in shown.values()]
-        lag = [max(lag_seconds(self._told[each]) for each in of) for _, of in shown.values()]
-        up = [int(all(states[each] == DELIVERING for each in of)) for _, of in shown.values()]
+        help_text = "How long results waited from the commit of their batch until a sink or the first reader had them."
+        latency = self._latency.text("braid_query_delivery_latency_seconds", help_text, rows, ids)
+        series = {query_id: (labelled[query_id], [query_id]) for query_id in self._told if query_id in labelled}
+        if unlabelled := [query_id for query_id in self._told if query_id not in labelled]:
+            series[OTHER] = (0, unlabelled)
+        labels = [f'query_id="{query_id}"' for query_id in series]
+        series_rows = [row for row, _ in series.values()]
+        lag = [max(lag_seconds(self._told[query_id]) for query_id in ids) for _, ids in series.values()]
+        up = [int(all(states[query_id] == DELIVERING for query_id in ids)) for _, ids in series.values()]
         return latency + "".join(
-            family(f"braid_sink_{name}", kind, what, labels, values)
-            for name, kind, what, values in (
-                ("rows_total", "counter", "Rows delivered to sinks.", self._sink_rows[places].tolist()),
-                ("errors_total", "counter", "Deliveries that failed and are tried again.", self._sink_errors[places]),
+            family(f"braid_sink_{name}", kind, help_text, labels, values)
+            for name, kind, help_text, values in (
+                ("rows_total", "counter", "Rows delivered to sinks.", self._sink_rows[series_rows].tolist()),
+                (
+                    "errors_total",
+                    "counter",
+                    "Deliveries that failed and are tried again.",
+                    self._sink_errors[series_rows],
+                ),
                 ("lag_seconds", "gauge", "Age of the oldest rows that are not delivered.", lag),
                 ("up", "gauge", "0 while rows wait because the sink fails or no deliverer runs, else 1.", up),
             )

@@ -150,14 +150,17 @@ _PROBLEM: Json = {
 
 def answers(status: int, description: str, example: Any, *refusals: int) -> dict[int | str, Json]:
     """Return the ``responses`` of a call: its good answer with an example, and the statuses of its refusals."""
-    good = {"description": description, "content": {JSON: {"example": example}}}
-    return {status: good, **refused(*refusals)}
+    success = {"description": description, "content": {JSON: {"example": example}}}
+    return {status: success, **refused(*refusals)}
 
 
 def refused(*statuses: int) -> dict[int | str, Json]:
     """Return the ``responses`` entry of each status of refusal."""
     schema = {"$ref": "#/components/schemas/Problem"}
-    return {s: {"description": _REASONS[s], "content": {problems.MEDIA_TYPE: {"schema": schema}}} for s in statuses}
+    return {
+        status: {"description": _REASONS[status], "content": {problems.MEDIA_TYPE: {"schema": schema}}}
+        for status in statuses
+    }
 
 
 def json_body(schema: Json, example: Any, repeatable: bool = True) -> Json:

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 
 
-def family(name: str, kind: str, what: str, labels: Iterable[str], values: Iterable[object]) -> str:
+def family(name: str, kind: str, help_text: str, labels: Iterable[str], values: Iterable[object]) -> str:
     """Return a metric with its samples; ``labels`` are texts of :func:`labelled`."""
-    lines = [f"{name}{{{of}}} {value}\n" for of, value in zip(labels, values, strict=True)]
-    return head(name, kind, what) + "".join(lines)
+    lines = [f"{name}{{{label}}} {value}\n" for label, value in zip(labels, values, strict=True)]
+    return head(name, kind, help_text) + "".join(lines)
 
 
-def head(name: str, kind: str, what: str) -> str:
+def head(name: str, kind: str, help_text: str) -> str:
     """Return what stands before the samples of a metric."""
-    return f"# HELP {name} {what}\n# TYPE {name} {kind}\n"
+    return f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"
 
 
 def labelled(labels: Mapping[str, str]) -> str:
@@ -30,14 +30,14 @@ def label_names(keys: Iterable[str]) -> dict[str, str]:
     A name that would be given again gets a number, as in ``label_a_b_2``.
     """
     names: dict[str, str] = {}
-    taken: set[str] = set()
+    used_names: set[str] = set()
     for key in sorted(keys):
-        name = wanted = f"label_{_NOT_IN_NAMES.sub('_', key)}"
+        name = base = f"label_{_NOT_IN_NAMES.sub('_', key)}"
         number = 1
-        while name in taken:
+        while name in used_names:
             number += 1
-            name = f"{wanted}_{number}"
-        taken.add(name)
+            name = f"{base}_{number}"
+        used_names.add(name)
         names[key] = name
     return names
 

@@ -22,8 +22,8 @@ class Histograms:
 
     def observe(self, rows: npt.NDArray[np.int64], seconds: npt.NDArray[np.float64]) -> None:
         """Count a latency for each of some rows; NaN is not counted."""
-        known = ~np.isnan(seconds)
-        rows, seconds = rows[known], seconds[known]
+        is_known = ~np.isnan(seconds)
+        rows, seconds = rows[is_known], seconds[is_known]
         np.add.at(self.counts, (rows, np.searchsorted(LATENCY_SECONDS, seconds)), 1)
         np.add.at(self.sums, rows, seconds)
 
@@ -38,7 +38,7 @@ class Histograms:
         copied.counts, copied.sums = self.counts.copy(), self.sums.copy()
         return copied
 
-    def text(self, name: str, what: str, rows: Sequence[int], ids: Sequence[str]) -> str:
+    def text(self, name: str, help_text: str, rows: Sequence[int], ids: Sequence[str]) -> str:
         """Return the metric ``name`` with the samples of some rows, whose ``query_id`` are given."""
         labels = '{query_id="\0"'
         template = "".join(f'{name}_bucket{labels},le="{bound}"}} %d\n' for bound in _BOUNDS)
@@ -46,7 +46,7 @@ class Histograms:
         counts = np.cumsum(self.counts[rows], axis=1).tolist()
         sums = self.sums[rows].tolist()
         lines = [
-            template.replace("\0", query_id) % (*counted, counted[-1], total)
-            for query_id, counted, total in zip(ids, counts, sums, strict=True)
+            template.replace("\0", query_id) % (*cumulative, cumulative[-1], total)
+            for query_id, cumulative, total in zip(ids, counts, sums, strict=True)
         ]
-        return head(name, "histogram", what) + "".join(lines)
+        return head(name, "histogram", help_text) + "".join(lines)

@@ -37,9 +37,10 @@ class Lag:
             except (BraidError, OSError) as error:
                 log.debug("lag unknown", extra={"fields": {"stream": definition.name, "error": str(error)}})
                 continue
-            read = offsets.get(definition.id, {})
+            read_offsets = offsets.get(definition.id, {})
             lags[definition.name] = sum(
-                max(0, extent.end - read.get(p, extent.start)) for p, extent in available.items()
+                max(0, extent.end - read_offsets.get(partition, extent.start))
+                for partition, extent in available.items()
             )
         for stream in self._connectors.keys() - offsets.keys():
             self._connectors.pop(stream, None)

@@ -61,10 +61,10 @@ async def stream_results(
         decode_cursor(cursor, deployed.id)
     elif tail is not None:
         cursor = await service.on_reader(lambda: service.results.before_last(deployed, tail))
-    first = await service.read_page(deployed, cursor, caller.meters.rows_at_once(PAGE_ROWS))
-    ended = is_end(service, deployed, first)
+    first_page = await service.read_page(deployed, cursor, caller.meters.rows_at_once(PAGE_ROWS))
+    ended = is_end(service, deployed, first_page)
     return StreamingResponse(
-        events(service, caller, id, first, ended, request),
+        events(service, caller, id, first_page, ended, request),
         media_type=MEDIA_TYPE,
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
@@ -90,15 +90,15 @@ async def events(
                 await asyncio.sleep(min(seconds, POLL_SECONDS))
             deployed = await deployed_query(service, caller, query_id)
             if not page.has_more and deployed.state != FAILED:
-                until = time.monotonic() + KEEP_ALIVE_SECONDS
-                if not await news_for(service, caller, deployed, page.cursor, until, request):
+                deadline = time.monotonic() + KEEP_ALIVE_SECONDS
+                if not await news_for(service, caller, deployed, page.cursor, deadline, request):
                     if service.news.stopping or await request.is_disconnected():
                         return
                     yield KEEP_ALIVE
                 deployed = await deployed_query(service, caller, query_id)
-            had_all = not page.has_more
+            was_last_page = not page.has_more
             page = await service.read_page(deployed, page.cursor, meters.rows_at_once(PAGE_ROWS))
-            if deployed.state == FAILED and had_all and not page.table.num_rows:
+            if deployed.state == FAILED and was_last_page and not page.table.num_rows:
                 raise NotAllowed(caller.query(query_id)["error"] or "The query failed.")
         except BraidError as error:  # the status is sent already, so the event says it
             yield _frame("failed", page.cursor, orjson.dumps({"error": error.detail}))

@@ -102,11 +102,11 @@ class Metrics:
                 self._deployment.observe((holder.deployment_us or 0) / 1e6)
 
     def _replace(self, slot: int, holder: QueryRecord | None) -> None:
-        before = self._holders.pop(slot, None)
-        if before is not None:
+        previous = self._holders.pop(slot, None)
+        if previous is not None:
             self._queries.remove(slot)
-            self._deliveries.leave(before.id)
-            self._sharing.remove(before)
+            self._deliveries.leave(previous.id)
+            self._sharing.remove(previous)
         if holder is not None:
             self._holders[slot] = holder
             self._queries.add(slot, holder)
@@ -132,7 +132,7 @@ class Metrics:
         """Return all metrics as Prometheus reads them."""
         deliveries = self._session.deliveries
         progress = deliveries.progress()
-        states = {query_id: deliveries.state_of(query_id, each) for query_id, each in progress.items()}
+        states = {query_id: deliveries.state_of(query_id, delivery) for query_id, delivery in progress.items()}
         with self._lock:
             self._deliveries.follow(progress)
             queries, delivered = self._queries.moment(), self._deliveries.text(states)
@@ -140,9 +140,11 @@ class Metrics:
         shares = self._session.cost_shares(queries.ids)
         if shares and not are_all_labelled:
             shares[OTHER] = max(0.0, 1.0 - sum(shares.values()))
-        counted = Counter(states.values())
+        count_by_state = Counter(states.values())
         labels = [f'state="{state}"' for state in STATES]
-        sinks = family("braid_sinks", "gauge", "Deliveries to sinks by state.", labels, [counted[s] for s in STATES])
+        sinks = family(
+            "braid_sinks", "gauge", "Deliveries to sinks by state.", labels, [count_by_state[s] for s in STATES]
+        )
         return generate_latest(self.registry) + (queries.text(shares) + sinks + delivered).encode()
 
     def collect(self) -> Iterator[Metric]:
@@ -161,14 +163,14 @@ class Metrics:
         yield CounterMetricFamily("braid_batches", "Batches committed.", session.applied_seq)
         yield GaugeMetricFamily("braid_epoch", "Epoch of the last batch.", session.active_epoch)
         yield GaugeMetricFamily("braid_ready", "1 when queries run at full speed.", float(self._ready()))
-        now, wanted = session.scaling.now, session.scaling.wanted
-        if now is not None:
-            yield GaugeMetricFamily("braid_executors", "Executors that the job has.", now)
-        if wanted is not None:
-            yield GaugeMetricFamily("braid_executors_wanted", "Executors that the job should have.", wanted)
+        executors, executors_wanted = session.scaling.now, session.scaling.wanted
+        if executors is not None:
+            yield GaugeMetricFamily("braid_executors", "Executors that the job has.", executors)
+        if executors_wanted is not None:
+            yield GaugeMetricFamily("braid_executors_wanted", "Executors that the job should have.", executors_wanted)
         if self._settings.latency_target_seconds:
-            what = "Which event-time latency results should not have, as set."
-            yield GaugeMetricFamily("braid_latency_target_seconds", what, self._settings.latency_target_seconds)
+            help_text = "Which event-time latency results should not have, as set."
+            yield GaugeMetricFamily("braid_latency_target_seconds", help_text, self._settings.latency_target_seconds)
         sizes = self._read_sizes()
         yield GaugeMetricFamily("braid_state_bytes", "State of the shared operators.", self._state_bytes)
         yield GaugeMetricFamily("braid_bucket_bytes", "Files of buckets.", sizes["buckets"])

@@ -46,8 +46,8 @@ class News:
 
     async def until(self, condition: Callable[[], bool], seconds: float) -> None:
         """Return when ``condition`` holds, after ``seconds``, or when the service is stopping; it is asked often."""
-        end = time.monotonic() + seconds
-        while not (condition() or self.stopping) and (remaining := end - time.monotonic()) > 0:
+        deadline = time.monotonic() + seconds
+        while not (condition() or self.stopping) and (remaining := deadline - time.monotonic()) > 0:
             await self.wait(min(remaining, POLL_SECONDS))
 
     async def wait(self, seconds: float) -> None:

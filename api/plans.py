@@ -70,15 +70,15 @@ _CHANGELOG = {
 }
 
 
-def _graphs(description: str, example: Json, *refusals: int) -> dict[int | str, Json]:
-    found = answers(200, description, example, *refusals)
-    found[200]["content"][DOT] = _DOT_EXAMPLE
-    return found
+def _graph_responses(description: str, example: Json, *refusals: int) -> dict[int | str, Json]:
+    responses = answers(200, description, example, *refusals)
+    responses[200]["content"][DOT] = _DOT_EXAMPLE
+    return responses
 
 
 @router.get(
     "/plan",
-    responses=_graphs(
+    responses=_graph_responses(
         "Everything that runs, as a graph; to who sees all queries also the newest changes of query groups and"
         " split keys, how many executors there are and should be, and how many cores each lane keeps busy.",
         {**_GRAPH, "changes": _CHANGES, "executors": _EXECUTORS, "lanes": _LANES},
@@ -90,7 +90,7 @@ def get_plan(caller: CallerDep, format: Form = "json") -> Response:
     return _graph(caller.plan(), format)
 
 
-@router.get("/queries/{id}/plan", responses=_graphs("The query's part of the graph.", _GRAPH, 400, 404, 410))
+@router.get("/queries/{id}/plan", responses=_graph_responses("The query's part of the graph.", _GRAPH, 400, 404, 410))
 def get_query_plan(id: str, caller: CallerDep, format: Form = "json") -> Response:
     """Look at how one query runs and with whom it shares."""
     return _graph(caller.query_plan(id), format)

@@ -28,7 +28,7 @@ class CannotStart(Exception):
 
 
 def check_python() -> None:
-    """CannotStart for a Python that is too old."""
+    """Raise CannotStart when Python is too old."""
     if sys.version_info < OLDEST_PYTHON:
         raise CannotStart(
             f"Braid needs Python {'.'.join(map(str, OLDEST_PYTHON))} or newer; this is {sys.version.split()[0]}."
@@ -36,21 +36,21 @@ def check_python() -> None:
 
 
 def check_java(environment: Mapping[str, str] = os.environ) -> None:
-    """CannotStart when the Java that Spark would start is missing or too old."""
+    """Raise CannotStart when the Java that Spark would start is missing or too old."""
     home = environment.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
-    need = f"Braid needs Java {OLDEST_JAVA} or newer"
+    requirement = f"Braid needs Java {OLDEST_JAVA} or newer"
     if java is None:
-        raise CannotStart(f"{need}, but there is no java in PATH; install one or set JAVA_HOME.")
+        raise CannotStart(f"{requirement}, but there is no java in PATH; install one or set JAVA_HOME.")
     try:
-        found = subprocess.run([java, "-version"], capture_output=True, timeout=JAVA_SECONDS, check=False, text=True)
+        process = subprocess.run([java, "-version"], capture_output=True, timeout=JAVA_SECONDS, check=False, text=True)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise CannotStart(f"{need}, but {java!r} does not run: {error}; check JAVA_HOME.") from error
-    version = re.search(r'version "(?:1\.)?(\d+)', found.stderr + found.stdout)
-    if found.returncode != 0 or version is None:
-        raise CannotStart(f"{need}, but {java!r} does not tell its version; check JAVA_HOME.")
+        raise CannotStart(f"{requirement}, but {java!r} does not run: {error}; check JAVA_HOME.") from error
+    version = re.search(r'version "(?:1\.)?(\d+)', process.stderr + process.stdout)
+    if process.returncode != 0 or version is None:
+        raise CannotStart(f"{requirement}, but {java!r} does not tell its version; check JAVA_HOME.")
     if int(version[1]) < OLDEST_JAVA:
-        raise CannotStart(f"{need}, but {java!r} is Java {version[1]}; install a newer one or set JAVA_HOME.")
+        raise CannotStart(f"{requirement}, but {java!r} is Java {version[1]}; install a newer one or set JAVA_HOME.")
 
 
 @contextlib.contextmanager
@@ -82,16 +82,16 @@ def lock_data_dir(storage: Storage) -> Iterator[None]:
 
 
 def check_home(storage: Storage) -> None:
-    """CannotStart for a data directory that was made at another path: files in Spark's checkpoint name that path."""
+    """Raise CannotStart when the data directory was made at another path, which Spark's checkpoint names."""
     if storage.local_root is None:
         return
-    here = storage.local_root.resolve()
+    root = storage.local_root.resolve()
     if not storage.exists(HOME_FILE):
-        storage.put(HOME_FILE, orjson.dumps({"path": str(here)}))
+        storage.put(HOME_FILE, orjson.dumps({"path": str(root)}))
         return
     home = Path(storage.get_json(HOME_FILE)["path"])
-    if home != here and not (home.exists() and home.samefile(here)):
+    if home != root and not (home.exists() and home.samefile(root)):
         raise CannotStart(
-            f"The data directory {str(here)!r} was made as {str(home)!r}, and Spark's checkpoint in it names that path."
+            f"The data directory {str(root)!r} was made as {str(home)!r}, and Spark's checkpoint in it names that path."
             " Put it there again, or mount it there."
         )

@@ -72,10 +72,10 @@ def status_document(status: int, detail: str) -> bytes:
 
 def install(app: FastAPI) -> None:
     """Make ``app`` answer every error with a problem document."""
-    app.add_exception_handler(BraidError, _of_braid)
-    app.add_exception_handler(RequestValidationError, _of_validation)
-    app.add_exception_handler(HTTPException, _of_routing)
-    app.add_exception_handler(Exception, _of_defect)
+    app.add_exception_handler(BraidError, _answer_braid_error)
+    app.add_exception_handler(RequestValidationError, _answer_invalid_parameters)
+    app.add_exception_handler(HTTPException, _answer_routing_error)
+    app.add_exception_handler(Exception, _answer_defect)
 
 
 class ToldDefects:
@@ -100,7 +100,7 @@ class ToldDefects:
                 raise
 
 
-async def _of_braid(request: Request, error: Exception) -> Response:
+async def _answer_braid_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, BraidError)
     if error.status >= 500 and error.status != HTTPStatus.SERVICE_UNAVAILABLE:
         log.error(
@@ -111,17 +111,17 @@ async def _of_braid(request: Request, error: Exception) -> Response:
     return problem(document_of(error), headers_of(error))
 
 
-async def _of_validation(_: Request, error: Exception) -> Response:
+async def _answer_invalid_parameters(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     parts = []
-    for found in error.errors():
-        place, *path = (str(part) for part in found["loc"])
-        what = "must be true or false" if found["type"] in _NO_BOOLEAN else found["msg"]
-        parts.append(f"The {place} parameter {'.'.join(path)!r}: {what}; got {found.get('input')!r}.")
+    for mistake in error.errors():
+        location, *path = (str(part) for part in mistake["loc"])
+        complaint = "must be true or false" if mistake["type"] in _NO_BOOLEAN else mistake["msg"]
+        parts.append(f"The {location} parameter {'.'.join(path)!r}: {complaint}; got {mistake.get('input')!r}.")
     return problem(document_of(MalformedRequest(" ".join(parts))))
 
 
-async def _of_routing(request: Request, error: Exception) -> Response:
+async def _answer_routing_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -147,7 +147,7 @@ def _methods_of(request: Request) -> list[str]:
     ]
 
 
-async def _of_defect(request: Request, error: Exception) -> Response:
+async def _answer_defect(request: Request, error: Exception) -> Response:
     log.error("request failed", exc_info=error, extra={"fields": {"path": request.url.path}})
     return problem(
         document_of(BraidError(f"Something in Braid is broken ({type(error).__name__}); its log has the details."))

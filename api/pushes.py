@@ -78,10 +78,10 @@ class PushStream:
             self._changed.wait_for(lambda: key not in self._running)
             self._running.add(key)
         try:
-            kept = self._find(key)
-            if kept is not None:
-                _, known, _, outcome = kept
-                if known != fingerprint:
+            row = self._find(key)
+            if row is not None:
+                _, first_fingerprint, _, outcome = row
+                if first_fingerprint != fingerprint:
                     raise NotAllowed(
                         f"An Idempotency-Key must come with the same request each time; {key!r} came with another"
                         " one before. Take a new key for a new request."
@@ -184,23 +184,23 @@ class Pushes:
                 stream=definition.name,
             )
         with self._lock:
-            found = self._open_already(definition.id)
+            push_stream = self._opened(definition.id)
             opening = self._opening.setdefault(definition.id, threading.Lock())
-        if found is not None:
-            return found
+        if push_stream is not None:
+            return push_stream
         with opening:
             with self._lock:
-                found = self._open_already(definition.id)
-            return found or self._open(definition)
+                push_stream = self._opened(definition.id)
+            return push_stream or self._open(definition)
 
-    def _open_already(self, stream: str) -> PushStream | None:
+    def _opened(self, stream: str) -> PushStream | None:
         if self._closed:
             raise NotReady("The service is stopping; send the request again once it has started.")
         return self._streams.get(stream)
 
     def _open(self, definition: StreamDefinition) -> PushStream:
         """Open the log of a stream, which may take long: nobody waits for it but who pushes to the stream."""
-        opened = PushStream(
+        push_stream = PushStream(
             self._storage,
             definition,
             self._keep_us,
@@ -210,13 +210,13 @@ class Pushes:
         )
         try:
             with self._lock:
-                self._open_already(definition.id)
-                self._streams[definition.id] = opened
+                self._opened(definition.id)
+                self._streams[definition.id] = push_stream
         except NotReady:
-            opened.log.close()
+            push_stream.log.close()
             raise
-        opened.note_read(self._read_of(definition.id))  # batches that came meanwhile did not find it
-        return opened
+        push_stream.note_read(self._read_of(definition.id))  # batches that came meanwhile did not find it
+        return push_stream
 
     def _read_of(self, stream: str) -> int:
         return int(self._offsets(stream).get(PARTITION, 0))
@@ -225,8 +225,8 @@ class Pushes:
         """Note how far a batch has read."""
         with self._lock:
             self._seq = record["seq"]
-            for stream, counted in record["streams"].items():
-                offset = counted.get("offsets", {}).get(PARTITION)
+            for stream, counts in record["streams"].items():
+                offset = counts.get("offsets", {}).get(PARTITION)
                 if offset is not None:
                     self._read.setdefault(stream, deque()).append((record["seq"], offset))
                     if stream in self._streams:
@@ -235,22 +235,26 @@ class Pushes:
     def trim(self, defined: set[str]) -> None:
         """Drop what batches that are never replayed have read, and the folders of streams that are not defined."""
         with self._lock:
-            upto = self._seq - BATCHES_KEPT
-            offsets = {stream: _passed(read, upto) for stream, read in self._read.items()}
+            last_final = self._seq - BATCHES_KEPT
+            offsets = {stream: _take_passed(read_queue, last_final) for stream, read_queue in self._read.items()}
             for stream in self._read.keys() - defined:
                 del self._read[stream]
             for stream in self._opening.keys() - defined:
                 del self._opening[stream]
-            gone = [self._streams.pop(stream) for stream in self._streams.keys() - defined]
-            here = [(self._streams[s], offset) for s, offset in offsets.items() if s in self._streams]
-        for push_stream in gone:
+            dropped_streams = [self._streams.pop(stream) for stream in self._streams.keys() - defined]
+            kept_streams = [
+                (self._streams[stream_id], offset)
+                for stream_id, offset in offsets.items()
+                if stream_id in self._streams
+            ]
+        for push_stream in dropped_streams:
             push_stream.log.close()
-        for push_stream, offset in here:
+        for push_stream, offset in kept_streams:
             push_stream.expire(_now_us())
             push_stream.trim(offset or 0)
         on_disk = set(self._storage.names(FOLDER))
         for stream in on_disk - defined:
-            if self._dropped.setdefault(stream, self._seq) < upto:
+            if self._dropped.setdefault(stream, self._seq) < last_final:
                 self._storage.delete_folder(f"{FOLDER}/{stream}")
         self._dropped = {stream: seq for stream, seq in self._dropped.items() if stream in on_disk - defined}
 
@@ -263,11 +267,11 @@ class Pushes:
             self._streams.clear()
 
 
-def _passed(read: deque[tuple[int, int]], upto: int) -> int | None:
-    """Take what batches up to ``upto`` have read off the queue and return its end."""
+def _take_passed(read_queue: deque[tuple[int, int]], last_seq: int) -> int | None:
+    """Take what batches up to ``last_seq`` have read off the queue; return the offset of its end, None for nothing."""
     offset = None
-    while read and read[0][0] <= upto:
-        offset = read.popleft()[1]
+    while read_queue and read_queue[0][0] <= last_seq:
+        offset = read_queue.popleft()[1]
     return offset
 
 

@@ -53,9 +53,9 @@ async def create_queries(request: Request, service: ServiceDep, caller: CallerDe
     # reading a table may take its time
     if idempotency_key(request) is None and len(body) <= QUICK_BYTES and not service.session.names_table(body):
         service.check_running()
-        requests, many = asked_for(service, body)
-        made = await settled(lambda wake: caller.begin_create(requests, wake))
-        response = response_of(created(made, many))
+        requests, is_list = requests_in(service, body)
+        queries = await settled(lambda wake: caller.begin_create(requests, wake))
+        response = response_of(created(queries, is_list))
     else:
         response = await answer_once(service, caller, request, body, lambda: _create(service, caller, body))
     return await once_running(service, caller, response, wait)
@@ -64,23 +64,23 @@ async def create_queries(request: Request, service: ServiceDep, caller: CallerDe
 async def once_running(service: Service, caller: TenantSession, response: Response, wait: float) -> Response:
     """Return a response about queries as they are once none of them is PENDING, or after ``wait`` seconds."""
     if wait > 0:
-        answered = orjson.loads(response.body)
-        many = isinstance(answered, list)
-        ids = [query["id"] for query in (answered if many else [answered])]
+        answer = orjson.loads(response.body)
+        is_list = isinstance(answer, list)
+        ids = [query["id"] for query in (answer if is_list else [answer])]
         with suppress(Gone):  # a repeated request may be about queries that are long forgotten
             await wait_running(service, ids, wait)
-            now = await run_in_threadpool(lambda: [caller.query(query_id) for query_id in ids])
-            response.body = orjson.dumps(now if many else now[0])
+            queries = await run_in_threadpool(lambda: [caller.query(query_id) for query_id in ids])
+            response.body = orjson.dumps(queries if is_list else queries[0])
             response.headers["content-length"] = str(len(response.body))
     return response
 
 
 def _create(service: Service, caller: TenantSession, body: bytes) -> Outcome:
-    requests, many = asked_for(service, body)
-    return created(caller.create_queries(requests), many)
+    requests, is_list = requests_in(service, body)
+    return created(caller.create_queries(requests), is_list)
 
 
-def asked_for(service: Service, body: bytes) -> tuple[list[QueryRequest], bool]:
+def requests_in(service: Service, body: bytes) -> tuple[list[QueryRequest], bool]:
     """Read the queries of a body, and whether it is an array of them."""
     values = parse_json(body)
     if isinstance(values, list):
@@ -88,21 +88,21 @@ def asked_for(service: Service, body: bytes) -> tuple[list[QueryRequest], bool]:
     return [request_of(values)], False
 
 
-def created(made: list[dict[str, Any]], many: bool) -> Outcome:
+def created(queries: list[dict[str, Any]], is_list: bool) -> Outcome:
     """Return the outcome of what made queries, an array of them or one."""
-    if many:
-        return outcome(201, made, Location="/queries")
-    return outcome(201, made[0], Location=f"/queries/{made[0]['id']}")
+    if is_list:
+        return outcome(201, queries, Location="/queries")
+    return outcome(201, queries[0], Location=f"/queries/{queries[0]['id']}")
 
 
 async def wait_running(service: Service, ids: list[str], seconds: float) -> None:
     """Return when none of the queries is PENDING, or after ``seconds``; holds no thread."""
-    left = list(ids)
+    pending = list(ids)
 
     def all_run() -> bool:
-        while left and not service.session.is_pending(left[-1]):
-            left.pop()
-        return not left
+        while pending and not service.session.is_pending(pending[-1]):
+            pending.pop()
+        return not pending
 
     await service.news.until(all_run, seconds)
 
@@ -126,9 +126,9 @@ async def validate_query(request: Request, service: ServiceDep, caller: CallerDe
     body = await read_body(request, service.settings.max_body_bytes)
 
     def validate() -> bytes:
-        requests, many = asked_for(service, body)
+        requests, is_list = requests_in(service, body)
         explained = caller.validate(requests)
-        return orjson.dumps(explained if many else explained[0])
+        return orjson.dumps(explained if is_list else explained[0])
 
     return Response(await run_in_threadpool(validate), media_type="application/json")
 
@@ -218,7 +218,7 @@ def requests_of(values: list[Any], most: int) -> list[QueryRequest]:
 def request_of(value: Any) -> QueryRequest:
     """Read the body of one query; MalformedRequest when it has another shape."""
     fields = fields_of(value)
-    return QueryRequest(**{name: given for name, given in fields.items() if given is not None})
+    return QueryRequest(**{name: field for name, field in fields.items() if field is not None})
 
 
 def fields_of(value: Any) -> dict[str, Any]:
@@ -232,6 +232,8 @@ def fields_of(value: Any) -> dict[str, Any]:
         raise MalformedRequest(f"A query has the fields {', '.join(FIELDS)}; got {', '.join(map(repr, unknown))} too.")
     text = value.get("sql")
     if not isinstance(text, str):
-        got = "it is missing" if "sql" not in value else "it is null" if text is None else f"got {repr(text)[:80]}"
-        raise MalformedRequest(f'A query must have its text in "sql"; {got}.')
+        complaint = (
+            "it is missing" if "sql" not in value else "it is null" if text is None else f"got {repr(text)[:80]}"
+        )
+        raise MalformedRequest(f'A query must have its text in "sql"; {complaint}.')
     return dict(value)

@@ -20,7 +20,7 @@ from session.query_record import QueryRecord
 
 OTHER = "other"
 
-Places = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class _Query:
     @classmethod
     def of(cls, record: QueryRecord) -> _Query:
         names = label_names(record.labels)
-        known = {"query_id": record.id, "name": record.name or ""}
+        labels = {"query_id": record.id, "name": record.name or ""}
         if record.tenant is not None:
-            known["tenant"] = record.tenant
-        info = labelled(known | {name: record.labels[key] for key, name in names.items()})
+            labels["tenant"] = record.tenant
+        info = labelled(labels | {name: record.labels[key] for key, name in names.items()})
         streams = (labelled({"query_id": record.id, "stream": name}) for name in record.stream_names.values())
         return cls(record.id, info, tuple(streams), (record.deployment_us or 0) / 1e6)
 
@@ -48,8 +48,8 @@ class Moment:
     """All series at one moment: ``queries`` are those that are labelled, by row."""
 
     queries: Mapping[int, _Query]
-    results: Places
-    windows: Places
+    results: Numbers
+    windows: Numbers
     event_time: Histograms
     processing_time: Histograms
 
@@ -110,8 +110,8 @@ class Moment:
             ),
         ]
         streams = [stream for query in queries for stream in query.streams]
-        what = "Which streams queries read; always 1."
-        parts.append(family("braid_query_stream_info", "gauge", what, streams, [1] * len(streams)))
+        help_text = "Which streams queries read; always 1."
+        parts.append(family("braid_query_stream_info", "gauge", help_text, streams, [1] * len(streams)))
         return "".join(parts)
 
 
@@ -155,13 +155,13 @@ class QuerySeries:
     def absorb(self, record: Mapping[str, Any]) -> None:
         """Add the rows of a batch, and one latency of each kind for each block and slot with rows in it."""
         committed = record["committed_us"]
-        took = (committed - record["started_us"]) / 1e6
+        batch_seconds = (committed - record["started_us"]) / 1e6
         for block in record["results"]:
             rows = self._rows(block["slots"])
             np.add.at(self._results, rows, np.asarray(block["counts"], np.int64))
-            latest = np.array(block["latest_event_us"], np.float64)  # None becomes NaN
-            self._event_time.observe(rows, (committed - latest) / 1e6)
-            self._processing_time.observe(rows, np.full(len(rows), took))
+            latest_event_us = np.array(block["latest_event_us"], np.float64)  # None becomes NaN
+            self._event_time.observe(rows, (committed - latest_event_us) / 1e6)
+            self._processing_time.observe(rows, np.full(len(rows), batch_seconds))
         self._count_windows([block for block in record["results"] if "windows" in block])
 
     def _count_windows(self, blocks: Sequence[Mapping[str, Any]]) -> None:
@@ -170,18 +170,18 @@ class QuerySeries:
             return
         slots = np.concatenate([np.asarray(block["slots"], np.int64) for block in blocks])
         windows = np.concatenate([np.asarray(block["windows"], np.int64) for block in blocks])
-        found = np.zeros(int(slots.max(initial=-1)) + 1, np.int64)
+        windows_of_slot = np.zeros(int(slots.max(initial=-1)) + 1, np.int64)
         is_session = slots < len(self._is_session)
         is_session[is_session] = self._is_session[slots[is_session]]
-        np.add.at(found, slots[is_session], windows[is_session])
-        np.maximum.at(found, slots[~is_session], windows[~is_session])
-        (mine,) = np.nonzero(found)
-        np.add.at(self._windows, self._rows(mine), found[mine])
+        np.add.at(windows_of_slot, slots[is_session], windows[is_session])
+        np.maximum.at(windows_of_slot, slots[~is_session], windows[~is_session])
+        (slots_with_windows,) = np.nonzero(windows_of_slot)
+        np.add.at(self._windows, self._rows(slots_with_windows), windows_of_slot[slots_with_windows])
 
-    def _rows(self, slots: Sequence[int] | Places) -> Places:
-        wanted = np.asarray(slots, np.int64)
-        known = wanted < len(self._row_of_slot)
-        return np.where(known, self._row_of_slot[np.where(known, wanted, 0)], 0)
+    def _rows(self, slots: Sequence[int] | Numbers) -> Numbers:
+        slot_array = np.asarray(slots, np.int64)
+        is_known = slot_array < len(self._row_of_slot)
+        return np.where(is_known, self._row_of_slot[np.where(is_known, slot_array, 0)], 0)
 
     def moment(self) -> Moment:
         """Return all series as they are now; costs a copy of the arrays."""

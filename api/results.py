@@ -77,7 +77,7 @@ async def next_page(
     Waits up to ``wait`` seconds for a first row, without a thread. Where the waiting ends early, because the client
     left or the service stops, the page is empty.
     """
-    until = time.monotonic() + wait
+    deadline = time.monotonic() + wait
     while True:
         deployed = await deployed_query(service, caller, query_id)
         page = await service.read_page(deployed, after, limit)
@@ -85,23 +85,23 @@ async def next_page(
         after = page.cursor
         if page.table.num_rows or end:
             return page, end
-        if not await news_for(service, caller, deployed, after, until, request):
+        if not await news_for(service, caller, deployed, after, deadline, request):
             return page, False
 
 
 async def news_for(
-    service: Service, caller: TenantSession, deployed: DeployedQuery, after: str, until: float, request: Request
+    service: Service, caller: TenantSession, deployed: DeployedQuery, after: str, deadline: float, request: Request
 ) -> bool:
-    """Return True when there is something to read after a cursor, False at ``until`` or when nobody waits for it.
+    """Return True when there is something to read after a cursor, False at ``deadline`` or when nobody waits for it.
 
     Raises Unauthorized when the caller's key is revoked meanwhile.
     """
     while True:
-        remaining = until - time.monotonic()
+        remaining = deadline - time.monotonic()
         if remaining <= 0 or service.news.stopping:
             return False
-        now = await deployed_query(service, caller, deployed.id)
-        if now.state == RETIRED or service.results.has_news(now, after):
+        query = await deployed_query(service, caller, deployed.id)
+        if query.state == RETIRED or service.results.has_news(query, after):
             return True
         await service.news.wait(min(remaining, POLL_SECONDS))
         if await request.is_disconnected():

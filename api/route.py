@@ -34,7 +34,7 @@ def route(flags: Mapping[str, Any], share: str, supervised: bool) -> int:
         storage = Storage(settings.data_dir)
         if storage.local_root is not None and not storage.local_root.is_dir():
             raise NotAllowed(f"The data directory {settings.data_dir!r} must be that of a service; there is none.")
-        service = Deliverer(storage, Share.parse(share), settings.sink_folder)
+        deliverer = Deliverer(storage, Share.parse(share), settings.sink_folder)
     except (BraidError, OSError, ValueError, ImportError) as error:
         print(f"braid: {error}", file=sys.stderr)
         return 1
@@ -54,7 +54,7 @@ def route(flags: Mapping[str, Any], share: str, supervised: bool) -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=_watch_input, args=(stop,), daemon=True).start()
     log.info("delivering", extra={"fields": {"data_dir": settings.data_dir, "share": share}})
-    service.run(stopping)
+    deliverer.run(stopping)
     return 0
 
 

@@ -19,14 +19,14 @@ def negotiate(accept: str | None) -> str:
     best: tuple[float, int] | None = None
     chosen = JSON
     for part in (accept or "*/*").split(","):
-        kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        media_type, *parameters = (piece.strip().lower() for piece in part.split(";"))
         quality = next((_quality(p[2:]) for p in parameters if p.startswith("q=")), 1.0)
-        exact = kind in FORMS
-        if quality <= 0 or not (exact or kind in ("*/*", "application/*", "")):
+        is_exact = media_type in FORMS
+        if quality <= 0 or not (is_exact or media_type in ("*/*", "application/*", "")):
             continue
-        rank = (quality, 1 if exact else 0)
+        rank = (quality, 1 if is_exact else 0)
         if best is None or rank > best:
-            best, chosen = rank, kind if exact else JSON
+            best, chosen = rank, media_type if is_exact else JSON
     if best is None:
         raise NotAcceptable(f"Results come as {', '.join(FORMS)}; the Accept header asks for {accept!r}.")
     return chosen

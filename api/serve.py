@@ -146,20 +146,20 @@ def supervise(settings: Settings, storage: Storage) -> JobSupervisor:
 
 def supervise_deliverers(settings: Settings, storage: Storage) -> list[Supervisor]:
     """Return the supervisors of the deliverers, which are started once a query has a sink."""
-    found, logs_folder = [], _logs(storage)
+    supervisors, logs_folder = [], _logs(storage)
     for number in range(1, settings.deliverers + 1):
         command = [sys.executable, "-m", "api.cli.main", "route", "--data-dir", _data_dir(settings, storage)]
         command += ["--share", f"{number}/{settings.deliverers}", "--supervised"]
         log_file = logs_folder / f"deliverer-{number}.log"
-        found.append(Supervisor("deliverer", command, log_file, environment=_environment(settings)))
-    return found
+        supervisors.append(Supervisor("deliverer", command, log_file, environment=_environment(settings)))
+    return supervisors
 
 
 def _stop_all(supervisors: list[Supervisor]) -> None:
-    stopping = [threading.Thread(target=each.stop, args=(DELIVERER_STOP_SECONDS,)) for each in supervisors]
-    for thread in stopping:
+    threads = [threading.Thread(target=supervisor.stop, args=(DELIVERER_STOP_SECONDS,)) for supervisor in supervisors]
+    for thread in threads:
         thread.start()
-    for thread in stopping:
+    for thread in threads:
         thread.join()
 
 
@@ -196,12 +196,12 @@ class _Server(uvicorn.Server):
             self._service.news.stop()
             self.handle_exit(number, frame)
 
-        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        previous_handlers = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
         finally:
             # what is left to do takes seconds; a second signal must not tear it apart
-            for number in before:
+            for number in previous_handlers:
                 signal.signal(number, signal.SIG_IGN)
 
 

@@ -15,18 +15,18 @@ from session.commands import Begun, Wake
 async def settled(begin: Callable[[Wake], Begun], reads_files: bool = False) -> list[dict[str, Any]]:
     """Begin a command, and return its answer once it is durable and applied; one that ``reads_files`` on a thread."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
+    on_disk: asyncio.Future[None] = loop.create_future()
 
     def wake() -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(_set, done)
+            loop.call_soon_threadsafe(_resolve, on_disk)
 
     begun = await run_in_threadpool(begin, wake) if reads_files else begin(wake)
     if begun.logged is not None:
-        await done
+        await on_disk
     return await run_in_threadpool(begun.finished) if reads_files else begun.finished()
 
 
-def _set(done: asyncio.Future[None]) -> None:
-    if not done.done():  # the client may have left
-        done.set_result(None)
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():  # the client may have left
+        future.set_result(None)

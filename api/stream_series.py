@@ -58,22 +58,22 @@ class Sharing:
 
     def families(self, streams: Mapping[str, str]) -> Iterator[Metric]:
         """Yield the metrics of streams, given as names by ids; of others everything is forgotten."""
-        for name, what, counted in (
+        for name, help_text, tuples in (
             ("query", "Tuples, counted once for each query that reads them.", self._query_tuples),
             ("operator", "Tuples, counted once for each shared operator that evaluates them.", self._operator_tuples),
         ):
-            for gone in counted.keys() - streams.keys():
-                del counted[gone]
-            counter = CounterMetricFamily(f"braid_stream_{name}_tuples", what, labels=["stream"])
-            for stream, shown in streams.items():
-                counter.add_metric([shown], counted[stream])
+            for forgotten in tuples.keys() - streams.keys():
+                del tuples[forgotten]
+            counter = CounterMetricFamily(f"braid_stream_{name}_tuples", help_text, labels=["stream"])
+            for stream, stream_name in streams.items():
+                counter.add_metric([stream_name], tuples[stream])
             yield counter
 
 
 def stream_families(streams: list[dict[str, Any]], lag: Mapping[str, int]) -> Iterator[Metric]:
     """Yield the metrics of streams, given as GET /streams shows them, with the inputs that wait by their names."""
-    for name, what in _COUNTS.items():
-        counter = CounterMetricFamily(f"braid_stream_{name}", what, labels=["stream"])
+    for name, help_text in _COUNTS.items():
+        counter = CounterMetricFamily(f"braid_stream_{name}", help_text, labels=["stream"])
         for stream in streams:
             counter.add_metric([stream["name"]], stream[name])
         yield counter

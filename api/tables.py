@@ -72,16 +72,16 @@ async def refresh_table(
 
     response = await answer_once(service, caller, request, b"", refresh)
     if wait > 0 and response.status_code == 202:
-        refreshed = orjson.loads(response.body)
+        answered = orjson.loads(response.body)
         with suppress(UnknownObject):  # it was dropped meanwhile
 
             def is_done() -> bool:
-                now = caller.table(name)
-                return now["id"] != refreshed["id"] or not now["refreshing"]
+                table = caller.table(name)
+                return table["id"] != answered["id"] or not table["refreshing"]
 
             await service.news.until(is_done, wait)
-            now = caller.table(name)
-            return response_of(outcome(202, now if now["id"] == refreshed["id"] else refreshed))
+            table = caller.table(name)
+            return response_of(outcome(202, table if table["id"] == answered["id"] else answered))
     return response
 
 

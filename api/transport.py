@@ -119,11 +119,11 @@ class Transport:
             if not (key.isascii() and key.isprintable() and key.strip()):
                 raise ValueError(f"an idempotency key must be printable ASCII, got {key!r}")
             headers["Idempotency-Key"] = key
-        given = {name: value for name, value in (query or {}).items() if value is not None}
+        parameters = {name: value for name, value in (query or {}).items() if value is not None}
         timeout = httpx.Timeout(self.timeout, read=self.timeout + (wait or 0.0))
         with translated(self.url):
             answer = self._http.request(
-                method, self.url + path, content=content, params=given, headers=headers, timeout=timeout
+                method, self.url + path, content=content, params=parameters, headers=headers, timeout=timeout
             )
         if not answer.is_success:
             raise _refusal(answer, body.get("sql") if isinstance(body, dict) else None)
@@ -184,16 +184,16 @@ def _refusal(answer: httpx.Response, sql: str | None) -> BraidRefused:
         problem = answer.json()
     if not isinstance(problem, dict):
         problem = {"detail": answer.text[:200].strip()}
-    place = problem["position"] if isinstance(problem.get("position"), dict) else {}
-    line, column = place.get("line"), place.get("column")
-    retry = answer.headers.get("Retry-After", "")
+    position = problem["position"] if isinstance(problem.get("position"), dict) else {}
+    line, column = position.get("line"), position.get("column")
+    retry_after = answer.headers.get("Retry-After", "")
     return BraidRefused(
         status=answer.status_code,
         title=str(problem.get("title") or answer.reason_phrase),
         detail=str(problem.get("detail") or "no detail was given"),
         position=(line, column) if isinstance(line, int) and isinstance(column, int) else None,
         sql=sql,
-        retry_after=float(retry) if retry.isdecimal() else None,
+        retry_after=float(retry_after) if retry_after.isdecimal() else None,
     )
 
 
@@ -205,8 +205,8 @@ def items(answer: Any, key: str, url: str) -> list[Object]:
     return items
 
 
-def _not_braid(url: str, what: str) -> BraidUnreachable:
-    return BraidUnreachable(url, f"what answers there does not speak Braid's REST interface ({what})")
+def _not_braid(url: str, reason: str) -> BraidUnreachable:
+    return BraidUnreachable(url, f"what answers there does not speak Braid's REST interface ({reason})")
 
 
 def segment(name: str) -> str:

@@ -37,8 +37,8 @@ def tenants() -> None:
 @with_access_client
 def list_tenants(braid: AccessClient, as_json: bool) -> None:
     """List the tenants with their quotas."""
-    found = braid.tenants()
-    print_list(found if as_json else [_flat(each) for each in found], as_json, "there is no tenant yet")
+    all_tenants = braid.tenants()
+    print_list(all_tenants if as_json else [_flat(tenant) for tenant in all_tenants], as_json, "there is no tenant yet")
 
 
 def _quota_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,9 +59,9 @@ def _quota_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @with_access_client
 def set_tenant(braid: AccessClient, /, name: str, as_json: bool, **quotas: Any) -> None:
     """Make the tenant NAME, or give it these quotas; those that are left out do not hold (any more)."""
-    given = {quota: value for quota, value in quotas.items() if value is not None}
-    made = braid.put_tenant(name, given)
-    print_fields(made if as_json else _flat(made), as_json)
+    quotas_set = {quota: value for quota, value in quotas.items() if value is not None}
+    tenant = braid.put_tenant(name, quotas_set)
+    print_fields(tenant if as_json else _flat(tenant), as_json)
 
 
 @tenants.command(name="drop", cls=Command, short_help="Forget a tenant.", examples=("braid tenants drop shop",))
@@ -90,9 +90,9 @@ def keys() -> None:
 @with_access_client
 def list_keys(braid: AccessClient, as_json: bool) -> None:
     """List the keys, without their texts: these are kept nowhere."""
-    found = braid.keys()
-    shown = [{**key, "rights": ", ".join(key["rights"])} for key in found]
-    print_list(found if as_json else shown, as_json, "there is no key yet")
+    all_keys = braid.keys()
+    table_rows = [{**key, "rights": ", ".join(key["rights"])} for key in all_keys]
+    print_list(all_keys if as_json else table_rows, as_json, "there is no key yet")
 
 
 @keys.command(
@@ -120,8 +120,8 @@ def list_keys(braid: AccessClient, as_json: bool) -> None:
 @with_access_client
 def create_key(braid: AccessClient, tenant: str, rights: tuple[str, ...], name: str | None, as_json: bool) -> None:
     """Make a key for TENANT and print it: it is told this once only."""
-    made = braid.create_key(tenant, rights, name)
-    print_fields(made if as_json else {**made, "rights": ", ".join(made["rights"])}, as_json)
+    api_key = braid.create_key(tenant, rights, name)
+    print_fields(api_key if as_json else {**api_key, "rights": ", ".join(api_key["rights"])}, as_json)
 
 
 @keys.command(name="revoke", cls=Command, short_help="Revoke a key.", examples=("braid keys revoke k-3",))

@@ -187,14 +187,14 @@ def with_access_client(command: Callable[Concatenate[AccessClient, P], R]) -> Ca
     return _with(AccessClient, command)
 
 
-def _with(kind: type[C], command: Callable[Concatenate[C, P], R]) -> Callable[..., R]:
+def _with(client_class: type[C], command: Callable[Concatenate[C, P], R]) -> Callable[..., R]:
     @click.option("--url", metavar="URL", callback=_url, help="Address of the service, as in `braid --url`.")
     @functools.wraps(command)
     def run(*args: Any, url: str | None, **kwargs: Any) -> R:
         address = url or click.get_current_context().find_root().params.get("url") or DEFAULT_URL
         try:
             api_key = os.environ.get(API_KEY) or None
-            client = kind(address, timeout=_TIMEOUT_SECONDS, api_key=api_key, parse_float=Digits)
+            client = client_class(address, timeout=_TIMEOUT_SECONDS, api_key=api_key, parse_float=Digits)
         except ValueError as error:
             raise click.UsageError(f"{API_KEY}: {error}.") from None
         with client as braid:

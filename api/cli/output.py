@@ -90,9 +90,9 @@ def caret_lines(sql: str, line: int, column: int, width: int | None = None) -> l
     of the text is only named.
     """
     lines = sql.splitlines()
-    where = f"{_INDENT}at line {line}, column {column}"
+    place = f"{_INDENT}at line {line}, column {column}"
     if not (1 <= line <= len(lines) and 1 <= column <= len(lines[line - 1]) + 1):
-        return [where]
+        return [place]
     # one column per character keeps the caret right: a tab becomes a space
     text = "".join(character if character.isprintable() else " " for character in lines[line - 1])
     before, after = text[: column - 1], text[column - 1 :]
@@ -100,8 +100,8 @@ def caret_lines(sql: str, line: int, column: int, width: int | None = None) -> l
         room = max(20, width - len(_INDENT) - 1)
         before = _tail(before, max(room // 2, room - 1 - cell_len(after)))
         after = _head(after, room - cell_len(before))
-    shown = [_INDENT + before + after, _INDENT + " " * cell_len(before) + "^"]
-    return [where + ":", *shown] if len(lines) > 1 else shown
+    quote = [_INDENT + before + after, _INDENT + " " * cell_len(before) + "^"]
+    return [place + ":", *quote] if len(lines) > 1 else quote
 
 
 def _tail(text: str, room: int) -> str:

@@ -38,34 +38,34 @@ def plan_tree(graph: Mapping[str, Any]) -> Tree | None:
     if not isinstance(nodes, list) or not isinstance(edges, list):
         return None
     try:
-        known = {str(node["id"]): node for node in nodes}
-        feeds: dict[str, list[str]] = {name: [] for name in known}
-        fed = set()
+        node_of_name = {str(node["id"]): node for node in nodes}
+        targets: dict[str, list[str]] = {name: [] for name in node_of_name}
+        names_with_input = set()
         for edge in edges:
-            feeds[str(edge["source"])].append(str(edge["target"]))
-            fed.add(str(edge["target"]))
+            targets[str(edge["source"])].append(str(edge["target"]))
+            names_with_input.add(str(edge["target"]))
     except (KeyError, TypeError):
         return None
-    if not fed <= known.keys():
+    if not names_with_input <= node_of_name.keys():
         return None
     root = Tree("plan", hide_root=True)
-    spelt: set[str] = set()
-    todo = [(root, name) for name in reversed(known) if name not in fed]
-    while todo:
-        branch, name = todo.pop()
-        below = branch.add(_described(known[name], name in spelt and bool(feeds[name])))
-        if name not in spelt:
-            spelt.add(name)
-            todo.extend((below, target) for target in reversed(feeds[name]))
+    spelt_out: set[str] = set()
+    branches_to_add = [(root, name) for name in reversed(node_of_name) if name not in names_with_input]
+    while branches_to_add:
+        branch, name = branches_to_add.pop()
+        child = branch.add(_described(node_of_name[name], name in spelt_out and bool(targets[name])))
+        if name not in spelt_out:
+            spelt_out.add(name)
+            branches_to_add.extend((child, target) for target in reversed(targets[name]))
     # what only a cycle reaches has no place in the tree: the JSON shows it
-    return root if spelt == known.keys() else None
+    return root if spelt_out == node_of_name.keys() else None
 
 
-def _described(node: Mapping[str, Any], again: bool) -> Text:
+def _described(node: Mapping[str, Any], is_repeated: bool) -> Text:
     title = next((field for field in _TITLES if node.get(field)), "id")
     text = Text(cell_text(node[title]), style="bold")
-    if again:
+    if is_repeated:
         return text.append("  (as above)", style="not bold")
-    rest = {field: value for field, value in node.items() if field != title and value not in (None, [], {})}
-    details = "  ".join(f"{field}={cell_text(value)}" for field, value in rest.items())
+    other_fields = {field: value for field, value in node.items() if field != title and value not in (None, [], {})}
+    details = "  ".join(f"{field}={cell_text(value)}" for field, value in other_fields.items())
     return text.append("  " + details, style="not bold") if details else text

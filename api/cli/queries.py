@@ -31,8 +31,8 @@ STATES = ("PENDING", "RUNNING", "PAUSED", "DRAINING", "RETIRED", "FAILED")
 @with_client
 def queries(braid: BraidClient, state: str | None, label: tuple[str, str] | None, as_json: bool) -> None:
     """List the queries."""
-    found = list(braid.queries(state, None if label is None else "=".join(label)))
-    print_list(found if as_json else [_summary(query) for query in found], as_json, "no such query")
+    matches = list(braid.queries(state, None if label is None else "=".join(label)))
+    print_list(matches if as_json else [_summary(query) for query in matches], as_json, "no such query")
 
 
 @click.command(
@@ -85,8 +85,8 @@ def replace(braid: BraidClient, id_or_name: str, sql: str, no_drain: bool, wait:
     """
     # under one key, asking again gives the query that was registered, not a second one
     key = str(uuid.uuid4())
-    made = braid.replace_query(find_query(braid, id_or_name)["id"], sql, drain=not no_drain, wait=wait, key=key)
-    _announce(made, f"; it replaces {made['replaces']}", as_json)
+    query = braid.replace_query(find_query(braid, id_or_name)["id"], sql, drain=not no_drain, wait=wait, key=key)
+    _announce(query, f"; it replaces {query['replaces']}", as_json)
 
 
 @click.command(
@@ -116,11 +116,11 @@ def resume(braid: BraidClient, id_or_name: str, wait: float, as_json: bool) -> N
     _announce(braid.resume_query(find_query(braid, id_or_name)["id"], wait=wait), "", as_json)
 
 
-def _announce(query: Mapping[str, Any], more: str, as_json: bool) -> None:
+def _announce(query: Mapping[str, Any], addition: str, as_json: bool) -> None:
     if as_json:
         print_json([query])
     else:
-        click.echo(f"query {query['id']} is {query['state']}{more}")
+        click.echo(f"query {query['id']} is {query['state']}{addition}")
 
 
 @click.command(
@@ -169,15 +169,15 @@ def find_query(braid: BraidClient, id_or_name: str) -> dict[str, Any]:
     except BraidRefused as refused:
         if refused.status != 404:
             raise
-        named = [query for query in braid.queries() if query.get("name") == id_or_name]
+        matches = [query for query in braid.queries() if query.get("name") == id_or_name]
         for ended in (("DRAINING", "RETIRED", "FAILED"), ("RETIRED", "FAILED")):  # a name is free once its query drains
-            named = [query for query in named if query.get("state") not in ended] or named
-        if not named:
+            matches = [query for query in matches if query.get("state") not in ended] or matches
+        if not matches:
             raise
-    if len(named) > 1:
-        ids = ", ".join(str(query["id"]) for query in named)
-        raise click.UsageError(f"{len(named)} queries are named {id_or_name!r}: give the id, one of {ids}.")
-    return named[0]
+    if len(matches) > 1:
+        ids = ", ".join(str(query["id"]) for query in matches)
+        raise click.UsageError(f"{len(matches)} queries are named {id_or_name!r}: give the id, one of {ids}.")
+    return matches[0]
 
 
 def readable(query: Mapping[str, Any]) -> dict[str, Any]:

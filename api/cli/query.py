@@ -131,11 +131,11 @@ def interruptible() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous_handlers = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 
@@ -153,40 +153,40 @@ def _ignore_interrupts() -> None:
 
 def _kept_pages(braid: BraidClient, query_id: str, after: str | None, max_rows: int | None) -> Iterator[ResultPage]:
     """Yield the pages there are now, without waiting for more."""
-    left = max_rows
-    while left is None or left > 0:
-        page = braid.results(query_id, after, _PAGE_ROWS if left is None else min(_PAGE_ROWS, left))
+    rows_left = max_rows
+    while rows_left is None or rows_left > 0:
+        page = braid.results(query_id, after, _PAGE_ROWS if rows_left is None else min(_PAGE_ROWS, rows_left))
         yield page
         if page.end or not page.rows:
             return
         after = page.cursor
-        left = None if left is None else left - len(page.rows)
+        rows_left = None if rows_left is None else rows_left - len(page.rows)
 
 
 def _follow_and_retire(
     braid: BraidClient, register: Callable[[BraidClient], dict[str, Any]], limit: int | None, as_json: bool
 ) -> None:
     registered: dict[str, Any] | None = None
-    cursor, over = None, False
+    cursor, is_over = None, False
     try:
         registered = register(braid)
         _announce(registered, as_json, detach=False)
         writer = RowWriter(as_json)
         for page in braid.follow_pages(str(registered["id"]), max_rows=limit):
             writer.write(page.rows)
-            cursor, over = page.cursor, page.end
-        if over:
+            cursor, is_over = page.cursor, page.end
+        if is_over:
             _note(f"query {registered['id']} is RETIRED", as_json)
     except KeyboardInterrupt:
         _leave_interrupted_line()
         if registered is None:
-            registered = _registered_after_all(braid, register)
+            registered = _register_again(braid, register)
     except BraidQueryFailed:
-        over = True  # a failed query holds nothing that could be retired, and its error stays readable
+        is_over = True  # a failed query holds nothing that could be retired, and its error stays readable
         raise
     finally:
         _ignore_interrupts()
-        if registered is not None and not over:
+        if registered is not None and not is_over:
             _retire(braid, registered, cursor, as_json)
 
 
@@ -194,27 +194,25 @@ def _retire(braid: BraidClient, registered: dict[str, Any], cursor: str | None, 
     """Delete the query; a sink still gets the windows that are complete, nobody else would read them."""
     query_id = str(registered["id"])
     try:
-        # an interrupt may have left the other client's connections in the middle of an answer
-        with BraidClient(braid.url, timeout=_RETIRE_SECONDS, api_key=braid.api_key) as other:
-            other.delete_query(query_id, drain=registered.get("sink") is not None)
+        # an interrupt may have left the connections of `braid` in the middle of an answer
+        with BraidClient(braid.url, timeout=_RETIRE_SECONDS, api_key=braid.api_key) as client:
+            client.delete_query(query_id, drain=registered.get("sink") is not None)
     except BraidError as error:
-        rest = "" if cursor is None else f" --after {cursor}"
+        after_option = "" if cursor is None else f" --after {cursor}"
         click.echo(
             f"Query {query_id} could not be retired ({error}): it goes on. Retire it with "
-            f"`braid drop {query_id}`, or read on with `braid results {query_id} --follow{rest}`.",
+            f"`braid drop {query_id}`, or read on with `braid results {query_id} --follow{after_option}`.",
             err=True,
         )
         return
     _note(f"retired query {query_id}", as_json)
 
 
-def _registered_after_all(
-    braid: BraidClient, register: Callable[[BraidClient], dict[str, Any]]
-) -> dict[str, Any] | None:
-    """Learn which query a request gave whose answer was not waited for."""
+def _register_again(braid: BraidClient, register: Callable[[BraidClient], dict[str, Any]]) -> dict[str, Any] | None:
+    """Send the request again, under the same key, to learn which query it registered."""
     try:
-        with BraidClient(braid.url, timeout=_RETIRE_SECONDS, api_key=braid.api_key) as other:
-            return register(other)
+        with BraidClient(braid.url, timeout=_RETIRE_SECONDS, api_key=braid.api_key) as client:
+            return register(client)
     except BraidError as error:
         click.echo(
             f"Interrupted before the service answered ({error}): `braid queries` shows whether it is there.",

@@ -32,8 +32,8 @@ _PLACE = re.compile(r"^(line|element|row) \d+:? ")
 def streams(braid: BraidClient, name: str | None, as_json: bool) -> None:
     """List the streams, or show the stream NAME with its columns, clock, waterline and counts."""
     if name is None:
-        found = braid.streams()
-        print_list(found if as_json else [_summary(item) for item in found], as_json, "no stream is declared yet")
+        declared = braid.streams()
+        print_list(declared if as_json else [_summary(item) for item in declared], as_json, "no stream is declared yet")
         return
     stream = braid.stream(name)
     print_fields(stream if as_json else _readable([stream])[0], as_json)
@@ -44,8 +44,8 @@ def streams(braid: BraidClient, name: str | None, as_json: bool) -> None:
 @with_client
 def tables(braid: BraidClient, as_json: bool) -> None:
     """List the static tables that queries can join with."""
-    found = braid.tables()
-    print_list(found if as_json else _readable(found), as_json, "no table is declared yet")
+    declared = braid.tables()
+    print_list(declared if as_json else _readable(declared), as_json, "no table is declared yet")
 
 
 @click.command(
@@ -62,12 +62,12 @@ def refresh(braid: BraidClient, table: str, wait: float, as_json: bool) -> None:
 
     Tuples that come from then on are joined with them; what was joined before stays.
     """
-    found = braid.refresh_table(table, wait)
+    answer = braid.refresh_table(table, wait)
     if as_json:
-        print_json([found])
+        print_json([answer])
     else:
-        done = "waits for the next batch" if found["refreshing"] else "is refreshed"
-        click.echo(f"table {found['name']} {done}; {found['queries']} queries use it")
+        progress = "waits for the next batch" if answer["refreshing"] else "is refreshed"
+        click.echo(f"table {answer['name']} {progress}; {answer['queries']} queries use it")
 
 
 @click.command(
@@ -99,7 +99,7 @@ def push(braid: BraidClient, stream: str, file: BinaryIO, form: str, key: str | 
     Tuples that do not fit the stream are counted as rejected and kept as dead letters; the others are
     accepted.
     """
-    accepted = rejected = lines = shown = 0
+    accepted = rejected = lines = error_count = 0
     errors: list[Any] = []
     pieces = ndjson_pieces(file, steady=key is not None) if form == "ndjson" else iter([file.read()])
     number = -1
@@ -114,10 +114,10 @@ def push(braid: BraidClient, stream: str, file: BinaryIO, form: str, key: str | 
                     error = error | {"line": error["line"] + lines}
                 if as_json:
                     errors.append(error)
-                elif shown < _ERRORS_SHOWN:
+                elif error_count < _ERRORS_SHOWN:
                     detail = _PLACE.sub("", cell_text(error.get("detail")))
                     click.echo(f"line {error.get('line')}: {detail}", err=True)
-                shown += 1
+                error_count += 1
             lines += piece.count(b"\n")
         if number < 0:
             braid.stream(stream)  # nothing to push, but a stream that is not there is still an error
@@ -128,8 +128,8 @@ def push(braid: BraidClient, stream: str, file: BinaryIO, form: str, key: str | 
     if as_json:
         print_json([{"accepted": accepted, "rejected": rejected, "errors": errors}])
         return
-    if shown > _ERRORS_SHOWN:
-        click.echo(f"… and {shown - _ERRORS_SHOWN} more", err=True)
+    if error_count > _ERRORS_SHOWN:
+        click.echo(f"… and {error_count - _ERRORS_SHOWN} more", err=True)
     click.echo(f"accepted {accepted}, rejected {rejected}")
 
 
@@ -156,8 +156,8 @@ def _summary(stream: dict[str, Any]) -> dict[str, Any]:
     """Return what a list of streams shows; one stream alone shows all."""
     source = stream.get("source")
     connector = source.get("connector") if isinstance(source, Mapping) else source
-    shown = ("clock", "waterline", "tuples", "late", "malformed", "queries")
-    return {"name": stream.get("name"), "connector": connector, **{k: stream[k] for k in shown if k in stream}}
+    listed_fields = ("clock", "waterline", "tuples", "late", "malformed", "queries")
+    return {"name": stream.get("name"), "connector": connector, **{k: stream[k] for k in listed_fields if k in stream}}
 
 
 def _readable(items: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -67,13 +67,13 @@ def fit_widths(natural: Sequence[int], least: Sequence[int], room: int | None) -
     widths = list(natural)
     if room is None:
         return widths
-    over = sum(widths) + _GAP * (len(widths) - 1) - room
-    while over > 0:
-        able = [column for column, width in enumerate(widths) if width > least[column]]
-        if not able:
+    excess = sum(widths) + _GAP * (len(widths) - 1) - room
+    while excess > 0:
+        shrinkable = [column for column, width in enumerate(widths) if width > least[column]]
+        if not shrinkable:
             return None
-        widths[max(able, key=lambda column: widths[column])] -= 1
-        over -= 1
+        widths[max(shrinkable, key=lambda column: widths[column])] -= 1
+        excess -= 1
     return widths
 
 
@@ -125,11 +125,13 @@ class StreamTable:
         for column, name in enumerate(self._names):
             widest = max(cell_len(row[column]) for row in cells)
             if widest > self._natural[column]:
-                grown = widest if self._layout is None else -(-widest // _GROWTH) * _GROWTH
-                self._natural[column] = grown
-            whole = [cell_len(text[column]) for row, text in zip(rows, cells, strict=True) if _is_exact(row.get(name))]
+                natural = widest if self._layout is None else -(-widest // _GROWTH) * _GROWTH
+                self._natural[column] = natural
+            exact_widths = [
+                cell_len(text[column]) for row, text in zip(rows, cells, strict=True) if _is_exact(row.get(name))
+            ]
             shortest = min(widest, _NARROWEST_TEXT)
-            self._least[column] = max(self._least[column], shortest, *whole, 0)
+            self._least[column] = max(self._least[column], shortest, *exact_widths, 0)
 
     def _line(self, cells: Sequence[str], widths: Sequence[int]) -> str:
         parts = []

@@ -39,13 +39,15 @@ class File:
 
 
 def _read_all() -> dict[str, File]:
-    found = {}
+    files_by_name = {}
     for path in resources.files("api.page").joinpath("static").iterdir():
         suffix = f".{path.name.rpartition('.')[2]}"
         if suffix in MEDIA_TYPES:
             content = path.read_bytes()
-            found[path.name] = File(content, MEDIA_TYPES[suffix], f'"{hashlib.sha256(content).hexdigest()[:32]}"')
-    return found
+            files_by_name[path.name] = File(
+                content, MEDIA_TYPES[suffix], f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+            )
+    return files_by_name
 
 
 FILES = _read_all()
@@ -65,15 +67,15 @@ async def page(request: Request) -> Response:
 @router.api_route("/page/{name}", methods=["GET", "HEAD"])
 async def file(name: str, request: Request) -> Response:
     """Return a file of the page; 304 when the browser has it."""
-    found = FILES.get(name)
-    if found is None:
+    page_file = FILES.get(name)
+    if page_file is None:
         raise HTTPException(404)
-    return _answer(found, request)
+    return _answer(page_file, request)
 
 
-def _answer(found: File, request: Request) -> Response:
-    headers = {**HEADERS, "ETag": found.etag}
-    known = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
-    if found.etag in known or "*" in known:
+def _answer(page_file: File, request: Request) -> Response:
+    headers = {**HEADERS, "ETag": page_file.etag}
+    known_etags = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
+    if page_file.etag in known_etags or "*" in known_etags:
         return Response(status_code=304, headers=headers)
-    return Response(found.content, headers=headers, media_type=found.media_type)
+    return Response(page_file.content, headers=headers, media_type=page_file.media_type)
