@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from operators.joins.key_splits import NOT_SPLIT, KeySplit
 from operators.live_queries import UNGROUPED
-from optimizer.key_splitting import forming, rows_by_key, spreadings_of
+from optimizer.key_splitting import rows_by_key, splittable_joins, spreadings_of
 from optimizer.plan_changes import CHANGES_KEPT, Member, PlanChange, Situation, SplitPolicy
 from optimizer.statistics import Statistics
 
@@ -24,18 +24,18 @@ class ArbitrarySplits(SplitPolicy):
 
     def propose(self, now: Situation) -> list[PlanChange]:
         """Return a split of the keys of most operators."""
-        found = []
+        changes = []
         for name in now.splits:
-            joins = forming([member.query for member in now.operators[name]])
+            joins = splittable_joins([member.query for member in now.operators[name]])
             if not joins or self._random.random() < 0.3:
                 continue
             rows = rows_by_key(joins[0], now.statistics, least_sample=1, least_seen=1)
-            known = range(4) if rows is None else rows.hashes.tolist()
-            hashes = frozenset(key for key in known if self._random.random() < 0.5)
+            candidates = range(4) if rows is None else rows.hashes.tolist()
+            hashes = frozenset(key for key in candidates if self._random.random() < 0.5)
             spread, by = self._random.choice(spreadings_of(joins, lambda _: self._random.random()) or [(0, ())])
             split = KeySplit(next(now.numbers), hashes, spread, by=by) if hashes else NOT_SPLIT
-            found.append(PlanChange(now.now_us, name, "arbitrary", "drawn by lot, as tests want it", {}, split=split))
-        return found
+            changes.append(PlanChange(now.now_us, name, "arbitrary", "drawn by lot, as tests want it", {}, split=split))
+        return changes
 
 
 class ArbitraryGroups:
@@ -47,10 +47,10 @@ class ArbitraryGroups:
 
     def propose(self, now_us: int, operators: Mapping[str, Sequence[Member]], _: Statistics) -> list[PlanChange]:
         """Return a change of each operator's groups."""
-        found = []
+        changes = []
         for name, members in operators.items():
             moved = [member for member in members if self._random.random() < 0.5]
             groups = {member.id: self._random.randint(UNGROUPED, MOST_GROUPS) for member in moved}
-            found.append(PlanChange(now_us, name, "arbitrary", "drawn by lot, as tests want it", groups))
-        self.log.extend(found)
-        return found
+            changes.append(PlanChange(now_us, name, "arbitrary", "drawn by lot, as tests want it", groups))
+        self.log.extend(changes)
+        return changes

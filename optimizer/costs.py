@@ -30,33 +30,38 @@ def query_statistics(
     ``streams`` maps the ids of its streams to names. ``cores`` are seconds a second, None for a query that does not
     run, and ``cost_share`` their part of what all operators take.
     """
-    known = {name: statistics.selectivity(source, where) for name, source, where in _predicates(query, streams)}
+    selectivities = {name: statistics.selectivity(source, where) for name, source, where in _predicates(query, streams)}
     operator = plan.operators.get(operator_of(query))
     cores = None
     if operator is not None and query_id in operator.queries:
         cores = Costs(plan, statistics).cores(query)
-    everything = statistics.all_cores()
+    all_cores = statistics.all_cores()
     return {
         "tuples_per_second": {
-            streams[s]: rounded(statistics.tuples_per_second(s)) for s in dict.fromkeys(query.streams)
+            streams[stream]: rounded(statistics.tuples_per_second(stream)) for stream in dict.fromkeys(query.streams)
         },
-        "selectivity": {name: None if found is None else rounded(found.share) for name, found in known.items()},
-        "sampled_tuples": {name: 0 if found is None else found.sampled for name, found in known.items()},
+        "selectivity": {
+            name: None if selectivity is None else rounded(selectivity.share)
+            for name, selectivity in selectivities.items()
+        },
+        "sampled_tuples": {
+            name: 0 if selectivity is None else selectivity.sampled for name, selectivity in selectivities.items()
+        },
         "cores": None if cores is None else rounded(cores),
-        "cost_share": None if cores is None or not everything else rounded(cores / everything),
+        "cost_share": None if cores is None or not all_cores else rounded(cores / all_cores),
     }
 
 
 def cost_shares(plan: Plan, statistics: Statistics, queries: Mapping[str, Query]) -> dict[str, float]:
     """Return the ``cost_share`` of each of some queries, given by their ids, that run; none before one is known."""
-    everything = statistics.all_cores()
-    if not everything:
+    all_cores = statistics.all_cores()
+    if not all_cores:
         return {}
     costs = Costs(plan, statistics)
-    found = ((query_id, query, plan.operators.get(operator_of(query))) for query_id, query in queries.items())
+    candidates = ((query_id, query, plan.operators.get(operator_of(query))) for query_id, query in queries.items())
     return {
-        query_id: costs.cores(query) / everything
-        for query_id, query, operator in found
+        query_id: costs.cores(query) / all_cores
+        for query_id, query, operator in candidates
         if operator is not None and query_id in operator.queries
     }
 
@@ -81,7 +86,11 @@ class Costs:
     def cores(self, query: Query) -> float:
         """Return the cores that a query in the plan takes: its part of everything that it needs."""
         operator = self._plan.operators[operator_of(query)]
-        return self._lane(operator) + sum(map(self._source, source_operators(query))) + self._index(operator)
+        return (
+            self._lane_cores(operator)
+            + sum(map(self._source_cores, source_operators(query)))
+            + self._index_cores(operator)
+        )
 
     def added_cores(self, query: Query) -> float:
         """Estimate the cores that a new query would add.
@@ -91,21 +100,23 @@ class Costs:
         """
         operator = self._plan.operators.get(operator_of(query))
         sources = source_operators(query)
-        new = [name for name in sources if not any(each.sources[name] for each in self._plan.operators.values())]
+        new_sources = [
+            name for name in sources if not any(running.sources[name] for running in self._plan.operators.values())
+        ]
         tuples = sum(map(self._statistics.tuples_per_second, query.streams))
-        scanned = tuples * NEW_OPERATOR_SECONDS_A_TUPLE * len(new) / len(sources)
-        return scanned + (0.0 if operator is None else self._lane(operator))
+        scan_cores = tuples * NEW_OPERATOR_SECONDS_A_TUPLE * len(new_sources) / len(sources)
+        return scan_cores + (0.0 if operator is None else self._lane_cores(operator))
 
-    def _lane(self, operator: Operator) -> float:
+    def _lane_cores(self, operator: Operator) -> float:
         return self._statistics.lane_cores([operator.id]) / len(operator.queries)
 
-    def _source(self, name: str) -> float:
+    def _source_cores(self, name: str) -> float:
         if name not in self._sources:
             self._sources[name] = self._statistics.source_cores([name]) / self._users[name]
         return self._sources[name]
 
-    def _index(self, operator: Operator) -> float:
-        return sum(self._source(index_of(name)) for name in operator.inputs)
+    def _index_cores(self, operator: Operator) -> float:
+        return sum(self._source_cores(index_of(name)) for name in operator.inputs)
 
     @cached_property
     def _users(self) -> Counter[str]:
@@ -120,7 +131,7 @@ class Costs:
 def _predicates(query: Query, streams: Mapping[str, str]) -> list[tuple[str, str, Expression | None]]:
     """Return for each input the name that people see, what tells it from others, and what the query asks of it."""
     if isinstance(query, Join):
-        return [(each.alias, each.input, each.where) for each in query.inputs]
+        return [(join_input.alias, join_input.input, join_input.where) for join_input in query.inputs]
     return [(streams[query.streams[0]], query.input, query.where)]
 
 

@@ -12,17 +12,17 @@ def to_dot(graph: Mapping[str, Any]) -> str:
     """Return a graph in Graphviz' language: ``nodes`` have ``id`` and ``kind``, ``edges`` ``source`` and ``target``."""
     lines = ["digraph plan {", "  rankdir=LR;"]
     for node in graph["nodes"]:
-        label = [node.get("name") or node["id"]]
+        label_lines = [node.get("name") or node["id"]]
         if "queries" in node:
-            label.append(f"{node['queries']} quer{'y' if node['queries'] == 1 else 'ies'}")
+            label_lines.append(f"{node['queries']} quer{'y' if node['queries'] == 1 else 'ies'}")
         if len(node.get("groups", ())) > 1:
-            label.append(f"{len(node['groups'])} query groups")
+            label_lines.append(f"{len(node['groups'])} query groups")
         if "split" in node:
-            label.append(f"{node['split']['keys']} key{'s' * (node['split']['keys'] > 1)} in all lanes")
+            label_lines.append(f"{node['split']['keys']} key{'s' * (node['split']['keys'] > 1)} in all lanes")
         shape = _SHAPES.get(node["kind"], "box")
-        text = "\\n".join(_escaped(part) for part in label)
-        lines.append(f'  "{_escaped(node["id"])}" [shape={shape}, label="{text}"];')
-    lines += [f'  "{_escaped(e["source"])}" -> "{_escaped(e["target"])}";' for e in graph["edges"]]
+        label = "\\n".join(_escaped(part) for part in label_lines)
+        lines.append(f'  "{_escaped(node["id"])}" [shape={shape}, label="{label}"];')
+    lines += [f'  "{_escaped(edge["source"])}" -> "{_escaped(edge["target"])}";' for edge in graph["edges"]]
     return "\n".join([*lines, "}", ""])
 
 

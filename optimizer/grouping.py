@@ -30,9 +30,9 @@ from operators.predicates.query_set import Bools, words_for
 Numbers = npt.NDArray[np.int64]
 
 MOST_PAIRED = 100
-"""Costs are worked out for pairs of so many groups at most."""
-MOST_BEGUN = 2
-"""From so many beginnings; each costs as much as there are inputs, and there is one for each column of each."""
+"""At most so many groups are compared in pairs."""
+MOST_STARTS = 2
+"""From so many starting groupings groups are merged: each column of each input gives one, the cheapest are taken."""
 
 # nanoseconds, fitted to `pytest tests/operators/bench_operators.py -k query_groups`. In source tasks: for a tuple to be
 # handed to groups, for one that a group takes, for one whose queries are added up alone, by words of its query-set and
@@ -42,7 +42,7 @@ _ALONE, _ALONE_WORD, _ALONE_QUERY = 12.0, 27.0, 4.0
 _PLACE, _ENTRY = 0.7, 30.0
 _REDUCED = 2.0
 _GROUP = 140_000.0
-# the share of the parts of such a plane that have a query-set of their own, and how exactly lines are counted
+# which share of the parts of a plane (see query_sets below) has a query-set of its own; how many steps approach v
 _APART = 0.7
 _STEPS = 8
 
@@ -79,8 +79,8 @@ class Sampled:
     def seen(self) -> npt.NDArray[np.float64]:
         """The same, times the share of the tuples for which its predicates on all other columns hold."""
         shares = np.stack([holds.mean(axis=1) for holds in self.tests], axis=1)
-        others = [np.delete(shares, column, axis=1).prod(axis=1) for column in range(len(self.tests))]
-        return self.changes * np.stack(others, axis=1)
+        shares_of_others = [np.delete(shares, column, axis=1).prod(axis=1) for column in range(len(self.tests))]
+        return self.changes * np.stack(shares_of_others, axis=1)
 
     @cached_property
     def selected(self) -> Bools:
@@ -91,8 +91,8 @@ class Sampled:
         """Return for each column the queries in the order in which the tuples lie there for which their test holds."""
         orders = []
         for holds, cells in zip(self.tests, self.cells, strict=True):
-            middle = (holds @ cells.astype(np.float64)) / np.maximum(holds.sum(axis=1), 1)
-            orders.append(np.argsort(middle, kind="stable"))
+            mean_cell = (holds @ cells.astype(np.float64)) / np.maximum(holds.sum(axis=1), 1)
+            orders.append(np.argsort(mean_cell, kind="stable"))
         return orders
 
 
@@ -128,17 +128,17 @@ def group_queries(workload: Workload) -> Numbers:
     The thesis starts with pairs of queries and adds others to them one by one; here groups may become one, too.
     """
     count = workload.queries
-    begun = [np.arange(count)]
+    starts = [np.arange(count)]
     if count > MOST_PAIRED:
         orders = [order for sampled in workload.inputs for order in sampled.orders()]
-        begun = [np.argsort(order, kind="stable") * MOST_PAIRED // count for order in orders]
-        begun = sorted(begun, key=workload.cost)[:MOST_BEGUN]
-    return min((_merged(workload, groups) for groups in begun), key=workload.cost)
+        starts = [np.argsort(order, kind="stable") * MOST_PAIRED // count for order in orders]
+        starts = sorted(starts, key=workload.cost)[:MOST_STARTS]
+    return min((_merged(workload, groups) for groups in starts), key=workload.cost)
 
 
 def expected_query_sets(sampled: Sampled) -> float:
     """Return how many query-sets all queries in one group are estimated to tell apart among tuples of an input."""
-    return _Taken.by(sampled, np.arange(len(sampled.tests[0]))).query_sets()
+    return _GroupInput.by(sampled, np.arange(len(sampled.tests[0]))).query_sets()
 
 
 def place_queries(workload: Workload, groups: Numbers, newcomers: Numbers) -> Numbers:
@@ -148,25 +148,25 @@ def place_queries(workload: Workload, groups: Numbers, newcomers: Numbers) -> Nu
     """
     placed = groups.copy()
     placed[newcomers] = -1
-    numbers = np.unique(placed[placed >= 0]).tolist()
-    there = _Groups.of(workload, placed)
+    group_numbers = np.unique(placed[placed >= 0]).tolist()
+    current = _Groups.of(workload, placed)
     for query in newcomers.tolist():
-        mine = _Groups(workload, [np.array([query])])
-        gains = [there.gain(number, mine, 0) for number in range(len(numbers))]
+        newcomer = _Groups(workload, [np.array([query])])
+        gains = [current.gain(number, newcomer, 0) for number in range(len(group_numbers))]
         best = int(np.argmax(gains)) if gains else 0
         if gains and gains[best] > 0:
-            there.join(best, mine, 0)
+            current.join(best, newcomer, 0)
         else:
-            best = len(numbers)
-            numbers.append(max(numbers, default=-1) + 1)
-            there = _Groups(workload, [*there.members, *mine.members])
-        placed[query] = numbers[best]
+            best = len(group_numbers)
+            group_numbers.append(max(group_numbers, default=-1) + 1)
+            current = _Groups(workload, [*current.members, *newcomer.members])
+        placed[query] = group_numbers[best]
     return placed
 
 
 @dataclass
-class _Taken:
-    """What a group has to do with the sampled tuples of an input.
+class _GroupInput:
+    """What the queries of a group ask of the sampled tuples of an input.
 
     ``tests`` says for each column at which tuples some query's predicate holds, ``edges`` where some predicate changes,
     as bits; ``changes`` is how often they do, and ``seen`` how often if a change of one column counts by the share of
@@ -180,18 +180,18 @@ class _Taken:
     selections: int
 
     @classmethod
-    def by(cls, sampled: Sampled, queries: Numbers) -> _Taken:
+    def by(cls, sampled: Sampled, queries: Numbers) -> _GroupInput:
         tests = [np.asarray(holds[queries].any(axis=0)) for holds in sampled.tests]
         edges = [functools.reduce(operator.or_, (column[query] for query in queries)) for column in sampled.edges]
         changes, seen = sampled.changes[queries].sum(axis=0), sampled.seen[queries].sum(axis=0)
         return cls(tests, edges, changes.tolist(), seen.tolist(), int(sampled.selected[queries].sum()))
 
-    def with_those(self, other: _Taken) -> _Taken:
-        tests = [mine | theirs for mine, theirs in zip(self.tests, other.tests, strict=True)]
-        edges = [mine | theirs for mine, theirs in zip(self.edges, other.edges, strict=True)]
-        changes = [mine + theirs for mine, theirs in zip(self.changes, other.changes, strict=True)]
-        seen = [mine + theirs for mine, theirs in zip(self.seen, other.seen, strict=True)]
-        return _Taken(tests, edges, changes, seen, self.selections + other.selections)
+    def union(self, other: _GroupInput) -> _GroupInput:
+        tests = [first | second for first, second in zip(self.tests, other.tests, strict=True)]
+        edges = [first | second for first, second in zip(self.edges, other.edges, strict=True)]
+        changes = [first + second for first, second in zip(self.changes, other.changes, strict=True)]
+        seen = [first + second for first, second in zip(self.seen, other.seen, strict=True)]
+        return _GroupInput(tests, edges, changes, seen, self.selections + other.selections)
 
     def query_sets(self) -> float:
         """Estimate how many query-sets the group tells apart among the tuples that it takes.
@@ -200,10 +200,10 @@ class _Taken:
         the others hold: these are the lines that part a plane, or a space, of all combinations of values.
         """
         shares = [max(1, int(np.count_nonzero(test))) / max(1, len(test)) for test in self.tests]
-        whole = math.prod(shares)
+        selected = math.prod(shares)
         parts = 1.0
         for edges, changes, seen, share in zip(self.edges, self.changes, self.seen, shares, strict=True):
-            parts *= 1 + _distinct(changes, edges.bit_count(), min(changes, seen * share / whole))
+            parts *= 1 + _distinct(changes, edges.bit_count(), min(changes, seen * share / selected))
         return _APART * parts
 
     def cost(self, sampled: Sampled, queries: int) -> float:
@@ -211,94 +211,96 @@ class _Taken:
 
         A tuple for which each test holds for some query is added up in its query-set, or alone for each query of it.
         """
-        in_chunk = sampled.chunk / max(1, sampled.tuples)
-        taken = np.count_nonzero(np.logical_and.reduce(self.tests)) * in_chunk
-        selections = self.selections * in_chunk
-        sets = min(self.query_sets(), taken)
-        if better_alone(taken, sets * sampled.places, queries * sampled.places):
+        per_chunk = sampled.chunk / max(1, sampled.tuples)
+        tuples = np.count_nonzero(np.logical_and.reduce(self.tests)) * per_chunk
+        selections = self.selections * per_chunk
+        query_sets = min(self.query_sets(), tuples)
+        if better_alone(tuples, query_sets * sampled.places, queries * sampled.places):
             cells, additions = float(queries), selections
-            added = (_ALONE + _ALONE_WORD * words_for(queries)) * taken + _ALONE_QUERY * selections
+            adding = (_ALONE + _ALONE_WORD * words_for(queries)) * tuples + _ALONE_QUERY * selections
         else:
-            cells, additions = sets, taken
-            added = _TAKEN * taken
+            cells, additions = query_sets, tuples
+            adding = _TAKEN * tuples
         entries = cells * sampled.places
-        filled = -math.expm1(-additions / entries) * entries if entries else 0.0
+        filled_entries = -math.expm1(-additions / entries) * entries if entries else 0.0
         chunks = sampled.rate / sampled.chunk if sampled.chunk else 0.0
-        return (_GROUP + added + _PLACE * entries + _ENTRY * filled) * chunks + _REDUCED * cells * sampled.fired
+        return (
+            _GROUP + adding + _PLACE * entries + _ENTRY * filled_entries
+        ) * chunks + _REDUCED * cells * sampled.fired
 
 
-def _distinct(drawn: float, distinct: int, some: float) -> float:
-    """Estimate how many different ones are among ``some`` if there are so many ``distinct`` ones among all ``drawn``.
+def _distinct(drawn: float, distinct: int, sample: float) -> float:
+    """Estimate how many different values ``sample`` draws have if all ``drawn`` ones have ``distinct``.
 
-    These are drawn from as many as make that likely: v with ``distinct = v (1 - exp(-drawn / v))``.
+    All are drawn from v equally likely values, with v such that ``distinct = v (1 - exp(-drawn / v))``.
     """
     if not distinct or distinct >= drawn:
-        return some
-    each = 2 * (drawn - distinct) / drawn
+        return sample
+    draws_of_each = 2 * (drawn - distinct) / drawn
     for _ in range(_STEPS):
-        each = -math.expm1(-each) * drawn / distinct
-    return drawn / each * -math.expm1(-each * some / drawn)
+        draws_of_each = -math.expm1(-draws_of_each) * drawn / distinct
+    return drawn / draws_of_each * -math.expm1(-draws_of_each * sample / drawn)
 
 
 class _Groups:
-    """Groups: the members of each, what these have to do with sampled tuples, input by input, and what they cost."""
+    """Groups: the members of each, what these ask of sampled tuples, input by input, and what they cost."""
 
     def __init__(self, workload: Workload, members: list[Numbers]) -> None:
         self.members = members
         self._workload = workload
-        self._taken = [[_Taken.by(sampled, each) for sampled in workload.inputs] for each in members]
-        self.costs = [self._cost(taken, len(each)) for taken, each in zip(self._taken, members, strict=True)]
+        self._inputs = [[_GroupInput.by(sampled, queries) for sampled in workload.inputs] for queries in members]
+        self.costs = [self._cost(inputs, len(queries)) for inputs, queries in zip(self._inputs, members, strict=True)]
 
     @classmethod
     def of(cls, workload: Workload, groups: Numbers) -> _Groups:
         """Take the groups of queries, in the order of their numbers; a negative one is none."""
-        known = np.unique(groups[groups >= 0]).tolist()
-        return cls(workload, [np.flatnonzero(groups == group) for group in known])
+        numbers = np.unique(groups[groups >= 0]).tolist()
+        return cls(workload, [np.flatnonzero(groups == number) for number in numbers])
 
-    def _cost(self, taken: Sequence[_Taken], size: int) -> float:
+    def _cost(self, inputs: Sequence[_GroupInput], size: int) -> float:
         """Return what a group of ``size`` queries costs: eq. 5.2, of which only the inputs depend on groups."""
-        both = zip(taken, self._workload.inputs, strict=True)
-        return sum(mine.cost(sampled, size) for mine, sampled in both)
+        pairs = zip(inputs, self._workload.inputs, strict=True)
+        return sum(group_input.cost(sampled, size) for group_input, sampled in pairs)
 
-    def _together(self, number: int, other: _Groups, joining: int) -> tuple[list[_Taken], float]:
-        """Return a group and one of ``other`` as one, and what that costs."""
-        both = zip(self._taken[number], other._taken[joining], strict=True)
-        taken = [mine.with_those(theirs) for mine, theirs in both]
-        return taken, self._cost(taken, len(self.members[number]) + len(other.members[joining]))
+    def _union(self, number: int, other: _Groups, other_number: int) -> tuple[list[_GroupInput], float]:
+        """Return what a group and one of ``other`` ask of each input as one group, and what that costs."""
+        pairs = zip(self._inputs[number], other._inputs[other_number], strict=True)
+        inputs = [first.union(second) for first, second in pairs]
+        return inputs, self._cost(inputs, len(self.members[number]) + len(other.members[other_number]))
 
-    def gain(self, number: int, other: _Groups, joining: int) -> float:
+    def gain(self, number: int, other: _Groups, other_number: int) -> float:
         """Return what a group gains by becoming one with a group of ``other``."""
-        return self.costs[number] + other.costs[joining] - self._together(number, other, joining)[1]
+        return self.costs[number] + other.costs[other_number] - self._union(number, other, other_number)[1]
 
-    def join(self, number: int, other: _Groups, joining: int) -> None:
+    def join(self, number: int, other: _Groups, other_number: int) -> None:
         """Let a group take in one of ``other``."""
-        self._taken[number], self.costs[number] = self._together(number, other, joining)
-        self.members[number] = np.concatenate([self.members[number], other.members[joining]])
+        self._inputs[number], self.costs[number] = self._union(number, other, other_number)
+        self.members[number] = np.concatenate([self.members[number], other.members[other_number]])
 
 
-def _merged(workload: Workload, begun: Numbers) -> Numbers:
+def _merged(workload: Workload, start: Numbers) -> Numbers:
     """Let groups become one, the pair that gains most first, until one is left; return the cheapest on the way."""
-    groups = _Groups.of(workload, begun)
-    left = list(range(len(groups.members)))
-    gains = np.full((len(left), len(left)), -np.inf)
-    for first, second in itertools.combinations(left, 2):
+    groups = _Groups.of(workload, start)
+    remaining = list(range(len(groups.members)))
+    gains = np.full((len(remaining), len(remaining)), -np.inf)
+    for first, second in itertools.combinations(remaining, 2):
         gains[first, second] = gains[second, first] = groups.gain(first, groups, second)
     cost = sum(groups.costs)
-    least = cost + workload.dispatch(len(left))
+    least_cost = cost + workload.dispatch(len(remaining))
     cheapest = list(groups.members)
-    while len(left) > 1:
+    while len(remaining) > 1:
         first, second = divmod(int(gains.argmax()), len(gains))
         cost -= float(gains[first, second])
         groups.join(first, groups, second)
-        left.remove(second)
+        remaining.remove(second)
         gains[second] = gains[:, second] = -np.inf
-        for other in left:
+        for other in remaining:
             if other != first:
                 gains[first, other] = gains[other, first] = groups.gain(first, groups, other)
-        total = cost + workload.dispatch(len(left))
-        if total <= least:
-            least, cheapest = total, [groups.members[number] for number in left]
-    found = np.empty_like(begun)
+        total_cost = cost + workload.dispatch(len(remaining))
+        if total_cost <= least_cost:
+            least_cost, cheapest = total_cost, [groups.members[number] for number in remaining]
+    group_of_query = np.empty_like(start)
     for number, members in enumerate(cheapest):
-        found[members] = number
-    return found
+        group_of_query[members] = number
+    return group_of_query

@@ -56,10 +56,13 @@ class Sharing:
     def __init__(self, plan: Plan, join: Join, query_id: str | None) -> None:
         self._join = join
         self._others = Counter[SubJoin]()
-        inputs = {each.input for each in join.inputs}
-        for each in plan.operators.values():
-            if each.join is not None and _is_sessions(each.join) == _is_sessions(join) and inputs & set(each.inputs):
-                self._others.update(dict.fromkeys(each.sub_joins, len(each.queries) - (query_id in each.queries)))
+        inputs = {join_input.input for join_input in join.inputs}
+        for operator in plan.operators.values():
+            if operator.join is None or _is_sessions(operator.join) != _is_sessions(join):
+                continue
+            if inputs & set(operator.inputs):
+                other_queries = len(operator.queries) - (query_id in operator.queries)
+                self._others.update(dict.fromkeys(operator.sub_joins, other_queries))
 
     def __call__(self, members: frozenset[int]) -> int:
         """Return the number of them that have what some inputs give, the divisor of its shared cost."""
@@ -80,19 +83,19 @@ def explain_join_order(
     if not isinstance(query, Join) or len(query.inputs) < 2:
         return None
     estimates = [estimate_input(statistics, query, number) for number in range(len(query.inputs))]
-    known = [each for each in estimates if each is not None]
-    is_known = len(known) == len(estimates)
-    inputs = known if is_known else [_one_tuple(query, number) for number in range(len(query.inputs))]
+    known_estimates = [estimate for estimate in estimates if estimate is not None]
+    unknown = [number for number, estimate in enumerate(estimates) if estimate is None]
+    inputs = known_estimates if not unknown else [_one_tuple(query, number) for number in range(len(query.inputs))]
     shared_by = Sharing(plan, query, query_id)
     if query.is_reordered:
         order, shared_order = join_order(inputs), join_order(inputs, shared_by)
     else:
         order = shared_order = written_order(inputs)
-    steps, shared_steps = (_steps(query, inputs, each, shared_by) for each in (order, shared_order))
+    steps, shared_steps = (_steps(query, inputs, numbers, shared_by) for numbers in (order, shared_order))
     operator = operator_of(query)
 
-    def shown(number: float) -> float | None:
-        return rounded(number) if is_known else None
+    def figure(number: float) -> float | None:
+        return None if unknown else rounded(number)
 
     return {
         "order": _aliases(query, order),
@@ -101,20 +104,20 @@ def explain_join_order(
         "steps": [
             {
                 "joined": _aliases(query, order[: place + 1]),
-                "rows": shown(each.rows),
-                "cost": shown(each.cost),
-                "shared_by": each.shared_by,
-                "shared_cost": shown(each.cost / each.shared_by),
+                "rows": figure(step.rows),
+                "cost": figure(step.cost),
+                "shared_by": step.shared_by,
+                "shared_cost": figure(step.cost / step.shared_by),
             }
-            for place, each in enumerate(steps, 1)
+            for place, step in enumerate(steps, 1)
         ],
-        "cost": shown(sum(each.cost for each in steps)),
+        "cost": figure(sum(step.cost for step in steps)),
         "max_shared": {
             "order": _aliases(query, shared_order),
-            "cost": shown(sum(each.cost / each.shared_by for each in shared_steps)),
+            "cost": figure(sum(step.cost / step.shared_by for step in shared_steps)),
         },
         "lane_cores": rounded(statistics.lane_cores([operator])) if operator in plan.operators else None,
-        "why": _why(query, inputs, order, [n for n, each in enumerate(estimates) if each is None]),
+        "why": _why(query, inputs, order, unknown),
     }
 
 
@@ -123,20 +126,20 @@ def estimate_input(statistics: Statistics, join: Join, number: int) -> InputEsti
 
     Tuples are those that come a second, times the part that its predicate selects, times the size of the window.
     """
-    each = join.inputs[number]
-    rate = statistics.tuples_per_second(each.stream)
-    selected = statistics.selectivity(each.input, each.where)
-    if isinstance(join.window, SessionWindow) or not rate or selected is None:
+    join_input = join.inputs[number]
+    rate = statistics.tuples_per_second(join_input.stream)
+    selectivity = statistics.selectivity(join_input.input, join_input.where)
+    if isinstance(join.window, SessionWindow) or not rate or selectivity is None:
         return None
-    tuples = rate * selected.share * join.window.size_us / _US
+    tuples = rate * selectivity.share * join.window.size_us / _US
     distinct = {}
-    for attribute, key in enumerate(each.keys):
+    for attribute, key in enumerate(join_input.keys):
         if key is not None:
-            values = statistics.distinct_values(each.input, each.where, key, tuples)
-            if values is None:
+            count = statistics.distinct_values(join_input.input, join_input.where, key, tuples)
+            if count is None:
                 return None
-            distinct[attribute] = values
-    return InputEstimate(tuples, distinct, each.outer_of)
+            distinct[attribute] = count
+    return InputEstimate(tuples, distinct, join_input.outer_of)
 
 
 @dataclass(frozen=True)
@@ -150,14 +153,14 @@ class _Step:
 
 def _steps(join: Join, inputs: Sequence[InputEstimate], order: Sequence[int], shared_by: Sharing) -> list[_Step]:
     """Return the steps of an order; what is only counted is formed in the last one, where conditions test rows."""
-    cost, counted = JoinCost(dict(enumerate(inputs))), is_counted(inputs, order)
-    found = []
+    cost, is_only_counted = JoinCost(dict(enumerate(inputs))), is_counted(inputs, order)
+    steps = []
     for place in range(1, len(order)):
-        before, number = frozenset(order[:place]), order[place]
-        is_formed = not counted or (place == len(order) - 1 and not join.is_factorised)
-        step = cost.step(before, number, is_formed)
-        found.append(_Step(cost.joined(before, number).rows, step, shared_by(before | {number})))
-    return found
+        joined, number = frozenset(order[:place]), order[place]
+        is_formed = not is_only_counted or (place == len(order) - 1 and not join.is_factorised)
+        step_cost = cost.step(joined, number, is_formed)
+        steps.append(_Step(cost.joined(joined, number).rows, step_cost, shared_by(joined | {number})))
+    return steps
 
 
 def _one_tuple(join: Join, number: int) -> InputEstimate:
@@ -165,13 +168,15 @@ def _one_tuple(join: Join, number: int) -> InputEstimate:
     return InputEstimate(1.0, dict.fromkeys(attributes_of(join)[number], 1.0), join.inputs[number].outer_of)
 
 
-def _input_json(join: Join, number: int, known: InputEstimate | None) -> dict[str, Any]:
-    each = join.inputs[number]
-    keys = {attribute: str(key) for attribute, key in enumerate(each.keys) if key is not None}
+def _input_json(join: Join, number: int, estimate: InputEstimate | None) -> dict[str, Any]:
+    join_input = join.inputs[number]
+    keys = {attribute: str(key) for attribute, key in enumerate(join_input.keys) if key is not None}
     return {
-        "input": each.alias,
-        "tuples": None if known is None else rounded(known.tuples),
-        "distinct_keys": {key: None if known is None else rounded(known.distinct[a]) for a, key in keys.items()},
+        "input": join_input.alias,
+        "tuples": None if estimate is None else rounded(estimate.tuples),
+        "distinct_keys": {
+            key: None if estimate is None else rounded(estimate.distinct[attribute]) for attribute, key in keys.items()
+        },
     }
 
 

@@ -39,9 +39,9 @@ BALANCED = 0.1
 LEAST_SAVED = 0.03
 """Which part of its share of the time it must have saved to be kept."""
 LEAST_WORK = 1.0
-"""How many seconds lanes must have worked on an operator for the share of the busiest to be measured."""
+"""How many seconds lanes must have worked on an operator before the share of the busiest lane is measured."""
 VAIN_FOR_US = 600_000_000
-"""For how long keys are not split again whose split saved nothing."""
+"""For how long keys whose split saved nothing are not split again."""
 
 
 @dataclass(frozen=True)
@@ -57,25 +57,25 @@ class Rows:
     others: float
     tuples: npt.NDArray[np.float64]
 
-    def busiest(self, split: Set[int], lanes: int, of_split: float | None = None) -> float:
+    def busiest(self, split: Set[int], lanes: int, busiest_share: float | None = None) -> float:
         """Return the share of the rows that the busiest of so many lanes forms while some keys are split.
 
-        Of the rows of those it forms the share ``of_split``; all lanes alike unless it is given.
+        Of the rows of split keys it forms ``busiest_share``, by default the same as every other lane.
         """
         is_split = self._is_in(split)
         lane = (self.hashes % np.uint64(lanes)).astype(np.int64)
-        own = np.bincount(lane[~is_split], weights=self.shares[~is_split], minlength=lanes)
-        shared = self.shares[is_split].sum() * (1 / lanes if of_split is None else of_split)
-        return float(own.max() + self.others / lanes + shared)
+        unsplit_shares = np.bincount(lane[~is_split], weights=self.shares[~is_split], minlength=lanes)
+        split_share = self.shares[is_split].sum() * (1 / lanes if busiest_share is None else busiest_share)
+        return float(unsplit_shares.max() + self.others / lanes + split_share)
 
     def hottest(self, lanes: int) -> frozenset[int]:
         """Return the keys with most rows, as many as it takes for no lane to have much more to do than others."""
-        found: frozenset[int] = frozenset()
+        hottest: frozenset[int] = frozenset()
         for key in self.hashes[:MOST_KEYS].tolist():
-            if self.busiest(found, lanes) <= (1 + BALANCED) / lanes:
+            if self.busiest(hottest, lanes) <= (1 + BALANCED) / lanes:
                 break
-            found |= {key}
-        return found
+            hottest |= {key}
+        return hottest
 
     def tuples_of(self, split: Set[int], number: int) -> float:
         """Return how many tuples a second of an input have one of some keys."""
@@ -93,30 +93,34 @@ def rows_by_key(
     Predicates are left out: those of many queries together let most tuples through.
     """
     placements = placements_of(join)
-    having = [number for number, placement in enumerate(placements) if placement.hashed]
-    counted = [_count_keys(join.inputs[number], placements[number].hashed or (), statistics) for number in having]
-    known = [each for each in counted if each is not None and each.sampled >= least_sample]
-    if not known or len(known) < len(having):
+    hashed_inputs = [number for number, placement in enumerate(placements) if placement.hashed]
+    samples = [
+        _count_keys(join.inputs[number], placements[number].hashed or (), statistics) for number in hashed_inputs
+    ]
+    large_samples = [sample for sample in samples if sample is not None and sample.sampled >= least_sample]
+    if not large_samples or len(large_samples) < len(hashed_inputs):
         return None
-    common = reduce(np.intersect1d, (each.hashes for each in known))
-    seen, rates = np.zeros((len(join.inputs), len(common))), np.zeros((len(join.inputs), 1))
-    rows = np.ones(len(common))
-    for place, (number, each) in enumerate(zip(having, known, strict=True)):
-        seen[number], rates[number] = each.counts[np.searchsorted(each.hashes, common)], each.rate
+    common_hashes = reduce(np.intersect1d, (sample.hashes for sample in large_samples))
+    counts, rates = np.zeros((len(join.inputs), len(common_hashes))), np.zeros((len(join.inputs), 1))
+    rows = np.ones(len(common_hashes))
+    for position, (number, sample) in enumerate(zip(hashed_inputs, large_samples, strict=True)):
+        counts[number], rates[number] = sample.counts[np.searchsorted(sample.hashes, common_hashes)], sample.rate
         # an input that occurs twice has one sample: a tuple is not to be paired with itself
-        again = sum(join.inputs[earlier].input == join.inputs[number].input for earlier in having[:place])
-        rows *= np.maximum(seen[number] - again, 0.0)
+        repetitions = sum(
+            join.inputs[earlier].input == join.inputs[number].input for earlier in hashed_inputs[:position]
+        )
+        rows *= np.maximum(counts[number] - repetitions, 0.0)
     if not rows.sum():
         return None
     shares = rows / rows.sum()
-    frequent = (seen[having] >= least_seen).all(axis=0)
+    frequent = (counts[hashed_inputs] >= least_seen).all(axis=0)
     order = np.flatnonzero(frequent)[np.argsort(-shares[frequent])]
-    return Rows(common[order], shares[order], float(shares[~frequent].sum()), (seen * rates)[:, order])
+    return Rows(common_hashes[order], shares[order], float(shares[~frequent].sum()), (counts * rates)[:, order])
 
 
 @dataclass(frozen=True)
-class _Counted:
-    """How often keys occur among the ``sampled`` tuples of an input; each stands for ``rate`` tuples a second."""
+class _KeyCounts:
+    """How often keys occur among the ``sampled`` tuples of an input; a sampled tuple stands for ``rate`` a second."""
 
     hashes: npt.NDArray[np.uint64]
     counts: npt.NDArray[np.int64]
@@ -124,17 +128,17 @@ class _Counted:
     rate: float
 
 
-def _count_keys(of: JoinInput, hashed: Sequence[int], statistics: Statistics) -> _Counted | None:
+def _count_keys(join_input: JoinInput, hashed: Sequence[int], statistics: Statistics) -> _KeyCounts | None:
     """Return how often keys occur that are not NULL; None without a sample."""
-    attributes = [key for key in of.keys if key is not None]
+    attributes = [key for key in join_input.keys if key is not None]
     keys = [attributes[number] for number in hashed]
-    sample = statistics.sample(of.input, {name for key in keys for name in columns_of(key)})
+    sample = statistics.sample(join_input.input, {name for key in keys for name in columns_of(key)})
     if sample is None:
         return None
     values = [sample.value(key) for key in keys]
     is_known = reduce(np.logical_and, (np.asarray(pc.is_valid(value)) for value in values))
     hashes, counts = np.unique(hash_keys(values, sample.length, SALT)[is_known], return_counts=True)
-    return _Counted(hashes, counts, sample.length, statistics.tuples_per_second(of.stream) / sample.length)
+    return _KeyCounts(hashes, counts, sample.length, statistics.tuples_per_second(join_input.stream) / sample.length)
 
 
 class KeySplitting(SplitPolicy):
@@ -142,28 +146,28 @@ class KeySplitting(SplitPolicy):
 
     def __init__(self) -> None:
         super().__init__()
-        self._known: dict[str, _Operator] = {}
+        self._operators: dict[str, _Operator] = {}
 
     def propose(self, now: Situation) -> list[PlanChange]:
         """Return new splits, and ends of those that save nothing or are not needed any more."""
-        self._known = {name: known for name, known in self._known.items() if name in now.operators}
-        found = []
+        self._operators = {name: operator for name, operator in self._operators.items() if name in now.operators}
+        changes = []
         for name, split in now.splits.items() if now.lanes > 1 else ():
             if now.statistics.lane_cores([name]) < LEAST_CORES and not split.hashes:
                 continue
-            known = self._known.setdefault(name, _Operator(name))
-            known.measure(now.statistics.seconds_by_lane(name))
-            change = known.judge(now.now_us, split)
-            if change is None and known.trial is None:
-                change = known.look(now)
+            operator = self._operators.setdefault(name, _Operator(name))
+            operator.measure(now.statistics.seconds_by_lane(name))
+            change = operator.judge(now.now_us, split)
+            if change is None and operator.trial is None:
+                change = operator.look(now)
             if change is not None:
-                found.append(change)
-        return found
+                changes.append(change)
+        return changes
 
     def took(self, change: PlanChange) -> None:
         """Take note that a change was made, and put a new split on trial."""
         super().took(change)
-        self._known[change.operator].took(change)
+        self._operators[change.operator].took(change)
 
 
 class NoSplits(SplitPolicy):
@@ -171,9 +175,9 @@ class NoSplits(SplitPolicy):
 
     def propose(self, now: Situation) -> list[PlanChange]:
         """Return the ends of those that are there."""
-        ended = [name for name, split in now.splits.items() if split.hashes]
+        names = [name for name, split in now.splits.items() if split.hashes]
         why = "no keys are to be split"
-        return [PlanChange(now.now_us, name, "unsplit", why, {}, split=NOT_SPLIT) for name in ended]
+        return [PlanChange(now.now_us, name, "unsplit", why, {}, split=NOT_SPLIT) for name in names]
 
 
 class _Operator:
@@ -196,8 +200,8 @@ class _Operator:
         """Take note of what each lane has spent on it so far."""
         if self._measured_from is None:
             self._measured_from = list(seconds)
-        before = [*self._measured_from, *[0.0] * (len(seconds) - len(self._measured_from))]
-        spent = [now - then for now, then in zip(seconds, before, strict=True)]
+        seconds_before = [*self._measured_from, *[0.0] * (len(seconds) - len(self._measured_from))]
+        spent = [after - before for after, before in zip(seconds, seconds_before, strict=True)]
         if sum(spent) >= LEAST_WORK:
             self.busiest, self._measured_from = max(spent) / sum(spent), list(seconds)
 
@@ -224,17 +228,17 @@ class _Operator:
     def look(self, now: Situation) -> PlanChange | None:
         """Return a new split where that promises to pay, or the end of one that is not needed any more."""
         split, lanes = now.splits[self._name], now.lanes
-        joins = forming([member.query for member in now.operators[self._name]])
+        joins = splittable_joins([member.query for member in now.operators[self._name]])
         rows = rows_by_key(joins[0], now.statistics) if joins else None
         if rows is None:
             return None
         cores, hottest = now.statistics.lane_cores([self._name]), rows.hottest(lanes)
-        of_split = share_of_busiest(joins[0], split.spread, split.by, split.hashes, lanes, now.statistics)
-        unsplit, before = rows.busiest(frozenset(), lanes), rows.busiest(split.hashes, lanes, of_split)
+        busiest_share = share_of_busiest(joins[0], split.spread, split.by, split.hashes, lanes, now.statistics)
+        busiest_unsplit, before = rows.busiest(frozenset(), lanes), rows.busiest(split.hashes, lanes, busiest_share)
         may_split = self._is_uneven(lanes) and not self._is_vain(hottest, now.now_us)
         for spread, by in spreadings_of(joins, lambda number: rows.tuples_of(hottest, number)) if may_split else ():
-            of_hottest = share_of_busiest(joins[0], spread, by, hottest, lanes, now.statistics)
-            after = rows.busiest(hottest, lanes, of_hottest)
+            hottest_share = share_of_busiest(joins[0], spread, by, hottest, lanes, now.statistics)
+            after = rows.busiest(hottest, lanes, hottest_share)
             if after > (1 - LEAST_GAIN) * before:
                 continue
             share = 1 - rows.others - float(rows.shares[len(hottest) :].sum())
@@ -243,11 +247,11 @@ class _Operator:
                 f" with it have {share:.0%} of the rows: split among {lanes} lanes{' by ' * bool(by)}{', '.join(by)},"
                 f" the busiest should have {after:.0%} of them instead of {before:.0%}"
             )
-            new = KeySplit(next(now.numbers), hottest, spread, by=by)
-            return self._change(now, "split", why, new, before, after, cores)
-        if split.hashes and unsplit <= (1 + BALANCED) * before:
+            new_split = KeySplit(next(now.numbers), hottest, spread, by=by)
+            return self._change(now, "split", why, new_split, before, after, cores)
+        if split.hashes and busiest_unsplit <= (1 + BALANCED) * before:
             why = "no key has so many rows any more that it must be split"
-            return self._change(now, "unsplit", why, NOT_SPLIT, before, unsplit, cores)
+            return self._change(now, "unsplit", why, NOT_SPLIT, before, busiest_unsplit, cores)
         return None
 
     def _change(
@@ -266,8 +270,8 @@ class _Operator:
         return now_us - at_us < VAIN_FOR_US and 2 * len(hottest & keys) > len(hottest)
 
 
-def forming(queries: Iterable[Query]) -> list[Join]:
-    """Return the joins of which lanes form rows that may be split."""
+def splittable_joins(queries: Iterable[Query]) -> list[Join]:
+    """Return the joins whose rows lanes form and could split among them."""
     joins = [query for query in queries if isinstance(query, Join)]
     return [join for join in joins if any(columns_to_spread_by(join, n) is not None for n in range(len(join.inputs)))]
 
@@ -277,16 +281,16 @@ def spreadings_of(joins: Sequence[Join], tuples: Callable[[int], float]) -> list
 
     Those with most of the ``tuples`` come first; after them those that may be spread in the joins without GROUP BY.
     """
-    found = []
+    spreadings = []
     for number in range(len(joins[0].inputs)) if joins else ():
-        ways = [columns_to_spread_by(join, number) for join in joins]
-        grouped = [set(way) for way in ways if way]
+        columns_of_joins = [columns_to_spread_by(join, number) for join in joins]
+        grouped = [set(columns) for columns in columns_of_joins if columns]
         common = tuple(sorted(set.intersection(*grouped))) if grouped else ()
-        if None not in ways and bool(common) == bool(grouped):
-            found.append((number, common))
-    found.sort(key=lambda each: -tuples(each[0]))
-    plain = [join for join in joins if join.grouping is None]
-    return found if len(plain) == len(joins) else found + spreadings_of(plain, tuples)
+        if None not in columns_of_joins and bool(common) == bool(grouped):
+            spreadings.append((number, common))
+    spreadings.sort(key=lambda spreading: -tuples(spreading[0]))
+    ungrouped_joins = [join for join in joins if join.grouping is None]
+    return spreadings if len(ungrouped_joins) == len(joins) else spreadings + spreadings_of(ungrouped_joins, tuples)
 
 
 def share_of_busiest(
@@ -298,13 +302,13 @@ def share_of_busiest(
     """
     if not by:
         return 1 / lanes
-    each, hashed = join.inputs[number], placements_of(join)[number].hashed or ()
-    keys = [key for key in each.keys if key is not None]
-    sample = statistics.sample(each.input, {*by, *(name for place in hashed for name in columns_of(keys[place]))})
+    join_input, hashed = join.inputs[number], placements_of(join)[number].hashed or ()
+    keys = [key for key in join_input.keys if key is not None]
+    sample = statistics.sample(join_input.input, {*by, *(name for place in hashed for name in columns_of(keys[place]))})
     if sample is None:
         return 1.0
     hashes = hash_keys([sample.value(keys[place]) for place in hashed], sample.length, SALT)
     is_hot = np.isin(hashes, np.array(sorted(hot), dtype=np.uint64))
-    turn = key_groups([sample.columns[name] for name in by], sample.length, lanes, SALT)
-    counts = np.bincount(turn[is_hot], minlength=lanes)
+    lane_of_tuple = key_groups([sample.columns[name] for name in by], sample.length, lanes, SALT)
+    counts = np.bincount(lane_of_tuple[is_hot], minlength=lanes)
     return float(counts.max() / counts.sum()) if is_hot.any() else 1.0

@@ -183,8 +183,10 @@ class Plan:
         return {name: operator.split for name, operator in self.operators.items() if operator.split.number}
 
     def _streams_after(self, created: Mapping[str, str] | None, dropped: Iterable[str]) -> dict[str, str]:
-        gone = set(dropped)
-        return {stream: name for stream, name in {**self.streams, **(created or {})}.items() if stream not in gone}
+        dropped_ids = set(dropped)
+        return {
+            stream: name for stream, name in {**self.streams, **(created or {})}.items() if stream not in dropped_ids
+        }
 
     def _operator_for(self, query: Query) -> Operator:
         operator_id = operator_of(query)
@@ -193,13 +195,13 @@ class Plan:
             operator = self.operators[operator_id] = _empty(operator_id, query)
         return operator
 
-    def sharing(self, query: Query, but: str | None = None) -> tuple[int, list[str]]:
-        """Return how many queries the operator that would run ``query`` has without the query ``but``, and a few."""
+    def sharing(self, query: Query, excluded: str | None = None) -> tuple[int, list[str]]:
+        """Return how many queries but ``excluded`` the operator that would run ``query`` has, and the ids of a few."""
         operator = self.operators.get(operator_of(query))
         if operator is None:
             return 0, []
-        first = [query_id for query_id in islice(operator.queries, SHOWN_QUERIES + 1) if query_id != but]
-        return len(operator.queries) - (but in operator.queries), first[:SHOWN_QUERIES]
+        others = [query_id for query_id in islice(operator.queries, SHOWN_QUERIES + 1) if query_id != excluded]
+        return len(operator.queries) - (excluded in operator.queries), others[:SHOWN_QUERIES]
 
     @staticmethod
     def _group_json(operator: Operator, query_id: str | None) -> dict[str, int] | None:
@@ -230,7 +232,7 @@ class Plan:
         ``streams`` maps the ids of its streams to names: a plan forgets streams that are dropped.
         """
         operator_id = operator_of(query)
-        others, some = self.sharing(query, query_id)
+        other_count, other_ids = self.sharing(query, query_id)
         operator = self.operators.get(operator_id, _empty(operator_id, query))
         names = [streams[stream] for stream in query.streams]
         sink = query_id or "query"
@@ -245,10 +247,10 @@ class Plan:
             "emit": query.emit.form if isinstance(query, Aggregation) else None,
             "predicate_columns": predicate_columns(query),
             "evaluation": evaluation(query),
-            "shares_with": {"count": others, "ids": some},
+            "shares_with": {"count": other_count, "ids": other_ids},
             "group": self._group_json(operator, query_id),
             "plan_version": self.version,
-            "why": _why(operator, " and ".join(names), others),
+            "why": _why(operator, " and ".join(names), other_count),
             "nodes": [
                 *(
                     {"id": f"stream:{stream}", "kind": "stream", "name": name}
@@ -275,14 +277,14 @@ def source_operators(query: Query) -> tuple[str, ...]:
     name = operator_of(query)
     if not isinstance(query, Aggregation):
         return (name,)
-    counted = (str(m.argument) for m in query.measures if m.function == COUNT_DISTINCT)
-    return (name, *(distinct_operator(name, text) for text in dict.fromkeys(counted)))
+    distinct_arguments = (str(measure.argument) for measure in query.measures if measure.function == COUNT_DISTINCT)
+    return (name, *(distinct_operator(name, text) for text in dict.fromkeys(distinct_arguments)))
 
 
 def predicate_columns(query: Query) -> list[str]:
     """Return the columns that the query's predicates read, sorted."""
     if isinstance(query, Join):
-        inputs = [(each.alias, each.where) for each in query.inputs if each.where is not None]
+        inputs = [(join_input.alias, join_input.where) for join_input in query.inputs if join_input.where is not None]
         return sorted({f"{alias}.{name}" for alias, where in inputs for name in columns_of(where)})
     return [] if query.where is None else sorted(set(columns_of(query.where)))
 
@@ -298,10 +300,10 @@ def evaluation(query: Query) -> dict[str, str]:
         why = "a condition, a key or an aggregate is across inputs: rows are formed and tested when a window is over"
         return {"form": "rows", "why": why}
     if isinstance(query, Join):
-        what = (
+        formed = (
             "rows are" if query.grouping is None else "groups are computed from what is counted by key, and no row is"
         )
-        return {"form": "factorised", "why": f"tuples are counted by key, input by input; {what} formed when read"}
+        return {"form": "factorised", "why": f"tuples are counted by key, input by input; {formed} formed when read"}
     predicate = analyse(query.where)
     names = ", ".join(predicate.dimensions)
     if isinstance(query, Selection):
@@ -341,20 +343,24 @@ def _table_node(table: str) -> dict[str, Any]:
 
 
 def _empty(operator: str, query: Query) -> Operator:
-    found = (f"{lookup.name.partition('#')[0]}@{lookup.version}" for lookup in lookups_of(query))
-    tables = tuple(dict.fromkeys(found))
+    table_names = (f"{lookup.name.partition('#')[0]}@{lookup.version}" for lookup in lookups_of(query))
+    tables = tuple(dict.fromkeys(table_names))
     if isinstance(query, Selection):
         return Operator(operator, "selection", query.streams, (), tables, (query.input,))
     if isinstance(query, Join):
-        by = (f"{each.alias}.{key}" for each in query.inputs for key in each.keys if key is not None)
-        inputs = tuple(dict.fromkeys(each.input for each in query.inputs))
-        return Operator(operator, "join", query.streams, tuple(by), tables, inputs, join=query)
-    by = (str(key) for key in query.keys)
-    return Operator(operator, "aggregation", query.streams, tuple(by), tables, (query.input,))
+        keys = (
+            f"{join_input.alias}.{key}" for join_input in query.inputs for key in join_input.keys if key is not None
+        )
+        inputs = tuple(dict.fromkeys(join_input.input for join_input in query.inputs))
+        return Operator(operator, "join", query.streams, tuple(keys), tables, inputs, join=query)
+    keys = (str(key) for key in query.keys)
+    return Operator(operator, "aggregation", query.streams, tuple(keys), tables, (query.input,))
 
 
-def _why(operator: Operator, stream: str, others: int) -> str:
-    shared = "no other query yet" if not others else f"{others} other quer{'y' if others == 1 else 'ies'}"
+def _why(operator: Operator, stream: str, other_count: int) -> str:
+    shared = (
+        "no other query yet" if not other_count else f"{other_count} other quer{'y' if other_count == 1 else 'ies'}"
+    )
     if operator.kind == "join":
         rule = f"all joins of {stream} by the same attributes share one operator, whatever their windows and predicates"
     elif operator.kind == "selection":

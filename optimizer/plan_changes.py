@@ -46,7 +46,7 @@ class PlanChange:
 
     def to_json(self) -> dict[str, Any]:
         """Return what people see of it."""
-        found = {
+        document = {
             "operator": self.operator,
             "kind": self.kind,
             "why": self.why,
@@ -55,8 +55,12 @@ class PlanChange:
             "measured_us_per_tuple": {"before": us_a_tuple(self.before), "after": us_a_tuple(self.after)},
         }
         if self.split is None:
-            return found
-        return {**found, "keys": len(self.split.hashes), "measured_busiest_lane": _before_and_after(self.busiest_lane)}
+            return document
+        return {
+            **document,
+            "keys": len(self.split.hashes),
+            "measured_busiest_lane": _before_and_after(self.busiest_lane),
+        }
 
 
 class GroupPolicy(Protocol):

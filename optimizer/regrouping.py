@@ -34,7 +34,7 @@ LEAST_SEEN = 0.03
 COMPARABLE = 2.0
 """Measurements at rates that differ by more than this factor, and plans made for them, say nothing of each other."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 2, 64
-"""After how many looks a full plan is made again where the last found nothing; each in vain doubles them."""
+"""After how many looks a full plan is made again where the last one gained nothing; each in vain doubles the pause."""
 
 
 class Regrouping:
@@ -53,13 +53,15 @@ class Regrouping:
         self, now_us: int, operators: Mapping[str, Sequence[Member]], statistics: Statistics
     ) -> list[PlanChange]:
         """Return what should change now."""
-        able = {name: members for name, members in operators.items() if _can_group(members)}
-        self._operators = {name: self._operators.get(name) or _Operator(name, self._share) for name in able}
+        groupable = {name: members for name, members in operators.items() if _can_group(members)}
+        self._operators = {name: self._operators.get(name) or _Operator(name, self._share) for name in groupable}
         numbers = count(1 + max((member.group for members in operators.values() for member in members), default=0))
-        looks = (self._operators[name].look(now_us, members, statistics, numbers) for name, members in able.items())
-        found = [change for change in looks if change is not None]
-        self.log.extend(found)
-        return found
+        outcomes = (
+            self._operators[name].look(now_us, members, statistics, numbers) for name, members in groupable.items()
+        )
+        changes = [change for change in outcomes if change is not None]
+        self.log.extend(changes)
+        return changes
 
 
 class _Operator:
@@ -84,10 +86,10 @@ class _Operator:
     ) -> PlanChange | None:
         """Return what should change now; new groups get the next of ``numbers``."""
         sources, streams = source_operators(members[0].query), members[0].query.streams
-        last, self._spent = self._spent, statistics.spent(sources, self._name, streams)
-        if last is None or self._spent.tuples <= last.tuples:
+        earlier, self._spent = self._spent, statistics.spent(sources, self._name, streams)
+        if earlier is None or self._spent.tuples <= earlier.tuples:
             return None
-        spent = self._spent.since(last)
+        spent = self._spent.since(earlier)
         self._looks += 1
         if self._trial is not None:
             return self._judge(now_us, members, spent)
@@ -98,12 +100,15 @@ class _Operator:
         assert self._trial is not None
         if self._looks < 2:
             return None
-        (trial, before), self._trial = self._trial, None
+        (trial, spent_before), self._trial = self._trial, None
         trial.after = spent
-        if not _alike(before.rate, spent.rate) or spent.per_tuple <= (1 - LEAST_SEEN) * before.per_tuple:
+        if (
+            not _are_comparable(spent_before.rate, spent.rate)
+            or spent.per_tuple <= (1 - LEAST_SEEN) * spent_before.per_tuple
+        ):
             return None
         why = (
-            f"With these groups the operator took {us_a_tuple(spent)} µs a tuple, before {us_a_tuple(before)} µs:"
+            f"With these groups the operator took {us_a_tuple(spent)} µs a tuple, before {us_a_tuple(spent_before)} µs:"
             " they are dissolved"
         )
         grouped = {member.id: UNGROUPED for member in members if member.group != UNGROUPED}
@@ -139,14 +144,18 @@ class _Operator:
             return f"{changed} queries came or went since the last full plan"
         if self._pause > 0 and rate <= COMPARABLE * self._planned_rate:
             return f"nothing was found {self._looks} looks ago" if self._looks >= self._pause else None
-        if not _alike(self._planned_rate, rate):
+        if not _are_comparable(self._planned_rate, rate):
             return f"{rate:,.0f} tuples come a second, {self._planned_rate:,.0f} at the last full plan"
         return None
 
     def _note_plan(self, ids: frozenset[str], rate: float, is_taken: bool) -> None:
         """Take note of a full plan; looking in vain takes longer and longer pauses, up to the highest rate of it."""
-        known = self._planned_for
-        is_new = known is None or len(ids ^ known) > self._share * len(ids) or rate > COMPARABLE * self._planned_rate
+        planned_for = self._planned_for
+        is_new = (
+            planned_for is None
+            or len(ids ^ planned_for) > self._share * len(ids)
+            or rate > COMPARABLE * self._planned_rate
+        )
         if is_taken or is_new or self._pause == 0:
             self._pause = 0 if is_taken else SHORTEST_PAUSE
             self._planned_rate = rate
@@ -160,38 +169,43 @@ class _Operator:
     ) -> PlanChange | None:
         """Return new groups for all queries, and put them on trial."""
         groups: dict[str, int] = {}
-        now, then = 0.0, 0.0
+        total_cost, total_new_cost = 0.0, 0.0
         for members, workload in workloads:
-            found = group_queries(workload)
-            cost, less = workload.cost(_groups_of(members)), workload.cost(found)
-            if less <= (1 - LEAST_GAIN) * cost:
-                names = [next(numbers) for _ in range(int(found.max()) + 1)]
-                groups |= {member.id: names[group] for member, group in zip(members, found.tolist(), strict=True)}
-                now, then = now + cost, then + less
-        if now - then < max(LEAST_CORES, LEAST_SAVED * spent.cores):
+            new_groups = group_queries(workload)
+            cost, new_cost = workload.cost(_groups_of(members)), workload.cost(new_groups)
+            if new_cost <= (1 - LEAST_GAIN) * cost:
+                group_numbers = [next(numbers) for _ in range(int(new_groups.max()) + 1)]
+                groups |= {
+                    member.id: group_numbers[group] for member, group in zip(members, new_groups.tolist(), strict=True)
+                }
+                total_cost, total_new_cost = total_cost + cost, total_new_cost + new_cost
+        if total_cost - total_new_cost < max(LEAST_CORES, LEAST_SAVED * spent.cores):
             return None
-        many = len(set(groups.values()))
-        why = f"{reason}: {len(groups)} queries in {many} groups should take {then / now:.2g} of the time"
-        change = PlanChange(now_us, self._name, "holistic", why, groups, (now, then), spent)
+        group_count = len(set(groups.values()))
+        share = total_new_cost / total_cost
+        why = f"{reason}: {len(groups)} queries in {group_count} groups should take {share:.2g} of the time"
+        change = PlanChange(now_us, self._name, "holistic", why, groups, (total_cost, total_new_cost), spent)
         self._trial = (change, spent)
         return change
 
     def _place(self, now_us: int, workloads: Workloads, numbers: count[int]) -> PlanChange | None:
         """Return groups for queries that have none where others that test the same columns have one."""
         groups: dict[str, int] = {}
-        now, then = 0.0, 0.0
+        total_cost, total_new_cost = 0.0, 0.0
         for members, workload in workloads:
             current = _groups_of(members)
             newcomers = np.flatnonzero(current == UNGROUPED)
             placed = place_queries(workload, current, newcomers)
-            begun = {group: next(numbers) for group in np.setdiff1d(placed, current).tolist()}
-            placed = np.array([begun.get(group, group) for group in placed.tolist()])  # numbers that nobody else has
-            now, then = now + workload.cost(current), then + workload.cost(placed)
+            number_of_new = {group: next(numbers) for group in np.setdiff1d(placed, current).tolist()}
+            placed = np.array(
+                [number_of_new.get(group, group) for group in placed.tolist()]
+            )  # numbers that nobody else has
+            total_cost, total_new_cost = total_cost + workload.cost(current), total_new_cost + workload.cost(placed)
             groups |= {members[number].id: int(placed[number]) for number in newcomers.tolist()}
         if not groups:
             return None
         why = f"{len(groups)} new queries join the groups in which they cost least"
-        return PlanChange(now_us, self._name, "incremental", why, groups, (now, then))
+        return PlanChange(now_us, self._name, "incremental", why, groups, (total_cost, total_new_cost))
 
 
 def _can_group(members: Sequence[Member]) -> bool:
@@ -204,6 +218,6 @@ def _groups_of(members: Sequence[Member]) -> Numbers:
     return np.array([member.group for member in members])
 
 
-def _alike(one: float, other: float) -> bool:
+def _are_comparable(first: float, second: float) -> bool:
     """Whether two rates may be compared."""
-    return max(one, other) <= COMPARABLE * min(one, other)
+    return max(first, second) <= COMPARABLE * min(first, second)

@@ -128,9 +128,9 @@ def decide(before: Decision, load: Load, pool: Pool, rules: Rules) -> Decision:
     return replace(before, seen=pool.executors, high_since=high_since, low_since=low_since)
 
 
-def _since(before: float | None, holds: bool, at: float) -> float | None:
+def _since(since: float | None, holds: bool, at: float) -> float | None:
     """Return since when something holds without a break."""
-    return (at if before is None else before) if holds else None
+    return (at if since is None else since) if holds else None
 
 
 def _why_out(load: Load, pool: Pool, rules: Rules) -> str:

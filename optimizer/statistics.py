@@ -37,9 +37,9 @@ class Rate:
 
     def add(self, amount: float, seconds: float) -> None:
         """Take note of what came in the last ``seconds``."""
-        kept = math.exp(-seconds / TIME_CONSTANT_SECONDS)
-        self.amount = self.amount * kept + amount
-        self.seconds = self.seconds * kept + seconds
+        decay = math.exp(-seconds / TIME_CONSTANT_SECONDS)
+        self.amount = self.amount * decay + amount
+        self.seconds = self.seconds * decay + seconds
 
     @property
     def value(self) -> float:
@@ -117,8 +117,8 @@ class _Totals:
         self, sources: Mapping[str, float], lanes: Mapping[str, float], tuples: Mapping[str, float], seconds: float
     ) -> None:
         self.seconds += seconds
-        for counter, more in ((self.sources, sources), (self.lanes, lanes), (self.tuples, tuples)):
-            for name, amount in more.items():
+        for counter, amounts in ((self.sources, sources), (self.lanes, lanes), (self.tuples, tuples)):
+            for name, amount in amounts.items():
                 counter[name] += amount
 
     def keep(self, names: Set[str]) -> None:
@@ -152,14 +152,16 @@ class Statistics:
         """Take note of the next batch record."""
         now_us, report = record["committed_us"], record.get("report")
         with self._lock:
-            busy = [each / _US for each in record.get("operator_busy_us", ())]
+            busy_by_lane = [busy_us / _US for busy_us in record.get("operator_busy_us", ())]
             if self._last_us is not None:
-                self._lane_cores += [Rate() for _ in busy[len(self._lane_cores) :]]
-                for rate, spent in zip(self._lane_cores, busy, strict=False):  # older records tell of none
-                    rate.add(spent, max(0, now_us - self._last_us) / _US)
-                counted = {stream: float(each["tuples"]) for stream, each in record["streams"].items()}
-                self._tuples.add(counted, max(0, now_us - self._last_us) / _US)
-                for stream, tuples in counted.items():
+                self._lane_cores += [Rate() for _ in busy_by_lane[len(self._lane_cores) :]]
+                for rate, busy_seconds in zip(
+                    self._lane_cores, busy_by_lane, strict=False
+                ):  # older records tell of none
+                    rate.add(busy_seconds, max(0, now_us - self._last_us) / _US)
+                tuples_by_stream = {stream: float(counts["tuples"]) for stream, counts in record["streams"].items()}
+                self._tuples.add(tuples_by_stream, max(0, now_us - self._last_us) / _US)
+                for stream, tuples in tuples_by_stream.items():
                     self._tuples_since[stream] = self._tuples_since.get(stream, 0.0) + tuples
             self._last_us = now_us
             if report is None:
@@ -174,21 +176,23 @@ class Statistics:
             self._last_report_us = now_us
             self._add_by_lane(report.get("each_lane", ()))  # older records have none
             self._chunks = {name: chunk for name, chunk in self._chunks.items() if name in self._sources.known}
-            told = report["sources"].get("chunks", {})  # older records have none
-            self._chunks |= {name: Chunk(*chunk) for name, chunk in told.items()}
+            chunks = report["sources"].get("chunks", {})  # older records have none
+            self._chunks |= {name: Chunk(*chunk) for name, chunk in chunks.items()}
             for name, texts in report["samples"].items():
-                kept = self._samples.setdefault(name, deque())
-                kept.extend(map(read_sample, texts))
-                while sum(batch.num_rows for batch in kept) - kept[0].num_rows >= SAMPLE_KEPT:
-                    kept.popleft()
+                batches = self._samples.setdefault(name, deque())
+                batches.extend(map(read_sample, texts))
+                while sum(batch.num_rows for batch in batches) - batches[0].num_rows >= SAMPLE_KEPT:
+                    batches.popleft()
 
-    def _add_by_lane(self, told: Sequence[Mapping[str, int]]) -> None:
-        known = {name: seconds for name, seconds in self._by_lane.items() if name in self._lanes.known}
-        for name in {name for busy in told for name in busy}:
-            before = known.get(name, [])
-            before += [0.0] * (len(told) - len(before))
-            known[name] = [seconds + busy.get(name, 0) / _US for seconds, busy in zip(before, told, strict=True)]
-        self._by_lane = known
+    def _add_by_lane(self, busy_of_lanes: Sequence[Mapping[str, int]]) -> None:
+        by_lane = {name: seconds for name, seconds in self._by_lane.items() if name in self._lanes.known}
+        for name in {name for busy in busy_of_lanes for name in busy}:
+            seconds_before = by_lane.get(name, [])
+            seconds_before += [0.0] * (len(busy_of_lanes) - len(seconds_before))
+            by_lane[name] = [
+                seconds + busy.get(name, 0) / _US for seconds, busy in zip(seconds_before, busy_of_lanes, strict=True)
+            ]
+        self._by_lane = by_lane
 
     def keep(self, names: Set[str]) -> None:
         """Forget samples and totals of inputs, operators and streams that are not among ``names``.
@@ -196,7 +200,7 @@ class Statistics:
         Names come with queries and go with them; rates and chunks go by themselves. What is silent keeps its samples.
         """
         with self._lock:
-            self._samples = {name: kept for name, kept in self._samples.items() if name in names}
+            self._samples = {name: batches for name, batches in self._samples.items() if name in names}
             self._totals.keep(names)
 
     def tuples_per_second(self, stream: str) -> float:
@@ -252,7 +256,7 @@ class Statistics:
         sampled = sum(batch.num_rows for batch in batches)
         if not sampled:
             return None
-        return Selectivity(sum(int(np.count_nonzero(_selected(where, each))) for each in batches) / sampled, sampled)
+        return Selectivity(sum(int(np.count_nonzero(_selected(where, batch))) for batch in batches) / sampled, sampled)
 
     def distinct_values(self, name: str, where: Expression | None, key: Expression, among: float) -> float | None:
         """Estimate how many different values a key has among so many tuples of an input that a predicate selects.
@@ -264,11 +268,11 @@ class Statistics:
         batches = self._sampled(name, {*tested, *columns_of(key)})
         if not sum(batch.num_rows for batch in batches):
             return None
-        values = [Tuples.of(each).value(key).filter(pa.array(_selected(where, each))) for each in batches]
-        found = pa.chunked_array(values).drop_null()
-        times = np.asarray(found.value_counts().field("counts"))
-        once = int(np.count_nonzero(times == 1))
-        estimated = len(times) - once + once * math.sqrt(max(1.0, among / max(1, len(found))))
+        values = [Tuples.of(batch).value(key).filter(pa.array(_selected(where, batch))) for batch in batches]
+        sampled_values = pa.chunked_array(values).drop_null()
+        occurrences = np.asarray(sampled_values.value_counts().field("counts"))
+        once = int(np.count_nonzero(occurrences == 1))
+        estimated = len(occurrences) - once + once * math.sqrt(max(1.0, among / max(1, len(sampled_values))))
         return max(1.0, min(estimated, among))
 
     def _sampled(self, name: str, columns: Iterable[str]) -> list[pa.RecordBatch]:
@@ -294,5 +298,5 @@ def _selected(where: Expression | None, batch: pa.RecordBatch) -> Bools:
     return np.asarray(pc.fill_null(outcome, False))
 
 
-def _in_seconds(told: Mapping[str, Any]) -> dict[str, float]:
-    return {operator: busy / _US for operator, busy in told["busy_us"].items()}
+def _in_seconds(report: Mapping[str, Any]) -> dict[str, float]:
+    return {operator: busy / _US for operator, busy in report["busy_us"].items()}

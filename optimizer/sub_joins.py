@@ -19,28 +19,30 @@ def sub_join(join: Join, members: frozenset[int]) -> SubJoin:
     inputs = [join.inputs[number] for number in members]
     equal: dict[int, tuple[tuple[str, str], ...]] = {}
     for attribute in range(len(join.inputs[0].keys)):
-        sides = sorted((each.input, str(each.keys[attribute])) for each in inputs if each.keys[attribute] is not None)
+        compared = [join_input for join_input in inputs if join_input.keys[attribute] is not None]
+        sides = sorted((join_input.input, str(join_input.keys[attribute])) for join_input in compared)
         if len(sides) > 1:
             equal[attribute] = tuple(sides)
-    found = []
-    for each in inputs:
-        keys = sorted((str(each.keys[a]), sides) for a, sides in equal.items() if each.keys[a] is not None)
-        found.append((each.input, bool(each.outer_of), each.anti, tuple(keys)))
-    return tuple(sorted(found))
+    parts = []
+    for join_input in inputs:
+        attributes = [attribute for attribute in equal if join_input.keys[attribute] is not None]
+        keys = sorted((str(join_input.keys[attribute]), equal[attribute]) for attribute in attributes)
+        parts.append((join_input.input, bool(join_input.outer_of), join_input.anti, tuple(keys)))
+    return tuple(sorted(parts))
 
 
 def sub_joins(join: Join) -> frozenset[SubJoin]:
     """Return all sub-joins of two and more inputs that are compared with each other, the whole join among them."""
     graph = join_graph(dict(enumerate(attributes_of(join))))
-    sets, found = {frozenset([number]) for number in graph}, set[frozenset[int]]()
-    while sets:
-        sets = {
+    frontier, member_sets = {frozenset([number]) for number in graph}, set[frozenset[int]]()
+    while frontier:
+        frontier = {
             members | {number}
-            for members in sets
-            for each in members
-            for number in graph.adj[each]
+            for members in frontier
+            for member in members
+            for number in graph.adj[member]
             if number not in members
         }
-        found |= sets
-    whole = (members for members in found if all(members.issuperset(join.inputs[n].outer_of) for n in members))
-    return frozenset(sub_join(join, members) for members in whole)
+        member_sets |= frontier
+    complete = (members for members in member_sets if all(members.issuperset(join.inputs[n].outer_of) for n in members))
+    return frozenset(sub_join(join, members) for members in complete)

@@ -46,27 +46,29 @@ class OperatorSamples:
         those that test columns of which all queries, or none, are in a group.
         """
         inputs = {member.id: _inputs(member.query) for member in members}
-        members = [member for member in members if any(_tests_several(each.where) for each in inputs[member.id])]
+        members = [
+            member for member in members if any(_tests_several(query_input.where) for query_input in inputs[member.id])
+        ]
         if not members:
             return []
-        known = inputs[members[0].id]
-        for number in range(len(known)):
+        first_inputs = inputs[members[0].id]
+        for number in range(len(first_inputs)):
             index = self._indexes.setdefault(number, PredicateIndex())
             index.update({member.id: inputs[member.id][number].where for member in members})
         rates = _rates(statistics, members[0].query.streams, rate)
-        found: Workloads = []
-        for dimensions, mine in self._alike(members, len(known)).items():
-            if only_mixed and len({member.group == UNGROUPED for member in mine}) < 2:
+        result: Workloads = []
+        for dimensions, peers in self._alike(members, len(first_inputs)).items():
+            if only_mixed and len({member.group == UNGROUPED for member in peers}) < 2:
                 continue
             sampled = []
-            for number, each in enumerate(known):
+            for number, query_input in enumerate(first_inputs):
                 if len(dimensions[number]) > 1:
-                    of_input = self._sampled(number, dimensions[number], mine, each, statistics, rates)
-                    if of_input is None:
+                    input_sample = self._sampled(number, dimensions[number], peers, query_input, statistics, rates)
+                    if input_sample is None:
                         return None
-                    sampled.append(of_input)
-            found.append((mine, Workload(sampled)))
-        return found
+                    sampled.append(input_sample)
+            result.append((peers, Workload(sampled)))
+        return result
 
     def _alike(self, members: Sequence[Member], inputs: int) -> dict[tuple[tuple[str, ...], ...], list[Member]]:
         """Return queries by what they test of each input, where it is more than one column of some."""
@@ -82,12 +84,12 @@ class OperatorSamples:
         number: int,
         dimensions: tuple[str, ...],
         members: Sequence[Member],
-        of: _Input,
+        query_input: _Input,
         statistics: Statistics,
         rates: Mapping[str, float],
     ) -> Sampled | None:
         index = self._indexes[number]
-        tuples = statistics.sample(of.name, index.columns_of(dimensions))
+        tuples = statistics.sample(query_input.name, index.columns_of(dimensions))
         if tuples is None or tuples.length < LEAST_SAMPLE:
             return None
         cells = {name: index.dimensions[name].cells_of(tuples) for name in dimensions}
@@ -99,7 +101,7 @@ class OperatorSamples:
             tests,
             edges,
             [cells[name] for name in dimensions],
-            rates[of.stream],
+            rates[query_input.stream],
             chunk.tuples,
             places=chunk.slices * chunk.keys,
             fired=_windows_a_second(members) * chunk.keys,
@@ -114,7 +116,7 @@ def _windows_a_second(members: Sequence[Member]) -> float:
 
 def _inputs(query: Query) -> list[_Input]:
     if isinstance(query, Join):
-        return [_Input(each.input, each.stream, each.where) for each in query.inputs]
+        return [_Input(join_input.input, join_input.stream, join_input.where) for join_input in query.inputs]
     return [_Input(query.input, query.stream, query.where)]
 
 
@@ -124,5 +126,5 @@ def _tests_several(where: Expression | None) -> bool:
 
 def _rates(statistics: Statistics, streams: Sequence[str], rate: float) -> dict[str, float]:
     """Hand the tuples that come of all streams out to each, as they have come of late."""
-    known = {stream: statistics.tuples_per_second(stream) for stream in streams}
-    return {stream: rate * each / max(sum(known.values()), 1e-9) for stream, each in known.items()}
+    current = {stream: statistics.tuples_per_second(stream) for stream in streams}
+    return {stream: rate * tuples / max(sum(current.values()), 1e-9) for stream, tuples in current.items()}

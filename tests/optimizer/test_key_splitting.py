@@ -16,7 +16,7 @@ from operators.joins.parts import SALT
 from operators.key_groups import hash_keys
 from operators.queries import Join, Query
 from operators.report import draw_sample
-from optimizer.key_splitting import KeySplitting, NoSplits, forming, spreadings_of
+from optimizer.key_splitting import KeySplitting, NoSplits, splittable_joins, spreadings_of
 from optimizer.optimizer import operator_of
 from optimizer.plan_changes import Member, PlanChange, Situation
 from optimizer.statistics import Statistics
@@ -282,7 +282,7 @@ def test_joins_with_and_without_groups_are_split_together_where_they_can_be() ->
     assert spreadings_of([plain, by_both, by_s], [2, 1].__getitem__) == [(0, ("s",)), (0, ()), (1, ())]
     assert spreadings_of([plain, by_v, by_s], [1, 2].__getitem__) == [(1, ()), (0, ())], "groups stay where they are"
     assert spreadings_of([by_v, by_s], [1, 2].__getitem__) == []
-    assert forming([by_key, by_s, plain]) == [by_s, plain]
+    assert splittable_joins([by_key, by_s, plain]) == [by_s, plain]
 
 
 def test_outer_inputs_are_not_spread() -> None:
