@@ -125,10 +125,10 @@ class _Bench:
         # another round may tell a failure of Braid from a mishap; of a peer it costs more than it tells
         if task.queries == queries and task.system == OURS:
             return None
-        again = "not tried again" if task.queries == queries else "not tried"
-        many = "1 query" if queries == 1 else f"{queries:,} queries"
-        self._fail(task, f"{again}: it failed with {many}: {reason}", remember=False)
-        return f"{again}, it failed with {many}"
+        verdict = "not tried again" if task.queries == queries else "not tried"
+        count_text = "1 query" if queries == 1 else f"{queries:,} queries"
+        self._fail(task, f"{verdict}: it failed with {count_text}: {reason}", remember=False)
+        return f"{verdict}, it failed with {count_text}"
 
     def _measured(self, task: Task, progress: BenchProgress) -> str:
         try:
@@ -198,9 +198,9 @@ def _interruptible() -> Iterator[None]:
     def interrupt(_signal: int, _frame: FrameType | None) -> Any:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous_handlers = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)

@@ -82,25 +82,25 @@ def resolve_peers(names: Sequence[str]) -> list[str]:
     Raises:
         ValueError: there is no such peer; the text names what there is.
     """
-    known = {name for family in PEERS.values() for name in family}
-    found: dict[str, None] = {}
+    system_names = {name for family in PEERS.values() for name in family}
+    systems: dict[str, None] = {}
     for name in names:
-        if name not in PEERS and name not in known:
-            there = "; ".join(f"{family} ({', '.join(members)})" for family, members in PEERS.items())
-            raise ValueError(f"there is no peer {name!r}; there are {there}")
-        found.update(dict.fromkeys(PEERS.get(name, (name,))))
-    return list(found)
+        if name not in PEERS and name not in system_names:
+            available = "; ".join(f"{family} ({', '.join(members)})" for family, members in PEERS.items())
+            raise ValueError(f"there is no peer {name!r}; there are {available}")
+        systems.update(dict.fromkeys(PEERS.get(name, (name,))))
+    return list(systems)
 
 
 def make_system(name: str, make_service: MakeService = ServiceProcess, reading: str = READ_PROBES) -> System:
     """Return a system under test by name, not started; its module is imported only now."""
-    ours, _, settings = name.partition(" ")
-    module, kind = _CLASSES[ours.split("-")[0]]
-    made = getattr(importlib.import_module(module), kind)
-    if ours != OURS:
-        return made(name)
+    base, _, settings = name.partition(" ")
+    module, class_name = _CLASSES[base.split("-")[0]]
+    system_class = getattr(importlib.import_module(module), class_name)
+    if base != OURS:
+        return system_class(name)
     environment = {f"BRAID_{key.upper()}": value for key, value in _settings(settings).items()}
-    return made(environment, make_service, reading, name)
+    return system_class(environment, make_service, reading, name)
 
 
 def variant(settings: str) -> str:
@@ -199,6 +199,6 @@ def _counts(workload: Workload, counts: Sequence[int] | None, quick: bool) -> li
     if counts is not None:
         return sorted(set(counts))
     if quick:
-        few = [n for n in workload.counts if n <= QUICK_QUERIES]
-        return [max(few) if few else min(workload.counts)]
+        small_counts = [count for count in workload.counts if count <= QUICK_QUERIES]
+        return [max(small_counts) if small_counts else min(workload.counts)]
     return sorted(set(workload.counts))

@@ -95,17 +95,17 @@ class Changes:
     def create_array(self) -> list[str]:
         """Create ARRAY queries with one request."""
         bodies = [self.body() for _ in range(ARRAY)]
-        made: list[dict[str, Any]] = []
+        queries: list[dict[str, Any]] = []
         with self.answers[f"POST, arrays of {ARRAY}"].timed(ARRAY):
-            made = self.client.create_queries(bodies)
-        return [query["id"] for query in made]
+            queries = self.client.create_queries(bodies)
+        return [query["id"] for query in queries]
 
     def create_one(self) -> list[str]:
         """Create a query."""
-        made: dict[str, Any] = {}
+        query: dict[str, Any] = {}
         with self.answers[f"POST, singles, {SINGLES_AT_ONCE} at once"].timed(1):
-            made = self.client.create_query(self.body()["sql"])
-        return [made["id"]] if made else []
+            query = self.client.create_query(self.body()["sql"])
+        return [query["id"]] if query else []
 
     def retire_array(self, ids: list[str]) -> None:
         """Retire queries with one request."""
@@ -146,11 +146,11 @@ def churn(url: str, ids: list[str], per_second: int, seconds: float) -> tuple[li
     def retire() -> None:
         changes.retire_array([alive.popleft() for _ in range(min(ARRAY, len(alive)))])
 
-    with ThreadPoolExecutor(2) as both:
-        coming = both.submit(paced, lambda: alive.extend(changes.create_array()))
-        going = both.submit(paced, retire)
-        coming.result()
-        going.result()
+    with ThreadPoolExecutor(2) as pool:
+        creations = pool.submit(paced, lambda: alive.extend(changes.create_array()))
+        retirements = pool.submit(paced, retire)
+        creations.result()
+        retirements.result()
     _set_elapsed(changes.answers, time.perf_counter() - began)
     return list(alive), dict(changes.answers)
 
@@ -159,14 +159,14 @@ def singles(url: str, ids: list[str], seconds: float) -> tuple[list[str], Report
     """Create queries one by one as fast as it goes, then retire as many; return those that are left."""
     changes, alive = Changes(url, seed=3), deque(ids)
 
-    def work(act: Callable[[], object], until: float) -> None:
-        while time.perf_counter() < until:
+    def work(act: Callable[[], object], deadline: float) -> None:
+        while time.perf_counter() < deadline:
             act()
 
     with ThreadPoolExecutor(SINGLES_AT_ONCE) as pool:
         for act in (lambda: alive.extend(changes.create_one()), lambda: changes.delete(alive.popleft())):
-            until = time.perf_counter() + seconds
-            for future in [pool.submit(work, act, until) for _ in range(SINGLES_AT_ONCE)]:
+            deadline = time.perf_counter() + seconds
+            for future in [pool.submit(work, act, deadline) for _ in range(SINGLES_AT_ONCE)]:
                 future.result()
     _set_elapsed(changes.answers, seconds)
     return list(alive), dict(changes.answers)
@@ -242,27 +242,28 @@ class Observer:
         """Add what has happened in the context to `phases`; the context fills the answers."""
         say(f"{name} …")
         answers: Report = {}
-        batches, busy, began = scrape_histogram(self._service.url, BATCH_DURATION), self._busy(), time.perf_counter()
+        durations_before = scrape_histogram(self._service.url, BATCH_DURATION)
+        busy_before, began = self._busy(), time.perf_counter()
         yield answers
         seconds = time.perf_counter() - began
-        took = scrape_histogram(self._service.url, BATCH_DURATION).since(batches)
+        durations = scrape_histogram(self._service.url, BATCH_DURATION).since(durations_before)
         phases.append(
             Phase(
                 name=name,
                 answers=answers,
                 seconds=seconds,
-                busy=(self._busy() - busy) / seconds,
+                busy=(self._busy() - busy_before) / seconds,
                 rss_mib=self.rss() / 2**20,
-                batches=round(took.count),
-                batch_p50=took.quantile(0.5),
-                batch_mean=took.mean,
-                batch_p95=took.quantile(0.95),
+                batches=round(durations.count),
+                batch_p50=durations.quantile(0.5),
+                batch_mean=durations.mean,
+                batch_p95=durations.quantile(0.95),
             )
         )
 
     def _busy(self) -> float:
-        used = self._process.cpu_times()
-        return float(used.user + used.system)
+        cpu_times = self._process.cpu_times()
+        return float(cpu_times.user + cpu_times.system)
 
 
 def measure(queries: int, per_second: int, seconds: float, tuples: int) -> dict[str, Any]:
@@ -278,24 +279,24 @@ def measure(queries: int, per_second: int, seconds: float, tuples: int) -> dict[
         service.wait_ready()
         client.create_stream(STREAM.format(GENERATED.format(tuples) if tuples else EMPTY))
         observer = Observer(service)
-        before = observer.rss()
+        rss_before = observer.rss()
 
         def run(name: str, work: Callable[..., Any], *arguments: Any, readers: float = 0.0) -> Any:
             with observer.phase(name, phases) as answers:
                 futures: list[Future[Any]] = [pool.submit(work, service.url, *arguments)]
                 if readers:
                     futures.append(pool.submit(read, service.url, readers))
-                found = [future.result() for future in futures]
-                for _, answered in found:
-                    answers.update(answered)
-            return found[0][0]
+                results = [future.result() for future in futures]
+                for _, more_answers in results:
+                    answers.update(more_answers)
+            return results[0][0]
 
         ids = run(f"create {queries}", fill, queries)
         wait_running(client, RUNNING_SECONDS)
-        per_query = (observer.rss() - before) / queries
+        per_query = (observer.rss() - rss_before) / queries
         run(f"{queries} run", read, seconds / 3)
-        churned = f"{queries} run, {per_second} created and {per_second} retired a second"
-        ids = run(churned, churn, ids, per_second, seconds, readers=seconds)
+        phase_name = f"{queries} run, {per_second} created and {per_second} retired a second"
+        ids = run(phase_name, churn, ids, per_second, seconds, readers=seconds)
         ids = run("one by one", singles, ids, seconds / 4)
     return {"bytes_per_query": per_query, "left": len(ids), "phases": [asdict(phase) for phase in phases]}
 

@@ -73,16 +73,16 @@ def _interruptible() -> Iterator[None]:
 
     def interrupt(*_: object) -> None:
         # what follows is cleaning up, which a second Ctrl-C must not tear apart
-        for number in before:
+        for number in previous_handlers:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, interrupt) for number in numbers}
+    previous_handlers = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 
@@ -122,7 +122,8 @@ class Demo:
         queries = self._client.create_queries(bodies, wait=DEPLOY_SECONDS)
         self._registered = len(queries)
         say(f"{len(queries)} queries registered in one request")
-        watched = {e.name: q["id"] for e, q in zip(examples, queries, strict=True) if e.watched}
+        pairs = zip(examples, queries, strict=True)
+        watched = {example.name: query["id"] for example, query in pairs if example.watched}
         self._watch = Watch(self._client, watched)
         self.prepared = True
 
@@ -151,29 +152,29 @@ class Demo:
     def _moments(self, began: float, pause: float) -> Iterator[Snapshot]:
         """Yield what the service looks like every `pause` seconds, and make the changes that are due."""
         changes = change_times(self._seconds)
-        due, number = next(changes, None), 0
-        answered = time.monotonic()
+        next_change, number = next(changes, None), 0
+        last_answer = time.monotonic()
         while True:
-            looked = time.monotonic()
+            look_began = time.monotonic()
             self._service.check_alive()
-            self._elapsed = looked - began
+            self._elapsed = look_began - began
             try:
-                if due is not None and self._elapsed >= due:
+                if next_change is not None and self._elapsed >= next_change:
                     number += 1
                     self._change(number)
-                    due = next(changes, None)
+                    next_change = next(changes, None)
                 snapshot = self._watch.look()
-                answered = time.monotonic()
+                last_answer = time.monotonic()
             except BraidUnreachable as error:
-                if time.monotonic() - answered > SILENT_SECONDS:
+                if time.monotonic() - last_answer > SILENT_SECONDS:
                     raise self._service.failure(f"The service stopped answering: {error}") from error
             else:
                 self._announce(snapshot)
                 yield snapshot
-            left = float("inf") if self._seconds is None else began + self._seconds - time.monotonic()
-            if left <= 0:
+            seconds_left = float("inf") if self._seconds is None else began + self._seconds - time.monotonic()
+            if seconds_left <= 0:
                 return
-            time.sleep(max(0.0, min(left, looked + pause - time.monotonic())))
+            time.sleep(max(0.0, min(seconds_left, look_began + pause - time.monotonic())))
 
     def _change(self, number: int) -> None:
         """Add a query as an odd change, retire the one that was added last as an even one."""
@@ -201,16 +202,16 @@ class Demo:
                 self._say(f"  {query.name} is RETIRED with {query.rows:,} rows delivered")
 
     def _say(self, news: str) -> None:
-        stamped = f"{self._elapsed:5.1f} s  {news}"
-        self._news.append(stamped)
+        line = f"{self._elapsed:5.1f} s  {news}"
+        self._news.append(line)
         if not self._console.is_terminal:
-            self._console.print(stamped)
+            self._console.print(line)
 
     def summary(self) -> str:
         """Tell what was done and seen."""
         lines = summary_lines(self._watch.totals, self._registered, self._retired)
-        ran = f"{self._elapsed:.0f} s on one service, which was ready after {self._start_seconds:.1f} s"
-        return "\n".join(["", "What this demo did", f"  ran                 {ran}", *lines])
+        run_text = f"{self._elapsed:.0f} s on one service, which was ready after {self._start_seconds:.1f} s"
+        return "\n".join(["", "What this demo did", f"  ran                 {run_text}", *lines])
 
 
 def summary_lines(totals: Totals, registered: int, retired: int) -> list[str]:

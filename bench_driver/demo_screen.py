@@ -38,43 +38,43 @@ class Header:
 def draw(header: Header, snapshot: Snapshot, news: deque[str], width: int, height: int) -> RenderableType:
     """Return the whole screen, fitted to `width` columns and `height` lines."""
     streams = _streams(snapshot.streams, wide=width >= WIDE)
-    shown, more = grouped(snapshot.queries)
-    queries = _queries(shown, more, wide=width >= WIDE)
+    listed, similar = grouped(snapshot.queries)
+    queries = _queries(listed, similar, wide=width >= WIDE)
     # a table takes a line for its header; one empty line stands between parts
-    used = 1 + 1 + (len(snapshot.streams) + 1) + 1 + (len(shown) + bool(more) + 1) + 1 + 1
-    said = min(len(news), 2 if height < 30 else 4)
-    left = max(LEAST_LATEST, height - used - said)
-    latest = _latest(snapshot.latest, left)
-    lines = Text("\n".join(list(news)[len(news) - said :]), style="cyan", no_wrap=True, overflow="ellipsis")
-    return Group(_title(header, snapshot, width), "", streams, "", queries, "", latest, "", lines)
+    lines_used = 1 + 1 + (len(snapshot.streams) + 1) + 1 + (len(listed) + bool(similar) + 1) + 1 + 1
+    news_lines = min(len(news), 2 if height < 30 else 4)
+    latest_height = max(LEAST_LATEST, height - lines_used - news_lines)
+    latest = _latest(snapshot.latest, latest_height)
+    news_text = Text("\n".join(list(news)[len(news) - news_lines :]), style="cyan", no_wrap=True, overflow="ellipsis")
+    return Group(_title(header, snapshot, width), "", streams, "", queries, "", latest, "", news_text)
 
 
 def grouped(queries: list[QueryLine]) -> tuple[list[QueryLine], list[QueryLine]]:
     """Split queries into those that get a line of their own and those that share one; few finished ones are shown."""
-    own = [q for q in queries if not q.name.startswith(MORE_PREFIX)]
-    finished = [q for q in own if q.state == "RETIRED"]
-    hidden = {q.id for q in finished[: max(0, len(finished) - MOST_FINISHED)]}
-    more = [q for q in queries if q.name.startswith(MORE_PREFIX) and q.state != "RETIRED"]
-    return [q for q in own if q.id not in hidden], more
+    examples = [query for query in queries if not query.name.startswith(MORE_PREFIX)]
+    finished = [query for query in examples if query.state == "RETIRED"]
+    hidden = {query.id for query in finished[: max(0, len(finished) - MOST_FINISHED)]}
+    similar = [query for query in queries if query.name.startswith(MORE_PREFIX) and query.state != "RETIRED"]
+    return [query for query in examples if query.id not in hidden], similar
 
 
 def cells(row: dict[str, Any]) -> dict[str, Text]:
     """Return a result row as short texts by column: the window's two times become one."""
-    shown: dict[str, Text] = {}
+    texts: dict[str, Text] = {}
     if "window_end" in row:
         window = f"{clock_text(row.get('window_start'), 0)}-{clock_text(row['window_end'], 0)}"
         # a window that began before the query did is partial
-        shown["window"] = Text(window, "yellow" if row.get("_partial") else "dim")
+        texts["window"] = Text(window, "yellow" if row.get("_partial") else "dim")
     for name, value in row.items():
         if name in ("window_start", "window_end", "_partial"):
             continue
         if name == "time":
-            shown[name] = Text(clock_text(value, 3), "dim")
+            texts[name] = Text(clock_text(value, 3), "dim")
         elif isinstance(value, float):
-            shown[name] = Text(f"{value:,.2f}")
+            texts[name] = Text(f"{value:,.2f}")
         else:
-            shown[name] = Text("-" if value is None else str(value))
-    return shown
+            texts[name] = Text("-" if value is None else str(value))
+    return texts
 
 
 def clock_text(value: str | None, digits: int) -> str:
@@ -158,10 +158,10 @@ def _streams(streams: list[StreamLine], wide: bool) -> Table:
     return table
 
 
-def _queries(shown: list[QueryLine], more: list[QueryLine], wide: bool) -> Table:
+def _queries(listed: list[QueryLine], similar: list[QueryLine], wide: bool) -> Table:
     latency, deployed = ("event-time latency", "deployed in") if wide else ("latency", "deployed")
     table = _table("query", "state", "rows", "rows/s", latency, deployed, numbers=4)
-    for q in shown:
+    for q in listed:
         table.add_row(
             q.name,
             Text(q.state, STATE_STYLES.get(q.state, "")),
@@ -171,32 +171,36 @@ def _queries(shown: list[QueryLine], more: list[QueryLine], wide: bool) -> Table
             seconds_text(q.deployment_latency),
             style="dim" if q.state == "RETIRED" else "",
         )
-    if more:
-        states = {q.state for q in more}
-        state = states.pop() if len(states) == 1 else f"{sum(q.state == 'RUNNING' for q in more)} RUNNING"
+    if similar:
+        states = {q.state for q in similar}
+        state = states.pop() if len(states) == 1 else f"{sum(q.state == 'RUNNING' for q in similar)} RUNNING"
         table.add_row(
-            f"{len(more)} more: … WHERE price > 0, 2, 4 …" if wide else f"{len(more)} more, price > …",
+            f"{len(similar)} more: … WHERE price > 0, 2, 4 …" if wide else f"{len(similar)} more, price > …",
             Text(state, STATE_STYLES.get(state, "green")),
-            f"{sum(q.rows for q in more):,}",
-            f"{sum(q.rows_per_second for q in more):,.0f}",
-            seconds_text(max((q.event_time_latency for q in more if q.event_time_latency is not None), default=None)),
-            seconds_text(max((q.deployment_latency for q in more if q.deployment_latency is not None), default=None)),
+            f"{sum(q.rows for q in similar):,}",
+            f"{sum(q.rows_per_second for q in similar):,.0f}",
+            seconds_text(
+                max((q.event_time_latency for q in similar if q.event_time_latency is not None), default=None)
+            ),
+            seconds_text(
+                max((q.deployment_latency for q in similar if q.deployment_latency is not None), default=None)
+            ),
         )
     return table
 
 
 def _latest(latest: dict[str, list[dict[str, Any]]], height: int) -> Table:
     """Return the latest rows of the watched queries side by side, newest last, in `height` lines."""
-    beside = Table(box=None, expand=True, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold blue")
+    side_by_side = Table(box=None, expand=True, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold blue")
     tables = []
     for name, rows in latest.items():
-        beside.add_column(f"latest rows of {name}", ratio=1, no_wrap=True, overflow="ellipsis")
-        shown = [cells(row) for row in rows[-max(1, height - 2) :]]
+        side_by_side.add_column(f"latest rows of {name}", ratio=1, no_wrap=True, overflow="ellipsis")
+        cell_rows = [cells(row) for row in rows[-max(1, height - 2) :]]
         table = Table(box=None, expand=True, pad_edge=False, padding=(0, 1, 0, 0), header_style="blue")
-        for i, column in enumerate(shown[-1] if shown else ()):
+        for i, column in enumerate(cell_rows[-1] if cell_rows else ()):
             table.add_column(column, justify="right" if i else "left", no_wrap=True, overflow="ellipsis")
-        for row in shown:
+        for row in cell_rows:
             table.add_row(*row.values())
-        tables.append(table if shown else Text("none yet", "dim"))
-    beside.add_row(*tables)
-    return beside
+        tables.append(table if cell_rows else Text("none yet", "dim"))
+    side_by_side.add_row(*tables)
+    return side_by_side

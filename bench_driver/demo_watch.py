@@ -108,23 +108,23 @@ class Watch:
         return StreamLine(name, tuples, speed, stream["clock"], stream["waterline"])
 
     def _query(self, query: Object) -> QueryLine:
-        id_, rows = query["id"], query["rows_out"]
-        self.totals.rows[id_] = rows
+        query_id, rows = query["id"], query["rows_out"]
+        self.totals.rows[query_id] = rows
         if query["deployment_latency_seconds"] is not None:
-            self.totals.deployment_latency[id_] = query["deployment_latency_seconds"]
-        latency, at = query["event_time_latency_seconds"], query["last_result_at"]
-        if latency is not None and self._last_result.get(id_) != at:
-            self._last_result[id_] = at
+            self.totals.deployment_latency[query_id] = query["deployment_latency_seconds"]
+        latency, result_at = query["event_time_latency_seconds"], query["last_result_at"]
+        if latency is not None and self._last_result.get(query_id) != result_at:
+            self._last_result[query_id] = result_at
             self.totals.event_time_latency.append(latency)
         if query["state"] == "FAILED":
-            self.totals.failed[id_] = str(query["error"])
+            self.totals.failed[query_id] = str(query["error"])
         return QueryLine(
-            id=id_,
-            name=query["name"] or id_,
+            id=query_id,
+            name=query["name"] or query_id,
             sql=query["sql"],
             state=query["state"],
             rows=rows,
-            rows_per_second=self._meter.add(("query", id_), time.monotonic(), rows),
+            rows_per_second=self._meter.add(("query", query_id), time.monotonic(), rows),
             event_time_latency=latency,
             deployment_latency=query["deployment_latency_seconds"],
         )

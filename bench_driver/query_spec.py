@@ -73,14 +73,16 @@ class QuerySpec:
         if not self.streams or len(set(self.streams)) != len(self.streams):
             raise ValueError(f"a query needs streams, each once, got {self.streams!r}")
         if len(self.streams) > 1 and len(
-            {s for step in self.joins if step.operator == "=" for s in _pair(step)}
+            {stream for step in self.joins if step.operator == "=" for stream in _pair(step)}
         ) != len(self.streams):
             raise ValueError(f"every stream of {self.streams!r} must be joined by an equality, got {self.joins!r}")
         if (self.measure is None) == (not self.columns):
             raise ValueError("a query has either a measure or columns to select")
-        named = [c.stream for c in self.comparisons] + [c.stream for c in (*self.keys, *self.columns)]
-        named += [s for step in self.joins for s in _pair(step)] + ([self.measure.stream] if self.measure else [])
-        unknown = set(named) - set(self.streams)
+        streams_named = {comparison.stream for comparison in self.comparisons}
+        streams_named |= {column.stream for column in (*self.keys, *self.columns)}
+        streams_named |= {stream for step in self.joins for stream in _pair(step)}
+        streams_named |= {self.measure.stream} if self.measure else set()
+        unknown = streams_named - set(self.streams)
         if unknown:
             raise ValueError(f"{sorted(unknown)} are not among the query's streams {self.streams!r}")
 

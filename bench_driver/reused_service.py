@@ -50,11 +50,11 @@ class ReusedServices:
 class _ReusedService(ServiceProcess):
     def __init__(self, name: str, environment: Mapping[str, str]) -> None:
         super().__init__(name, environment)
-        self._given = dict(environment)
+        self._started_with = dict(environment)
         self._ended = False
 
     def fits(self, environment: Mapping[str, str]) -> bool:
-        return not self._ended and self._given == dict(environment)
+        return not self._ended and self._started_with == dict(environment)
 
     def start(self) -> Self:
         if self._process is None:
@@ -101,15 +101,15 @@ def _active_epoch(url: str) -> int:
     """Return the epoch of the job's last batch."""
     answer = httpx.get(f"{url}/metrics", timeout=10, trust_env=False)
     answer.raise_for_status()
-    found = re.search(r"^braid_epoch (\S+)$", answer.text, re.MULTILINE)
-    if found is None:
+    match = re.search(r"^braid_epoch (\S+)$", answer.text, re.MULTILINE)
+    if match is None:
         raise BraidError(f"{url}/metrics must have braid_epoch, and has not")
-    return int(float(found[1]))
+    return int(float(match[1]))
 
 
-def _wait(condition: Callable[[], bool], what: str) -> None:
+def _wait(condition: Callable[[], bool], requirement: str) -> None:
     deadline = time.monotonic() + EMPTY_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{what} after {EMPTY_SECONDS:g} s")
+            raise TimeoutError(f"{requirement} after {EMPTY_SECONDS:g} s")
         time.sleep(POLL_SECONDS)

@@ -121,7 +121,7 @@ def measure(
 
 
 class _Run:
-    """One measurement under way. What is known so far is in `_found`, also when the system fails."""
+    """One measurement under way. What is known so far is in `_measured`, also when the system fails."""
 
     def __init__(
         self,
@@ -133,18 +133,18 @@ class _Run:
         tell: Tell,
         next_queries: Sequence[QuerySpec],
     ) -> None:
-        read = {stream for query in (*queries, *next_queries) for stream in query.streams}
+        streams_read = {stream for query in (*queries, *next_queries) for stream in query.streams}
         missing = {stream.name for stream in workload.streams} - set(queues)
         if not queries or missing:
             raise ValueError(f"there must be queries, and a queue of every stream; {sorted(missing)} have none")
         self._locations = {name: queue.location for name, queue in queues.items()}
-        self._rig = steps.Rig(system, {name: queues[name] for name in sorted(read)}, time.time())
+        self._rig = steps.Rig(system, {name: queues[name] for name in sorted(streams_read)}, time.time())
         # with twice the tuples a join has four times the rows: its windows would never end
         self._takes_what_it_can = not self._rig.pulls_from_queues and not any(query.is_join for query in queries)
         self._step_seconds, self._lengthened = settings.step_seconds, 0
         self._workload, self._queries, self._next_queries = workload, queries, next_queries or queries
         self._settings, self._tell = settings, tell
-        self._found = Measured(
+        self._measured = Measured(
             system.name, system.source, workload.name, len(queries), settings.seed, settings.to_json()
         )
 
@@ -153,12 +153,12 @@ class _Run:
         try:
             self._measure()
         except UnsupportedError as error:
-            self._found = replace(self._found, unsupported=str(error), sustained=False)
+            self._measured = replace(self._measured, unsupported=str(error), sustained=False)
         except SystemFailedError as error:
-            self._found = replace(self._found, error=str(error), sustained=False, query_throughput=None)
+            self._measured = replace(self._measured, error=str(error), sustained=False, query_throughput=None)
         finally:
             self._stop()
-        return self._found
+        return self._measured
 
     def _measure(self) -> None:
         system = self._rig.system
@@ -168,7 +168,7 @@ class _Run:
             steps.start_load(self._rig, self._moderate_rate)
         elif not self._takes_what_it_can:
             system.offer(self._workload.start_rate)
-        self._found = replace(self._found, settings={**self._found.settings, **system.settings()})
+        self._measured = replace(self._measured, settings={**self._measured.settings, **system.settings()})
         self._tell(Progress("deploy"))
         deployment = system.deploy(self._queries, self._workload.per_second(len(self._queries)))
         self._note(deployment_latency=latency.quantiles(deployment.latencies))
@@ -188,43 +188,43 @@ class _Run:
         """Offer the rate that the search begins with for a step that does not count: compilers and caches are cold."""
         if not self._rig.pulls_from_queues or self._settings.quick:
             return
-        until = time.monotonic() + ADAPTING_SECONDS
+        deadline = time.monotonic() + ADAPTING_SECONDS
         while True:
             self._run([(self._step_seconds, self._workload.start_rate)], "warm-up", self._workload.start_rate)
             adapts = self._settings.adapts and self._workload.churn(len(self._queries)) is None
-            if not adapts or self._rig.system.has_adapted() or time.monotonic() > until:
+            if not adapts or self._rig.system.has_adapted() or time.monotonic() > deadline:
                 return
 
     def _search(self) -> float:
         """Note the sustainable throughput and return it."""
         settings = self._settings
         if not self._takes_what_it_can:
-            until = time.monotonic() + settings.search_seconds
-            found = search(self._workload.start_rate, self._probe, settings.plan, lambda: time.monotonic() >= until)
-            best, last = found.best, found.steps[-1]
+            deadline = time.monotonic() + settings.search_seconds
+            result = search(self._workload.start_rate, self._probe, settings.plan, lambda: time.monotonic() >= deadline)
+            best, last = result.best, result.steps[-1]
         else:
             run = steps.run_unlimited(
                 self._rig, settings.step_seconds, settings.warm_up_share, self._teller("search", 1, None)
             )
             last = steps.judge_own_generator(run, None)
             best = last if last.sustained else None
-            self._note(steps=(*self._found.steps, last))
-        shown = best or last
-        sustainable = shown.rate if best else shown.pulled_per_second
+            self._note(steps=(*self._measured.steps, last))
+        reported = best or last
+        sustainable = reported.rate if best else reported.pulled_per_second
         if sustainable <= 0:
             raise SystemFailedError(f"{self._rig.system.name} took no tuples while it was measured; look at its log")
         self._note(
             sustained=best is not None,
             sustainable=float(sustainable),
-            slowest=shown.pulled_per_second,
-            overall=throughput.overall_throughput(shown.consumers, len(self._queries)),
+            slowest=reported.pulled_per_second,
+            overall=throughput.overall_throughput(reported.consumers, len(self._queries)),
         )
         return float(sustainable)
 
     def _probe(self, rate: int) -> StepResult:
         """Take a step; again, and longer from now on, when the system took nothing in it."""
         while True:
-            number = len(self._found.steps) + 1
+            number = len(self._measured.steps) + 1
             steps.settle(self._rig, rate, self._step_seconds)
             self._rig.system.missing(CATCHING_UP_SECONDS)  # of the step before, which may have been too much
             self._rig.system.left_out()
@@ -236,17 +236,17 @@ class _Run:
                 result = steps.judge(steps.go_on(self._rig, run, teller), rate)
             missing = self._rig.system.left_out()
             if missing is None and result.sustained:
-                reading = max(READING_SHARE * self._step_seconds, LEAST_READING_SECONDS, self._longest_slide)
-                missing = self._rig.system.missing(reading)
+                reading_seconds = max(READING_SHARE * self._step_seconds, LEAST_READING_SECONDS, self._longest_slide)
+                missing = self._rig.system.missing(reading_seconds)
             result = replace(result, sustained=result.sustained and missing is None, missing=missing)
-            self._note(steps=(*self._found.steps, result))
-            longer = self._step_seconds * LONGER_STEP
-            most = self._lengthened == MOST_LONGER_STEPS or longer > LONGEST_STEP_SECONDS
-            if result.pulled_per_second > 0 or self._settings.quick or most:
+            self._note(steps=(*self._measured.steps, result))
+            longer_seconds = self._step_seconds * LONGER_STEP
+            is_longest = self._lengthened == MOST_LONGER_STEPS or longer_seconds > LONGEST_STEP_SECONDS
+            if result.pulled_per_second > 0 or self._settings.quick or is_longest:
                 return result
-            self._step_seconds = longer
+            self._step_seconds = longer_seconds
             self._lengthened += 1
-            self._note(settings={**self._found.settings, "lengthened_to_seconds": self._step_seconds})
+            self._note(settings={**self._measured.settings, "lengthened_to_seconds": self._step_seconds})
 
     def _may_settle(self, result: StepResult) -> bool:
         """Whether a queue that grew in a step may do so no more in the next.
@@ -255,20 +255,20 @@ class _Run:
         batches until they are as long as it takes to read what comes meanwhile, and so does the queue: transient
         backpressure (definition 5).
         """
-        nearly = result.pulled_per_second >= NEARLY_ALL * result.rate
-        return nearly and not result.sustained and not self._settings.quick
+        took_nearly_all = result.pulled_per_second >= NEARLY_ALL * result.rate
+        return took_nearly_all and not result.sustained and not self._settings.quick
 
     def _look_at_latency(self, sustainable: float) -> None:
         """Note latencies and series at a little less than the sustainable throughput."""
         rate = max(1, int(sustainable * self._settings.latency_load))
-        busy, began = self._rig.system.processor_seconds(), time.monotonic()
+        busy_before, began = self._rig.system.processor_seconds(), time.monotonic()
         run = self._run([(self._latency_seconds, rate)], "latency", rate)
-        if busy is not None:
-            more = (self._rig.system.processor_seconds() or busy) - busy
-            self._note(processor_cores=more / (time.monotonic() - began))
+        if busy_before is not None:
+            busy_seconds = (self._rig.system.processor_seconds() or busy_before) - busy_before
+            self._note(processor_cores=busy_seconds / (time.monotonic() - began))
         result = steps.judge(run, rate) if run.logs else steps.judge_own_generator(run, rate)
         self._note(
-            steps=(*self._found.steps, result),
+            steps=(*self._measured.steps, result),
             event_time_latency=latency.latency_quantiles(steps.event_time_latencies(run)),
             processing_time_latency=latency.latency_quantiles(steps.processing_time_latencies(run)),
             series=series_of(run),
@@ -286,7 +286,7 @@ class _Run:
     def _note_churn(self, deployment: Deployment) -> None:
         """Note how long queries took to come and to go, and how many did, a second (thesis 4.4.3)."""
         changes = [*deployment.latencies, *deployment.deletions]
-        sustained = self._found.sustained and deployment.seconds > 0
+        sustained = self._measured.sustained and deployment.seconds > 0
         self._note(
             deployment_latency=latency.quantiles(changes),
             query_throughput=len(changes) / deployment.seconds if sustained else None,
@@ -297,7 +297,7 @@ class _Run:
         try:
             self._rig.system.stop()
         except SystemFailedError as error:
-            self._found = replace(self._found, error=self._found.error or str(error))
+            self._measured = replace(self._measured, error=self._measured.error or str(error))
         finally:
             steps.stop_load(self._rig)
 
@@ -309,8 +309,8 @@ class _Run:
     def _latency_seconds(self) -> float:
         """Long enough for some windows to end, as far as that is in proportion."""
         seconds = self._step_seconds
-        needed = WINDOWS_IN_STEP * self._longest_slide / (1 - self._settings.warm_up_share)
-        return min(max(seconds, needed), MOST_LONGER * seconds)
+        needed_seconds = WINDOWS_IN_STEP * self._longest_slide / (1 - self._settings.warm_up_share)
+        return min(max(seconds, needed_seconds), MOST_LONGER * seconds)
 
     @property
     def _longest_slide(self) -> float:
@@ -321,4 +321,4 @@ class _Run:
         return lambda share: self._tell(Progress(phase, step, share, rate))
 
     def _note(self, **figures: Any) -> None:
-        self._found = replace(self._found, **figures)
+        self._measured = replace(self._measured, **figures)

@@ -36,8 +36,8 @@ POLL_SECONDS = 0.05
 class ServiceFailedError(Exception):
     """The service did not start, or ended by itself; `log` has its words."""
 
-    def __init__(self, what: str, log: Path) -> None:
-        super().__init__(f"{what}. What it said is in {log}")
+    def __init__(self, problem: str, log: Path) -> None:
+        super().__init__(f"{problem}. What it said is in {log}")
         self.log = log
 
 
@@ -127,12 +127,12 @@ class ServiceProcess:
 
     def memory_by_kind(self) -> dict[str, int]:
         """Return the same by the kind of process: `java`, or the Python module that it runs."""
-        found: dict[str, int] = {}
+        by_kind: dict[str, int] = {}
         for process in _session_processes(0 if self._process is None else self._process.pid):
             with contextlib.suppress(psutil.Error):
-                kind, used = _kind_of(process), process.memory_full_info().pss
-                found[kind] = found.get(kind, 0) + used
-        return found
+                kind, memory = _kind_of(process), process.memory_full_info().pss
+                by_kind[kind] = by_kind.get(kind, 0) + memory
+        return by_kind
 
     def processor_seconds(self) -> float:
         """Return how long the processes of the service that run kept processors busy, all together."""
@@ -143,10 +143,10 @@ class ServiceProcess:
                 total += times.user + times.system
         return total
 
-    def failure(self, what: str) -> ServiceFailedError:
+    def failure(self, problem: str) -> ServiceFailedError:
         """Return the error to raise; the logs are kept for it."""
         self._failed = True
-        return ServiceFailedError(what, self.log)
+        return ServiceFailedError(problem, self.log)
 
     def stop(self, keep_logs: bool = False) -> None:
         """End the process and whatever it left behind, and remove its folder; harmless to repeat."""
@@ -167,11 +167,11 @@ class ServiceProcess:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _end_session(self, session: int) -> None:
-        left = _session_processes(session)
-        for process in left:
+        processes = _session_processes(session)
+        for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.send_signal(signal.SIGKILL)
-        psutil.wait_procs(left, timeout=KILL_SECONDS)
+        psutil.wait_procs(processes, timeout=KILL_SECONDS)
 
 
 # makes a service by the name of its folder and its environment
@@ -184,27 +184,27 @@ def _ends_deferred() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    handled = {number: handler for number, handler in before.items() if callable(handler)}
-    for number in handled:
-        signal.signal(number, lambda number, _: came.append(number))
+    received: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    deferred = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in deferred:
+        signal.signal(number, lambda number, _: received.append(number))
     try:
         yield
     finally:
-        for number, handler in handled.items():
+        for number, handler in deferred.items():
             signal.signal(number, handler)
-    if came:
-        signal.raise_signal(signal.Signals(came[0]))
+    if received:
+        signal.raise_signal(signal.Signals(received[0]))
 
 
 def _session_processes(session: int) -> list[psutil.Process]:
-    found = []
+    processes = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes
 
 
 def _kind_of(process: psutil.Process) -> str:

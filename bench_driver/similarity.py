@@ -24,59 +24,59 @@ def similarity(query: Sequence[JoinStep], pattern: Sequence[JoinStep]) -> float:
     return len(common_streams) * len(common_attributes) / len(_streams(pattern)) ** 2
 
 
-def draw_pattern(chosen: random.Random, streams: Sequence[str], attributes: Sequence[str]) -> tuple[JoinStep, ...]:
+def draw_pattern(rng: random.Random, streams: Sequence[str], attributes: Sequence[str]) -> tuple[JoinStep, ...]:
     """Return the joins of a pattern query: a chain of the streams in order on random attributes.
 
     The two join attributes of a stream differ, so that they count apart.
     """
-    return _chain([_draw_slots(chosen, stream, attributes, streams) for stream in streams])
+    return _chain([_draw_slots(rng, stream, attributes, streams) for stream in streams])
 
 
 def draw_similar(
-    chosen: random.Random,
+    rng: random.Random,
     pattern: Sequence[JoinStep],
-    wanted: float,
+    target: float,
     streams: Sequence[str],
     attributes: Sequence[str],
 ) -> tuple[JoinStep, ...]:
-    """Return the joins of a query as long as the pattern and `wanted` similar to it, by the thesis's three steps.
+    """Return the joins of a query as long as the pattern and `target` similar to it, by the thesis's three steps.
 
-    It is as close to `wanted` as whole numbers of streams and attributes allow. `streams` are all there are; where
+    It is as close to `target` as whole numbers of streams and attributes allow. `streams` are all there are; where
     they are too few for streams that the pattern does not have, more of the pattern's are taken.
     """
     chain = _slots(pattern)
     outside = [stream for stream in streams if stream not in _streams(pattern)]
     # step 1; what is not common must come from outside
-    common = chosen.randint(max(1, len(chain) - len(outside)), len(chain))
+    common_count = rng.randint(max(1, len(chain) - len(outside)), len(chain))
     # step 2
     while True:
-        kept = int(wanted * len(chain) ** 2 / common + 0.5)
-        runs = [i for i in range(len(chain) - common + 1) if _width(chain[i : i + common]) >= kept]
-        if runs or common == len(chain):
+        kept_count = int(target * len(chain) ** 2 / common_count + 0.5)
+        starts = [i for i in range(len(chain) - common_count + 1) if _width(chain[i : i + common_count]) >= kept_count]
+        if starts or common_count == len(chain):
             break
-        common += 1
+        common_count += 1
     # step 3; neighbours in the chain are joined with each other
-    first = chosen.choice(runs or [0])
-    run = range(first, first + common)
+    run_start = rng.choice(starts or [0])
+    run = range(run_start, run_start + common_count)
     candidates = [attribute for i in run for attribute in chain[i]]
-    keep = set(chosen.sample(candidates, min(kept, len(candidates))))
-    others = iter(chosen.sample(outside, len(chain) - common))
-    drawn = []
+    kept_attributes = set(rng.sample(candidates, min(kept_count, len(candidates))))
+    other_streams = iter(rng.sample(outside, len(chain) - common_count))
+    slots_of_query = []
     for i, slots in enumerate(chain):
         if i in run:
-            others_of_stream = [a for a in attributes if ColumnRef(slots[0].stream, a) not in slots]
-            drawn.append([s if s in keep else ColumnRef(s.stream, chosen.choice(others_of_stream)) for s in slots])
+            other_attributes = [a for a in attributes if ColumnRef(slots[0].stream, a) not in slots]
+            slots_of_query.append(
+                [s if s in kept_attributes else ColumnRef(s.stream, rng.choice(other_attributes)) for s in slots]
+            )
         else:
-            stream = next(others)
-            drawn.append([ColumnRef(stream, chosen.choice(attributes)) for _ in slots])
-    return _chain(drawn)
+            stream = next(other_streams)
+            slots_of_query.append([ColumnRef(stream, rng.choice(attributes)) for _ in slots])
+    return _chain(slots_of_query)
 
 
-def _draw_slots(
-    chosen: random.Random, stream: str, attributes: Sequence[str], streams: Sequence[str]
-) -> list[ColumnRef]:
+def _draw_slots(rng: random.Random, stream: str, attributes: Sequence[str], streams: Sequence[str]) -> list[ColumnRef]:
     slots = 1 if stream in (streams[0], streams[-1]) else 2
-    return [ColumnRef(stream, attribute) for attribute in chosen.sample(attributes, slots)]
+    return [ColumnRef(stream, attribute) for attribute in rng.sample(attributes, slots)]
 
 
 def _chain(slots: Sequence[Sequence[ColumnRef]]) -> tuple[JoinStep, ...]:
@@ -86,7 +86,7 @@ def _chain(slots: Sequence[Sequence[ColumnRef]]) -> tuple[JoinStep, ...]:
 
 def _slots(chain: Sequence[JoinStep]) -> list[list[ColumnRef]]:
     """Return the join attributes of each stream in order of the chain, the inverse of `_chain`."""
-    between = [[step.right, after.left] for step, after in itertools.pairwise(chain)]
+    between = [[step.right, following.left] for step, following in itertools.pairwise(chain)]
     return [[chain[0].left], *between, [chain[-1].right]]
 
 

@@ -62,11 +62,11 @@ def trend(minutes: Sequence[Minute], kind: str | None = None) -> float:
     It is the memory of all processes or of those of one kind.
     """
     last = minutes[-1].at_seconds
-    kept = [minute for minute in minutes if minute.at_seconds >= WARM_UP_SHARE * last]
-    if len(kept) < 2:
+    after_warm_up = [minute for minute in minutes if minute.at_seconds >= WARM_UP_SHARE * last]
+    if len(after_warm_up) < 2:
         return 0.0
-    memory = [m.memory_bytes if kind is None else m.memory.get(kind, 0) for m in kept]
-    slope, _ = np.polyfit([m.at_seconds / 60 for m in kept], memory, 1)
+    memory = [minute.memory_bytes if kind is None else minute.memory.get(kind, 0) for minute in after_warm_up]
+    slope, _ = np.polyfit([minute.at_seconds / 60 for minute in after_warm_up], memory, 1)
     return float(slope)
 
 
@@ -78,8 +78,8 @@ def soak(workload_name: str, queries: int, rate: int, minutes: float) -> list[Mi
     """
     workload = load_workload(workload_name)
     (stream,) = workload.streams
-    made = generate_queries(workload, queries, SEED)
-    found: list[Minute] = []
+    query_specs = generate_queries(workload, queries, SEED)
+    seen: list[Minute] = []
     with (
         QueueProcess(stream.name, stream.dataset, stream.options, SEED) as queue,
         ServiceProcess("soak", {"BRAID_MAX_QUERIES": str(2 * queries)}) as service,
@@ -90,30 +90,32 @@ def soak(workload_name: str, queries: int, rate: int, minutes: float) -> list[Mi
         client.create_stream(stream_sql(stream.name, columns, queue.location, stream.name))
         queue.run(time.time_ns() // 1000, [(None, rate)])
         for first in range(0, queries, ARRAY):
-            client.create_queries([{"sql": query_sql(query, probe=False)} for query in made[first : first + ARRAY]])
+            client.create_queries(
+                [{"sql": query_sql(query, probe=False)} for query in query_specs[first : first + ARRAY]]
+            )
         wait_running(client, RUNNING_SECONDS)
         began = time.monotonic()
-        batches = scrape_histogram(service.url, BATCH_DURATION)
+        histogram_before = scrape_histogram(service.url, BATCH_DURATION)
         while time.monotonic() < began + 60 * minutes:
-            time.sleep(max(0.0, min(began + LINE_SECONDS * (len(found) + 1), began + 60 * minutes) - time.monotonic()))
+            time.sleep(max(0.0, min(began + LINE_SECONDS * (len(seen) + 1), began + 60 * minutes) - time.monotonic()))
             service.check_alive()
             queue.check_alive()
-            now = scrape_histogram(service.url, BATCH_DURATION)
-            took, batches = now.since(batches), now
+            histogram = scrape_histogram(service.url, BATCH_DURATION)
+            durations, histogram_before = histogram.since(histogram_before), histogram
             waiting = queue.samples()[-1].length()
-            found.append(
+            seen.append(
                 Minute(
                     time.monotonic() - began,
                     service.memory_by_kind(),
                     service.data_bytes(),
                     waiting,
-                    round(took.count),
-                    took.quantile(0.5),
-                    took.quantile(0.95),
+                    round(durations.count),
+                    durations.quantile(0.5),
+                    durations.quantile(0.95),
                 )
             )
-            say(line(found[-1]))
-    return found
+            say(line(seen[-1]))
+    return seen
 
 
 def line(minute: Minute) -> str:
@@ -141,8 +143,8 @@ def render(minutes: Sequence[Minute]) -> str:
         ]
         for m in minutes
     ]
-    most = max(m.memory_bytes for m in minutes) / 2**30
-    grew = trend(minutes) / 2**20
+    most_gib = max(m.memory_bytes for m in minutes) / 2**30
+    growth = trend(minutes) / 2**20
     processes = [["process", "at first", "at last", "MiB a minute after the warm-up"]]
     first, last = minutes[0].memory, minutes[-1].memory
     for kind in sorted(last, key=last.__getitem__, reverse=True):
@@ -150,7 +152,7 @@ def render(minutes: Sequence[Minute]) -> str:
         processes.append([kind, *sizes, f"{trend(minutes, kind) / 2**20:+.1f}"])
     return (
         f"{table(rows)}\n\n{table(processes)}\n\n"
-        f"At most {most:.2f} GiB; after the warm-up it grew by {grew:+.1f} MiB a minute."
+        f"At most {most_gib:.2f} GiB; after the warm-up it grew by {growth:+.1f} MiB a minute."
     )
 
 
@@ -178,7 +180,7 @@ def main(arguments: list[str] | None = None) -> int:
             "minutes": [asdict(minute) for minute in minutes],
         }
 
-    return report_on(measure, lambda report: render([Minute(**each) for each in report["minutes"]]), options.output)
+    return report_on(measure, lambda report: render([Minute(**minute) for minute in report["minutes"]]), options.output)
 
 
 if __name__ == "__main__":

@@ -46,13 +46,13 @@ def report_on(measure: Callable[[], Report], render: Callable[[Report], str], ou
     when someone interrupted or ended it.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    before = {
+    circumstances = {
         "taken_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": machine(),
         "versions": versions(),
     }
     try:
-        report = {**before, **measure()}
+        report = {**circumstances, **measure()}
     except (ServiceFailedError, QueueFailedError, BraidError, httpx.HTTPError, TimeoutError) as error:
         say(f"failed: {error}")
         return 1
@@ -66,14 +66,14 @@ def report_on(measure: Callable[[], Report], render: Callable[[Report], str], ou
     return 0
 
 
-def describe(found: Mapping[str, Any]) -> str:
+def describe(facts: Mapping[str, Any]) -> str:
     """Return what :func:`bench_driver.machine.machine` found as text, with a warning when it was busy."""
-    load = ", ".join(f"{value:g}" for value in found["load_before"])
+    load = ", ".join(f"{value:g}" for value in facts["load_before"])
     text = (
-        f"Machine: {found['processor']}, {found['cores']} cores, {found['memory_gib']} GiB, {found['system']};"
+        f"Machine: {facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB, {facts['system']};"
         f" load before {load}"
     )
-    if found["load_before"][0] > BUSY * found["cores"]:
+    if facts["load_before"][0] > BUSY * facts["cores"]:
         text += "\nThe machine was busy with something else before this began: the figures are too high."
     return text
 

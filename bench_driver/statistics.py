@@ -65,8 +65,8 @@ class Histogram:
 
     def since(self, earlier: Histogram) -> Histogram:
         """Return the observations made after `earlier`."""
-        left = {bound: count - earlier.bounds.get(bound, 0.0) for bound, count in self.bounds.items()}
-        return Histogram(left, self.total - earlier.total)
+        counts = {bound: count - earlier.bounds.get(bound, 0.0) for bound, count in self.bounds.items()}
+        return Histogram(counts, self.total - earlier.total)
 
     @property
     def mean(self) -> float | None:

@@ -137,9 +137,9 @@ def _options(workload: Workload, changes: Sequence[str]) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"options follow a workload's name as :NAME=VALUE, got {workload.name!r}: {error}") from error
     if unknown := options.keys() - workload.options.keys():
-        there = ", ".join(sorted(workload.options))
+        available = ", ".join(sorted(workload.options))
         raise ValueError(
-            f"{workload.name!r}: there is no option {sorted(unknown)[0]!r} of its queries; there are {there}"
+            f"{workload.name!r}: there is no option {sorted(unknown)[0]!r} of its queries; there are {available}"
         )
     return options
 

@@ -23,13 +23,16 @@ def select_list(spec: QuerySpec, probe: bool, name: Name) -> str:
     """Return what the query selects; `name` writes a column. Columns of one name are told apart by their stream."""
     if spec.measure:
         return ", ".join([f"SUM({name(spec.measure)}) AS {TOTAL}", *([latest(spec, name)] if probe else [])])
-    often = Counter(column.column for column in spec.columns)
+    occurrences = Counter(column.column for column in spec.columns)
     items = [
-        name(column) + (f" AS {column.stream}_{column.column}" if often[column.column] > 1 else "")
+        name(column) + (f" AS {column.stream}_{column.column}" if occurrences[column.column] > 1 else "")
         for column in spec.columns
     ]
     if probe:
-        items += [f"{t} AS {c}" for t, c in zip(_times(spec, name), event_time_columns(spec), strict=True)]
+        items += [
+            f"{time} AS {column_name}"
+            for time, column_name in zip(_times(spec, name), event_time_columns(spec), strict=True)
+        ]
     return ", ".join(items)
 
 
@@ -53,7 +56,7 @@ def join_condition(step: JoinStep, name: Name) -> str:
 def steps_to(spec: QuerySpec, number: int) -> list[JoinStep]:
     """Return the join steps between the stream at `number` and those before it."""
     stream, earlier = spec.streams[number], spec.streams[:number]
-    pairs = [(one, stream) for one in earlier] + [(stream, one) for one in earlier]
+    pairs = [(other, stream) for other in earlier] + [(stream, other) for other in earlier]
     return [step for step in spec.joins if (step.left.stream, step.right.stream) in pairs]
 
 

@@ -40,8 +40,8 @@ def source_sql(stream: StreamSpec, columns: Sequence[tuple[str, str]], rows_per_
         least, most = _PRICES if name == "price" else (0, _values(name, limits) - 1)
         options |= {f"fields.{name}.min": str(least), f"fields.{name}.max": str(most)}
     declared.append(f"WATERMARK FOR `{common.TIME}` AS `{common.TIME}` - INTERVAL '0.001' SECOND")
-    given = ", ".join(f"{common.text(key)} = {common.text(value)}" for key, value in options.items())
-    return f"CREATE TABLE `{stream.name}` ({', '.join(declared)}) WITH ({given})"
+    option_list = ", ".join(f"{common.text(key)} = {common.text(value)}" for key, value in options.items())
+    return f"CREATE TABLE `{stream.name}` ({', '.join(declared)}) WITH ({option_list})"
 
 
 def _values(column: str, options: Mapping[str, Any]) -> int:
@@ -57,8 +57,8 @@ def _name(column: ColumnRef) -> str:
 
 def _interval(milliseconds: int) -> str:
     """Return an interval; Flink takes at most two digits of whole seconds unless told."""
-    seconds, rest = divmod(milliseconds, 1000)
-    fraction = f".{rest:03d}" if rest else ""
+    seconds, remainder = divmod(milliseconds, 1000)
+    fraction = f".{remainder:03d}" if remainder else ""
     return f"INTERVAL '{seconds}{fraction}' SECOND({max(2, len(str(seconds)))}, 3)"
 
 
@@ -75,7 +75,9 @@ def _windowed(spec: QuerySpec, stream: str) -> str:
 
 
 def _conditions(spec: QuerySpec, stream: str) -> str:
-    return common.where([common.condition(c, _name) for c in spec.comparisons if c.stream == stream])
+    return common.where(
+        [common.condition(comparison, _name) for comparison in spec.comparisons if comparison.stream == stream]
+    )
 
 
 def _single(spec: QuerySpec) -> str:
@@ -89,10 +91,10 @@ def _joined(spec: QuerySpec) -> str:
         f"(SELECT * FROM {_windowed(spec, stream)}{_conditions(spec, stream)}) AS `{stream}`" for stream in spec.streams
     ]
     text = inputs[0]
-    for i, (before, stream) in enumerate(zip(spec.streams, spec.streams[1:], strict=False), start=1):
-        on = [f"`{before}`.{bound} = `{stream}`.{bound}" for bound in ("window_start", "window_end")]
-        on += [common.join_condition(step, _name) for step in common.steps_to(spec, i)]
-        text += f" JOIN {inputs[i]} ON {' AND '.join(on)}"
+    for number, (previous, stream) in enumerate(zip(spec.streams, spec.streams[1:], strict=False), start=1):
+        conditions = [f"`{previous}`.{bound} = `{stream}`.{bound}" for bound in ("window_start", "window_end")]
+        conditions += [common.join_condition(step, _name) for step in common.steps_to(spec, number)]
+        text += f" JOIN {inputs[number]} ON {' AND '.join(conditions)}"
     return text
 
 

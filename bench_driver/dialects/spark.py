@@ -50,7 +50,7 @@ def _name(column: ColumnRef) -> str:
 
 
 def _conditions(spec: QuerySpec, streams: Iterable[str]) -> list[str]:
-    return [common.condition(c, _name) for c in spec.comparisons if c.stream in streams]
+    return [common.condition(comparison, _name) for comparison in spec.comparisons if comparison.stream in streams]
 
 
 def _window(window: WindowSpec, column: str) -> str:
@@ -64,20 +64,20 @@ def _sources(spec: QuerySpec, filtered: bool) -> str:
         stream = spec.streams[0]
         return f"`{stream}`{common.where(_conditions(spec, [stream]) if filtered else [])}"
     text = _input(spec, spec.streams[0], filtered)
-    for i, stream in enumerate(spec.streams[1:], start=1):
-        on = [f"`{spec.streams[0]}`.`{WINDOW}` = `{stream}`.`{WINDOW}`"]
-        on += [common.join_condition(step, _name) for step in common.steps_to(spec, i)]
-        text += f" JOIN {_input(spec, stream, filtered)} ON {' AND '.join(on)}"
+    for number, stream in enumerate(spec.streams[1:], start=1):
+        conditions = [f"`{spec.streams[0]}`.`{WINDOW}` = `{stream}`.`{WINDOW}`"]
+        conditions += [common.join_condition(step, _name) for step in common.steps_to(spec, number)]
+        text += f" JOIN {_input(spec, stream, filtered)} ON {' AND '.join(conditions)}"
     return text
 
 
 def _input(spec: QuerySpec, stream: str, filtered: bool) -> str:
-    chosen = common.where(_conditions(spec, [stream]) if filtered else [])
+    where_clause = common.where(_conditions(spec, [stream]) if filtered else [])
     time = _name(ColumnRef(stream, common.TIME))
     # a stateful operator takes one column with a watermark, which has to be the window: this time has none
     plain_time = f"TIMESTAMP_MICROS(UNIX_MICROS({time})) AS `{common.TIME}`"
     columns = f"* EXCEPT (`{common.TIME}`), {plain_time}, {_window(spec.window, time)} AS `{WINDOW}`"
-    return f"(SELECT {columns} FROM `{stream}`{chosen}) AS `{stream}`"
+    return f"(SELECT {columns} FROM `{stream}`{where_clause}) AS `{stream}`"
 
 
 def _group_by(spec: QuerySpec) -> str:

@@ -67,13 +67,15 @@ class Ingestion:
         by_consumer: dict[str, list[Pull]] = {}
         for pull in pulls:
             by_consumer.setdefault(pull.consumer, []).append(pull)
-        for own in by_consumer.values():
-            first: list[Pull] = []
-            for pull in sorted(own, key=attrgetter("start", "at")):
-                if not first or pull.end > first[-1].end:  # else it is pulled once more, after a failure
-                    first.append(pull)
+        for consumer_pulls in by_consumer.values():
+            first_pulls: list[Pull] = []
+            for pull in sorted(consumer_pulls, key=attrgetter("start", "at")):
+                if not first_pulls or pull.end > first_pulls[-1].end:  # else it is pulled once more, after a failure
+                    first_pulls.append(pull)
             # ranges may be pulled side by side: a tuple has all those before it only once they are there, too
-            self._logs.append(([pull.end for pull in first], list(accumulate((pull.at for pull in first), max))))
+            self._logs.append(
+                ([pull.end for pull in first_pulls], list(accumulate((pull.at for pull in first_pulls), max)))
+            )
 
     def of(self, event_time: float, arrived: float) -> float | None:
         """Return when the newest tuple of up to `event_time` reached the system; None when it had not by `arrived`.
@@ -84,16 +86,19 @@ class Ingestion:
         if offset < 0:
             return None
         times = []
-        for ends, handed in self._logs:
+        for ends, handed_over in self._logs:
             index = bisect_right(ends, offset)
-            if index < len(ends) and handed[index] <= arrived:
-                times.append(handed[index])
+            if index < len(ends) and handed_over[index] <= arrived:
+                times.append(handed_over[index])
         return sorted(times)[(len(times) - 1) // 2] if times else None
 
 
 def event_time_latencies(outputs: Iterable[Output], begin: float, end: float, since: float) -> list[Latency]:
     """Return the event-time latency (definition 1) of what arrived in `[begin, end]` and is of `since` or later."""
-    return [Latency(o.arrived, o.arrived - o.event_time, o.rows) for o in _within(outputs, begin, end, since)]
+    return [
+        Latency(output.arrived, output.arrived - output.event_time, output.rows)
+        for output in _within(outputs, begin, end, since)
+    ]
 
 
 def processing_time_latencies(
@@ -106,23 +111,27 @@ def processing_time_latencies(
     latencies = []
     for output in _within(outputs, begin, end, since):
         times = [ingestion.of(output.event_time, output.arrived) for ingestion in ingestions]
-        known = [time for time in times if time is not None]
-        if known:
+        known_times = [time for time in times if time is not None]
+        if known_times:
             # a queue that hands tuples over as they come has noted when the first of them left
-            reached = min(output.arrived, max(*known, output.event_time))
+            reached = min(output.arrived, max(*known_times, output.event_time))
             latencies.append(Latency(output.arrived, output.arrived - reached, output.rows))
     return latencies
 
 
 def _within(outputs: Iterable[Output], begin: float, end: float, since: float) -> Iterable[Output]:
-    return (o for o in outputs if begin <= o.arrived <= end and o.event_time >= since and o.rows > 0)
+    return (
+        output
+        for output in outputs
+        if begin <= output.arrived <= end and output.event_time >= since and output.rows > 0
+    )
 
 
 def quantiles(values: Sequence[float], weights: Sequence[float] | None = None) -> dict[str, float] | None:
     """Return p50, p95, p99 and max by nearest rank; None without values."""
-    found = {name: statistics.percentile(values, share, weights) for name, share in QUANTILES.items()}
-    known = {name: value for name, value in found.items() if value is not None}
-    return known or None
+    by_name = {name: statistics.percentile(values, share, weights) for name, share in QUANTILES.items()}
+    known_quantiles = {name: value for name, value in by_name.items() if value is not None}
+    return known_quantiles or None
 
 
 def latency_quantiles(latencies: Sequence[Latency]) -> dict[str, float] | None:
@@ -138,7 +147,9 @@ def latency_series(latencies: Iterable[Latency], begin: float) -> list[list[floa
     for latency in latencies:
         seconds.setdefault(int(latency.arrived - begin), []).append(latency)
     series = []
-    for second, own in sorted(seconds.items()):
-        middle = statistics.percentile([x.seconds for x in own], 0.5, [float(x.rows) for x in own])
-        series.append([float(second), middle or 0.0, max(x.seconds for x in own)])
+    for second, of_second in sorted(seconds.items()):
+        middle = statistics.percentile(
+            [latency.seconds for latency in of_second], 0.5, [float(latency.rows) for latency in of_second]
+        )
+        series.append([float(second), middle or 0.0, max(latency.seconds for latency in of_second)])
     return series

@@ -64,7 +64,12 @@ class Measured:
         """
         if self.unsupported is not None:
             raise ValueError(f"there is no row of what {self.system} does not support: {self.unsupported}")
-        nothing: dict[str, list[list[float]]] = {"queue_length": [], "latency": [], "pull_interval": [], "rate": []}
+        empty_series: dict[str, list[list[float]]] = {
+            "queue_length": [],
+            "latency": [],
+            "pull_interval": [],
+            "rate": [],
+        }
         return {
             "system": self.system,
             "workload": self.workload,
@@ -82,7 +87,7 @@ class Measured:
             "query_throughput_per_second": self.query_throughput,
             "processor_cores": self.processor_cores,
             "error": self.error,
-            "series": {**nothing, **{name: [list(point) for point in line] for name, line in self.series.items()}},
+            "series": {**empty_series, **{name: [list(point) for point in line] for name, line in self.series.items()}},
             "steps": [
                 {
                     "rate": step.rate,
@@ -113,9 +118,9 @@ def series_of(run: steps.StepRun) -> dict[str, list[list[float]]]:
             tenth[1] = max(tenth[1], float(point.length))
         for consumer in log.consumers:
             times = [pull.at for pull in log.pulls if pull.consumer == consumer and run.begin <= pull.at <= run.end]
-            for before, at in pairwise(times):
+            for previous, at in pairwise(times):
                 second = int(at - run.begin)
-                intervals[second] = max(intervals.get(second, 0.0), at - before)
+                intervals[second] = max(intervals.get(second, 0.0), at - previous)
     return {
         "queue_length": [lengths[tenth] for tenth in sorted(lengths)],
         "latency": latency.latency_series(steps.event_time_latencies(run, warm=False), run.begin),
@@ -126,9 +131,9 @@ def series_of(run: steps.StepRun) -> dict[str, list[list[float]]]:
 
 def _offered(profile: Sequence[tuple[float, int | None]]) -> list[list[float]]:
     """Return the corners of the rate that was offered."""
-    corners, at = [], 0.0
+    corners, elapsed = [], 0.0
     for seconds, rate in profile:
         if rate is not None:
-            corners += [[at, float(rate)], [at + seconds, float(rate)]]
-        at += seconds
+            corners += [[elapsed, float(rate)], [elapsed + seconds, float(rate)]]
+        elapsed += seconds
     return corners

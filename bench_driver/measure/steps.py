@@ -130,14 +130,14 @@ def run_step(rig: Rig, profile: Profile, warm_up_share: float, tell: Tell) -> St
                 rig.system.offer(rate)
             at += seconds
             wait_until(at, begin, end, tell)
-    return _see(rig, begin, end, warm_up_share, tuple(profile))
+    return _observe(rig, begin, end, warm_up_share, tuple(profile))
 
 
 def go_on(rig: Rig, run: StepRun, tell: Tell) -> StepRun:
     """Go on with the last rate of a step for as long again, and return what was seen of that."""
     end = run.end + (run.end - run.begin)
     wait_until(end, run.end, end, tell)
-    return _see(rig, run.end, end, 0.0, run.profile[-1:])
+    return _observe(rig, run.end, end, 0.0, run.profile[-1:])
 
 
 def run_unlimited(rig: Rig, seconds: float, warm_up_share: float, tell: Tell) -> StepRun:
@@ -145,7 +145,7 @@ def run_unlimited(rig: Rig, seconds: float, warm_up_share: float, tell: Tell) ->
     rig.system.offer(None)
     begin = time.time()
     wait_until(begin + seconds, begin, begin + seconds, tell)
-    return _see(rig, begin, begin + seconds, warm_up_share, ((seconds, None),))
+    return _observe(rig, begin, begin + seconds, warm_up_share, ((seconds, None),))
 
 
 def settle(rig: Rig, rate: int, most_seconds: float) -> None:
@@ -189,8 +189,8 @@ def wait_until_pulled(rig: Rig, most_seconds: float) -> None:
 
 def wait_until(at: float, begin: float, end: float, tell: Tell) -> None:
     """Sleep until `at`, telling now and then which share of `[begin, end]` is over."""
-    while (left := at - time.time()) > 0:
-        time.sleep(min(left, LOOK_SECONDS))
+    while (seconds_left := at - time.time()) > 0:
+        time.sleep(min(seconds_left, LOOK_SECONDS))
         tell(min(1.0, max(0.0, (time.time() - begin) / (end - begin))))
 
 
@@ -218,9 +218,9 @@ def judge(run: StepRun, rate: int) -> StepResult:
 def judge_own_generator(run: StepRun, rate: int | None) -> StepResult:
     """Return what a system took from a generator of its own, which waits for it: as fast as it can is sustained."""
     points = [throughput.QueuePoint(at, count, count) for at, count in run.taken if run.warm <= at <= run.end]
-    taken = throughput.pulled_rate(points) or 0.0
-    enough = taken > 0 if rate is None else taken >= (1 - throughput.TOOTH_NOISE) * rate
-    return StepResult(taken if rate is None else rate, enough, 0.0, taken, (taken,))
+    taken_rate = throughput.pulled_rate(points) or 0.0
+    is_sustained = taken_rate > 0 if rate is None else taken_rate >= (1 - throughput.TOOTH_NOISE) * rate
+    return StepResult(taken_rate if rate is None else rate, is_sustained, 0.0, taken_rate, (taken_rate,))
 
 
 def event_time_latencies(run: StepRun, warm: bool = True) -> list[latency.Latency]:
@@ -237,7 +237,7 @@ def processing_time_latencies(run: StepRun) -> list[latency.Latency]:
     return latency.processing_time_latencies(run.outputs, run.warm, run.end, run.begin, ingestions)
 
 
-def _see(
+def _observe(
     rig: Rig, begin: float, end: float, warm_up_share: float, profile: tuple[tuple[float, int | None], ...]
 ) -> StepRun:
     outputs = rig.system.outputs()

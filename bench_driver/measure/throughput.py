@@ -101,14 +101,14 @@ def teeth(points: Sequence[QueuePoint]) -> list[Tooth]:
     rises = [i for i in range(1, len(points)) if points[i].pulled > points[i - 1].pulled]
     # the pauses at both ends count, too: of a long batch there may be nothing else
     pauses = [points[b].at - points[a].at for a, b in pairwise([0, *rises, len(points) - 1])] if rises else []
-    typical = statistics.percentile(pauses, 0.5, pauses) or 0.0
+    typical_pause = statistics.percentile(pauses, 0.5, pauses) or 0.0
     bursts: list[list[int]] = []
     for i in rises:
-        if bursts and points[i].at - points[bursts[-1][-1]].at <= typical / 4:
+        if bursts and points[i].at - points[bursts[-1][-1]].at <= typical_pause / 4:
             bursts[-1].append(i)
         else:
             bursts.append([i])
-    if len(bursts) > 1 and points[rises[0]].at - points[0].at <= typical / 4:
+    if len(bursts) > 1 and points[rises[0]].at - points[0].at <= typical_pause / 4:
         bursts = bursts[1:]  # it may have begun before what was looked at
     return [Tooth(points[burst[0] - 1], points[burst[-1]]) for burst in bursts]
 
@@ -141,23 +141,25 @@ def growth(points: Sequence[QueuePoint], offered: float) -> Growth:
     transient backpressure (thesis figure 3.7). It does, too, when the system has stalled at last. With fewer than two
     bursts of pulls only the ends are compared.
     """
-    found = _growth(points, offered)
+    measured = _growth(points, offered)
     if points and max(point.length for point in points) <= NO_BACKLOG_SECONDS * offered:
-        return Growth(found.tuples_per_second, False)
-    return found
+        return Growth(measured.tuples_per_second, False)
+    return measured
 
 
 def _growth(points: Sequence[QueuePoint], offered: float) -> Growth:
     bursts = teeth(points)
     if len(bursts) < 2:
-        risen = statistics.rate([(point.at, point.length) for point in points])
-        return Growth(risen or 0.0, risen is None or risen > GROWTH_ALLOWED * offered)
+        slope = statistics.rate([(point.at, point.length) for point in points])
+        return Growth(slope or 0.0, slope is None or slope > GROWTH_ALLOWED * offered)
     peaks = [(tooth.before.at, float(tooth.before.length)) for tooth in bursts]
     valleys = [(tooth.after.at, float(tooth.after.length)) for tooth in bursts]
-    height = (statistics.median([y for _, y in peaks]) or 0.0) - (statistics.median([y for _, y in valleys]) or 0.0)
-    last, highest = points[-1], max(y for _, y in peaks)
-    still = (last.at - bursts[-1].after.at) / (last.at - points[0].at)
-    stalled = still > STALL_SHARE and last.length > 2 * highest + NO_BACKLOG_SECONDS * offered
+    height = (statistics.median([length for _, length in peaks]) or 0.0) - (
+        statistics.median([length for _, length in valleys]) or 0.0
+    )
+    last, highest = points[-1], max(length for _, length in peaks)
+    idle_share = (last.at - bursts[-1].after.at) / (last.at - points[0].at)
+    stalled = idle_share > STALL_SHARE and last.length > 2 * highest + NO_BACKLOG_SECONDS * offered
     if last.length > highest:  # a tooth that is not over, yet higher than any before
         peaks.append((last.at, float(last.length)))
     trends = [_trend(_thin(peaks, max), height, offered), _trend(_thin(valleys, min), height, offered)]
@@ -168,8 +170,8 @@ def _growth(points: Sequence[QueuePoint], offered: float) -> Growth:
 def _trend(marks: Line, height: float, offered: float) -> Growth:
     slope = statistics.theil_sen(marks) or 0.0
     middle = (marks[0][0] + marks[-1][0]) / 2
-    late = [mark for mark in marks if mark[0] >= middle]
-    late_slope = statistics.theil_sen(late) if len(late) >= LEAST_TEETH else None
+    late_marks = [mark for mark in marks if mark[0] >= middle]
+    late_slope = statistics.theil_sen(late_marks) if len(late_marks) >= LEAST_TEETH else None
     rising = slope - NOISE_MARGIN * _noise(marks, slope, height) > GROWTH_ALLOWED * offered
     return Growth(slope, rising and (late_slope is None or late_slope > GROWTH_ALLOWED * offered / 2))
 
@@ -178,9 +180,9 @@ def _noise(marks: Line, slope: float, height: float) -> float:
     """Return the standard error of a slope, from the median deviation of the marks from their line."""
     if len(marks) <= LEAST_TEETH:
         return TOOTH_NOISE * max(0.0, height) / max(marks[-1][0] - marks[0][0], 1e-9)
-    rests = [y - slope * x for x, y in marks]
-    middle = statistics.median(rests) or 0.0
-    deviation = 1.4826 * (statistics.median([abs(rest - middle) for rest in rests]) or 0.0)
+    residuals = [y - slope * x for x, y in marks]
+    median_residual = statistics.median(residuals) or 0.0
+    deviation = 1.4826 * (statistics.median([abs(residual - median_residual) for residual in residuals]) or 0.0)
     x_mean = sum(x for x, _ in marks) / len(marks)
     return deviation / math.sqrt(sum((x - x_mean) ** 2 for x, _ in marks))
 

@@ -66,50 +66,50 @@ class FlightReader(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Return the end of what is generated now."""
-        return {partition: end for partition, (_, end) in self._kept().items()}
+        return {partition: end for partition, (_, end) in self._retained().items()}
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Return the end of the next batch, or ``start`` when nothing new is generated."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return next_end(start, self._kept(), most)
+        return next_end(start, self._retained(), most)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Return the ranges that the tasks read, about equally long."""
-        kept = self._kept()
+        retained = self._retained()
         return [
             InputPartition((partition, low, high))
             for partition, stop in end.items()
-            for low, high in split(max(start.get(partition, 0), kept[partition][0]), stop, self._tasks)
+            for low, high in split(max(start.get(partition, 0), retained[partition][0]), stop, self._tasks)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Pull one range."""
         number, start, end = partition.value
-        wanted = {
+        request = {
             "path": self._path,
             "partition": number,
             "start": start,
             "end": end,
             "consumer": self._consumer,
         }
-        reader = _client(self._location).do_get(flight.Ticket(json.dumps(wanted).encode()))
+        reader = _client(self._location).do_get(flight.Ticket(json.dumps(request).encode()))
         for chunk in reader:
             for low in range(0, chunk.data.num_rows, ROWS_PER_ARROW_BATCH):
                 yield declared(chunk.data.slice(low, ROWS_PER_ARROW_BATCH), self._schema)
 
-    def _kept(self) -> dict[str, Range]:
-        asked = {"path": self._path, "consumer": self._consumer}
-        action = flight.Action("offsets", json.dumps(asked).encode())
+    def _retained(self) -> dict[str, Range]:
+        request = {"path": self._path, "consumer": self._consumer}
+        action = flight.Action("offsets", json.dumps(request).encode())
         (answer,) = _client(self._location).do_action(action)
-        told = json.loads(answer.body.to_pybytes())["partitions"]
-        return {partition: (span["start"], span["end"]) for partition, span in told.items()}
+        partitions = json.loads(answer.body.to_pybytes())["partitions"]
+        return {partition: (span["start"], span["end"]) for partition, span in partitions.items()}
 
 
-def next_end(start: Mapping[str, int], kept: Mapping[str, Range], most: int | None) -> dict[str, int]:
+def next_end(start: Mapping[str, int], retained: Mapping[str, Range], most: int | None) -> dict[str, int]:
     """Return where a batch from `start` ends: all that is kept, or `most` rows shared equally by the partitions."""
-    share = None if most is None else max(1, most // max(1, len(kept)))
+    share = None if most is None else max(1, most // max(1, len(retained)))
     ends = {}
-    for partition, (oldest, newest) in kept.items():
+    for partition, (oldest, newest) in retained.items():
         begin = max(start.get(partition, 0), oldest)
         ends[partition] = max(begin, newest if share is None else min(newest, begin + share))
     return ends

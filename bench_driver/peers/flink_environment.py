@@ -62,26 +62,28 @@ def require_java() -> str:
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if java is None:
-        where = f"{home}/bin (JAVA_HOME)" if home else "PATH"
+        searched = f"{home}/bin (JAVA_HOME)" if home else "PATH"
         raise EnvironmentMissingError(
-            f"Flink needs Java {LEAST_JAVA} or later, and there is no java in {where}; install a JRE, 17 is best"
+            f"Flink needs Java {LEAST_JAVA} or later, and there is no java in {searched}; install a JRE, 17 is best"
         )
     try:
-        run = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_SECONDS)
+        process = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentMissingError(
             f"Flink needs Java {LEAST_JAVA} or later, and {java} does not run: {error}"
         ) from None
-    version = java_version(run.stderr + run.stdout)
+    version = java_version(process.stderr + process.stdout)
     if version is None or version < LEAST_JAVA:
-        raise EnvironmentMissingError(f"Flink needs Java {LEAST_JAVA} or later, got {run.stderr.strip()!r} from {java}")
+        raise EnvironmentMissingError(
+            f"Flink needs Java {LEAST_JAVA} or later, got {process.stderr.strip()!r} from {java}"
+        )
     return java
 
 
-def java_version(said: str) -> int | None:
+def java_version(output: str) -> int | None:
     """Return the feature version in what `java -version` says, 8 for "1.8"; None when there is none in it."""
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
-    return int(found[1]) if found else None
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
+    return int(match[1]) if match else None
 
 
 def stamp_of(requirements: Path) -> str:
@@ -110,18 +112,18 @@ def _make(folder: Path, requirements: Path, tell: Tell) -> None:
     tell(f"Flink's environment is in {folder}")
 
 
-def _run(command: list[str], folder: Path, must: str) -> None:
+def _run(command: list[str], folder: Path, requirement: str) -> None:
     """Run a step of the making; a failed one leaves no folder behind."""
     try:
-        run = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
-        raise EnvironmentMissingError(f"Flink: {must}, and {command[0]} does not run: {error}") from None
-    if run.returncode != 0:
+        raise EnvironmentMissingError(f"Flink: {requirement}, and {command[0]} does not run: {error}") from None
+    if process.returncode != 0:
         shutil.rmtree(folder, ignore_errors=True)
-        said = "\n".join((run.stdout + run.stderr).strip().splitlines()[-TAIL_LINES:])
+        tail = "\n".join((process.stdout + process.stderr).strip().splitlines()[-TAIL_LINES:])
         raise EnvironmentMissingError(
-            f"Flink: {must}, and {' '.join(command)} ended with exit status {run.returncode}:\n{said}"
+            f"Flink: {requirement}, and {' '.join(command)} ended with exit status {process.returncode}:\n{tail}"
         )
 
 

@@ -79,11 +79,11 @@ class PrintedRows:
         *lines, self._rest = (self._rest + read).split(b"\n")
         latest: Counter[float] = Counter()
         for line in lines:
-            found = _PRINTED.match(line.decode("utf-8", errors="replace"))
-            if found is None or found[1] not in self._times:
+            match = _PRINTED.match(line.decode("utf-8", errors="replace"))
+            if match is None or match[1] not in self._times:
                 continue
-            values = found[2].split(", ")
-            event_times = [_seconds(values[place]) for place in self._times[found[1]] if values[place] != "null"]
+            values = match[2].split(", ")
+            event_times = [_seconds(values[index]) for index in self._times[match[1]] if values[index] != "null"]
             if event_times:
                 latest[max(event_times)] += 1
         return [[event_time, rows] for event_time, rows in latest.items()]
@@ -112,8 +112,8 @@ class Cluster:
         }
         settings = folder / "conf"
         settings.mkdir()
-        written = (f"{name}: {json.dumps(value)}\n" for name, value in self.options.items())
-        (settings / "config.yaml").write_text("".join(written))
+        lines = (f"{name}: {json.dumps(value)}\n" for name, value in self.options.items())
+        (settings / "config.yaml").write_text("".join(lines))
         (settings / "log4j-console.properties").write_text(LOGGING)
         (settings / "log4j-cli.properties").write_text(CLIENT_LOGGING)
         os.environ.update(FLINK_CONF_DIR=str(settings), FLINK_LOG_DIR=str(folder), FLINK_PID_DIR=str(folder))
@@ -143,15 +143,17 @@ class Cluster:
     def wait_up(self, slots: int) -> None:
         """Wait until all slots are there; raises RuntimeError when they are not in time."""
         deadline = time.monotonic() + UP_SECONDS
-        there = 0
+        slots_there = 0
         with contextlib.closing(Rest(self.port)) as rest:
-            while there < slots:
+            while slots_there < slots:
                 self.check()
                 if time.monotonic() > deadline:
-                    raise RuntimeError(f"the cluster must have {slots} slots within {UP_SECONDS:g} s, got {there}")
+                    raise RuntimeError(
+                        f"the cluster must have {slots} slots within {UP_SECONDS:g} s, got {slots_there}"
+                    )
                 time.sleep(LOOK_SECONDS)
                 with contextlib.suppress(OSError, http.client.HTTPException):
-                    there = (rest.ask("/overview") or {}).get("slots-total", 0)
+                    slots_there = (rest.ask("/overview") or {}).get("slots-total", 0)
 
     def check(self) -> None:
         """Raise RuntimeError when one of both has ended."""
@@ -244,10 +246,10 @@ def serve(client: Client, watch: Watch, say: Say) -> None:
 
 def main() -> int:
     """Start Flink, and end it when told to, or when this process is left alone."""
-    saying = threading.Lock()
+    lock = threading.Lock()
 
     def say(value: Mapping[str, Any]) -> None:
-        with saying:
+        with lock:
             print(json.dumps(value), flush=True)
 
     task = json.loads(sys.stdin.readline())

@@ -85,16 +85,16 @@ class Watch(threading.Thread):
         self._check = check
         self._rest = Rest(port)
         self._say = say
-        self._told: queue.SimpleQueue[tuple[str, int, str]] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[tuple[str, int, str]] = queue.SimpleQueue()
         self._starting: dict[int, str] = {}
         self._stopping: dict[int, str] = {}
         self._running: dict[int, str] = {}
         self._counters: dict[int, list[str]] = {}  # of each source of a job, the paths of its counters
         self._slowest = SlowestCount()
 
-    def tell(self, what: str, job: int, flink_id: str) -> None:
+    def tell(self, kind: str, job: int, flink_id: str) -> None:
         """A job was submitted ("starting") or is to be cancelled ("stopping")."""
-        self._told.put((what, job, flink_id))
+        self._requests.put((kind, job, flink_id))
 
     def run(self) -> None:
         """Look until the process ends, or until something failed, which it says."""
@@ -110,8 +110,8 @@ class Watch(threading.Thread):
                 self._look_at_states()
                 if (began := time.monotonic()) >= look_at_counters:
                     self._count()
-                    rest = min(MOST_REST_SECONDS, TAKEN_RESTS * (time.monotonic() - began))
-                    look_at_counters = began + max(TAKEN_SECONDS, rest)
+                    pause = min(MOST_REST_SECONDS, TAKEN_RESTS * (time.monotonic() - began))
+                    look_at_counters = began + max(TAKEN_SECONDS, pause)
             except (OSError, http.client.HTTPException) as error:
                 # Flink is busy: it is asked again
                 print(f"watch: {error!r}", file=sys.stderr, flush=True)
@@ -121,15 +121,15 @@ class Watch(threading.Thread):
             time.sleep(LOOK_SECONDS)
 
     def _take_in(self) -> None:
-        while not self._told.empty():
-            told = what, job, flink_id = self._told.get()
-            if what == "starting":
+        while not self._requests.empty():
+            request = kind, job, flink_id = self._requests.get()
+            if kind == "starting":
                 self._starting[job] = flink_id
                 continue
             try:
                 self._rest.ask(f"/jobs/{flink_id}?mode=cancel", "PATCH")
             except (OSError, http.client.HTTPException):
-                self._told.put(told)
+                self._requests.put(request)
                 raise
             for jobs in (self._starting, self._running, self._counters):
                 jobs.pop(job, None)
@@ -139,7 +139,7 @@ class Watch(threading.Thread):
         if not (self._starting or self._stopping or self._running):
             return
         overview = (self._rest.ask("/jobs/overview") or {}).get("jobs", ())
-        states = {told["jid"]: told for told in overview}
+        states = {entry["jid"]: entry for entry in overview}
         for job, flink_id in [*self._starting.items(), *self._running.items()]:
             state = states.get(flink_id, {}).get("state")
             if state in ENDED:
@@ -153,24 +153,24 @@ class Watch(threading.Thread):
                 self._say({"stopped": job})
 
     def _root_cause(self, flink_id: str) -> str:
-        told = self._rest.ask(f"/jobs/{flink_id}/exceptions?maxExceptions=1") or {}
-        entries = told.get("exceptionHistory", {}).get("entries") or [{}]
+        exceptions = self._rest.ask(f"/jobs/{flink_id}/exceptions?maxExceptions=1") or {}
+        entries = exceptions.get("exceptionHistory", {}).get("entries") or [{}]
         return reason_of(str(entries[0].get("stacktrace", "no reason given")))
 
     def _count(self) -> None:
         at = time.time()
-        looked = {job: self._taken(job, flink_id) for job, flink_id in self._running.items()}
-        counts = {job: count for job, count in looked.items() if count is not None}
+        taken_by_job = {job: self._taken(job, flink_id) for job, flink_id in self._running.items()}
+        counts = {job: count for job, count in taken_by_job.items() if count is not None}
         if counts:
             self._say({"taken": [at, self._slowest.add(at, counts)]})
 
     def _taken(self, job: int, flink_id: str) -> int | None:
         """Return what the source that took least has taken; None while its counters are not known."""
         if job not in self._counters:
-            found = self._find_counters(flink_id)
-            if not found:
+            paths = self._find_counters(flink_id)
+            if not paths:
                 return None
-            self._counters[job] = found
+            self._counters[job] = paths
         counts = []
         for path in self._counters[job]:
             values = self._rest.ask(path) or ()
@@ -183,8 +183,8 @@ class Watch(threading.Thread):
         paths = []
         for vertex in (self._rest.ask(f"/jobs/{flink_id}") or {}).get("vertices", ()):
             metrics = f"/jobs/{flink_id}/vertices/{vertex['id']}/metrics"
-            known = [told["id"] for told in self._rest.ask(metrics) or ()]
-            by_source = counters_of_sources(known)
+            metric_names = [metric["id"] for metric in self._rest.ask(metrics) or ()]
+            by_source = counters_of_sources(metric_names)
             if "Source:" in vertex["name"] and not by_source:
                 return []
             for names in by_source.values():
@@ -196,12 +196,12 @@ class Watch(threading.Thread):
 
 def counters_of_sources(metrics: Iterable[str]) -> dict[str, list[str]]:
     """Return the counters, one a subtask, of what each source gave to what follows it in its chain."""
-    found: dict[str, list[str]] = {}
+    counters: dict[str, list[str]] = {}
     for name in metrics:
-        subtask, _, rest = name.partition(".")
-        if subtask.isdigit() and rest.startswith("Source__") and rest.endswith(".numRecordsOut"):
-            found.setdefault(rest, []).append(name)
-    return found
+        subtask, _, source_counter = name.partition(".")
+        if subtask.isdigit() and source_counter.startswith("Source__") and source_counter.endswith(".numRecordsOut"):
+            counters.setdefault(source_counter, []).append(name)
+    return counters
 
 
 def _all_run(tasks: Mapping[str, int]) -> bool:

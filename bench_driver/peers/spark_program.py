@@ -114,10 +114,10 @@ def generated_stream(
     else:
         source = spark.readStream.format("rate").options(rowsPerSecond=rate, numPartitions=cores)
         time_of = f.col("timestamp")
-    made = generated_columns(stream["dataset"], stream["options"], stream["name"])
-    kinds = dict(stream["columns"])
+    columns = generated_columns(stream["dataset"], stream["options"], stream["name"])
+    types = dict(stream["columns"])
     return source.load().select(
-        *(f.expr(made[name]).cast(kinds[name]).alias(name) for name in made), time_of.alias("time")
+        *(f.expr(columns[name]).cast(types[name]).alias(name) for name in columns), time_of.alias("time")
     )
 
 
@@ -173,7 +173,7 @@ class Program:
         self._runs = 0
         self._starts: Counter[int] = Counter()
         self._views = threading.Lock()  # who starts a query has the streams' views for itself
-        self._others = ThreadPoolExecutor(1, "stops-and-restarts")
+        self._stops_and_restarts = ThreadPoolExecutor(1, "stops-and-restarts")
         spark.streams.addListener(_Events(self))
 
     def obey(self, command: Mapping[str, Any]) -> None:
@@ -184,7 +184,7 @@ class Program:
                     self._commands[command["query"]] = command
                 self._start(command)
             case "stop":
-                self._others.submit(self._stop, command["query"])
+                self._stops_and_restarts.submit(self._stop, command["query"])
             case "offer":
                 self._offer(command["rate"], command["rows"])
             case other:
@@ -206,8 +206,10 @@ class Program:
             taken = None if number is None else self._taken.get(number)
             if number is None or taken is None:
                 return  # the first or last word of a query that is about to run or to stop
-            self._taken[number] = [before + more for before, more in zip(taken or [0] * len(rows), rows, strict=True)]
-            slowest = min((min(each, default=0) for each in self._taken.values()), default=0)
+            self._taken[number] = [
+                earlier + added for earlier, added in zip(taken or [0] * len(rows), rows, strict=True)
+            ]
+            slowest = min((min(counts, default=0) for counts in self._taken.values()), default=0)
         if self._own_generator:
             self._say({"taken": [time.time(), slowest]})
 
@@ -221,9 +223,9 @@ class Program:
     def _failed(self, number: int, reason: str) -> None:
         with self._lock:
             self._starts[number] += 1
-            again = number not in self._said_running and self._starts[number] < STARTS
-        if again:
-            self._others.submit(self._start_again, number)
+            is_retried = number not in self._said_running and self._starts[number] < STARTS
+        if is_retried:
+            self._stops_and_restarts.submit(self._start_again, number)
         else:
             self._say({"failed": number, "reason": reason})
 
@@ -299,12 +301,12 @@ class Program:
         """Start all queries again, for a Spark source cannot change its rate."""
         self._rate, self._rows = rate, rows
         with self._lock:
-            again = dict(self._running)
+            queries = dict(self._running)
             self._numbers.clear()
             self._said_running.clear()
-        for query in again.values():
+        for query in queries.values():
             query.stop()
-        for number in again:
+        for number in queries:
             self._start(self._commands[number])
         self._say({"offered": rate})
 
@@ -341,8 +343,8 @@ def count_by_latest(table: pa.Table) -> list[list[float]]:
         raise ValueError(f"a probe query must return latest or time_0, time_1, …, got {table.column_names}")
     times = [pc.cast(table.column(name), pa.int64()) for name in names]
     newest = times[0] if len(times) == 1 else pc.max_element_wise(*times)
-    counted = pc.value_counts(pc.divide(newest, 1000)).to_pylist()
-    return [[each["values"] / 1000, each["counts"]] for each in counted if each["values"] is not None]
+    rows_by_time = pc.value_counts(pc.divide(newest, 1000)).to_pylist()
+    return [[entry["values"] / 1000, entry["counts"]] for entry in rows_by_time if entry["values"] is not None]
 
 
 def _words(error: BaseException | str) -> str:
@@ -352,14 +354,14 @@ def _words(error: BaseException | str) -> str:
 
 def _claim_stdout() -> Say:
     """Return a way to say JSON lines; what else is written to stdout, by the JVM too, goes to stderr from now on."""
-    mine = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    stdout = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     lock = threading.Lock()
 
     def say(value: Mapping[str, Any]) -> None:
         with lock:
-            mine.write(json.dumps(value) + "\n")
-            mine.flush()
+            stdout.write(json.dumps(value) + "\n")
+            stdout.flush()
 
     return say
 

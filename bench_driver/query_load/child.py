@@ -94,5 +94,5 @@ class ChildProcess:
             return "It was told to end."
         # not read(): the process writes at the same position
         size = os.fstat(self._stderr.fileno()).st_size
-        said = os.pread(self._stderr.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES))
-        return "It said: " + (said.decode(errors="replace").strip() or "nothing")
+        tail = os.pread(self._stderr.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES))
+        return "It said: " + (tail.decode(errors="replace").strip() or "nothing")

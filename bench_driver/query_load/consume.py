@@ -45,8 +45,8 @@ def event_times(table: pa.Table) -> tuple[list[int] | None, list[int] | None]:
     if not names:
         return None, None
     latest = pc.max_element_wise(*(table[name].cast(pa.timestamp("us")) for name in names))
-    ms = latest.drop_null().cast(pa.int64()).to_numpy() // 1000
-    times, rows = np.unique(ms, return_counts=True)
+    event_ms = latest.drop_null().cast(pa.int64()).to_numpy() // 1000
+    times, rows = np.unique(event_ms, return_counts=True)
     return times.tolist(), rows.tolist()
 
 
@@ -65,9 +65,11 @@ class Follower:
     def _follow(self) -> None:
         cursor: str | None = None
         while True:
-            wanted = {"limit": PAGE, "wait": WAIT_SECONDS} | ({} if cursor is None else {"after": cursor})
+            parameters = {"limit": PAGE, "wait": WAIT_SECONDS} | ({} if cursor is None else {"after": cursor})
             try:
-                answer = self._http.get(f"/queries/{self._query_id}/results", params=wanted, headers={"Accept": ARROW})
+                answer = self._http.get(
+                    f"/queries/{self._query_id}/results", params=parameters, headers={"Accept": ARROW}
+                )
             except httpx.TransportError:
                 time.sleep(PAUSE_SECONDS)
                 continue
@@ -99,25 +101,25 @@ def say(**line: Any) -> None:
 
 def follow_all(url: str, label: str | None) -> None:
     """Follow every query that has the label, or every one, from when it is seen RUNNING."""
-    known: set[str] = set()
-    wanted: dict[str, str | int] = {"state": "RUNNING", "limit": MOST_QUERIES}
+    followed: set[str] = set()
+    parameters: dict[str, str | int] = {"state": "RUNNING", "limit": MOST_QUERIES}
     if label is not None:
-        wanted["label"] = label
+        parameters["label"] = label
     with httpx.Client(base_url=url, timeout=WAIT_SECONDS, trust_env=False) as http:
         while True:
             with contextlib.suppress(httpx.TransportError):
-                for query_id in _running(http, wanted):
-                    if query_id not in known:
-                        known.add(query_id)
+                for query_id in _running(http, parameters):
+                    if query_id not in followed:
+                        followed.add(query_id)
                         Follower(url, query_id).start()
             time.sleep(PAUSE_SECONDS)
 
 
-def _running(http: httpx.Client, wanted: dict[str, str | int]) -> Iterator[str]:
+def _running(http: httpx.Client, parameters: dict[str, str | int]) -> Iterator[str]:
     """Yield the ids of the queries that are listed, page by page."""
     cursor = None
     while True:
-        answer = http.get("/queries", params=wanted if cursor is None else {**wanted, "cursor": cursor})
+        answer = http.get("/queries", params=parameters if cursor is None else {**parameters, "cursor": cursor})
         if not answer.is_success:
             return
         page = answer.json()

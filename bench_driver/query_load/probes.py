@@ -33,8 +33,8 @@ def choose_probes(queries: Sequence[QuerySpec], streams: Sequence[StreamSpec], m
     by_name = {stream.name: stream for stream in streams}
     count = min(most, len(queries))
     chosen = []
-    for run in range(count):
-        places = range(run * len(queries) // count, (run + 1) * len(queries) // count)
+    for number in range(count):
+        places = range(number * len(queries) // count, (number + 1) * len(queries) // count)
         shares = {place: share_of(queries[place], by_name) for place in places}
         chosen.append(
             max(

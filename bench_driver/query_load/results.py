@@ -71,8 +71,8 @@ class LoadResult:
 
         A request that was still waiting at the end counts with the time it had waited: leaving it out would flatter.
         """
-        taken = [request for request in self.of(kind) if request.error is None]
-        return tuple((r.acknowledged or self.ended_at) - r.scheduled for r in taken)
+        accepted = [request for request in self.of(kind) if request.error is None]
+        return tuple((request.acknowledged or self.ended_at) - request.scheduled for request in accepted)
 
 
 def refused(requests: Iterable[LoadRequest]) -> list[LoadRequest]:

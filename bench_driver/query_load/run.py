@@ -33,25 +33,25 @@ def read_plan() -> tuple[bytes, bytes]:
     text = b""
     while b"\n" not in text and (chunk := os.read(STDIN, CHUNK_BYTES)):
         text += chunk
-    line, _, rest = text.partition(b"\n")
-    return line, rest
+    line, _, surplus = text.partition(b"\n")
+    return line, surplus
 
 
 class Driver:
     """What the driver says after the plan: `stop` is set by a line or the end of the input, `gone` by its end."""
 
-    def __init__(self, heard: bytes) -> None:
+    def __init__(self, pending_input: bytes) -> None:
         self.stop, self.gone = Event(), Event()
-        self._heard = heard
+        self._pending_input = pending_input
 
     def listen(self) -> None:
         """Follow the input to its end."""
         while True:
-            if b"\n" in self._heard:
+            if b"\n" in self._pending_input:
                 self.stop.set()
             gevent.socket.wait_read(STDIN)
-            self._heard = os.read(STDIN, CHUNK_BYTES)
-            if not self._heard:
+            self._pending_input = os.read(STDIN, CHUNK_BYTES)
+            if not self._pending_input:
                 self.stop.set()
                 self.gone.set()
                 return
@@ -105,13 +105,13 @@ def feed(load: Load, started_at: float, stop: Event) -> None:
 def main() -> int:
     """Read the plan, run it, write the result."""
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
-    line, rest = read_plan()
+    line, surplus = read_plan()
     try:
         plan = LoadPlan.from_json(line)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    driver = Driver(rest)
+    driver = Driver(surplus)
     listener = gevent.spawn(driver.listen)
     print(run_load(plan, driver).to_json(), flush=True)
     listener.kill()

@@ -179,16 +179,16 @@ class StopWatcher(LoadUser):
 
     def draining(self) -> set[str] | None:
         """Return the ids of DRAINING queries that may still see tuples; None when the service is busy."""
-        found: set[str] = set()
+        query_ids: set[str] = set()
         cursor = ""
         while True:
             answer = self.client.get(f"/queries?state=DRAINING&limit={PAGE}{cursor}", name="/queries?state=DRAINING")
             if answer.status_code != 200:
                 return None
             page = answer.json()
-            found |= {query["id"] for query in page["queries"] if None in query["active_to"].values()}
+            query_ids |= {query["id"] for query in page["queries"] if None in query["active_to"].values()}
             if page["cursor"] is None:
-                return found
+                return query_ids
             cursor = f"&cursor={page['cursor']}"
 
 

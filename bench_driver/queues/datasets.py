@@ -33,30 +33,30 @@ class Dataset:
     make: Callable[[np.random.Generator, int, Mapping[str, Any]], Columns]
     period: Callable[[Mapping[str, Any]], int] = lambda _: 1
 
-    def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def options(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
         """Return all options, with defaults for those not given.
 
         Raises:
             ValueError: an option is unknown or its value is not possible.
         """
-        unknown = sorted(set(given) - set(self.defaults))
+        unknown = sorted(set(chosen) - set(self.defaults))
         if unknown:
             known = ", ".join(self.defaults)
             raise ValueError(f"dataset {self.name!r} has the options {known}; it has no {', '.join(unknown)}")
-        for name, value in given.items():
+        for name, value in chosen.items():
             self._check(name, value)
-        return {**self.defaults, **given}
+        return {**self.defaults, **chosen}
 
     def _check(self, option: str, value: Any) -> None:
         if isinstance(self.defaults[option], bool):
-            valid, what = isinstance(value, bool), "true or false"
+            is_valid, expected = isinstance(value, bool), "true or false"
         elif isinstance(self.defaults[option], int):
-            valid = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 10_000_000
-            what = "a whole number from 1 to 10000000"
+            is_valid = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 10_000_000
+            expected = "a whole number from 1 to 10000000"
         else:
-            valid, what = value in (UNIFORM, NORMAL), f"{UNIFORM!r} or {NORMAL!r}"
-        if not valid:
-            raise ValueError(f"option {option!r} of dataset {self.name!r} must be {what}, got {value!r}")
+            is_valid, expected = value in (UNIFORM, NORMAL), f"{UNIFORM!r} or {NORMAL!r}"
+        if not is_valid:
+            raise ValueError(f"option {option!r} of dataset {self.name!r} must be {expected}, got {value!r}")
 
 
 def find_dataset(name: str) -> Dataset:
@@ -97,10 +97,10 @@ def _uniform(random: np.random.Generator, count: int, limit: int) -> npt.NDArray
 
 def _normal(random: np.random.Generator, count: int, limit: int) -> npt.NDArray[np.int32]:
     """Return keys in `[0, limit)`, normal about the middle; the limits are three standard deviations away."""
-    drawn = random.normal(limit / 2, limit / 6, count)
-    while (outside := (drawn < 0) | (drawn >= limit)).any():
-        drawn[outside] = random.normal(limit / 2, limit / 6, int(outside.sum()))
-    return drawn.astype(np.int32)
+    keys = random.normal(limit / 2, limit / 6, count)
+    while (outside := (keys < 0) | (keys >= limit)).any():
+        keys[outside] = random.normal(limit / 2, limit / 6, int(outside.sum()))
+    return keys.astype(np.int32)
 
 
 _SHOP_OPTIONS = {"users": 1000, "gem_packs": 10, "distribution": UNIFORM}

@@ -67,7 +67,7 @@ class QueueProcess:
         self.stream = stream
         self.location = ""
         self.schedule = Schedule()
-        self._wanted = {"stream": stream, "dataset": dataset, "options": dict(options), "seed": seed}
+        self._order = {"stream": stream, "dataset": dataset, "options": dict(options), "seed": seed}
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
         self._client: fl.FlightClient | None = None
@@ -110,7 +110,7 @@ class QueueProcess:
         )
         try:
             with contextlib.suppress(BrokenPipeError):  # it ended already, which its missing answer tells
-                self._stdin.write(json.dumps(self._wanted).encode() + b"\n")
+                self._stdin.write(json.dumps(self._order).encode() + b"\n")
                 self._stdin.flush()
             self.location = json.loads(self._first_line())["location"]
             self._client = fl.FlightClient(self.location)
@@ -143,7 +143,9 @@ class QueueProcess:
         """Return all samples so far, ten a second; each time the whole list."""
         with self._reading:
             answer = self._call("samples", {"after": self._next_sample})
-            self._samples += [QueueSample(at / SECOND_US, made, pulled) for at, made, pulled in answer["samples"]]
+            self._samples += [
+                QueueSample(at / SECOND_US, generated, pulled) for at, generated, pulled in answer["samples"]
+            ]
             self._next_sample = answer["next"]
             self.schedule = Schedule.from_json(answer["segments"])
             return list(self._samples)
@@ -152,7 +154,7 @@ class QueueProcess:
         """Return all pulls so far, in the order in which they began; each time the whole list."""
         with self._reading:
             answer = self._call("pulls", {"after": self._next_pull})
-            self._pulls += [Pull(at / SECOND_US, *rest) for at, *rest in answer["pulls"]]
+            self._pulls += [Pull(at / SECOND_US, *fields) for at, *fields in answer["pulls"]]
             self._next_pull = answer["next"]
             return list(self._pulls)
 
@@ -203,10 +205,10 @@ class QueueProcess:
             while not line.endswith(b"\n"):
                 if not selector.select(max(0.0, deadline - time.monotonic())):
                     raise self._failure(f"must serve within {START_SECONDS:g} s, and did not")
-                read = os.read(output, 4096)
-                if not read:
+                chunk = os.read(output, 4096)
+                if not chunk:
                     raise self._failure(f"did not start (exit status {self._process.wait(STOP_SECONDS)})")
-                line += read
+                line += chunk
         return line
 
     def _call(self, action: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,11 +229,11 @@ class QueueProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(1.0)
 
-    def _failure(self, what: str) -> QueueFailedError:
-        said = b""
+    def _failure(self, problem: str) -> QueueFailedError:
+        output = b""
         if self._errors is not None and not self._errors.closed:
             # not read(): the process writes at the same position
-            said = os.pread(self._errors.fileno(), 1 << 20, 0)[-2000:]
+            output = os.pread(self._errors.fileno(), 1 << 20, 0)[-2000:]
         return QueueFailedError(
-            f"The queue of {self.stream!r} {what}. It said: {said.decode(errors='replace').strip() or 'nothing'}"
+            f"The queue of {self.stream!r} {problem}. It said: {output.decode(errors='replace').strip() or 'nothing'}"
         )

@@ -26,12 +26,12 @@ class Ring:
         Raises:
             ValueError: the dataset does not take these options, or the seed is negative.
         """
-        every = dataset.options(options)
-        period = dataset.period(every)
+        all_options = dataset.options(options)
+        period = dataset.period(all_options)
         self.rows = -(-rows // period) * period
         self.schema = pa.schema([(name, ARROW_TYPES[sql_type]) for name, sql_type in dataset.columns])
-        made = dataset.make(np.random.default_rng([seed, *stream.encode()]), self.rows, every)
-        self._tuples = [pa.array(made[name]) for name in self.schema.names if name != TIME]
+        columns = dataset.make(np.random.default_rng([seed, *stream.encode()]), self.rows, all_options)
+        self._tuples = [pa.array(columns[name]) for name in self.schema.names if name != TIME]
 
     def end_of_turn(self, offset: int) -> int:
         """Return the first offset after `offset` where the ring begins anew."""
@@ -44,7 +44,7 @@ class Ring:
         """
         if start + len(times) > self.end_of_turn(start):
             raise ValueError(f"[{start}, {start + len(times)}) must not go beyond {self.end_of_turn(start)}")
-        at = start % self.rows
-        stamped = pa.Array.from_buffers(ARROW_TYPES["TIMESTAMP"], len(times), [None, pa.py_buffer(times)])
-        arrays = [*(column.slice(at, len(times)) for column in self._tuples), stamped]
+        position = start % self.rows
+        event_times = pa.Array.from_buffers(ARROW_TYPES["TIMESTAMP"], len(times), [None, pa.py_buffer(times)])
+        arrays = [*(column.slice(position, len(times)) for column in self._tuples), event_times]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)

@@ -34,8 +34,8 @@ class RatePart:
     def __post_init__(self) -> None:
         if not _is_int(self.tuples_per_second) or not 0 <= self.tuples_per_second <= MAX_RATE:
             raise ValueError(f"a rate must be a whole number from 0 to {MAX_RATE}, got {self.tuples_per_second!r}")
-        number = isinstance(self.seconds, int | float) and not isinstance(self.seconds, bool)
-        if self.seconds is not None and not (number and 0 < self.seconds <= 10**9):
+        is_number = isinstance(self.seconds, int | float) and not isinstance(self.seconds, bool)
+        if self.seconds is not None and not (is_number and 0 < self.seconds <= 10**9):
             raise ValueError(f"a part of a profile must last more than 0 seconds, or null: {self.seconds!r}")
 
 
@@ -60,18 +60,18 @@ class Segment:
     def times(self, start: int, end: int) -> Times:
         """Return the event times of the tuples in `[start, end)`, of the rate that must not be 0."""
         # what is large is divided as a Python integer, so that 64 bits are enough for the rest
-        whole, rest = divmod((start - self.first_offset) * SECOND_US, self.tuples_per_second)
+        quotient, remainder = divmod((start - self.first_offset) * SECOND_US, self.tuples_per_second)
         ticks = np.arange(end - start, dtype=np.int64)
         ticks *= SECOND_US
-        ticks += rest
+        ticks += remainder
         ticks //= self.tuples_per_second
-        ticks += self.at_us + whole
+        ticks += self.at_us + quotient
         return ticks
 
     def before(self, at_us: int) -> int:
         """Return the offset of the first tuple whose event time is not before `at_us`."""
-        since = max(0, at_us - self.at_us)
-        return self.first_offset - (-since * self.tuples_per_second // SECOND_US)
+        elapsed_us = max(0, at_us - self.at_us)
+        return self.first_offset - (-elapsed_us * self.tuples_per_second // SECOND_US)
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,18 @@ class Schedule:
     segments: tuple[Segment, ...] = ()
 
     def __post_init__(self) -> None:
-        for one, following in zip(self.segments, self.segments[1:], strict=False):
-            last = following.first_offset - 1
-            reached = one.time_of(last) if one.tuples_per_second and last >= one.first_offset else one.at_us
-            paused = not one.tuples_per_second and last >= one.first_offset
-            if paused or following.first_offset < one.first_offset or following.at_us < reached:
-                raise ValueError(f"event times must not fall, and a pause has no tuples: {following!r} after {one!r}")
+        for previous, segment in zip(self.segments, self.segments[1:], strict=False):
+            last = segment.first_offset - 1
+            last_time_us = (
+                previous.time_of(last)
+                if previous.tuples_per_second and last >= previous.first_offset
+                else previous.at_us
+            )
+            paused = not previous.tuples_per_second and last >= previous.first_offset
+            if paused or segment.first_offset < previous.first_offset or segment.at_us < last_time_us:
+                raise ValueError(
+                    f"event times must not fall, and a pause has no tuples: {segment!r} after {previous!r}"
+                )
 
     def generated(self, now_us: int) -> int:
         """Return how many tuples have an event time up to and including `now_us`."""
@@ -111,15 +117,15 @@ class Schedule:
         """
         parts = []
         index = bisect_right(self._first_offsets, start) - 1
-        at = start
-        while at < end:
-            last = index + 1 == len(self.segments)
-            reach = end if last else min(end, self.segments[index + 1].first_offset)
-            if reach > at:
+        offset = start
+        while offset < end:
+            is_last = index + 1 == len(self.segments)
+            end_in_segment = end if is_last else min(end, self.segments[index + 1].first_offset)
+            if end_in_segment > offset:
                 if index < 0 or not self.segments[index].tuples_per_second:
-                    raise ValueError(f"tuple {at} of [{start}, {end}) is not in the schedule")
-                parts.append(self.segments[index].times(at, reach))
-            at, index = max(at, reach), index + 1
+                    raise ValueError(f"tuple {offset} of [{start}, {end}) is not in the schedule")
+                parts.append(self.segments[index].times(offset, end_in_segment))
+            offset, index = max(offset, end_in_segment), index + 1
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
 
     def after(self, offset: int, at_us: int, profile: Sequence[RatePart]) -> Schedule:
@@ -132,19 +138,19 @@ class Schedule:
         """
         if not profile or any(part.seconds is None for part in profile[:-1]):
             raise ValueError(f"a profile needs parts, and only the last may last for ever, got {list(profile)!r}")
-        kept = [segment for segment in self.segments if segment.first_offset < offset]
+        segments = [segment for segment in self.segments if segment.first_offset < offset]
         if offset > 0:
-            reached = self.time_of(offset - 1)
-            if reached is None:
+            last_time_us = self.time_of(offset - 1)
+            if last_time_us is None:
                 raise ValueError(f"only generated tuples can be kept: there is no tuple {offset - 1}")
-            at_us = max(at_us, reached)
+            at_us = max(at_us, last_time_us)
         for part in profile:
-            kept.append(Segment(offset, at_us, part.tuples_per_second))
+            segments.append(Segment(offset, at_us, part.tuples_per_second))
             if part.seconds is None:
-                return Schedule(tuple(kept))
+                return Schedule(tuple(segments))
             at_us += max(1, round(part.seconds * SECOND_US))
-            offset = kept[-1].before(at_us)
-        return Schedule((*kept, Segment(offset, at_us, 0)))
+            offset = segments[-1].before(at_us)
+        return Schedule((*segments, Segment(offset, at_us, 0)))
 
     def to_json(self) -> list[list[int]]:
         """Return `[first_offset, at_us, tuples_per_second]` of every segment."""

@@ -69,12 +69,12 @@ class QueueServer(fl.FlightServerBase):  # type: ignore[misc]
     def do_get(self, context: fl.ServerCallContext, ticket: fl.Ticket) -> fl.FlightDataStream:
         """Stream the tuples of a ticket's range, waiting for those that there are not yet."""
         with _Refusals():
-            wanted = _parse(ticket.ticket)
-            self._check_path(wanted)
-            if wanted.get("partition", PARTITION) != PARTITION:
-                raise ValueError(f"stream {self._stream!r} has only partition {PARTITION!r}, got {wanted!r}")
-            start, end = _whole(wanted, "start"), _whole(wanted, "end")
-            batches = self._queue.read(start, end, str(wanted.get("consumer", "")), context.is_cancelled)
+            request = _parse(ticket.ticket)
+            self._check_path(request)
+            if request.get("partition", PARTITION) != PARTITION:
+                raise ValueError(f"stream {self._stream!r} has only partition {PARTITION!r}, got {request!r}")
+            start, end = _whole(request, "start"), _whole(request, "end")
+            batches = self._queue.read(start, end, str(request.get("consumer", "")), context.is_cancelled)
         return fl.GeneratorStream(self._queue.schema, _until_closed(batches))
 
     def do_action(self, _: fl.ServerCallContext, action: fl.Action) -> list[bytes]:
@@ -101,12 +101,12 @@ class QueueServer(fl.FlightServerBase):  # type: ignore[misc]
         return {"segments": self._queue.stop().to_json()}
 
     def _samples(self, body: Document) -> Document:
-        samples, following = self._queue.samples(_whole(body, "after"))
-        return {"samples": samples, "next": following, "segments": self._queue.schedule.to_json()}
+        samples, next_number = self._queue.samples(_whole(body, "after"))
+        return {"samples": samples, "next": next_number, "segments": self._queue.schedule.to_json()}
 
     def _pulls(self, body: Document) -> Document:
-        pulls, following = self._queue.pulls(_whole(body, "after"))
-        return {"pulls": pulls, "next": following}
+        pulls, next_number = self._queue.pulls(_whole(body, "after"))
+        return {"pulls": pulls, "next": next_number}
 
     def _times(self, body: Document) -> Document:
         offsets = body.get("offsets")
@@ -166,11 +166,11 @@ def _text(document: Document, key: str) -> str:
     return value
 
 
-def _make_ring(stream: str, wanted: Document) -> Ring:
-    options = wanted.get("options", {})
+def _make_ring(stream: str, order: Document) -> Ring:
+    options = order.get("options", {})
     if not isinstance(options, dict):
         raise ValueError(f"'options' must be an object, got {options!r}")
-    return Ring(find_dataset(_text(wanted, "dataset")), options, _whole(wanted, "seed"), stream)
+    return Ring(find_dataset(_text(order, "dataset")), options, _whole(order, "seed"), stream)
 
 
 def _sample_until(closed: threading.Event, queue: TupleQueue) -> None:
@@ -181,9 +181,9 @@ def _sample_until(closed: threading.Event, queue: TupleQueue) -> None:
 def main() -> int:
     """Serve the queue that standard input describes until it is closed; return the exit status."""
     try:
-        wanted = _parse(sys.stdin.readline().encode())
-        stream = _text(wanted, "stream")
-        ring = _make_ring(stream, wanted)
+        order = _parse(sys.stdin.readline().encode())
+        stream = _text(order, "stream")
+        ring = _make_ring(stream, order)
     except ValueError as error:
         print(f"the queue cannot be made: {error}", file=sys.stderr)
         return 2

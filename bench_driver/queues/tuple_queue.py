@@ -86,13 +86,14 @@ class TupleQueue:
     def run(self, at_us: int, profile: Sequence[RatePart]) -> Schedule:
         """Generate from `at_us` on by `profile`, drop the backlog that nobody began to read, return the schedule."""
         with self._changed:
-            begun = max([*self._pulled.values(), *self._claims.values()], default=0)
-            first = min(begun, self._generated(self._clock()))
-            before, offered, last = self._schedule, self._offered, self._last_change
-            if last is not None and begun <= last.first and offered <= last.offered:  # nobody has read of it yet
-                before, offered = last.before, last.offered
+            begun_end = max([*self._pulled.values(), *self._claims.values()], default=0)
+            first = min(begun_end, self._generated(self._clock()))
+            previous_schedule, offered, last_change = self._schedule, self._offered, self._last_change
+            # nobody has read of the newest schedule yet: what others know is the one before it
+            if last_change is not None and begun_end <= last_change.first and offered <= last_change.offered:
+                previous_schedule, offered = last_change.before, last_change.offered
             schedule = self._change(first, at_us, profile)
-            self._last_change, self._offered = _Change(before, offered, first, at_us, profile), 0
+            self._last_change, self._offered = _Change(previous_schedule, offered, first, at_us, profile), 0
             return schedule
 
     def stop(self) -> Schedule:
@@ -148,17 +149,17 @@ class TupleQueue:
             self._claims[claim] = end
             self._give_back(end)
         try:
-            at = start
-            while at < end:
-                limit = min(end, at + BATCH_ROWS, self._ring.end_of_turn(at))
-                reach, schedule = self._await(at, limit, cancelled)
-                batch = self._ring.batch(at, schedule.times(at, reach))
+            offset = start
+            while offset < end:
+                limit = min(end, offset + BATCH_ROWS, self._ring.end_of_turn(offset))
+                reached, schedule = self._await(offset, limit, cancelled)
+                batch = self._ring.batch(offset, schedule.times(offset, reached))
                 with self._changed:
-                    if at == start:
+                    if offset == start:
                         self._pulls.append([self._clock(), consumer, start, end])
-                    self._pulled[consumer] = max(self._pulled.get(consumer, 0), reach)
+                    self._pulled[consumer] = max(self._pulled.get(consumer, 0), reached)
                 yield batch
-                at = reach
+                offset = reached
         finally:
             with self._changed:
                 del self._claims[claim]
@@ -172,10 +173,10 @@ class TupleQueue:
                 if cancelled():
                     raise ReadCancelledError
                 now = self._clock()
-                reach = min(limit, self._generated(now))
+                reached = min(limit, self._generated(now))
                 wake = self._wake_time(start, limit)
-                if reach == limit or (reach > start and wake is not None and wake <= now):
-                    return reach, self._schedule
+                if reached == limit or (reached > start and wake is not None and wake <= now):
+                    return reached, self._schedule
                 seconds = CANCEL_POLL_SECONDS if wake is None else (wake - now) / SECOND_US
                 self._changed.wait(min(max(seconds, MIN_WAIT_SECONDS), CANCEL_POLL_SECONDS))
 

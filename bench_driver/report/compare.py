@@ -72,48 +72,48 @@ def compare_files(before: Path, after: Path) -> Comparison:
     return compare(first, second, _name(before, first), _name(after, second))
 
 
-def compare(before: Mapping[str, Any], after: Mapping[str, Any], name: str, other: str) -> Comparison:
+def compare(before: Mapping[str, Any], after: Mapping[str, Any], before_name: str, after_name: str) -> Comparison:
     """Compare two reports; cases appear in the order of the first, then those of the second only."""
-    first = {s.case: s for s in summarize(before["results"], before["failures"])}
-    second = {s.case: s for s in summarize(after["results"], after["failures"])}
+    cases_before = {s.case: s for s in summarize(before["results"], before["failures"])}
+    cases_after = {s.case: s for s in summarize(after["results"], after["failures"])}
     lines = []
-    for case in dict.fromkeys([*first, *second]):
-        figures = _figures(first.get(case, Summary(case, ())), second.get(case, Summary(case, ())))
+    for case in dict.fromkeys([*cases_before, *cases_after]):
+        figures = _figures(cases_before.get(case, Summary(case, ())), cases_after.get(case, Summary(case, ())))
         if figures:
             lines.append(Line(case, figures))
-    return Comparison(name, other, tuple(_warnings(before, after)), tuple(lines))
+    return Comparison(before_name, after_name, tuple(_warnings(before, after)), tuple(lines))
 
 
 def _figures(before: Summary, after: Summary) -> tuple[Figure, ...]:
-    found = []
+    figures = []
     for name, key in (("sustainable", "sustainable_tuples_per_second"), ("overall", "overall_tuples_per_second")):
         change = is_change(before.figures(key), after.figures(key))
-        found.append(Figure(name, "tuples/s", before.figure(key), after.figure(key), change))
+        figures.append(Figure(name, "tuples/s", before.figure(key), after.figure(key), change))
     for name, kind in (("latency", EVENT_TIME), ("deployment", DEPLOYMENT)):
         for quantile in ("p50", "p95"):
             change = is_change(before.quantiles(kind, quantile), after.quantiles(kind, quantile))
-            one, two = before.quantile(kind, quantile), after.quantile(kind, quantile)
-            found.append(Figure(f"{name} {quantile}", "s", one, two, change))
-    return tuple(figure for figure in found if figure.before is not None or figure.after is not None)
+            value_before, value_after = before.quantile(kind, quantile), after.quantile(kind, quantile)
+            figures.append(Figure(f"{name} {quantile}", "s", value_before, value_after, change))
+    return tuple(figure for figure in figures if figure.before is not None or figure.after is not None)
 
 
 def _warnings(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    found = []
+    warnings = []
     for key in _SAME_MACHINE:
-        one, two = before["machine"].get(key), after["machine"].get(key)
-        if one != two:
-            found.append(f"the machines differ: {key} {one!r} before, {two!r} after")
+        value_before, value_after = before["machine"].get(key), after["machine"].get(key)
+        if value_before != value_after:
+            warnings.append(f"the machines differ: {key} {value_before!r} before, {value_after!r} after")
     for key in sorted({*before["versions"], *after["versions"]} - set(_OWN_VERSIONS)):
-        one, two = before["versions"].get(key), after["versions"].get(key)
-        if one != two:
-            found.append(f"the versions differ: {key} {one!r} before, {two!r} after")
+        value_before, value_after = before["versions"].get(key), after["versions"].get(key)
+        if value_before != value_after:
+            warnings.append(f"the versions differ: {key} {value_before!r} before, {value_after!r} after")
     for key in ("seed", "quick", "seconds"):
-        one, two = before["settings"].get(key), after["settings"].get(key)
-        if one != two:
-            found.append(f"the settings differ: {key} {one!r} before, {two!r} after")
+        value_before, value_after = before["settings"].get(key), after["settings"].get(key)
+        if value_before != value_after:
+            warnings.append(f"the settings differ: {key} {value_before!r} before, {value_after!r} after")
     if any(report["settings"].get("rounds", 1) < 2 for report in (before, after)):
-        found.append("changes cannot be told from noise: that takes two rounds or more (--rounds) in both reports")
-    return found
+        warnings.append("changes cannot be told from noise: that takes two rounds or more (--rounds) in both reports")
+    return warnings
 
 
 def _name(path: Path, document: Mapping[str, Any]) -> str:

@@ -150,17 +150,17 @@ def read_document(path: Path) -> dict[str, Any]:
 def check_document(content: Any, name: str) -> None:
     """Raise ReportError unless this is a report of this format, with rows that are whole."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        got = content.get("format") if isinstance(content, dict) else type(content).__name__
-        raise ReportError(f"{name} is not a report of format {FORMAT} as `braid bench` writes it, got {got!r}")
+        form = content.get("format") if isinstance(content, dict) else type(content).__name__
+        raise ReportError(f"{name} is not a report of format {FORMAT} as `braid bench` writes it, got {form!r}")
     _check(content, _TOP, name)
     for position, row in enumerate(content["results"]):
         check_row(row, f"{name}, results[{position}]")
     for position, entry in enumerate(content["unsupported"]):
-        place = f"{name}, unsupported[{position}]"
-        _check(entry, {"workload": (str,), "queries": (int, type(None)), "reason": (str,)}, place)
+        entry_name = f"{name}, unsupported[{position}]"
+        _check(entry, {"workload": (str,), "queries": (int, type(None)), "reason": (str,)}, entry_name)
     for position, entry in enumerate(content["failures"]):
-        place = f"{name}, failures[{position}]"
-        _check(entry, {"workload": (str,), "queries": (int,), "system": (str,), "reason": (str,)}, place)
+        entry_name = f"{name}, failures[{position}]"
+        _check(entry, {"workload": (str,), "queries": (int,), "system": (str,), "reason": (str,)}, entry_name)
 
 
 def check_row(row: Any, name: str) -> None:
@@ -186,16 +186,16 @@ def thin(points: Sequence[Point], most: int, name: str = "") -> list[list[float]
     if len(points) <= most:
         return [list(point) for point in points]
     reducers = _THINNING.get(name, ())
-    kept = []
+    thinned = []
     for part in range(most):
         stretch = points[part * len(points) // most : (part + 1) * len(points) // most]
-        point = [stretch[0][0]]
+        merged = [stretch[0][0]]
         for column in range(1, len(stretch[0])):
-            values = [p[column] for p in stretch if p[column] is not None]
+            values = [point[column] for point in stretch if point[column] is not None]
             reduce = reducers[column - 1] if column <= len(reducers) else max
-            point.append(reduce(values) if values else None)  # type: ignore[arg-type]
-        kept.append(point)
-    return kept
+            merged.append(reduce(values) if values else None)  # type: ignore[arg-type]
+        thinned.append(merged)
+    return thinned
 
 
 def _plain(value: Any) -> Any:
@@ -226,8 +226,8 @@ def _check(value: Any, keys: Mapping[str, tuple[type, ...]], name: str) -> None:
     for key, types in keys.items():
         if key not in value:
             raise ReportError(f"{name} lacks {key!r}; it has {', '.join(sorted(value))}")
-        got = value[key]
+        item = value[key]
         # True is an int to Python, but not a number of anything
-        if not isinstance(got, types) or (isinstance(got, bool) and bool not in types):
-            wanted = " or ".join(kind.__name__ for kind in types)
-            raise ReportError(f"{name}: {key!r} must be {wanted}, got {got!r}")
+        if not isinstance(item, types) or (isinstance(item, bool) and bool not in types):
+            expected = " or ".join(kind.__name__ for kind in types)
+            raise ReportError(f"{name}: {key!r} must be {expected}, got {item!r}")

@@ -97,7 +97,9 @@ def render_page(document: Mapping[str, Any]) -> str:
         seeds=sorted({row["seed"] for row in document["results"]}),
         busy=load[0] > BUSY * (machine.get("cores") or 1),
         load=load[0],
-        sections=[_section(name, found, points) for name, found in by_workload(summaries).items()],
+        sections=[
+            _section(name, workload_summaries, points) for name, workload_summaries in by_workload(summaries).items()
+        ],
         systems=_settings_of_systems(document["results"]),
         unsupported=unsupported_lines(document["unsupported"]),
         failures=[{**entry, "short": one_line(entry["reason"], 200)} for entry in document["failures"]],
@@ -150,8 +152,8 @@ def _section(name: str, summaries: Sequence[Summary], points: int) -> Section:
 
 def _line(summary: Summary, others: Sequence[Summary]) -> Line:
     case = summary.case
-    ours = next((s for s in others if s.case.system == OURS and s.case.queries == case.queries), None)
-    ratio = divide(ours.throughput, summary.throughput) if ours is not None and ours is not summary else None
+    braid = next((s for s in others if s.case.system == OURS and s.case.queries == case.queries), None)
+    ratio = divide(braid.throughput, summary.throughput) if braid is not None and braid is not summary else None
     cells = [count(summary.throughput), count(summary.figure("overall_tuples_per_second"))]
     cells += [seconds(summary.quantile(EVENT_TIME, name)) for name in QUANTILES]
     cells += [seconds(summary.quantile(PROCESSING_TIME, name)) for name in ("p50", "p95")]
@@ -161,32 +163,34 @@ def _line(summary: Summary, others: Sequence[Summary]) -> Line:
         count(case.queries),
         case.system,
         tuple(cells),
-        times(ratio) if ours is not summary else "",
+        times(ratio) if braid is not summary else "",
         len(summary.rows),
         note,
-        ours is summary,
+        braid is summary,
         summary.own_generator,
     )
 
 
 def _plots(summaries: Sequence[Summary], points: int) -> list[Plot]:
     # with one query it is the throughput above
-    counts = {s.case.queries for s in summaries if s.rows}
-    many = [] if counts == {1} else summaries
-    against = " against number of queries" if len(counts) > 1 else ""
-    made = (
+    counts = {summary.case.queries for summary in summaries if summary.rows}
+    multi_query = [] if counts == {1} else summaries
+    suffix = " against number of queries" if len(counts) > 1 else ""
+    drawings = (
         (
-            f"Throughput{against}",
+            f"Throughput{suffix}",
             "The most tuples a second and stream that the system sustains without its queue growing on and on. The"
             " median of the rounds; whiskers span them.",
             plots.against_queries(
-                summaries, "sustainable tuples/s", lambda s: s.figures("sustainable_tuples_per_second")
+                summaries, "sustainable tuples/s", lambda summary: summary.figures("sustainable_tuples_per_second")
             ),
         ),
         (
-            f"Overall throughput{against}",
+            f"Overall throughput{suffix}",
             "The sum of the throughputs of all queries.",
-            plots.against_queries(many, "overall tuples/s", lambda s: s.figures("overall_tuples_per_second")),
+            plots.against_queries(
+                multi_query, "overall tuples/s", lambda summary: summary.figures("overall_tuples_per_second")
+            ),
         ),
         (
             "Quantiles of event-time latency",
@@ -206,8 +210,8 @@ def _plots(summaries: Sequence[Summary], points: int) -> list[Plot]:
             plots.against_queries(
                 summaries,
                 "deployment latency, s",
-                lambda s: s.quantiles(DEPLOYMENT, "p50"),
-                lambda s: s.quantiles(DEPLOYMENT, "p95"),
+                lambda summary: summary.quantiles(DEPLOYMENT, "p50"),
+                lambda summary: summary.quantiles(DEPLOYMENT, "p95"),
             ),
         ),
         (
@@ -227,7 +231,7 @@ def _plots(summaries: Sequence[Summary], points: int) -> list[Plot]:
         ),
     )
     # the SVG is our own drawing; its texts went through matplotlib, which escapes them
-    return [Plot(title, caption, Markup(svg)) for title, caption, svg in made if svg]
+    return [Plot(title, caption, Markup(svg)) for title, caption, svg in drawings if svg]
 
 
 def _fluctuates(summary: Summary) -> bool:
@@ -244,11 +248,11 @@ def _search(row: Row) -> tuple[str, str, str]:
 
 def _settings_of_systems(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
     """Return each system with the source of its tuples and its settings, each set of settings once."""
-    found: dict[tuple[str, str], str] = {}
+    sources: dict[tuple[str, str], str] = {}
     for row in rows:
         text = json.dumps(row["settings"], indent=1, ensure_ascii=False, sort_keys=True, default=str)
-        found.setdefault((row["system"], text), row["source"])
-    return [(system, source, text) for (system, text), source in found.items()]
+        sources.setdefault((row["system"], text), row["source"])
+    return [(system, source, text) for (system, text), source in sources.items()]
 
 
 def _flat(values: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -110,17 +110,17 @@ def against_queries(summaries: Sequence[Summary], label: str, figures: Figures, 
 
     Whiskers span the rounds. `upper`, the p95, is a second figure above it, dotted, with open markers.
     """
-    shown = [s for s in summaries if any(value > 0 for value in figures(s))]
-    if len({s.case.queries for s in shown}) == 1:
-        return _one_panel(lambda axes: _bars(axes, shown, label, figures, upper), [], 0.9 + 0.34 * len(shown))
+    drawn = [s for s in summaries if any(value > 0 for value in figures(s))]
+    if len({s.case.queries for s in drawn}) == 1:
+        return _one_panel(lambda axes: _bars(axes, drawn, label, figures, upper), [], 0.9 + 0.34 * len(drawn))
 
     def draw(axes: Axes) -> None:
-        _lines(axes, shown, figures)
+        _lines(axes, drawn, figures)
         if upper is not None:
-            _lines(axes, shown, upper, faint=True)
+            _lines(axes, drawn, upper, faint=True)
         axes.set_ylabel(label)
 
-    return _one_panel(draw, shown, 3.4) if shown else ""
+    return _one_panel(draw, drawn, 3.4) if drawn else ""
 
 
 def quantiles(summaries: Sequence[Summary], key: str) -> str:
@@ -135,14 +135,14 @@ def quantiles(summaries: Sequence[Summary], key: str) -> str:
         for summary in summaries:
             values = [summary.quantile(key, name) or 0.0 for name in QUANTILES]
             look = look_of(summary.case.system, systems)
-            at = (
+            x = (
                 counts.index(summary.case.queries)
                 + (systems.index(summary.case.system) - (len(systems) - 1) / 2) * step
             )
-            axes.plot([at, at], [values[0], values[3]], color=look.colour, linewidth=1.4, linestyle=look.dashes)
-            axes.plot([at], [values[0]], color=look.colour, marker=look.marker, linestyle="none", markersize=7)
-            axes.plot([at, at], values[1:3], color=look.colour, marker="_", linestyle="none", markersize=9, mew=2)
-            axes.plot([at], values[3:], color=look.colour, marker=".", linestyle="none", markersize=4)
+            axes.plot([x, x], [values[0], values[3]], color=look.colour, linewidth=1.4, linestyle=look.dashes)
+            axes.plot([x], [values[0]], color=look.colour, marker=look.marker, linestyle="none", markersize=7)
+            axes.plot([x, x], values[1:3], color=look.colour, marker="_", linestyle="none", markersize=9, mew=2)
+            axes.plot([x], values[3:], color=look.colour, marker=".", linestyle="none", markersize=4)
         axes.set_xticks(range(len(counts)), [f"{n:,}" for n in counts])
         axes.set_xlim(-0.5, len(counts) - 0.5)
         for edge in range(1, len(counts)):
@@ -231,18 +231,18 @@ def _bars(axes: Axes, summaries: Sequence[Summary], label: str, figures: Figures
     for place, summary in enumerate(summaries):
         values = figures(summary)
         middle, look = median(values), look_of(summary.case.system, systems)
-        ends = [[middle - min(values)], [max(values) - middle]]
+        whiskers = [[middle - min(values)], [max(values) - middle]]
         axes.barh(place, middle, height=0.62, color=look.colour, hatch="///" if look.dashes != "-" else None)
         if len(values) > 1:
-            axes.errorbar(middle, place, xerr=ends, color=INK, capsize=3, elinewidth=1, linestyle="none")
-        above = median(upper(summary)) if upper is not None else None
-        words = short3(middle)
-        if above is not None:
-            axes.plot([above], [place], color=INK, marker="o", markerfacecolor="none", linestyle="none")
-            words += f", p95 {short3(above)}"
-        farthest = max(above or 0.0, *values)
+            axes.errorbar(middle, place, xerr=whiskers, color=INK, capsize=3, elinewidth=1, linestyle="none")
+        upper_value = median(upper(summary)) if upper is not None else None
+        annotation = short3(middle)
+        if upper_value is not None:
+            axes.plot([upper_value], [place], color=INK, marker="o", markerfacecolor="none", linestyle="none")
+            annotation += f", p95 {short3(upper_value)}"
+        farthest = max(upper_value or 0.0, *values)
         greatest = max(greatest, farthest)
-        axes.annotate(words, (farthest, place), xytext=(7, 0), textcoords="offset points", va="center")
+        axes.annotate(annotation, (farthest, place), xytext=(7, 0), textcoords="offset points", va="center")
     axes.set_yticks(range(len(summaries)), [s.case.system for s in summaries])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
@@ -254,20 +254,20 @@ def _bars(axes: Axes, summaries: Sequence[Summary], label: str, figures: Figures
 def _lines(axes: Axes, summaries: Sequence[Summary], figures: Figures, faint: bool = False) -> None:
     systems = systems_of(summaries)
     for system in systems:
-        own = sorted((s for s in summaries if s.case.system == system), key=lambda s: s.case.queries)
-        found = [(s.case.queries, values) for s in own if (values := [v for v in figures(s) if v > 0])]
-        if not found:
+        system_summaries = sorted((s for s in summaries if s.case.system == system), key=lambda s: s.case.queries)
+        points = [(s.case.queries, values) for s in system_summaries if (values := [v for v in figures(s) if v > 0])]
+        if not points:
             continue
         look = look_of(system, systems)
-        xs, middles = [x for x, _ in found], [median(v) for _, v in found]
-        ends = [
-            [m - min(v) for m, (_, v) in zip(middles, found, strict=True)],
-            [max(v) - m for m, (_, v) in zip(middles, found, strict=True)],
+        xs, middles = [x for x, _ in points], [median(v) for _, v in points]
+        whiskers = [
+            [m - min(v) for m, (_, v) in zip(middles, points, strict=True)],
+            [max(v) - m for m, (_, v) in zip(middles, points, strict=True)],
         ]
         axes.errorbar(
             xs,
             middles,
-            yerr=ends,
+            yerr=whiskers,
             color=look.colour,
             marker=look.marker,
             linestyle=":" if faint else look.dashes,
@@ -287,16 +287,16 @@ def _lines(axes: Axes, summaries: Sequence[Summary], figures: Figures, faint: bo
 
 
 def _draw_course(axes: Axes, summary: Summary, course: Course, systems: Sequence[str], points: int) -> None:
-    found = _points(summary, course)
-    if not found:
+    course_points = _points(summary, course)
+    if not course_points:
         return
-    kept = thin(found, points, course.series)
+    thinned = thin(course_points, points, course.series)
     look = look_of(summary.case.system, systems)
-    xs = [point[0] for point in kept]
+    xs = [point[0] for point in thinned]
     style: dict[str, Any] = {"color": look.colour, "linestyle": look.dashes}
-    axes.plot(xs, [_or_gap(point[course.column]) for point in kept], linewidth=min(2.0, look.width), **style)
-    if course.upper is not None and course.upper < len(kept[0]):
-        upper = [_or_gap(point[course.upper]) for point in kept]
+    axes.plot(xs, [_or_gap(point[course.column]) for point in thinned], linewidth=min(2.0, look.width), **style)
+    if course.upper is not None and course.upper < len(thinned[0]):
+        upper = [_or_gap(point[course.upper]) for point in thinned]
         axes.plot(xs, upper, linewidth=0.8, alpha=0.4, **style)
 
 
@@ -321,8 +321,8 @@ def _log_if_wide(axes: Axes) -> None:
 def _log_ticks(axes: Axes) -> None:
     low, high = axes.get_ylim()
     if high / low < LEAST_SPAN:  # a small difference must look small, and two ticks be there
-        wider = math.sqrt(LEAST_SPAN * low / high)
-        axes.set_ylim(low / wider, high * wider)
+        factor = math.sqrt(LEAST_SPAN * low / high)
+        axes.set_ylim(low / factor, high * factor)
     # where there are few powers of ten, a tick at each would be too few to read a value
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 200 else (1.0,)))
     axes.yaxis.set_minor_locator(NullLocator())

@@ -39,10 +39,10 @@ def _without_bare_groups(text: str) -> str:
     """Drop `<g>` elements without attributes, which group nothing that anybody asks for."""
     bare: list[bool] = []
 
-    def keep(found: re.Match[str]) -> str:
-        if found[0] == "</g>":
-            return "" if bare.pop() else found[0]
-        bare.append(found[1] is None)
-        return "" if bare[-1] else found[0]
+    def keep_or_drop(match: re.Match[str]) -> str:
+        if match[0] == "</g>":
+            return "" if bare.pop() else match[0]
+        bare.append(match[1] is None)
+        return "" if bare[-1] else match[0]
 
-    return re.sub(r"\n+", "\n", _GROUP.sub(keep, text))
+    return re.sub(r"\n+", "\n", _GROUP.sub(keep_or_drop, text))

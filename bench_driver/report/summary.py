@@ -101,23 +101,24 @@ def summarize(rows: Iterable[Row], failures: Iterable[Mapping[str, Any]] = ()) -
 
     Ordered by workload, number of queries and system; workloads and systems in the order in which they first appear.
     """
-    good: dict[Case, list[Row]] = {}
+    rows_by_case: dict[Case, list[Row]] = {}
     # a round that failed may have both a row and an entry among the failures
     errors: dict[Case, dict[Any, str]] = {}
     for row in rows:
         case = Case(row["workload"], row["queries"], row["system"])
-        good.setdefault(case, [])
+        rows_by_case.setdefault(case, [])
         if row["error"] is None:
-            good[case].append(row)
+            rows_by_case[case].append(row)
         else:
             errors.setdefault(case, {})[row.get("round")] = row["error"]
     for failure in failures:
         case = Case(failure["workload"], failure["queries"], failure["system"])
-        good.setdefault(case, [])
+        rows_by_case.setdefault(case, [])
         errors.setdefault(case, {}).setdefault(failure.get("round"), failure["reason"])
-    workloads, systems = list(dict.fromkeys(c.workload for c in good)), list(dict.fromkeys(c.system for c in good))
-    cases = sorted(good, key=lambda c: (workloads.index(c.workload), c.queries, systems.index(c.system)))
-    return [Summary(case, tuple(good[case]), tuple(errors.get(case, {}).values())) for case in cases]
+    workloads = list(dict.fromkeys(case.workload for case in rows_by_case))
+    systems = list(dict.fromkeys(case.system for case in rows_by_case))
+    cases = sorted(rows_by_case, key=lambda c: (workloads.index(c.workload), c.queries, systems.index(c.system)))
+    return [Summary(case, tuple(rows_by_case[case]), tuple(errors.get(case, {}).values())) for case in cases]
 
 
 @dataclass(frozen=True)
@@ -132,13 +133,13 @@ class Ratio:
 
 def ratios(summaries: Sequence[Summary]) -> list[Ratio]:
     """Return Braid's figures over each peer's, for the cases that both were measured in or tried."""
-    ours = {(s.case.workload, s.case.queries): s for s in summaries if s.case.system == OURS}
-    found = []
+    braid_by_case = {(s.case.workload, s.case.queries): s for s in summaries if s.case.system == OURS}
+    quotients = []
     for peer in summaries:
-        braid = ours.get((peer.case.workload, peer.case.queries))
+        braid = braid_by_case.get((peer.case.workload, peer.case.queries))
         if peer.case.system == OURS or braid is None:
             continue
-        found.append(
+        quotients.append(
             Ratio(
                 peer.case,
                 divide(braid.throughput, peer.throughput),
@@ -146,7 +147,7 @@ def ratios(summaries: Sequence[Summary]) -> list[Ratio]:
                 divide(braid.quantile(DEPLOYMENT, "p50"), peer.quantile(DEPLOYMENT, "p50")),
             )
         )
-    return found
+    return quotients
 
 
 def divide(above: float | None, below: float | None) -> float | None:
@@ -161,15 +162,15 @@ def is_change(before: Sequence[float], after: Sequence[float]) -> bool | None:
     """
     if len(before) < 2 or len(after) < 2 or min(*before, *after) <= 0:
         return None
-    first, second = [math.log(v) for v in before], [math.log(v) for v in after]
-    difference = abs(fmean(second) - fmean(first))
+    logs_before, logs_after = [math.log(v) for v in before], [math.log(v) for v in after]
+    difference = abs(fmean(logs_after) - fmean(logs_before))
     if difference < math.log(1 + LEAST_CHANGE):
         return False
-    parts = (variance(first) / len(first), variance(second) / len(second))
+    parts = (variance(logs_before) / len(logs_before), variance(logs_after) / len(logs_after))
     total = sum(parts)
     if total < 1e-18:
         return True
-    freedom = total**2 / (parts[0] ** 2 / (len(first) - 1) + parts[1] ** 2 / (len(second) - 1))
+    freedom = total**2 / (parts[0] ** 2 / (len(logs_before) - 1) + parts[1] ** 2 / (len(logs_after) - 1))
     return difference / math.sqrt(total) > _T[min(len(_T), max(1, math.floor(freedom))) - 1]
 
 
@@ -180,7 +181,7 @@ def systems_of(items: Iterable[Summary]) -> list[str]:
 
 def by_workload(items: Iterable[Summary]) -> Mapping[str, list[Summary]]:
     """Return summaries by workload, in the order in which they first appear."""
-    found: dict[str, list[Summary]] = {}
+    grouped: dict[str, list[Summary]] = {}
     for item in items:
-        found.setdefault(item.case.workload, []).append(item)
-    return found
+        grouped.setdefault(item.case.workload, []).append(item)
+    return grouped

@@ -16,9 +16,9 @@ def render(document: Mapping[str, Any]) -> str:
     """Return the results, Braid's ratios to its peers, what is unsupported and what failed."""
     summaries = summarize(document["results"], document["failures"])
     parts = [_results(summaries)] if summaries else ["Nothing was measured."]
-    against = [ratio for ratio in ratios(summaries) if ratio.throughput is not None]
-    if against:
-        parts.append("Braid's figures as multiples of the peers':\n" + _ratios(against))
+    comparable = [ratio for ratio in ratios(summaries) if ratio.throughput is not None]
+    if comparable:
+        parts.append("Braid's figures as multiples of the peers':\n" + _ratios(comparable))
     if document["unsupported"]:
         parts.append("Unsupported:\n" + "\n".join(f"  {line}" for line in unsupported_lines(document["unsupported"])))
     return "\n\n".join(parts)
@@ -42,14 +42,14 @@ def render_comparison(comparison: Comparison) -> str:
 
 def unsupported_lines(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return one line per workload, system and reason, with all its numbers of queries."""
-    found: dict[tuple[str, str, str], list[int]] = {}
+    counts_by_case: dict[tuple[str, str, str], list[int]] = {}
     for entry in entries:
         key = (entry["workload"], entry.get("system", "braid"), entry["reason"])
-        found.setdefault(key, []).extend([] if entry["queries"] is None else [entry["queries"]])
+        counts_by_case.setdefault(key, []).extend([] if entry["queries"] is None else [entry["queries"]])
     lines = []
-    for (workload, system, reason), queries in found.items():
-        many = f" with {', '.join(count(n) for n in sorted(set(queries)))} queries" if queries else ""
-        lines.append(f"{workload}{many} on {system}: {reason}")
+    for (workload, system, reason), queries in counts_by_case.items():
+        with_queries = f" with {', '.join(count(n) for n in sorted(set(queries)))} queries" if queries else ""
+        lines.append(f"{workload}{with_queries} on {system}: {reason}")
     return lines
 
 
@@ -86,8 +86,8 @@ def _results(summaries: Sequence[Summary]) -> str:
         overall = count(summary.figure("overall_tuples_per_second"))
         latency, deployment = pair(summary, EVENT_TIME), pair(summary, DEPLOYMENT)
         cores = summary.figure(CORES)
-        used = DASH if cores is None else f"{cores:.2f}"
-        figures = (count(summary.throughput), overall, latency, deployment, used)
+        cores_text = DASH if cores is None else f"{cores:.2f}"
+        figures = (count(summary.throughput), overall, latency, deployment, cores_text)
         rows.append([case.workload, count(case.queries), case.system, *figures, one_line(summary.note)])
     return table(rows, left=(0, 2, 8))
 
@@ -98,9 +98,9 @@ def one_line(text: str, most: int = 100) -> str:
     return flat if len(flat) <= most else flat[: most - 1] + "…"
 
 
-def _ratios(found: Sequence[Ratio]) -> str:
+def _ratios(peer_ratios: Sequence[Ratio]) -> str:
     rows = [["workload", "queries", "peer", "throughput", "latency p50", "deployment p50"]]
-    for ratio in found:
+    for ratio in peer_ratios:
         case, figures = ratio.case, (ratio.throughput, ratio.latency, ratio.deployment)
         rows.append([case.workload, count(case.queries), case.system, *map(times, figures)])
     return table(rows, left=(0, 2))

@@ -141,9 +141,9 @@ class BraidSystem:
             self._churn = None
             self._check(result)
         self._live = result.live
-        made = [request for request in result.of(CREATE) if request.acknowledged is not None]
+        acknowledged = [request for request in result.of(CREATE) if request.acknowledged is not None]
         seconds = result.ended_at - result.started_at
-        return Deployment(len(made), result.latencies(CREATE), seconds, result.latencies(DELETE))
+        return Deployment(len(acknowledged), result.latencies(CREATE), seconds, result.latencies(DELETE))
 
     def offer(self, tuples_per_second: int | None) -> None:
         """Do nothing: tuples come from the queues."""
@@ -164,13 +164,13 @@ class BraidSystem:
 
     def left_out(self) -> str | None:
         """Return why a query has failed, which leaves out all that follows, else a new error: windows left out."""
-        failed = self._queries("FAILED")
-        if failed:
-            return str(failed[0]["error"])
+        failed_queries = self._queries("FAILED")
+        if failed_queries:
+            return str(failed_queries[0]["error"])
         errors = {query["id"]: query["error"] for query in self._queries("RUNNING") if query["error"] is not None}
-        new = [error for query, error in errors.items() if self._errors.get(query) != error]
+        new_errors = [error for query, error in errors.items() if self._errors.get(query) != error]
         self._errors = errors
-        return new[0] if new else None
+        return new_errors[0] if new_errors else None
 
     def missing(self, most_seconds: float) -> str | None:
         """Wait until all rows are read that were there when asked, where all are."""
@@ -180,11 +180,11 @@ class BraidSystem:
         deadline = time.monotonic() + most_seconds
         while True:
             self.outputs()
-            behind = sum(max(0, query["rows_out"] - self._rows_read.get(query["id"], 0)) for query in queries)
-            if not behind:
+            unread = sum(max(0, query["rows_out"] - self._rows_read.get(query["id"], 0)) for query in queries)
+            if not unread:
                 return None
             if time.monotonic() > deadline:
-                return f"{behind} rows were not read within {most_seconds:g} s"
+                return f"{unread} rows were not read within {most_seconds:g} s"
             time.sleep(LOOK_SECONDS)
 
     def memory_bytes(self) -> int:
@@ -266,17 +266,19 @@ class BraidSystem:
 
     def _check(self, result: LoadResult) -> None:
         """Raise when the service refused or failed any request."""
-        wrong = refused(result.requests)
-        unsupported = [request for request in wrong if request.status == NOT_ALLOWED]
+        failed_requests = refused(result.requests)
+        unsupported = [request for request in failed_requests if request.status == NOT_ALLOWED]
         if unsupported:
             raise UnsupportedError(str(unsupported[0].error))
-        if wrong:
-            raise self._failure(f"{len(wrong)} of {len(result.requests)} requests failed; {_first(wrong)}")
+        if failed_requests:
+            raise self._failure(
+                f"{len(failed_requests)} of {len(result.requests)} requests failed; {_describe_first(failed_requests)}"
+            )
 
-    def _failure(self, what: str) -> SystemFailedError:
+    def _failure(self, problem: str) -> SystemFailedError:
         self._failed = True
-        where = f" Its log is {self._service.log}." if self._service is not None else ""
-        return SystemFailedError(f"Braid: {what}.{where}")
+        log_hint = f" Its log is {self._service.log}." if self._service is not None else ""
+        return SystemFailedError(f"Braid: {problem}.{log_hint}")
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -308,7 +310,7 @@ def rows_of(line: bytes) -> tuple[str, int]:
     return page["query"], page["count"]
 
 
-def _first(requests: Sequence[LoadRequest]) -> str:
+def _describe_first(requests: Sequence[LoadRequest]) -> str:
     first = requests[0]
-    what = f"query {first.query_id}" if first.query_id is not None else f"query number {first.number}"
-    return f"the first, to {first.kind} {what}: {first.error}"
+    subject = f"query {first.query_id}" if first.query_id is not None else f"query number {first.number}"
+    return f"the first, to {first.kind} {subject}: {first.error}"

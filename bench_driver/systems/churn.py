@@ -16,7 +16,8 @@ class ChurnThread(threading.Thread):
     """Replaces queries every so often; a round is asked for when the one before is acknowledged (thesis 4.4.1).
 
     `replace` makes the query of a number and retires the oldest, and returns both; `acknowledged` tells whether both
-    are done. `asked` is (when it was due, query made, query retired): waiting for the round before is latency, too.
+    are done. `replacements` are (when it was due, query created, query retired): waiting for the round before is
+    latency, too.
     """
 
     def __init__(
@@ -26,12 +27,12 @@ class ChurnThread(threading.Thread):
         acknowledged: Callable[[int, int], bool],
     ) -> None:
         super().__init__(name="churn", daemon=True)
-        self._each = churn
+        self._churn = churn
         self._replace = replace
         self._acknowledged = acknowledged
         self._ending = threading.Event()
         self._given_up = threading.Event()
-        self.asked: list[tuple[float, int, int]] = []
+        self.replacements: list[tuple[float, int, int]] = []
         self.error: SystemFailedError | UnsupportedError | None = None
         self.began = time.time()
 
@@ -40,13 +41,14 @@ class ChurnThread(threading.Thread):
         due = self.began
         try:
             while not self._ending.wait(max(0.0, due - time.time())):
-                asked = [(due, *self._replace(len(self.asked) + i)) for i in range(self._each.queries)]
-                self.asked += asked
-                while not all(self._acknowledged(made, retired) for _, made, retired in asked):
+                first = len(self.replacements)
+                latest = [(due, *self._replace(first + i)) for i in range(self._churn.queries)]
+                self.replacements += latest
+                while not all(self._acknowledged(created, retired) for _, created, retired in latest):
                     if self._given_up.is_set():
                         return
                     time.sleep(POLL_SECONDS)
-                due += self._each.every_seconds
+                due += self._churn.every_seconds
         except (SystemFailedError, UnsupportedError) as error:
             self.error = error
 

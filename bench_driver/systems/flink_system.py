@@ -61,10 +61,10 @@ class FlinkSystem:
         self._peer: PeerProcess | None = None
         self._workload: Workload | None = None
         self._rate: int | None = None
-        self._told = _Told()
+        self._answers = _Answers()
         self._reading = threading.Lock()
         self._live: deque[_Live] = deque()  # oldest first
-        self._asked = 0
+        self._next_job = 0
         self._options: dict[str, Any] = {}
         self._churn: ChurnThread | None = None
 
@@ -72,7 +72,7 @@ class FlinkSystem:
         """See that there is a Flink to start: how large its cluster must be is known when the queries are."""
         self.stop()
         python = ensure_environment(self._tell)
-        self._workload, self._told, self._live, self._options = workload, _Told(), deque(), {}
+        self._workload, self._answers, self._live, self._options = workload, _Answers(), deque(), {}
         self._peer = PeerProcess(self.name, [str(python), "-m", "bench_driver.peers.flink_program"])
 
     def deploy(self, queries: Sequence[QuerySpec], per_second: float) -> Deployment:
@@ -98,7 +98,11 @@ class FlinkSystem:
         except BaseException:
             self.stop()
             raise
-        latencies = () if self._together else tuple(self._told.when[RUNNING, job] - at for job, at in due.items())
+        latencies = (
+            ()
+            if self._together
+            else tuple(self._answers.acknowledged_at[RUNNING, job] - due_at for job, due_at in due.items())
+        )
         return Deployment(len(queries), latencies, time.time() - began)
 
     def begin_churn(self, queries: Sequence[QuerySpec], churn: Churn) -> None:
@@ -108,11 +112,11 @@ class FlinkSystem:
         if self._churn is not None:
             raise SystemFailedError(f"{self.name}: the churn before must be ended before another begins")
         self._started()
-        made = self._jobs(queries, churn.queries)
+        jobs = self._jobs(queries, churn.queries)
 
         def replace_oldest(number: int) -> tuple[int, int]:
             oldest = self._live.popleft()
-            job = self._request(made[number % len(made)])
+            job = self._request(jobs[number % len(jobs)])
             self._cancel(oldest.job)
             return job, oldest.job
 
@@ -128,14 +132,16 @@ class FlinkSystem:
         churn.end(CHURN_SECONDS)
         if isinstance(churn.error, UnsupportedError):
             raise churn.error
-        missing = [job for _, job, retired in churn.asked if not self._acknowledged(job, retired)]
-        if churn.error is not None or missing:
-            words = churn.error or f"{len(missing)} of {len(churn.asked)} must be made and retired, and are not"
-            raise peer.failure(f"{self.name} does not sustain the churn: {words}")
-        when = self._told.when
-        made = tuple(when[RUNNING, job] - due for due, job, _ in churn.asked)
-        retired = tuple(when[STOPPED, job] - due for due, _, job in churn.asked)
-        return Deployment(len(made), made, time.time() - churn.began, retired)
+        unfinished = [job for _, job, retired in churn.replacements if not self._acknowledged(job, retired)]
+        if churn.error is not None or unfinished:
+            reason = (
+                churn.error or f"{len(unfinished)} of {len(churn.replacements)} must be made and retired, and are not"
+            )
+            raise peer.failure(f"{self.name} does not sustain the churn: {reason}")
+        times = self._answers.acknowledged_at
+        creations = tuple(times[RUNNING, job] - due for due, job, _ in churn.replacements)
+        deletions = tuple(times[STOPPED, job] - due for due, _, job in churn.replacements)
+        return Deployment(len(creations), creations, time.time() - churn.began, deletions)
 
     def offer(self, tuples_per_second: int | None) -> None:
         """Give the generator a rate: all jobs are cancelled and submitted again, for a source cannot change it."""
@@ -145,19 +151,19 @@ class FlinkSystem:
         if not self._live:
             return
         deadline = time.time() + DEPLOY_SECONDS
-        before = list(self._live)
+        replaced = list(self._live)
         self._live.clear()
-        for live in before:
+        for live in replaced:
             self._cancel(live.job)
-        while any((STOPPED, live.job) not in self._told.when for live in before):
-            self._pause(deadline, f"{len(before)} jobs must be cancelled to change the rate")
+        while any((STOPPED, live.job) not in self._answers.acknowledged_at for live in replaced):
+            self._pause(deadline, f"{len(replaced)} jobs must be cancelled to change the rate")
         self._declare()
-        self._submit([live.queries for live in before], float("inf"), deadline)
+        self._submit([live.queries for live in replaced], float("inf"), deadline)
 
     def taken(self) -> list[tuple[float, int]]:
         """Return what the source of the slowest job has given to it; of a join, the source that gave least."""
         self._read()
-        return list(self._told.taken)
+        return list(self._answers.taken)
 
     def left_out(self) -> str | None:
         """Return None: it leaves nothing out."""
@@ -177,7 +183,7 @@ class FlinkSystem:
     def outputs(self) -> list[Output]:
         """Return the rows of the probe queries, those read at once and of one millisecond of event time together."""
         self._read()
-        return list(self._told.outputs)
+        return list(self._answers.outputs)
 
     def settings(self) -> dict[str, Any]:
         """Return Flink's settings, how it reads and writes, and what to know of its figures."""
@@ -207,7 +213,7 @@ class FlinkSystem:
     def _declare(self) -> None:
         """Declare the streams with the rate that is asked for."""
         peer, workload = self._started()
-        seen = len(peer.lines())
+        line_count = len(peer.lines())
         for stream in workload.streams:
             sql = flink.source_sql(stream, find_dataset(stream.dataset).columns, self._rate)
             peer.send({"do": "declare", "name": stream.name, "sql": sql})
@@ -215,37 +221,37 @@ class FlinkSystem:
                 lambda line, name=stream.name: line.get(DECLARED) == name,  # type: ignore[misc]
                 READY_SECONDS,
                 f"the declaration of stream {stream.name!r}",
-                seen,
+                line_count,
             )
 
-    def _jobs(self, queries: Sequence[QuerySpec], standing: int) -> list[_Queries]:
-        """Return the queries of each job; of each `standing` queries in a row, which run together, a few are probes."""
+    def _jobs(self, queries: Sequence[QuerySpec], together_count: int) -> list[_Queries]:
+        """Return the queries of each job; a few of each `together_count` in a row, which run together, are probes."""
         _, workload = self._started()
         probes = {
             first + place
-            for first in range(0, len(queries), standing)
-            for place in choose_probes(queries[first : first + standing], workload.streams)
+            for first in range(0, len(queries), together_count)
+            for place in choose_probes(queries[first : first + together_count], workload.streams)
         }
-        made = [_described(query, place in probes) for place, query in enumerate(queries)]
-        return [tuple(made)] if self._together else [(query,) for query in made]
+        descriptions = [_described(query, place in probes) for place, query in enumerate(queries)]
+        return [tuple(descriptions)] if self._together else [(query,) for query in descriptions]
 
     def _submit(self, jobs: Sequence[_Queries], per_second: float, deadline: float) -> dict[int, float]:
         """Submit jobs and wait until all run; return when each was due, in seconds since 1970."""
         began = time.time()
-        first = self._asked
+        first = self._next_job
         due: dict[int, float] = {}
         for number, queries in enumerate(jobs):
-            at = began + number / per_second
-            while time.time() < at or number - self._running_since(first) >= UNACKNOWLEDGED:
+            due_at = began + number / per_second
+            while time.time() < due_at or number - self._running_since(first) >= UNACKNOWLEDGED:
                 self._pause_running(deadline, first, len(jobs))
-            due[self._request(queries)] = at
+            due[self._request(queries)] = due_at
         while self._running_since(first) < len(jobs):
             self._pause_running(deadline, first, len(jobs))
         return due
 
     def _request(self, queries: _Queries) -> int:
         peer, _ = self._started()
-        job, self._asked = self._asked, self._asked + 1
+        job, self._next_job = self._next_job, self._next_job + 1
         peer.send({"do": "submit", "job": job, "queries": queries, "together": self._together})
         self._live.append(_Live(job, queries))
         return job
@@ -255,20 +261,25 @@ class FlinkSystem:
 
     def _running_since(self, first: int) -> int:
         self._read()
-        return sum(kind == RUNNING and job >= first for kind, job in self._told.when)
+        return sum(kind == RUNNING and job >= first for kind, job in self._answers.acknowledged_at)
 
-    def _acknowledged(self, made: int, retired: int) -> bool:
+    def _acknowledged(self, created: int, retired: int) -> bool:
         self._read()
-        return (RUNNING, made) in self._told.when and (STOPPED, retired) in self._told.when
+        return (RUNNING, created) in self._answers.acknowledged_at and (
+            STOPPED,
+            retired,
+        ) in self._answers.acknowledged_at
 
-    def _pause_running(self, deadline: float, first: int, wanted: int) -> None:
-        what = f"{wanted} jobs must run within {DEPLOY_SECONDS:g} s, got {self._running_since(first)} of them running"
-        self._pause(deadline, what)
+    def _pause_running(self, deadline: float, first: int, job_count: int) -> None:
+        requirement = (
+            f"{job_count} jobs must run within {DEPLOY_SECONDS:g} s, got {self._running_since(first)} of them running"
+        )
+        self._pause(deadline, requirement)
 
-    def _pause(self, deadline: float, what: str) -> None:
+    def _pause(self, deadline: float, requirement: str) -> None:
         self._read()
         if time.time() >= deadline:
-            raise self._started()[0].failure(f"{self.name}: {what}")
+            raise self._started()[0].failure(f"{self.name}: {requirement}")
         time.sleep(POLL_SECONDS)
 
     def _read(self) -> None:
@@ -280,11 +291,11 @@ class FlinkSystem:
         if peer is None or not self._options:
             return
         with self._reading:
-            self._told.take(peer.lines(self._told.lines))
-        if self._told.refused is not None:
-            raise UnsupportedError(f"Flink: {self._told.refused}")
-        if self._told.failed is not None:
-            raise peer.failure(f"{self.name}: {self._told.failed}")
+            self._answers.take(peer.lines(self._answers.lines))
+        if self._answers.refused is not None:
+            raise UnsupportedError(f"Flink: {self._answers.refused}")
+        if self._answers.failed is not None:
+            raise peer.failure(f"{self.name}: {self._answers.failed}")
         peer.check_alive()
 
 
@@ -298,11 +309,13 @@ class _Live:
 
 
 @dataclass
-class _Told:
+class _Answers:
     """What the program said so far."""
 
     lines: int = 0
-    when: dict[tuple[str, int], float] = field(default_factory=dict)  # (RUNNING or STOPPED, job): seconds since 1970
+    acknowledged_at: dict[tuple[str, int], float] = field(
+        default_factory=dict
+    )  # (RUNNING or STOPPED, job): seconds since 1970
     outputs: list[Output] = field(default_factory=list)
     taken: list[tuple[float, int]] = field(default_factory=list)
     refused: str | None = None
@@ -317,9 +330,9 @@ class _Told:
                 case {"taken": [at, rows]}:
                     self.taken.append((at, rows))
                 case {"running": int(job)}:
-                    self.when[RUNNING, job] = line.arrived
+                    self.acknowledged_at[RUNNING, job] = line.arrived
                 case {"stopped": int(job)}:
-                    self.when[STOPPED, job] = line.arrived
+                    self.acknowledged_at[STOPPED, job] = line.arrived
                 case {"refused": _, "reason": reason}:
                     self.refused = reason
                 case {"failed": job, "reason": reason}:

@@ -102,30 +102,32 @@ class PeerProcess:
         with self._news:
             return self._lines[after:]
 
-    def wait_for(self, wanted: Callable[[dict[str, Any]], bool], seconds: float, what: str, after: int = 0) -> Line:
+    def wait_for(
+        self, is_wanted: Callable[[dict[str, Any]], bool], seconds: float, awaited: str, after: int = 0
+    ) -> Line:
         """Return the first object that is wanted, of those after the first `after`.
 
-        Raises SystemFailedError, which says `what` was waited for, at the deadline or when the program ends.
+        Raises SystemFailedError, which says `awaited` was waited for, at the deadline or when the program ends.
         """
         deadline = time.monotonic() + seconds
-        seen = after
+        seen_count = after
         with self._news:
             while True:
                 # asked first: what it said before it ended is still looked at
                 ended = self._ended or self._process is None or self._process.poll() is not None
-                for line in self._lines[seen:]:
-                    if wanted(line.value):
+                for line in self._lines[seen_count:]:
+                    if is_wanted(line.value):
                         return line
-                seen = max(seen, len(self._lines))
+                seen_count = max(seen_count, len(self._lines))
                 if ended:
                     break
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise self.failure(f"{self._name}: {what} must come within {seconds:g} s, and did not")
+                seconds_left = deadline - time.monotonic()
+                if seconds_left <= 0:
+                    raise self.failure(f"{self._name}: {awaited} must come within {seconds:g} s, and did not")
                 # what it started may hold its output open after it ended
-                self._news.wait(min(left, ALIVE_SECONDS))
+                self._news.wait(min(seconds_left, ALIVE_SECONDS))
         self.check_alive()
-        raise self.failure(f"{self._name}: {what} must come, and it closed its output")
+        raise self.failure(f"{self._name}: {awaited} must come, and it closed its output")
 
     def check_alive(self) -> None:
         """Raise SystemFailedError when the program has ended by itself, or never was started."""
@@ -138,13 +140,13 @@ class PeerProcess:
         if (status := process.poll()) is not None:
             raise self.failure(f"{self._name} ended by itself with exit status {status}")
 
-    def failure(self, what: str) -> SystemFailedError:
+    def failure(self, problem: str) -> SystemFailedError:
         """Return the error to raise: what happened, and the end of the log, which is kept."""
         self._failed = True
         with contextlib.suppress(OSError):
-            said = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
-            return SystemFailedError("\n".join([f"{what}. Its log is {self.log} and ends:", *said]))
-        return SystemFailedError(f"{what}. It left no log")
+            tail = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
+            return SystemFailedError("\n".join([f"{problem}. Its log is {self.log} and ends:", *tail]))
+        return SystemFailedError(f"{problem}. It left no log")
 
     def stop(self) -> None:
         """End the program and everything in its session; harmless to repeat.
@@ -166,9 +168,9 @@ class PeerProcess:
         if not self._failed:
             shutil.rmtree(self.folder, ignore_errors=True)
             return
-        for left in self.folder.iterdir():  # the log stays for whoever wants to know why
-            if left != self.log:
-                shutil.rmtree(left, ignore_errors=True)
+        for file in self.folder.iterdir():  # the log stays for whoever wants to know why
+            if file != self.log:
+                shutil.rmtree(file, ignore_errors=True)
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -190,8 +192,8 @@ class PeerProcess:
 def end_session(session: int) -> None:
     """Kill every process of a session and wait until they are gone, those that they start meanwhile too."""
     deadline = time.monotonic() + KILL_SECONDS
-    while (left := session_processes(session)) and time.monotonic() < deadline:
-        for process in left:
+    while (processes := session_processes(session)) and time.monotonic() < deadline:
+        for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         time.sleep(POLL_SECONDS)
@@ -199,12 +201,12 @@ def end_session(session: int) -> None:
 
 def session_processes(session: int) -> list[psutil.Process]:
     """Return the living processes of a session."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes
 
 
 def _object(text: str) -> dict[str, Any] | None:

@@ -76,16 +76,16 @@ class SparkSystem:
         self.name = name
         self.source = OWN_GENERATOR if name.endswith("-own") else QUEUE
         self._fused = name.startswith("spark-fused")
-        self._wanted_rows = rows_per_batch
+        self._rows_limit = rows_per_batch
         self._rows_per_batch: int | None = None
         self._own_rows = 1
         self._start_rate = 1
         self._peer = PeerProcess(name, [sys.executable, "-m", "bench_driver.peers.spark_program"])
-        self._told = _Told()
+        self._answers = _Answers()
         self._reading = threading.Lock()
         self._settings: dict[str, Any] = {}
         self._live: deque[_Live] = deque()  # oldest first
-        self._asked = 0
+        self._next_query = 0
         self._rate: int | None = None
         self._churn: ChurnThread | None = None
         self._stopped = False
@@ -94,12 +94,12 @@ class SparkSystem:
         """Start the JVM and tell it of the streams, which become temporary views of each streaming query."""
         self._peer.start()
         self._start_rate = workload.start_rate
-        own = self.source == OWN_GENERATOR
+        makes_tuples = self.source == OWN_GENERATOR
         streams = _described(workload, locations)
         task = {
             "streams": streams,
             "cores": os.cpu_count() or 1,
-            "own_generator": own,
+            "own_generator": makes_tuples,
             "folder": str(self._peer.folder),
         }
         try:
@@ -116,26 +116,26 @@ class SparkSystem:
         With nothing to read yet, looking for it counts as a batch. What does not run within `deploy_seconds` has
         failed; then nothing is left running.
         """
-        made = statements(queries, self._fused)
+        to_start = statements(queries, self._fused)
         began = time.time()
-        deadline = began + deploy_seconds(len(made)) + len(made) / per_second
+        deadline = began + deploy_seconds(len(to_start)) + len(to_start) / per_second
         try:
-            self._rows_per_batch = bound_batch(self._wanted_rows, len(made))
+            self._rows_per_batch = bound_batch(self._rows_limit, len(to_start))
             if self.source == OWN_GENERATOR:
-                self._own_rows = own_rows(queries, len(made), self._start_rate)
+                self._own_rows = own_rows(queries, len(to_start), self._start_rate)
                 self._peer.send({"do": "offer", "rate": self._rate, "rows": self._own_rows})
-            most = UNACKNOWLEDGED if self.source == QUEUE else UNACKNOWLEDGED_OWN
-            due = [began + slot / per_second for slot in range(len(made))]
-            for slot, statement in enumerate(made):
-                while time.time() < due[slot] or slot - self._running() >= most:
-                    self._pause(deadline, len(made))
+            unacknowledged_limit = UNACKNOWLEDGED if self.source == QUEUE else UNACKNOWLEDGED_OWN
+            due = [began + slot / per_second for slot in range(len(to_start))]
+            for slot, statement in enumerate(to_start):
+                while time.time() < due[slot] or slot - self._running() >= unacknowledged_limit:
+                    self._pause(deadline, len(to_start))
                 self._request(statement, slot)
-            while self._running() < len(made):
-                self._pause(deadline, len(made))
+            while self._running() < len(to_start):
+                self._pause(deadline, len(to_start))
         except BaseException:
             self.stop()
             raise
-        latencies = tuple(self._told.when[RUNNING, query] - asked for query, asked in enumerate(due))
+        latencies = tuple(self._answers.acknowledged_at[RUNNING, query] - due_at for query, due_at in enumerate(due))
         return Deployment(len(queries), () if self._fused else latencies, time.time() - began)
 
     def begin_churn(self, queries: Sequence[QuerySpec], churn: Churn) -> None:
@@ -144,12 +144,12 @@ class SparkSystem:
             raise UnsupportedError("a hand-fused streaming query is static: no query can come or go while it runs")
         if self._churn is not None:
             raise SystemFailedError(f"{self.name}: the churn before must be ended before another begins")
-        made = [statements([query], fused=False, probes=probes)[0] for query in queries for probes in (0, 1)]
+        variants = [statements([query], fused=False, probes=probes)[0] for query in queries for probes in (0, 1)]
 
         def replace_oldest(number: int) -> tuple[int, int]:
             oldest = self._live.popleft()
-            at = number % len(queries)
-            query = self._request(made[2 * at + oldest.probe], oldest.slot)
+            index = number % len(queries)
+            query = self._request(variants[2 * index + oldest.probe], oldest.slot)
             self._peer.send({"do": "stop", "query": oldest.query})
             return query, oldest.query
 
@@ -162,14 +162,16 @@ class SparkSystem:
         if churn is None:
             raise SystemFailedError(f"{self.name}: a churn must be begun before it is ended")
         churn.end(CHURN_SECONDS)
-        missing = [pair for _, *pair in churn.asked if not self._acknowledged(pair[0], pair[1])]
-        if churn.error is not None or missing:
-            words = churn.error or f"{len(missing)} of {len(churn.asked)} must be made and retired, and are not"
-            raise self._peer.failure(f"{self.name} does not sustain the churn: {words}")
-        when = self._told.when
-        made = tuple(when[RUNNING, query] - due for due, query, _ in churn.asked)
-        retired = tuple(when[STOPPED, query] - due for due, _, query in churn.asked)
-        return Deployment(len(made), made, time.time() - churn.began, retired)
+        unfinished = [pair for _, *pair in churn.replacements if not self._acknowledged(pair[0], pair[1])]
+        if churn.error is not None or unfinished:
+            reason = (
+                churn.error or f"{len(unfinished)} of {len(churn.replacements)} must be made and retired, and are not"
+            )
+            raise self._peer.failure(f"{self.name} does not sustain the churn: {reason}")
+        times = self._answers.acknowledged_at
+        creations = tuple(times[RUNNING, query] - due for due, query, _ in churn.replacements)
+        deletions = tuple(times[STOPPED, query] - due for due, _, query in churn.replacements)
+        return Deployment(len(creations), creations, time.time() - churn.began, deletions)
 
     def offer(self, tuples_per_second: int | None) -> None:
         """Give Spark's own generator a rate: all streaming queries start again, for a source cannot change it."""
@@ -177,17 +179,19 @@ class SparkSystem:
         if self.source == QUEUE or not self._live:
             return
         with self._reading:
-            again = len(self._live)
-            self._told.when = {key: at for key, at in self._told.when.items() if key[0] != RUNNING}
+            restarting = len(self._live)
+            self._answers.acknowledged_at = {
+                key: at for key, at in self._answers.acknowledged_at.items() if key[0] != RUNNING
+            }
         self._peer.send({"do": "offer", "rate": tuples_per_second, "rows": self._own_rows})
-        deadline = time.time() + deploy_seconds(again)
-        while self._running() < again:
-            self._pause(deadline, again)
+        deadline = time.time() + deploy_seconds(restarting)
+        while self._running() < restarting:
+            self._pause(deadline, restarting)
 
     def taken(self) -> list[tuple[float, int]]:
         """Return what the slowest streaming query took of Spark's own generator, after each batch of any of them."""
         self._read()
-        return list(self._told.taken)
+        return list(self._answers.taken)
 
     def left_out(self) -> str | None:
         """Return None: it leaves nothing out."""
@@ -207,22 +211,28 @@ class SparkSystem:
     def outputs(self) -> list[Output]:
         """Return the rows of the probe queries, those of one batch and millisecond of event time together."""
         self._read()
-        return list(self._told.outputs)
+        return list(self._answers.outputs)
 
     def settings(self) -> dict[str, Any]:
         """Return Spark's settings, and how it reads and writes."""
-        read: dict[str, Any] = {
+        reading: dict[str, Any] = {
             "trigger": "as soon as the batch before is done",
             "watermark": "0 seconds",
             "source": self.source,
         }
         if self.source == OWN_GENERATOR:
-            read["source"] += ": rate-micro-batch without a rate, else rate"
-            read |= {"rate": self._rate, "rows_per_batch_without_a_rate": self._own_rows}
+            reading["source"] += ": rate-micro-batch without a rate, else rate"
+            reading |= {"rate": self._rate, "rows_per_batch_without_a_rate": self._own_rows}
         else:
-            read |= {"rows_per_batch_of_a_query": self._rows_per_batch, "starts at": "latest"}
+            reading |= {"rows_per_batch_of_a_query": self._rows_per_batch, "starts at": "latest"}
         sinks = "foreachBatch with toArrow for the probe queries, noop for the others"
-        return {**self._settings, **read, "output_mode": "append", "sinks": sinks, "streaming_queries": len(self._live)}
+        return {
+            **self._settings,
+            **reading,
+            "output_mode": "append",
+            "sinks": sinks,
+            "streaming_queries": len(self._live),
+        }
 
     def stop(self) -> None:
         """End the JVM, its workers and everything else in its session, and remove its files."""
@@ -233,7 +243,7 @@ class SparkSystem:
         self._peer.stop()
 
     def _request(self, statement: Statement, slot: int) -> int:
-        query, self._asked = self._asked, self._asked + 1
+        query, self._next_query = self._next_query, self._next_query + 1
         command = {"do": "start", "query": query, "sql": statement.sql, "streams": statement.streams, "slot": slot}
         self._peer.send({**command, "probe": statement.probe, "most": self._rows_per_batch})
         self._live.append(_Live(query, slot, statement.probe))
@@ -241,16 +251,19 @@ class SparkSystem:
 
     def _running(self) -> int:
         self._read()
-        return sum(kind == RUNNING for kind, _ in self._told.when)
+        return sum(kind == RUNNING for kind, _ in self._answers.acknowledged_at)
 
-    def _acknowledged(self, made: int, retired: int) -> bool:
+    def _acknowledged(self, created: int, retired: int) -> bool:
         self._read()
-        return (RUNNING, made) in self._told.when and (STOPPED, retired) in self._told.when
+        return (RUNNING, created) in self._answers.acknowledged_at and (
+            STOPPED,
+            retired,
+        ) in self._answers.acknowledged_at
 
-    def _pause(self, deadline: float, wanted: int) -> None:
+    def _pause(self, deadline: float, query_count: int) -> None:
         if time.time() >= deadline:
-            what = f"{wanted} streaming queries must run within {deploy_seconds(wanted):g} s"
-            raise self._peer.failure(f"{self.name}: {what}, got {self._running()} of them running")
+            requirement = f"{query_count} streaming queries must run within {deploy_seconds(query_count):g} s"
+            raise self._peer.failure(f"{self.name}: {requirement}, got {self._running()} of them running")
         time.sleep(POLL_SECONDS)
 
     def _read(self) -> None:
@@ -261,9 +274,9 @@ class SparkSystem:
         if self._stopped:
             return
         with self._reading:
-            lines = self._peer.lines(self._told.lines)
-            self._told.take(lines)
-            refused, failed = self._told.refused, self._told.failed
+            lines = self._peer.lines(self._answers.lines)
+            self._answers.take(lines)
+            refused, failed = self._answers.refused, self._answers.failed
         if refused is not None:
             raise UnsupportedError(f"Spark: {refused}")
         if failed is not None:
@@ -272,11 +285,13 @@ class SparkSystem:
 
 
 @dataclass
-class _Told:
+class _Answers:
     """What the program said so far."""
 
     lines: int = 0
-    when: dict[tuple[str, int], float] = field(default_factory=dict)  # (RUNNING or STOPPED, query): seconds since 1970
+    acknowledged_at: dict[tuple[str, int], float] = field(
+        default_factory=dict
+    )  # (RUNNING or STOPPED, query): seconds since 1970
     outputs: list[Output] = field(default_factory=list)
     taken: list[tuple[float, int]] = field(default_factory=list)
     refused: str | None = None
@@ -291,9 +306,9 @@ class _Told:
                 case {"taken": [at, rows]}:
                     self.taken.append((at, rows))
                 case {"running": int(query)}:
-                    self.when[RUNNING, query] = line.arrived
+                    self.acknowledged_at[RUNNING, query] = line.arrived
                 case {"stopped": int(query)}:
-                    self.when[STOPPED, query] = line.arrived
+                    self.acknowledged_at[STOPPED, query] = line.arrived
                 case {"refused": _, "reason": reason}:
                     self.refused = reason
                 case {"failed": query, "reason": reason}:
@@ -307,18 +322,18 @@ def statements(queries: Sequence[QuerySpec], fused: bool, probes: int = PROBES) 
     """
     groups: dict[Any, list[QuerySpec]] = {}
     for number, query in enumerate(queries):
-        alike = (query.streams, query.window, query.joins, query.keys) if fused else number
-        groups.setdefault(alike, []).append(query)
-    chosen = {probe * len(groups) // probes for probe in range(probes)}
-    made = []
+        group_key = (query.streams, query.window, query.joins, query.keys) if fused else number
+        groups.setdefault(group_key, []).append(query)
+    probe_groups = {probe * len(groups) // probes for probe in range(probes)}
+    result = []
     for number, group in enumerate(groups.values()):
-        probe = number in chosen
+        probe = number in probe_groups
         try:
             sql = spark.fused_sql(group, probe) if fused else spark.query_sql(group[0], probe)
         except ValueError as error:
             raise UnsupportedError(f"the queries cannot be fused by hand: {error}") from error
-        made.append(Statement(sql, group[0].streams, probe))
-    return made
+        result.append(Statement(sql, group[0].streams, probe))
+    return result
 
 
 def deploy_seconds(queries: int) -> float:
@@ -326,14 +341,14 @@ def deploy_seconds(queries: int) -> float:
     return min(120.0 + 24.0 * queries, 600.0)
 
 
-def bound_batch(wanted: int | None, queries: int) -> int | None:
+def bound_batch(rows_limit: int | None, queries: int) -> int | None:
     """Return how many rows of a stream a batch of one of `queries` streaming queries may have; None for all there are.
 
-    By default they share `ROWS_PER_BATCH`, a few seconds' worth; `wanted` is a number of rows, or 0 for no bound.
+    By default they share `ROWS_PER_BATCH`, a few seconds' worth; `rows_limit` is a number of rows, or 0 for no bound.
     """
-    if wanted is None:
+    if rows_limit is None:
         return max(LEAST_ROWS_PER_BATCH, ROWS_PER_BATCH // max(1, queries))
-    return wanted or None
+    return rows_limit or None
 
 
 def own_rows(queries: Sequence[QuerySpec], streaming: int, start_rate: int) -> int:
@@ -343,9 +358,9 @@ def own_rows(queries: Sequence[QuerySpec], streaming: int, start_rate: int) -> i
 
 
 def _described(workload: Workload, locations: Mapping[str, str]) -> list[dict[str, Any]]:
-    described = []
+    descriptions = []
     for stream in workload.streams:
         dataset = find_dataset(stream.dataset)
-        told = {"name": stream.name, "dataset": stream.dataset, "location": locations.get(stream.name, "")}
-        described.append({**told, "columns": dataset.columns, "options": dataset.options(stream.options)})
-    return described
+        description = {"name": stream.name, "dataset": stream.dataset, "location": locations.get(stream.name, "")}
+        descriptions.append({**description, "columns": dataset.columns, "options": dataset.options(stream.options)})
+    return descriptions
