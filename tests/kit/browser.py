@@ -86,12 +86,12 @@ class Visit:
 def visit(browser: Browser, url: str, size: tuple[int, int] = WIDE, **context: Any) -> Iterator[Visit]:
     """Visit the page at `url`; whatever its scripts complained of fails the test."""
     width, height = size
-    opened = browser.new_context(viewport={"width": width, "height": height}, **context)
+    browser_context = browser.new_context(viewport={"width": width, "height": height}, **context)
     try:
-        found = Visit(opened.new_page(), url)
-        yield found
-        assert not found.trouble
-        hosts = {address.split("/")[2] for address in found.addresses}
+        page_visit = Visit(browser_context.new_page(), url)
+        yield page_visit
+        assert not page_visit.trouble
+        hosts = {address.split("/")[2] for address in page_visit.addresses}
         assert hosts <= {url.split("/")[2]}, "everything comes from the service"
     finally:
-        opened.close()
+        browser_context.close()

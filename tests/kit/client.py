@@ -141,27 +141,27 @@ class Api:
 
     def wait_state(self, query_id: str, *states: str, deadline_seconds: float = RETRY_SECONDS) -> Json:
         """Wait until a query is in one of the states and return its description."""
-        seen: dict[str, Json] = {}
+        description: dict[str, Json] = {}
 
         def reached() -> bool:
-            seen.update(self.query(query_id))
-            if seen["state"] == "FAILED" and "FAILED" not in states:
-                raise RefusedError(f"query {query_id} must become {states}, it FAILED: {seen['error']!r}")
-            return seen["state"] in states
+            description.update(self.query(query_id))
+            if description["state"] == "FAILED" and "FAILED" not in states:
+                raise RefusedError(f"query {query_id} must become {states}, it FAILED: {description['error']!r}")
+            return description["state"] in states
 
-        wait_until(reached, deadline_seconds, lambda: f"query {query_id} is {states}, it is {seen['state']!r}")
-        return seen
+        wait_until(reached, deadline_seconds, lambda: f"query {query_id} is {states}, it is {description['state']!r}")
+        return description
 
     def wait_deleted(self, query_id: str, deadline_seconds: float = RETRY_SECONDS) -> Json:
         """Wait until a deletion is active, that is, until `active_to` is decided, and return the description."""
-        seen: dict[str, Json] = {}
+        description: dict[str, Json] = {}
 
         def reached() -> bool:
-            seen.update(self.query(query_id))
-            return seen["state"] == "RETIRED" or None not in seen["active_to"].values()
+            description.update(self.query(query_id))
+            return description["state"] == "RETIRED" or None not in description["active_to"].values()
 
-        wait_until(reached, deadline_seconds, lambda: f"query {query_id} has an active_to, it is {seen!r}")
-        return seen
+        wait_until(reached, deadline_seconds, lambda: f"query {query_id} has an active_to, it is {description!r}")
+        return description
 
     def page(self, query_id: str, after: str | None = None, limit: int = 2000, wait: float | None = None) -> Json:
         """Return one page of results: `{"rows", "cursor", "end"}`."""

@@ -32,9 +32,9 @@ class Broker:
     """``servers`` is where it listens; ``process`` is None for one that is not ours."""
 
     def __init__(self, log: Path) -> None:
-        given = os.environ.get(GIVEN)
-        self.process = BrokerProcess(log) if given is None else None
-        self.servers = given or (self.process.servers if self.process is not None else "")
+        given_servers = os.environ.get(GIVEN)
+        self.process = BrokerProcess(log) if given_servers is None else None
+        self.servers = given_servers or (self.process.servers if self.process is not None else "")
 
     def create_topic(self, partitions: int = 1) -> str:
         """Create a topic and return its name."""
@@ -112,8 +112,8 @@ def produce(servers: str, topic: str, values: Iterable[bytes | None], partition:
         bootstrap_servers=servers, batch_size=0, acks="all", max_in_flight_requests_per_connection=1
     )
     try:
-        sent = [producer.send(topic, value=value, key=b"-", partition=partition) for value in values]
-        for each in sent:
-            each.get(30)
+        deliveries = [producer.send(topic, value=value, key=b"-", partition=partition) for value in values]
+        for delivery in deliveries:
+            delivery.get(30)
     finally:
         producer.close()

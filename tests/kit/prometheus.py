@@ -25,10 +25,10 @@ FOLDER = Path(os.environ.get("BRAID_TEST_PROMETHEUS", Path.home() / ".cache" / "
 def program(name: str) -> str:
     """Return the path of a program of the package; skip the test when it is not there."""
     unpacked = FOLDER / "usr" / "bin" / name
-    found = shutil.which(name) or (str(unpacked) if unpacked.exists() else None)
-    if found is None:
+    path = shutil.which(name) or (str(unpacked) if unpacked.exists() else None)
+    if path is None:
         pytest.skip(f"Prometheus must be there to be tested with; {INSTALL}, out of Debian's package `prometheus`")
-    return found
+    return path
 
 
 def promtool(*arguments: str, text: bytes = b"") -> subprocess.CompletedProcess[str]:
@@ -74,14 +74,14 @@ class Prometheus(Server):
 
     def alerts(self) -> dict[str, str]:
         """Return the state of the alerts that are pending or firing, by name."""
-        return {each["labels"]["alertname"]: each["state"] for each in self._get("alerts")["alerts"]}
+        return {alert["labels"]["alertname"]: alert["state"] for alert in self._get("alerts")["alerts"]}
 
     def rules(self) -> list[dict[str, Any]]:
         """Return the rules that are loaded."""
         return [rule for group in self._get("rules")["groups"] for rule in group["rules"]]
 
-    def _get(self, what: str, **parameters: str) -> dict[str, Any]:
-        answer = httpx.get(f"{self.url}/api/v1/{what}", params=parameters, timeout=30)
+    def _get(self, path: str, **parameters: str) -> dict[str, Any]:
+        answer = httpx.get(f"{self.url}/api/v1/{path}", params=parameters, timeout=30)
         assert answer.is_success, answer.text
         data: dict[str, Any] = answer.json()["data"]
         return data

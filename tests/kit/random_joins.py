@@ -176,23 +176,25 @@ def random_join(rng: random.Random) -> RandomJoin:
     aliases = [f"i{n}" for n in range(inputs)]
     conditions, sources, same = [], [f"{names[0]} AS i0"], rng.random() < 0.6
     for n in range(1, inputs):
-        other = 0 if same else rng.randrange(n)
+        earlier = 0 if same else rng.randrange(n)
         columns = ["k"] if same else [rng.choice(["k", "m"]) for _ in range(rng.choice([1, 1, 2]))]
-        mine = [column if same else rng.choice(["k", "m", column]) for column in columns]
+        own_columns = [column if same else rng.choice(["k", "m", column]) for column in columns]
         compared = [
-            f"COALESCE(i{other}.{left}, 1) = i{n}.{right}" if rng.random() < 0.1 else f"i{other}.{left} = i{n}.{right}"
-            for left, right in zip(columns, mine, strict=True)
+            f"COALESCE(i{earlier}.{left}, 1) = i{n}.{right}"
+            if rng.random() < 0.1
+            else f"i{earlier}.{left} = i{n}.{right}"
+            for left, right in zip(columns, own_columns, strict=True)
         ]
-        own = [f"i{n}.{condition(rng)}"] * (rng.random() < 0.3)
+        own_condition = [f"i{n}.{condition(rng)}"] * (rng.random() < 0.3)
         kind = rng.choice([",", "JOIN", "LEFT JOIN"])
         if kind == ",":
             sources.append(f", {names[n]} AS i{n}")
-            conditions += [*compared, *own]
+            conditions += [*compared, *own_condition]
         else:
-            more = [rng.choice(PARTNERS).format(f"i{rng.randrange(n)}", f"i{n}")] * (rng.random() < 0.3)
-            sources.append(f"{kind} {names[n]} AS i{n} ON {' AND '.join([*compared, *own, *more])}")
+            pair_condition = [rng.choice(PARTNERS).format(f"i{rng.randrange(n)}", f"i{n}")] * (rng.random() < 0.3)
+            sources.append(f"{kind} {names[n]} AS i{n} ON {' AND '.join([*compared, *own_condition, *pair_condition])}")
         if rng.random() < (0.3 if kind == "LEFT JOIN" else 0.03):
-            conditions.append(f"i{n}.{mine[0]} IS NULL")
+            conditions.append(f"i{n}.{own_columns[0]} IS NULL")
     conditions += [f"{rng.choice(aliases)}.{condition(rng)}" for _ in range(rng.choice([0, 1, 1, 2]))]
     if rng.random() < 0.3:
         across = rng.choice(ACROSS)
@@ -201,8 +203,8 @@ def random_join(rng: random.Random) -> RandomJoin:
     size = rng.randint(1, 8)
 
     def chosen(texts: Sequence[str]) -> list[str]:
-        some = rng.sample(texts, rng.randint(1, 4))
-        return [text.format(rng.choice(aliases), rng.choice(aliases)) for text in some]
+        sample = rng.sample(texts, rng.randint(1, 4))
+        return [text.format(rng.choice(aliases), rng.choice(aliases)) for text in sample]
 
     if rng.random() < 0.5:
         select, group = chosen(ITEMS), ""
@@ -220,8 +222,8 @@ def random_join(rng: random.Random) -> RandomJoin:
         having = rng.choice(["", "", " HAVING COUNT(*) > 1"] if keys else [" HAVING COUNT(*) > 0"])
         group = (f" GROUP BY {', '.join(keys)}" if keys else "") + having
         select = keys + measures
-    listed = ", ".join(f"{text} AS c{n}" for n, text in enumerate(select))
-    text, is_reordered = f"SELECT {listed} FROM {' '.join(sources)}{where}{group}", rng.random() < 0.7
+    select_list = ", ".join(f"{text} AS c{n}" for n, text in enumerate(select))
+    text, is_reordered = f"SELECT {select_list} FROM {' '.join(sources)}{where}{group}", rng.random() < 0.7
     query = RandomJoin(text, size, rng.randint(1, size), is_reordered=is_reordered, apart=rng.choice(APART))
     return query if rng.random() < 0.8 else with_sessions(query, rng.choice([1, 2, 4])) or query
 
@@ -254,16 +256,16 @@ def condition(rng: random.Random) -> str:
 
 
 def random_tuples(rng: random.Random, time: int) -> tuple[list[Row], int]:
-    found = []
+    rows = []
     for _ in range(rng.choice([0, 1, 6, 15])):
         time += rng.choice([0, 0, 200_000, 500_000, SECOND])
-        found.append(random_values(rng) | {"t": time - rng.choice([0, 0, rng.randint(0, 2 * SECOND)])})
-    return found, time
+        rows.append(random_values(rng) | {"t": time - rng.choice([0, 0, rng.randint(0, 2 * SECOND)])})
+    return rows, time
 
 
 def expected(
     query: RandomJoin,
-    seen: dict[str, list[Row]],
+    tuples: dict[str, list[Row]],
     active_from: dict[str, int | None],
     active_to: int | None,
     reached: int,
@@ -271,15 +273,15 @@ def expected(
     """Return the rows of all windows that end at or before the waterline, by DuckDB."""
     visible = {}
     for stream in STREAMS:
-        after = active_from.get(stream.id)
-        visible[stream.id] = [row for row in seen[stream.id] if after is None or row["t"] > after]
+        active_after = active_from.get(stream.id)
+        visible[stream.id] = [row for row in tuples[stream.id] if active_after is None or row["t"] > active_after]
     text, windows = _sessions(query, visible) if query.gap else _slides(query, visible)
-    found: list[tuple[Any, ...]] = []
+    expected_rows: list[tuple[Any, ...]] = []
     for (start, end), rows_of in windows:
         if end <= reached and (active_to is None or end <= active_to):
             tables = {name: table_of(rows) for name, rows in rows_of.items()}
-            found += [(start, end, *row) for row in rows_of_duckdb(text, TABLES.rows | tables)]
-    return found
+            expected_rows += [(start, end, *row) for row in rows_of_duckdb(text, TABLES.rows | tables)]
+    return expected_rows
 
 
 # the bounds of a window, and the rows of each table in it
@@ -305,12 +307,12 @@ def _sessions(query: RandomJoin, visible: Mapping[str, list[Row]]) -> tuple[str,
     planned = plan(query)
     assert isinstance(planned, Join)
     by_key: dict[tuple[Any, ...], list[tuple[int, int, Row]]] = {}
-    for number, each in enumerate(planned.inputs):
-        rows = visible[each.stream]
+    for number, join_input in enumerate(planned.inputs):
+        rows = visible[join_input.stream]
         table = table_of(rows)
         tuples = Tuples({name: table.column(name).combine_chunks() for name in table.column_names}, len(rows))
-        passes = [True] * len(rows) if each.where is None else tuples.value(each.where).to_pylist()
-        keys = zip(*(tuples.value(key).to_pylist() for key in each.keys if key is not None), strict=True)
+        passes = [True] * len(rows) if join_input.where is None else tuples.value(join_input.where).to_pylist()
+        keys = zip(*(tuples.value(key).to_pylist() for key in join_input.keys if key is not None), strict=True)
         for row, key, passed in zip(rows, keys, passes, strict=True):
             if passed:
                 by_key.setdefault(key, []).append((row["t"], number, row))
@@ -319,14 +321,14 @@ def _sessions(query: RandomJoin, visible: Mapping[str, list[Row]]) -> tuple[str,
     for members in by_key.values():
         members.sort(key=lambda member: member[0])
         first = 0
-        for at, (time, _, _) in enumerate(members, start=1):
-            if at == len(members) or members[at][0] - time >= query.gap * SECOND:
+        for position, (time, _, _) in enumerate(members, start=1):
+            if position == len(members) or members[position][0] - time >= query.gap * SECOND:
                 session = sessions.setdefault(
                     (members[first][0], time + query.gap * SECOND), {name: [] for name in names}
                 )
-                for _, number, row in members[first:at]:
+                for _, number, row in members[first:position]:
                     session[names[number]].append(row)
-                first = at
+                first = position
     return re.sub(r"\b[abc]~ AS i(\d)", r"t\1 AS i\1", query.text), list(sessions.items())
 
 
@@ -343,11 +345,11 @@ def rows_of_duckdb(text: str, tables: Mapping[str, pa.Table]) -> list[tuple[Any,
 
 def comparable(row: Sequence[Any]) -> tuple[str, ...]:
     """Return a row as texts that are equal where engines may differ in the last digit."""
-    shown = []
+    texts = []
     for value in row:
         if isinstance(value, dt.datetime):
             value = round(value.replace(tzinfo=dt.UTC).timestamp() * SECOND)
         if isinstance(value, float):
             value = "nan" if math.isnan(value) else f"{value + 0.0:.9g}"
-        shown.append(str(value))
-    return tuple(shown)
+        texts.append(str(value))
+    return tuple(texts)

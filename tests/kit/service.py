@@ -154,21 +154,21 @@ class RunningService:
 
     def descendants(self, matches: Callable[[psutil.Process], bool] = lambda _: True) -> list[psutil.Process]:
         """List the running processes below the main process for which `matches` holds."""
-        found = []
+        processes = []
         for process in psutil.Process(self.pid).children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
                 if process.status() != psutil.STATUS_ZOMBIE and matches(process):
-                    found.append(process)
-        return found
+                    processes.append(process)
+        return processes
 
     def left_over(self) -> list[psutil.Process]:
         """List every running process of the sessions this service ever started."""
-        found = []
+        processes = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
                 if os.getsid(process.pid) in self._sessions and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+                    processes.append(process)
+        return processes
 
     def end_everything(self) -> None:
         """End the main process and whatever it left behind, however it ended."""

@@ -16,12 +16,12 @@ def test_the_first_truthy_value_is_returned() -> None:
 
 
 def test_a_deadline_tells_what_must_hold_and_what_was_seen() -> None:
-    seen: list[int] = []
+    looks: list[int] = []
     started = time.monotonic()
     with pytest.raises(DeadlineExceededError, match=r"within 0\.2 s must hold: 5 looks, so far \d+; last got False"):
-        wait_until(lambda: bool(seen.append(1)), 0.2, lambda: f"5 looks, so far {len(seen)}")  # type: ignore[func-returns-value]
+        wait_until(lambda: bool(looks.append(1)), 0.2, lambda: f"5 looks, so far {len(looks)}")  # type: ignore[func-returns-value]
     assert time.monotonic() - started < 2
-    assert len(seen) > 1
+    assert len(looks) > 1
 
 
 def test_a_condition_is_looked_at_once_when_there_is_no_time() -> None:

@@ -19,12 +19,12 @@ class DeadlineExceededError(AssertionError):
 def wait_until(
     condition: Callable[[], T],
     deadline_seconds: float,
-    what: str | Callable[[], str],
+    requirement: str | Callable[[], str],
 ) -> T:
     """Poll until the condition is truthy and return its value.
 
     Pauses grow from 20 to 250 ms, so that a quick condition is seen quickly and a slow one costs little.
-    `what` says what must hold; a callable is asked when time is up, so it can tell what was last seen.
+    `requirement` says what must hold; a callable is asked when time is up, so it can tell what was last seen.
 
     Raises:
         DeadlineExceededError: the condition was still falsy after `deadline_seconds`.
@@ -37,7 +37,7 @@ def wait_until(
             return value
         waited = time.monotonic() - started
         if waited >= deadline_seconds:
-            text = what() if callable(what) else what
+            text = requirement() if callable(requirement) else requirement
             raise DeadlineExceededError(f"within {deadline_seconds:g} s must hold: {text}; last got {value!r}")
         time.sleep(min(pause, deadline_seconds - waited))
         pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS)

@@ -23,7 +23,7 @@ class Receiver(ThreadingHTTPServer):
     def rows(self) -> list[tuple[str, dict[str, Any]]]:
         """The rows that came, each with its id, as often as it came."""
         bodies = [json.loads(body) for _, body in self.posted]
-        return [each for body in bodies for each in zip(body["ids"], body["rows"], strict=True)]
+        return [row for body in bodies for row in zip(body["ids"], body["rows"], strict=True)]
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -17,7 +17,7 @@ def fold(changes: Sequence[Json]) -> list[Json]:
     Raises:
         WireError: for a retraction of a row that is not there, and for processing times that go back.
     """
-    left: dict[tuple[Any, ...], list[Json]] = {}
+    rows_left: dict[tuple[Any, ...], list[Json]] = {}
     newest = None
     for change in changes:
         missing = [name for name in COLUMNS if name not in change]
@@ -28,11 +28,11 @@ def fold(changes: Sequence[Json]) -> list[Json]:
             raise WireError(f"processing time must not go back, {change!r} came after {newest.isoformat()}")
         newest = time
         row = {name: value for name, value in change.items() if name not in COLUMNS}
-        rows = left.setdefault(tuple(row.values()), [])
+        rows = rows_left.setdefault(tuple(row.values()), [])
         if change["_op"] == "insert":
             rows.append(row)
         elif change["_op"] == "retract" and rows:
             rows.pop()
         else:
             raise WireError(f"a change must insert a row or retract one that is there, got {change!r}")
-    return [row for rows in left.values() for row in rows]
+    return [row for rows in rows_left.values() for row in rows]

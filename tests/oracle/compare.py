@@ -53,8 +53,8 @@ def _show(rows: Sequence[Row]) -> str:
     if not rows:
         return "none"
     ordered = sorted(rows, key=lambda row: [(value is not None, str(value)) for value in row.values()])
-    more = f"\n            … and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
-    return "\n            ".join(_text(row) for row in ordered[:SHOWN]) + more
+    omission = f"\n            … and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
+    return "\n            ".join(_text(row) for row in ordered[:SHOWN]) + omission
 
 
 def _text(row: Row) -> str:

@@ -72,7 +72,7 @@ class Registered:
     def lives(self, stream: str) -> list[Life]:
         """Return when the query was active, as the service reports it: once for each time that it was deployed."""
         current = [] if self.info["epoch"] is None else [self.info]
-        return [_life(each, stream, self.deleted) for each in [*self.info["deployments"], *current]]
+        return [_life(deployment, stream, self.deleted) for deployment in [*self.info["deployments"], *current]]
 
     def life(self, stream: str) -> Life:
         """Return when a query that was never paused was active."""
@@ -164,16 +164,16 @@ class Driver:
     def settle(self, deadline_seconds: float = SETTLE_SECONDS) -> dt.datetime:
         """Wait until the clock has reached everything pushed; return the waterline then reported."""
         assert self.newest is not None, "push before settling"
-        wanted = from_micros(self.newest)
+        newest = from_micros(self.newest)
 
         def reached() -> bool:
             self.info = self.api.stream(self.stream)
-            return self.info["clock"] is not None and parse_time(self.info["clock"]) >= wanted
+            return self.info["clock"] is not None and parse_time(self.info["clock"]) >= newest
 
         wait_until(
             reached,
             deadline_seconds,
-            lambda: f"the clock of {self.stream} reaches {wanted.isoformat()}, it reports {self.info!r}",
+            lambda: f"the clock of {self.stream} reaches {newest.isoformat()}, it reports {self.info!r}",
         )
         return parse_time(self.info["waterline"])
 
@@ -224,10 +224,10 @@ class Driver:
         answer = self.api.change("PUT", f"/queries/{replaced.id}", 201, body)
         assert answer["replaces"] == replaced.id
         info = self.api.wait_state(answer["id"], "RUNNING")
-        new = Registered(query, info["id"], before, self.newest, ran_on=replaced if ran else None, info=info)
+        replacement = Registered(query, info["id"], before, self.newest, ran_on=replaced if ran else None, info=info)
         replaced.deleted = True
-        self.queries.append(new)
-        return new
+        self.queries.append(replacement)
+        return replacement
 
     def _name(self, position: int) -> str:
         return f"{self.stream}_q{len(self.queries) + position}"

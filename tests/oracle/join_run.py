@@ -76,15 +76,15 @@ class Streams:
 
     def settle(self, seconds: float = 60) -> dict[str, Any]:
         """Wait until all tuples are taken in; return what the service says of each stream, by its name in `STREAMS`."""
-        found: dict[str, Any] = {}
+        reported: dict[str, Any] = {}
 
         def is_settled() -> bool:
-            found.update({stream.name: self.api.stream(self.name(stream.name)) for stream in STREAMS})
+            reported.update({stream.name: self.api.stream(self.name(stream.name)) for stream in STREAMS})
             # late tuples are valid, and counted among the tuples
-            return all(found[stream.name]["tuples"] == len(self.pushed[stream.id]) for stream in STREAMS)
+            return all(reported[stream.name]["tuples"] == len(self.pushed[stream.id]) for stream in STREAMS)
 
         wait_until(is_settled, seconds, "all tuples are taken in")
-        return found
+        return reported
 
 
 def micros(text: str | None) -> int | None:
@@ -94,18 +94,18 @@ def micros(text: str | None) -> int | None:
 
 def rows_of(api: Api, query: str) -> list[tuple[Any, ...]]:
     """Return all rows of a query without `_partial`, read in pages of any length."""
-    found: list[tuple[Any, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     cursor: str | None = None
     while True:
-        page = {"limit": random.Random(len(found)).choice([3, 50, 2000])}
+        page = {"limit": random.Random(len(rows)).choice([3, 50, 2000])}
         params = page if cursor is None else page | {"after": cursor}
         answer = api.request("GET", f"/queries/{query}/results", params=params, headers={"Accept": ARROW})
         assert answer.status_code == 200, answer.text
         with pa.ipc.open_stream(answer.content) as reader:
             table = reader.read_all()
         if not table.num_rows:
-            return found
-        found += [tuple(row[name] for name in table.column_names if name != "_partial") for row in table.to_pylist()]
+            return rows
+        rows += [tuple(row[name] for name in table.column_names if name != "_partial") for row in table.to_pylist()]
         cursor = answer.headers["Braid-Cursor"]
 
 
@@ -128,10 +128,10 @@ class JoinRun:
 
     def next_round(self, disturb: Callable[[], None] = lambda: None, settle_seconds: float = 60) -> None:
         """Create some, perhaps retire one, push tuples; ``disturb`` is called when they were pushed."""
-        made, self._waiting = self._waiting[: self._a_round], self._waiting[self._a_round :]
-        if made:
-            created = self._api.create_queries([{"sql": query.over(self._streams.suffix)} for query in made])
-            self._running |= {answer["id"]: query for answer, query in zip(created, made, strict=True)}
+        queries, self._waiting = self._waiting[: self._a_round], self._waiting[self._a_round :]
+        if queries:
+            created = self._api.create_queries([{"sql": query.over(self._streams.suffix)} for query in queries])
+            self._running |= {answer["id"]: query for answer, query in zip(created, queries, strict=True)}
         if self._rng.random() < 0.5:
             self._deleted.append(self._rng.choice([q for q in self._running if q not in self._deleted]))
             self._api.delete_query(self._deleted[-1])
@@ -154,29 +154,37 @@ class JoinRun:
         late = {stream.name: list(late_rows(api, streams.name(stream.name))) for stream in STREAMS}
         for name, rows in late.items():
             assert reported[name]["late"] == len(rows)
-        seen = {f"s-{name}": without(streams.pushed[f"s-{name}"], rows) for name, rows in late.items()}
+        tuples = {f"s-{name}": without(streams.pushed[f"s-{name}"], rows) for name, rows in late.items()}
         waterlines = {f"s-{name}": micros(stream["waterline"]) or 0 for name, stream in reported.items()}
         for query_id, query in self._running.items():
-            gone = query_id in self._deleted
-            body = api.wait_deleted(query_id) if gone else api.query(query_id)
+            is_deleted = query_id in self._deleted
+            body = api.wait_deleted(query_id) if is_deleted else api.query(query_id)
             assert body["error"] is None, (query.text, body["error"])
             active_from = {
                 f"s-{name.removesuffix(streams.suffix)}": micros(t) for name, t in body["active_from"].items()
             }
-            active_to = min((micros(t) or 0 for t in body["active_to"].values()), default=0) if gone else None
+            active_to = min((micros(t) or 0 for t in body["active_to"].values()), default=0) if is_deleted else None
             joined = plan(query)
             assert joined is not None
             reached = min(waterlines[stream] for stream in joined.streams)
-            wanted = expected(query, seen, active_from, active_to, reached)
-            got: list[tuple[Any, ...]] = []
+            expected_rows = expected(query, tuples, active_from, active_to, reached)
+            rows_read: list[tuple[Any, ...]] = []
 
-            def all_come(query_id: str = query_id, got: list[tuple[Any, ...]] = got, wanted: int = len(wanted)) -> bool:
-                got[:] = rows_of(api, query_id)
-                return len(got) >= wanted
+            def all_come(
+                query_id: str = query_id,
+                rows_read: list[tuple[Any, ...]] = rows_read,
+                row_count: int = len(expected_rows),
+            ) -> bool:
+                rows_read[:] = rows_of(api, query_id)
+                return len(rows_read) >= row_count
 
-            wait_until(all_come, 60, f"{len(wanted)} rows of {query.text} come")
-            shown, due = Counter(map(comparable, got)), Counter(map(comparable, wanted))
-            assert shown == due, {"only here": shown - due, "only in DuckDB": due - shown, "of": query.text} | body
+            wait_until(all_come, 60, f"{len(expected_rows)} rows of {query.text} come")
+            row_counts, expected_counts = Counter(map(comparable, rows_read)), Counter(map(comparable, expected_rows))
+            assert row_counts == expected_counts, {
+                "only here": row_counts - expected_counts,
+                "only in DuckDB": expected_counts - row_counts,
+                "of": query.text,
+            } | body
 
 
 def late_rows(api: Api, name: str) -> list[dict[str, Any]]:
@@ -193,12 +201,12 @@ def without(rows: list[Row], late: list[dict[str, Any]]) -> list[Row]:
         values = [str(texts.get(f.name, row[f.name])) for f in FIELDS[:-1]]
         return (*values, str(time))
 
-    left = [key(row) for row in late]
-    kept = []
+    late_keys = [key(row) for row in late]
+    on_time = []
     for row in rows:
-        if key(row) in left:
-            left.remove(key(row))
+        if key(row) in late_keys:
+            late_keys.remove(key(row))
         else:
-            kept.append(row)
-    assert not left
-    return kept
+            on_time.append(row)
+    assert not late_keys
+    return on_time

@@ -147,8 +147,8 @@ class Sessions:
         partition = f" PARTITION BY {', '.join(keys)}" if keys else ""
         if self.form == "function":
             return f"SESSION(TABLE {stream}{partition}, DESCRIPTOR({event_time}), {interval(self.gap)})"
-        named = f"data => TABLE {stream}{partition}, timecol => DESCRIPTOR({event_time})"
-        return f"SESSION({named}, gap => {interval(self.gap)})"
+        arguments = f"data => TABLE {stream}{partition}, timecol => DESCRIPTOR({event_time})"
+        return f"SESSION({arguments}, gap => {interval(self.gap)})"
 
 
 @dataclass(frozen=True)

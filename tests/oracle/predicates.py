@@ -43,7 +43,7 @@ def atoms(draw: st.DrawFn, schema: StreamSchema) -> str:
     """Draw a predicate without AND, OR, NOT."""
     column = draw(st.sampled_from(schema.columns))
     name, kind = column.name, column.kind
-    one = _literals(schema, column)
+    literals = _literals(schema, column)
     operators = EQUALITIES if kind is Kind.BOOLEAN else ORDERINGS + EQUALITIES
     styles = ["compare"] * 5 + ["in", "null", "columns", "case"]
     styles += ["between"] if kind is not Kind.BOOLEAN else []
@@ -53,9 +53,9 @@ def atoms(draw: st.DrawFn, schema: StreamSchema) -> str:
     style = draw(st.sampled_from(styles))
     no = draw(st.sampled_from(("", "", "NOT ")))
     if style == "between":
-        return f"{name} {no}BETWEEN {draw(one)} AND {draw(one)}"
+        return f"{name} {no}BETWEEN {draw(literals)} AND {draw(literals)}"
     if style == "in":
-        members = draw(st.lists(one, min_size=1, max_size=5))
+        members = draw(st.lists(literals, min_size=1, max_size=5))
         members += draw(st.sampled_from(([], [], [], ["NULL"])))
         return f"{name} {no}IN ({', '.join(members)})"
     if style == "null":
@@ -65,18 +65,18 @@ def atoms(draw: st.DrawFn, schema: StreamSchema) -> str:
     if style == "boolean":
         return f"{no}{name}"
     if style == "columns":
-        others = [c for c in schema.columns if c.kind is kind or (c.kind.numeric and kind.numeric)]
-        other = draw(st.sampled_from(others)).name
+        comparable_columns = [c for c in schema.columns if c.kind is kind or (c.kind.numeric and kind.numeric)]
+        other = draw(st.sampled_from(comparable_columns)).name
         return f"{name} {draw(st.sampled_from(operators))} {other}"
     if style == "arithmetic":
         computed = draw(arithmetic(schema))
-        return f"{computed.sql} {draw(st.sampled_from(ORDERINGS))} {draw(one)}"
+        return f"{computed.sql} {draw(st.sampled_from(ORDERINGS))} {draw(literals)}"
     if style == "case":
         other = draw(st.sampled_from(schema.columns)).name
         operator = draw(st.sampled_from(operators))
-        return f"CASE WHEN {other} IS NULL THEN {name} IS NULL ELSE {name} {operator} {draw(one)} END"
+        return f"CASE WHEN {other} IS NULL THEN {name} IS NULL ELSE {name} {operator} {draw(literals)} END"
     operator = draw(st.sampled_from(operators))
-    constant = draw(one)
+    constant = draw(literals)
     return f"{constant} {operator} {name}" if draw(st.integers(0, 5)) == 0 else f"{name} {operator} {constant}"
 
 

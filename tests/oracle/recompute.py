@@ -49,8 +49,8 @@ class Recompute:
         for column in schema.columns:
             kind = ARROW_TYPES[column.kind]
             fields.append(pa.field(column.name, pa.timestamp("us") if pa.types.is_timestamp(kind) else kind))
-        kept = [row for row in tuples if row[SEQUENCE] not in late]
-        table = pa.Table.from_pylist([dict(row) for row in kept], schema=pa.schema(fields))
+        on_time = [row for row in tuples if row[SEQUENCE] not in late]
+        table = pa.Table.from_pylist([dict(row) for row in on_time], schema=pa.schema(fields))
         self._connection.register("pushed", table)
         self._connection.execute("CREATE TABLE stream AS SELECT * FROM pushed")
         self._connection.unregister("pushed")

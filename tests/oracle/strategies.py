@@ -151,12 +151,14 @@ def filtered(draw: st.DrawFn, schema: StreamSchema, name: str) -> Item:
 @st.composite
 def aggregations(draw: st.DrawFn, schema: StreamSchema) -> Aggregation:
     """Draw a windowed aggregation, mostly grouped by columns of few values."""
-    few = [column.name for column in schema.columns if column.domain == "few" and column.name != schema.event_time]
-    uses_few = bool(few) and draw(st.integers(0, 5)) > 0
-    names = few if uses_few else [column.name for column in schema.columns]
+    few_valued = [
+        column.name for column in schema.columns if column.domain == "few" and column.name != schema.event_time
+    ]
+    uses_few = bool(few_valued) and draw(st.integers(0, 5)) > 0
+    names = few_valued if uses_few else [column.name for column in schema.columns]
     group_by = draw(st.lists(st.sampled_from(names), max_size=min(3, len(names)), unique=True))
-    shown = [name for name in group_by if draw(st.integers(0, 4))]
-    items = [Item(name, name, schema.column(name).kind) for name in shown]
+    selected = [name for name in group_by if draw(st.integers(0, 4))]
+    items = [Item(name, name, schema.column(name).kind) for name in selected]
     window: Window | Sessions = draw(windows())
     if draw(st.integers(0, 4)) == 0:
         form = draw(st.sampled_from(("bracket", "function", "named")))
@@ -205,15 +207,15 @@ def runs(
     # Hypothesis begins with the simplest of all: twenty times SELECT *, not worth a run against a service
     assume(draw(st.integers(0, 2**16)) != 0)
     schema = draw(schemas())
-    wanted = draw(st.integers(*created))
-    drawn = [draw(queries(schema)) for _ in range(wanted)]
+    query_count = draw(st.integers(*created))
+    remaining = [draw(queries(schema)) for _ in range(query_count)]
     # the same query more than once: whatever is shared must answer both
-    for position in draw(st.lists(st.integers(0, wanted - 1), max_size=3)):
-        drawn[position] = drawn[wanted - 1 - position]
+    for position in draw(st.lists(st.integers(0, query_count - 1), max_size=3)):
+        remaining[position] = remaining[query_count - 1 - position]
     slots: list[list[Step]] = [[] for _ in range(pushed)]
-    while drawn:
-        together = draw(st.sampled_from((1, 4, 8, 12)))
-        batch, drawn = tuple(drawn[:together]), drawn[together:]
+    while remaining:
+        batch_size = draw(st.sampled_from((1, 4, 8, 12)))
+        batch, remaining = tuple(remaining[:batch_size]), remaining[batch_size:]
         # early ones see more, so they are likelier
         slots[min(draw(st.integers(0, pushed - 1)), draw(st.integers(0, pushed - 1)))].append(Create(batch))
     for _ in range(draw(st.integers(1, 4))):

@@ -57,8 +57,8 @@ class Killer:
         self._step = -1
         for number in range(kills):
             mode = MODES[number % len(MODES)]
-            wanted = Create if mode == "during a creation" else Push
-            steps = [i for i, step in enumerate(run.steps) if isinstance(step, wanted) and i not in self._planned]
+            step_kind = Create if mode == "during a creation" else Push
+            steps = [i for i, step in enumerate(run.steps) if isinstance(step, step_kind) and i not in self._planned]
             if steps:
                 self._planned[rng.choice(steps)] = mode
 
@@ -141,13 +141,13 @@ def repeat_across_a_crash(driver: Driver, service: RunningService) -> None:
     api, key = driver.api, str(uuid.uuid4())
     assert driver.newest is not None
     rows = [closing_tuple(driver.schema, driver.newest + SECOND, len(driver.tuples))]
-    pushed = driver.send(rows, key=key)
+    push_answer = driver.send(rows, key=key)
     body = {"sql": Selection(()).sql(driver.stream, driver.schema), "name": f"{driver.stream}_repeated"}
     created = api.create_queries([body], wait=0, key=key + "-query")[0]
     service.kill()
     service.start()
     content_type = CONTENT_TYPES["ndjson"]
-    assert api.push(driver.stream, content_type, encode(driver.schema, rows, "ndjson"), key) == pushed
+    assert api.push(driver.stream, content_type, encode(driver.schema, rows, "ndjson"), key) == push_answer
     assert api.create_queries([body], wait=0, key=key + "-query")[0]["id"] == created["id"]
     driver.adopt(Selection(()), created["id"])
 

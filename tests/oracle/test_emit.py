@@ -57,10 +57,10 @@ def minutes(row: dict[str, Any], name: str) -> int:
 
 def test_the_listings_of_the_paper(api: Api) -> None:
     auction = Auction(api, "EMIT STREAM", "EMIT STREAM AFTER WATERMARK", "EMIT AFTER WATERMARK")
-    told: list[list[nexmark.Change]] = [[], []]
+    changes: list[list[nexmark.Change]] = [[], []]
     final: list[tuple[int, int]] = []
     times = []
-    for now, minute, price, item in nexmark.ENTRIES:
+    for ptime, minute, price, item in nexmark.ENTRIES:
         auction.bid(minute, price, item)
         ptimes = set()
         for number in (0, 1):
@@ -68,14 +68,14 @@ def test_the_listings_of_the_paper(api: Api) -> None:
                 assert minutes(row, "window_end") == minutes(row, "window_start") + 10
                 assert list(row)[-4:] == ["_partial", "_op", "_ptime", "_ver"]
                 ptimes.add(row["_ptime"])
-                change = minutes(row, "window_start"), row["price"], row["_op"], now - EIGHT, row["_ver"]
-                told[number].append(change)
+                change = minutes(row, "window_start"), row["price"], row["_op"], ptime - EIGHT, row["_ver"]
+                changes[number].append(change)
         assert len(ptimes) <= 1, "a batch has one processing time"
         times += sorted(ptimes)
         final += [(minutes(row, "window_start"), row["price"]) for row in auction.news(2)]
-        assert all(tuple(final) == rows for at, rows in nexmark.FINAL_ROWS if EIGHT + at == now)
-    assert tuple(told[0]) == nexmark.LISTING_9
-    assert tuple(told[1]) == nexmark.LISTING_13
+        assert all(tuple(final) == rows for at, rows in nexmark.FINAL_ROWS if EIGHT + at == ptime)
+    assert tuple(changes[0]) == nexmark.LISTING_9
+    assert tuple(changes[1]) == nexmark.LISTING_13
     assert times == sorted(set(times)), "processing time goes on with every batch"
 
 
@@ -84,19 +84,21 @@ def test_a_delay_runs_out_while_nothing_comes(api: Api) -> None:
     auction = Auction(api, f"EMIT STREAM {delayed}", f"EMIT {delayed}", f"EMIT {delayed} AND AFTER WATERMARK")
     auction.bid(EIGHT + 1, 2, "A")
     auction.bid(EIGHT + 2, 3, "B")
-    found: list[list[dict[str, Any]]] = [[], [], []]
+    rows_by_query: list[list[dict[str, Any]]] = [[], [], []]
 
     def come() -> bool:
-        for number, rows in enumerate(found):
+        for number, rows in enumerate(rows_by_query):
             rows += auction.news(number)
         # where the delay ran out between the two bids, the first is told, too
-        told = [[row["price"] for row in rows if row.get("_op") != "retract"] for rows in found]
-        return all(prices[-1:] == [3] for prices in told)
+        inserted = [[row["price"] for row in rows if row.get("_op") != "retract"] for rows in rows_by_query]
+        return all(prices[-1:] == [3] for prices in inserted)
 
     wait_until(come, 30, "the delay of every query runs out")
-    assert "_op" not in found[1][0]
-    said = [len(rows) for rows in found]
+    assert "_op" not in rows_by_query[1][0]
+    counts_before = [len(rows) for rows in rows_by_query]
     auction.bid(EIGHT + 30, 100, nexmark.MARK)
     come()
-    assert [len(rows) - n for rows, n in zip(found, said, strict=True)] == [0, 0, 1], "only the last tells it again"
-    assert found[2][-1] == found[2][-2]
+    assert [len(rows) - n for rows, n in zip(rows_by_query, counts_before, strict=True)] == [0, 0, 1], (
+        "only the last tells it again"
+    )
+    assert rows_by_query[2][-1] == rows_by_query[2][-2]

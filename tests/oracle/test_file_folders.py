@@ -45,16 +45,16 @@ def test_files_are_read_once_each_whatever_stops_in_between(fresh_service: Fresh
         (folder / "later").mkdir(parents=True)
         put(folder, "first.json", '{"device": 1, "volts": 1, "time": "2025-01-01T00:00:00Z"}\n')
         wait_until(lambda: bool(api.stream("readings")["tuples"] == 1), 60, "what is there already is read")
-        selected, summed = (
-            each["id"]
-            for each in api.create_queries(
+        selection, sums = (
+            answer["id"]
+            for answer in api.create_queries(
                 [
                     {"sql": "SELECT volts, time FROM readings WHERE volts > 95"},
                     {"sql": "SELECT device, SUM(volts) AS total FROM readings [RANGE 2 SECONDS] GROUP BY device"},
                 ]
             )
         )
-        for query in (selected, summed):
+        for query in (selection, sums):
             api.wait_state(query, "RUNNING")
         for number in range(3):
             lines = [line(n) for n in range(number * PER_FILE, (number + 1) * PER_FILE)]
@@ -62,31 +62,33 @@ def test_files_are_read_once_each_whatever_stops_in_between(fresh_service: Fresh
             if number == 1:
                 service.kill()
                 service.revive()
-        wanted = 1 + 3 * PER_FILE
-        wait_until(lambda: bool(api.stream("readings")["tuples"] == wanted), 90, lambda: str(api.stream("readings")))
-        with path.open("a") as grown:
-            grown.write(line(0))
+        tuple_count = 1 + 3 * PER_FILE
+        wait_until(
+            lambda: bool(api.stream("readings")["tuples"] == tuple_count), 90, lambda: str(api.stream("readings"))
+        )
+        with path.open("a") as file:
+            file.write(line(0))
         error = wait_until(lambda: api.stream("readings")["error"], 60, "the stream says that a file was changed")
         assert "2.json' must stay as it was" in str(error)
         path.unlink()
         put(folder, "last.json", line(100_000))  # half an hour later: all windows end
         wait_until(
-            lambda: bool(api.stream("readings")["tuples"] == wanted + 1), 90, lambda: str(api.stream("readings"))
+            lambda: bool(api.stream("readings")["tuples"] == tuple_count + 1), 90, lambda: str(api.stream("readings"))
         )
         wait_until(lambda: api.stream("readings")["error"] is None, 30, lambda: str(api.stream("readings")))
 
         expected = sorted(n % 100 for n in range(3 * PER_FILE) if n % 100 > 95)
-        wait_until(lambda: len(api.page(selected)["rows"]) >= len(expected), 60, "all selected tuples come")
-        assert sorted(row["volts"] for row in api.page(selected)["rows"]) == expected
+        wait_until(lambda: len(api.page(selection)["rows"]) >= len(expected), 60, "all selected tuples come")
+        assert sorted(row["volts"] for row in api.page(selection)["rows"]) == expected
         totals: dict[tuple[datetime, int], int] = defaultdict(int)
         for n in range(3 * PER_FILE):
             totals[START + timedelta(seconds=20 * n // 1000 // 2 * 2), n % 7] += n % 100
-        wait_until(lambda: len(api.page(summed)["rows"]) >= len(totals), 60, "all windows come")
-        rows = api.page(summed)["rows"]
+        wait_until(lambda: len(api.page(sums)["rows"]) >= len(totals), 60, "all windows come")
+        rows = api.page(sums)["rows"]
         assert {(datetime.fromisoformat(r["window_start"]), r["device"]): r["total"] for r in rows} == totals
         assert len(rows) == len(totals)
-        shown = api.stream("readings")
-        assert (shown["malformed"], shown["late"]) == (3, 0)
+        stream = api.stream("readings")
+        assert (stream["malformed"], stream["late"]) == (3, 0)
         reasons = [letter["detail"] for page in api.dead_letters("readings") for letter in page]
         assert all(", line 1 must be JSON" in reason for reason in reasons)
 

@@ -47,23 +47,23 @@ def test_a_topic_is_queried_and_read_on_when_its_broker_is_back(api: Api, broker
         " 'scan.startup.mode' = 'earliest-offset')"
     )
     wait_until(lambda: bool(api.stream(name)["tuples"] == 1), 60, "what is there already is read")
-    selected, summed = (
-        each["id"]
-        for each in api.create_queries(
+    selection, sums = (
+        answer["id"]
+        for answer in api.create_queries(
             [
                 {"sql": f"SELECT volts, time FROM {name} WHERE volts > 95"},
                 {"sql": f"SELECT device, SUM(volts) AS total FROM {name} [RANGE 2 SECONDS] GROUP BY device"},
             ]
         )
     )
-    for query in (selected, summed):
+    for query in (selection, sums):
         api.wait_state(query, "RUNNING")
     numbers = range(1500)
 
-    def produce(some: range) -> None:
+    def produce(numbers_produced: range) -> None:
         """Produce partition by partition; none is late however long that takes."""
         for partition in range(3):
-            broker.produce(topic, [message(n) for n in some if n % 3 == partition], partition)
+            broker.produce(topic, [message(n) for n in numbers_produced if n % 3 == partition], partition)
 
     produce(numbers[:500])
     broker.produce(topic, [b"no JSON", None], 1)
@@ -76,20 +76,20 @@ def test_a_topic_is_queried_and_read_on_when_its_broker_is_back(api: Api, broker
     expected = sorted(n % 100 for n in numbers if n % 100 > 95)
 
     def rows(query: str) -> list[dict[str, object]]:
-        found: list[dict[str, object]] = api.page(query)["rows"]
-        return found
+        page_rows: list[dict[str, object]] = api.page(query)["rows"]
+        return page_rows
 
-    wait_until(lambda: len(rows(selected)) >= len(expected), 60, "all selected tuples come")
-    assert sorted(row["volts"] for row in rows(selected)) == expected  # type: ignore[type-var]
+    wait_until(lambda: len(rows(selection)) >= len(expected), 60, "all selected tuples come")
+    assert sorted(row["volts"] for row in rows(selection)) == expected  # type: ignore[type-var]
     totals: dict[tuple[datetime, int], int] = defaultdict(int)
     for n in numbers:
         window = START + timedelta(seconds=20 * n // 1000 // 2 * 2)
         totals[window, n % 7] += n % 100
-    wait_until(lambda: len(rows(summed)) >= len(totals), 60, "all windows come")
-    found = {(datetime.fromisoformat(str(r["window_start"])), r["device"]): r["total"] for r in rows(summed)}
-    assert found == totals
-    shown = api.stream(name)
-    assert (shown["malformed"], shown["late"]) == (2, 0)
+    wait_until(lambda: len(rows(sums)) >= len(totals), 60, "all windows come")
+    totals_found = {(datetime.fromisoformat(str(r["window_start"])), r["device"]): r["total"] for r in rows(sums)}
+    assert totals_found == totals
+    stream = api.stream(name)
+    assert (stream["malformed"], stream["late"]) == (2, 0)
     reasons = [letter["detail"] for page in api.dead_letters(name) for letter in page]
     assert all(reason.startswith("partition 1, offset ") for reason in reasons)
 
@@ -109,8 +109,8 @@ def test_what_retention_dropped_stops_a_stream_or_is_skipped_and_counted(api: Ap
         )
     skipping, failing = f"skipping_{unique}", f"failing_{unique}"
     wait_until(lambda: bool(api.stream(skipping)["tuples"] == 140), 60, lambda: str(api.stream(skipping)))
-    shown = api.stream(skipping)
-    assert (shown["skipped"], shown["offsets"], shown["error"]) == (10, {"0": 100, "1": 100}, None)
+    stream = api.stream(skipping)
+    assert (stream["skipped"], stream["offsets"], stream["error"]) == (10, {"0": 100, "1": 100}, None)
     metrics = api.request("GET", "/metrics").text
     assert f'braid_stream_skipped_total{{stream="{skipping}"}} 10.0' in metrics
     error = wait_until(lambda: api.stream(failing)["error"], 60, "the stream says what is wrong")
@@ -135,7 +135,7 @@ def test_keys_and_times_of_messages_are_columns(api: Api, apache_kafka: ApacheKa
         " 'scan.startup.mode' = 'earliest-offset', format = 'csv')"
     )
     assert [column.get("metadata") for column in stream["columns"]] == ["key", None, "timestamp"]
-    (query,) = (each["id"] for each in api.create_queries([{"sql": f"SELECT device, volts, at FROM {name}"}]))
+    (query,) = (answer["id"] for answer in api.create_queries([{"sql": f"SELECT device, volts, at FROM {name}"}]))
     wait_until(lambda: bool(api.stream(name)["tuples"] == 41), 60, lambda: str(api.stream(name)))
     (letter,) = next(api.dead_letters(name))
     assert "column 'device' must be an INT, got 'no number'" in letter["detail"]
@@ -147,14 +147,14 @@ def test_keys_and_times_of_messages_are_columns(api: Api, apache_kafka: ApacheKa
 def test_a_stream_waits_for_its_schema_registry(api: Api, apache_kafka: ApacheKafka) -> None:
     topics, name, registry = Topics(apache_kafka.servers), f"avro_{uuid.uuid4().hex[:8]}", RegistryServer()
     topic = topics.create(2)
-    written = {
+    writer_schema = {
         "type": "record",
         "name": "R",
         "fields": [{"name": "volts", "type": ["null", "int"]}, OLDER["fields"][0]],
     }
-    registry.schemas[8] = {"schema": json.dumps(written)}
+    registry.schemas[8] = {"schema": json.dumps(writer_schema)}
     for number in range(20):
-        value = struct.pack(">bI", 0, 8) + encoded(written, {"volts": number, "t": START})
+        value = struct.pack(">bI", 0, 8) + encoded(writer_schema, {"volts": number, "t": START})
         topics.produce(topic, [value], number % 2)
     registry.stop()
     api.create_stream(
@@ -169,5 +169,5 @@ def test_a_stream_waits_for_its_schema_registry(api: Api, apache_kafka: ApacheKa
         wait_until(lambda: bool(api.stream(name)["tuples"] == 20), 60, lambda: str(api.stream(name)))
     finally:
         registry.stop()
-    shown = api.stream(name)
-    assert (shown["malformed"], shown["error"]) == (0, None)
+    stream = api.stream(name)
+    assert (stream["malformed"], stream["error"]) == (0, None)

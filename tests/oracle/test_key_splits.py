@@ -27,16 +27,16 @@ def pairs_of(purchases: Purchases) -> list[tuple[float, float]]:
     """Return what the join has of the tuples of a window."""
     prices = np.array([price for price, _ in purchases])
     low = np.sort(prices)
-    return sorted((one, other) for one in prices.tolist() for other in low[low < one / TIMES].tolist())
+    return sorted((high, low_price) for high in prices.tolist() for low_price in low[low < high / TIMES].tolist())
 
 
 def groups_of(purchases: Purchases) -> list[tuple[int, int, float]]:
     """Return the groups of the join by the gem pack of the first: how many, and the highest price of the second."""
     groups: dict[int, list[float]] = {}
     low = np.sort(np.array([price for price, _ in purchases]))
-    for one, pack in purchases:
-        groups.setdefault(pack, []).extend(low[low < one / TIMES].tolist())
-    return sorted((pack, len(others), max(others)) for pack, others in groups.items() if others)
+    for high, pack in purchases:
+        groups.setdefault(pack, []).extend(low[low < high / TIMES].tolist())
+    return sorted((pack, len(low_prices), max(low_prices)) for pack, low_prices in groups.items() if low_prices)
 
 
 def test_a_key_is_split_and_rows_stay_the_same(fresh_service: FreshService) -> None:
@@ -67,8 +67,8 @@ def test_a_key_is_split_and_rows_stay_the_same(fresh_service: FreshService) -> N
         def read(query: str) -> list[dict[str, Any]]:
             page = api.page(query, cursors[query])
             cursors[query] = page["cursor"]
-            found: list[dict[str, Any]] = page["rows"]
-            return found
+            rows_read: list[dict[str, Any]] = page["rows"]
+            return rows_read
 
         def take_rows() -> None:
             while found := read(joined):
@@ -91,11 +91,11 @@ def test_a_key_is_split_and_rows_stay_the_same(fresh_service: FreshService) -> N
         plan = wait_until(plan_of_split, 120, "the key is split")
         (node,) = (node for node in plan["nodes"] if node["kind"] == "join")
         assert node["split"] == {"keys": 1, "spread": "purchases", "by": ["gem_pack"]}
-        (change,) = (each for each in plan["changes"] if each["kind"] == "split")
+        (change,) = (entry for entry in plan["changes"] if entry["kind"] == "split")
         assert (change["keys"], change["estimated_cores"]["after"] < change["estimated_cores"]["before"]) == (1, True)
-        (told,) = (each for each in api.request("GET", "/changelogs").json()["changelogs"] if each["split"])
-        assert told["split"] == [{"operator": change["operator"], "keys": 1}]
-        began = datetime.fromisoformat(told["created_at"])
+        (changelog,) = (entry for entry in api.request("GET", "/changelogs").json()["changelogs"] if entry["split"])
+        assert changelog["split"] == [{"operator": change["operator"], "keys": 1}]
+        began = datetime.fromisoformat(changelog["created_at"])
 
         def have_rows() -> bool:
             take_rows()
@@ -114,9 +114,9 @@ def test_a_key_is_split_and_rows_stay_the_same(fresh_service: FreshService) -> N
             return max(purchases) > last
 
         wait_until(have_tuples, 60, "all tuples of the windows are read")
-        whole = [start for start in purchases if min(rows) <= start < last and start not in partial]
-        assert sum(start < began for start in whole) >= 1
-        assert sum(start > began for start in whole) >= WINDOWS - 1
-        for start in whole:
+        complete = [start for start in purchases if min(rows) <= start < last and start not in partial]
+        assert sum(start < began for start in complete) >= 1
+        assert sum(start > began for start in complete) >= WINDOWS - 1
+        for start in complete:
             assert sorted(rows.get(start, [])) == pairs_of(purchases[start]), start
             assert sorted(packs.get(start, [])) == groups_of(purchases[start]), start

@@ -49,20 +49,20 @@ def random_selection(rng: random.Random) -> str:
         compared = [
             f"{rng.choice(aliases)}.{rng.choice('km')} = i{n}.{rng.choice('km')}" for _ in range(rng.choice([1, 1, 2]))
         ]
-        own = [f"i{n}.{condition(rng)}"] * (rng.random() < 0.4)
-        mixed = [f"i0.v > i{n}.v"] * (rng.random() < 0.3)
+        own_condition = [f"i{n}.{condition(rng)}"] * (rng.random() < 0.4)
+        pair_condition = [f"i0.v > i{n}.v"] * (rng.random() < 0.3)
         if kind == ",":
             sources.append(f", {name}@ AS i{n}")
-            where += [*compared, *own, *mixed]
+            where += [*compared, *own_condition, *pair_condition]
         else:
-            sources.append(f"{kind} {name}@ AS i{n} ON {' AND '.join([*compared, *own, *mixed])}")
+            sources.append(f"{kind} {name}@ AS i{n} ON {' AND '.join([*compared, *own_condition, *pair_condition])}")
         aliases.append(f"i{n}")
         if rng.random() < 0.2:
             where.append(f"i{n}.s IS NULL")
     where += [f"{rng.choice(aliases)}.{condition(rng)}" for _ in range(rng.choice([0, 1]))]
     items = [text.format(rng.choice(aliases), rng.choice(aliases)) for text in rng.sample(ITEMS, rng.randint(1, 4))]
-    listed = ", ".join(f"{text} AS c{n}" for n, text in enumerate(items))
-    return f"SELECT {listed} FROM {' '.join(sources)}" + (f" WHERE {' AND '.join(where)}" if where else "")
+    select_list = ", ".join(f"{text} AS c{n}" for n, text in enumerate(items))
+    return f"SELECT {select_list} FROM {' '.join(sources)}" + (f" WHERE {' AND '.join(where)}" if where else "")
 
 
 @pytest.mark.parametrize("seed", range(31, 31 + examples(1)))
@@ -75,31 +75,37 @@ def test_selections_give_the_rows_that_duckdb_gives(api: Api, seed: int, tmp_pat
         text = random_selection(rng)
         assert isinstance(plan_select(text.replace("@", ""), CATALOG, tables=TABLES), Selection)
         texts.append(text)
-    others = {name: rows.take(rng.sample(range(len(rows)), len(rows) // 2)) for name, rows in TABLES.rows.items()}
+    half_tables = {name: rows.take(rng.sample(range(len(rows)), len(rows) // 2)) for name, rows in TABLES.rows.items()}
     created: list[str] = []
     eras: list[dict[str, pa.Table]] = []
-    for begin, tables, new in ((100, TABLES.rows, texts[:20]), (200, others, texts[20:]), (300, TABLES.rows, [])):
+    for begin, tables, new_texts in (
+        (100, TABLES.rows, texts[:20]),
+        (200, half_tables, texts[20:]),
+        (300, TABLES.rows, []),
+    ):
         if eras:
             streams.refresh(tables)
-        if new:
-            answers = api.create_queries([{"sql": text.replace("@", streams.suffix)} for text in new])
+        if new_texts:
+            answers = api.create_queries([{"sql": text.replace("@", streams.suffix)} for text in new_texts])
             created += [api.wait_state(answer["id"], "RUNNING")["id"] for answer in answers]
-        pushed = {name: [row for _ in range(4) for row in random_tuples(rng, begin * SECOND)[0]] for name in "ab"}
-        for name, tuples in pushed.items():
+        tuples_by_stream = {
+            name: [row for _ in range(4) for row in random_tuples(rng, begin * SECOND)[0]] for name in "ab"
+        }
+        for name, tuples in tuples_by_stream.items():
             streams.push(name, tuples)
         streams.settle()
-        eras.append({**tables, **{name: table_of(tuples) for name, tuples in pushed.items()}})
+        eras.append({**tables, **{name: table_of(tuples) for name, tuples in tuples_by_stream.items()}})
     for n, (text, query) in enumerate(zip(texts, created, strict=True)):
-        seen = eras[n // 20 :]
-        wanted = sorted(comparable(row) for era in seen for row in rows_of_duckdb(text.replace("@", ""), era))
-        got: list[tuple[Any, ...]] = []
+        eras_seen = eras[n // 20 :]
+        expected = sorted(comparable(row) for era in eras_seen for row in rows_of_duckdb(text.replace("@", ""), era))
+        rows_got: list[tuple[Any, ...]] = []
 
-        def all_come(query: str = query, got: list[Any] = got, wanted: list[Any] = wanted) -> bool:
-            got[:] = rows_of(api, query)
-            return len(got) >= len(wanted)
+        def all_come(query: str = query, rows_got: list[Any] = rows_got, expected: list[Any] = expected) -> bool:
+            rows_got[:] = rows_of(api, query)
+            return len(rows_got) >= len(expected)
 
         wait_until(all_come, 60, f"the rows of {text} come")
-        assert sorted(map(comparable, got)) == wanted, text
+        assert sorted(map(comparable, rows_got)) == expected, text
 
 
 def test_carts_are_enriched_with_the_catalogue(api: Api, tmp_path: Path) -> None:

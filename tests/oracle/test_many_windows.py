@@ -27,8 +27,8 @@ def random_query(rng: random.Random) -> Aggregation:
     size = rng.choice((slide, rng.randint(slide, 60_000)))
     window = Window(size * MILLISECOND, slide * MILLISECOND, rng.randint(0, slide) * MILLISECOND, "function")
     tested = rng.choice((None, f"user_id > {rng.randint(0, 5)}", f"gem_pack <> {rng.randint(0, 3)}", "price > 100"))
-    most = Item("MAX(price)", "most", Kind.DOUBLE)
-    items = (COUNT, rng.choice((REVENUE, AMOUNT, most)))
+    highest_price = Item("MAX(price)", "most", Kind.DOUBLE)
+    items = (COUNT, rng.choice((REVENUE, AMOUNT, highest_price)))
     if rng.random() < 0.5:
         return Aggregation((GEM_PACK, *items), window, ("gem_pack",), tested)
     return Aggregation(items, window, (), tested)

@@ -30,13 +30,15 @@ def test_a_plan_tells_selectivity_and_cost(api: Api) -> None:
         " WITH (connector = 'push')"
     )
     select = f"SELECT device, COUNT(*) AS n FROM {name} [RANGE 1 SECOND] WHERE volts < {{}} GROUP BY device"
-    query, other = (each["id"] for each in api.create_queries([{"sql": select.format(limit)} for limit in (25, 70)]))
+    query, other_query = (
+        answer["id"] for answer in api.create_queries([{"sql": select.format(limit)} for limit in (25, 70)])
+    )
     api.wait_state(query, "RUNNING")
     numbers = itertools.count()
 
     def statistics(path: str = f"/queries/{query}/plan") -> dict[str, Any]:
-        found: dict[str, Any] = api.request("GET", path).json()["statistics"]
-        return found
+        measured: dict[str, Any] = api.request("GET", path).json()["statistics"]
+        return measured
 
     def has_told() -> bool:
         lines = "\n".join(
@@ -46,19 +48,19 @@ def test_a_plan_tells_selectivity_and_cost(api: Api) -> None:
         return statistics()["cores"] is not None and statistics()["sampled_tuples"][name] >= 100
 
     wait_until(has_told, 90, "a process tells of its work and its tuples")
-    found = statistics()
-    assert found["selectivity"][name] == pytest.approx(0.25, abs=0.15)
-    assert found["tuples_per_second"][name] > 0
-    assert found["cores"] > 0
-    assert 0 < found["cost_share"] <= 1
-    assert statistics(f"/queries/{other}/plan")["selectivity"][name] == pytest.approx(0.7, abs=0.15)
+    measured = statistics()
+    assert measured["selectivity"][name] == pytest.approx(0.25, abs=0.15)
+    assert measured["tuples_per_second"][name] > 0
+    assert measured["cores"] > 0
+    assert 0 < measured["cost_share"] <= 1
+    assert statistics(f"/queries/{other_query}/plan")["selectivity"][name] == pytest.approx(0.7, abs=0.15)
     answer = api.request("POST", "/queries/validate", json={"sql": select.format(50)}).json()
     assert answer["statistics"]["selectivity"][name] == pytest.approx(0.5, abs=0.15)
     assert answer["statistics"]["cores"] is None
     operators = [node for node in api.request("GET", "/plan").json()["nodes"] if "statistics" in node]
-    (mine,) = (node for node in operators if name in node["streams"])
-    assert mine["statistics"]["source_cores"] > 0
-    assert mine["statistics"]["distinct_keys"] == 3
+    (operator,) = (node for node in operators if name in node["streams"])
+    assert operator["statistics"]["source_cores"] > 0
+    assert operator["statistics"]["distinct_keys"] == 3
 
 
 def test_a_plan_tells_what_a_join_costs(api: Api) -> None:
@@ -68,10 +70,10 @@ def test_a_plan_tells_what_a_join_costs(api: Api) -> None:
             f"CREATE STREAM {name} (device INT, volts INT, time TIMESTAMP LATENESS INTERVAL '0' SECOND)"
             " WITH (connector = 'push')"
         )
-    many, few = names
-    select = f"SELECT r.volts FROM {many} [RANGE 2 SECONDS] AS r JOIN {few} [RANGE 2 SECONDS] AS a USING (device)"
-    select += " WHERE r.volts >= 0"
-    (query,) = (each["id"] for each in api.create_queries([{"sql": select}]))
+    big_stream, small_stream = names
+    select = f"SELECT r.volts FROM {big_stream} [RANGE 2 SECONDS] AS r JOIN {small_stream} [RANGE 2 SECONDS] AS a"
+    select += " USING (device) WHERE r.volts >= 0"
+    (query,) = (answer["id"] for answer in api.create_queries([{"sql": select}]))
     api.wait_state(query, "RUNNING")
     numbers, devices = itertools.count(), 20
 
@@ -80,18 +82,18 @@ def test_a_plan_tells_what_a_join_costs(api: Api) -> None:
             json.dumps({"device": n % devices, "volts": n % 100, "time": time_of(n)})
             for n in itertools.islice(numbers, 100)
         ]
-        api.push(many, "application/x-ndjson", "\n".join(lines).encode())
-        api.push(few, "application/x-ndjson", "\n".join(lines[::50]).encode())
+        api.push(big_stream, "application/x-ndjson", "\n".join(lines).encode())
+        api.push(small_stream, "application/x-ndjson", "\n".join(lines[::50]).encode())
         plan = api.request("GET", f"/queries/{query}/plan").json()
-        told.append(plan["join_order"])
+        orders.append(plan["join_order"])
         sampled = plan["statistics"]["sampled_tuples"]["r"]
-        return bool(told[-1]["cost"] and told[-1]["lane_cores"] and sampled >= 5 * devices)
+        return bool(orders[-1]["cost"] and orders[-1]["lane_cores"] and sampled >= 5 * devices)
 
-    told: list[dict[str, Any]] = []
+    orders: list[dict[str, Any]] = []
     wait_until(has_told, 90, "a process tells of its work and its tuples")
-    order = told[-1]
+    order = orders[-1]
     assert order["order"] == ["a", "r"]
     assert order["combinations"] == "counted"
-    distinct = {each["input"]: each["distinct_keys"]["device"] for each in order["inputs"]}
+    distinct = {entry["input"]: entry["distinct_keys"]["device"] for entry in order["inputs"]}
     assert distinct["r"] == pytest.approx(devices, rel=0.5)
-    assert order["cost"] >= sum(each["tuples"] for each in order["inputs"]) * 0.99
+    assert order["cost"] >= sum(entry["tuples"] for entry in order["inputs"]) * 0.99

@@ -79,8 +79,8 @@ def others() -> list[Query]:
 def matched(output_of: Query, expected: Sequence[Registered], actual: Sequence[Registered]) -> None:
     """Assert that queries answered the same rows, pair by pair."""
     output = output_of.output(SCHEMA)
-    for one, other in zip(expected, actual, strict=True):
-        rows = [[decode_row(output, row) for row in registered.rows] for registered in (one, other)]
+    for expected_query, actual_query in zip(expected, actual, strict=True):
+        rows = [[decode_row(output, row) for row in registered.rows] for registered in (expected_query, actual_query)]
         assert rows[0], "the example must answer some rows"
         assert match_rows(output, rows[0], rows[1]) is None
 
@@ -143,8 +143,8 @@ def test_a_freed_slot_is_reused_and_the_new_query_gets_only_its_own_rows(api: Ap
     driver.push(Push(150, seed=4, span=6 * SECOND))
     driver.delete(first)
     driver.retire()
-    taken = [query["slot"] for query in api.queries() if query["slot"] is not None]
-    highest = max([*taken, *(registered.info["slot"] for registered in first)])
+    slots_in_use = [query["slot"] for query in api.queries() if query["slot"] is not None]
+    highest = max([*slots_in_use, *(registered.info["slot"] for registered in first)])
     second = driver.create([*others()[10:18], ALL, BY_GEM_PACK])
     slots = [registered.info["slot"] for registered in second]
     assert len(set(slots)) == len(slots), f"running queries must have slots of their own, got {slots}"
@@ -170,11 +170,13 @@ def push_decided(driver: Driver, push: Push) -> None:
 
 
 def test_a_query_answers_the_same_alone_twice_and_among_many(api: Api) -> None:
-    asked: list[Query] = [BY_GEM_PACK, ALL]
+    queries: list[Query] = [BY_GEM_PACK, ALL]
     alone, among = Driver(api, SCHEMA, follow=0), Driver(api, SCHEMA, follow=0)
-    alone.create(asked)
-    many = among.create([*asked, *others(), *asked])
-    assert len({registered.info["epoch"] for registered in many}) == 1, "registered together, deployed together"
+    alone.create(queries)
+    registered_among = among.create([*queries, *others(), *queries])
+    assert len({registered.info["epoch"] for registered in registered_among}) == 1, (
+        "registered together, deployed together"
+    )
     for seed in (6, 7, 8):
         for driver in (alone, among):
             push_decided(driver, Push(150, seed, span=8 * SECOND, late_rate=0.1))
@@ -183,8 +185,8 @@ def test_a_query_answers_the_same_alone_twice_and_among_many(api: Api) -> None:
         verify(driver)
     assert alone.late
     assert alone.late == among.late
-    for position, query in enumerate(asked):
-        same = [many[position], many[len(many) - len(asked) + position]]
+    for position, query in enumerate(queries):
+        same = [registered_among[position], registered_among[len(registered_among) - len(queries) + position]]
         assert same[0].id != same[1].id
         matched(query, same[:1], same[1:])
         matched(query, alone.queries[position : position + 1], same[:1])
@@ -199,9 +201,9 @@ def test_results_page_by_page_equal_the_results_at_once(api: Api) -> None:
         page = api.page(registered.id, limit=10)
         assert page["rows"] == registered.rows[:10]
         assert not page["end"]
-        again = [api.page(registered.id, after=page["cursor"], limit=10) for _ in range(2)]
-        assert again[0] == again[1], "reading must not use up a cursor"
-        assert again[0]["rows"] == registered.rows[10:20]
+        next_pages = [api.page(registered.id, after=page["cursor"], limit=10) for _ in range(2)]
+        assert next_pages[0] == next_pages[1], "reading must not use up a cursor"
+        assert next_pages[0]["rows"] == registered.rows[10:20]
 
 
 def test_json_ndjson_and_arrow_answer_the_same_rows(api: Api, service: RunningService) -> None:
@@ -215,11 +217,11 @@ def test_json_ndjson_and_arrow_answer_the_same_rows(api: Api, service: RunningSe
             assert answer.status_code == 200
             assert answer.headers["content-type"].startswith(CONTENT_TYPES[form])
             if form == "ndjson":
-                raw = [parse(line) for line in answer.text.splitlines()]
+                decoded = [parse(line) for line in answer.text.splitlines()]
             else:
                 with pa.ipc.open_stream(answer.content) as reader:
-                    raw = reader.read_all().to_pylist()
-            assert [decode_row(output, row) for row in raw] == rows, f"{form} must answer the rows of JSON"
+                    decoded = reader.read_all().to_pylist()
+            assert [decode_row(output, row) for row in decoded] == rows, f"{form} must answer the rows of JSON"
 
 
 def finished(api: Api, queries: Sequence[Query]) -> Driver:
@@ -268,6 +270,6 @@ def test_late_and_malformed_tuples_are_dead_letters_page_by_page(api: Api) -> No
     info = api.stream(driver.stream)
     assert (info["late"], info["malformed"]) == (25, 3)
     everything.info = api.wait_state(everything.id, "RETIRED")
-    seen = {row[SEQUENCE] for row in driver.read(everything)}
-    assert 200 in seen, "a tuple exactly on the waterline is not late"
-    assert not seen & {*range(100, 125), 300, 301}
+    sequences = {row[SEQUENCE] for row in driver.read(everything)}
+    assert 200 in sequences, "a tuple exactly on the waterline is not late"
+    assert not sequences & {*range(100, 125), 300, 301}

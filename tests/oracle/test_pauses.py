@@ -33,16 +33,18 @@ def drain(driver: Driver, paused: list[Registered], seed: int) -> None:
     """Push until paused queries hold no slot."""
     driver.push(Push(60, seed=seed, span=20 * SECOND))
     driver.settle()
-    for each in paused:
-        query = partial(driver.api.query, each.id)
-        wait_until(lambda query=query: query()["slot"] is None, DRAIN_SECONDS, f"{each.id} has drained")  # type: ignore[misc]
+    for registered in paused:
+        query = partial(driver.api.query, registered.id)
+        wait_until(lambda query=query: query()["slot"] is None, DRAIN_SECONDS, f"{registered.id} has drained")  # type: ignore[misc]
 
 
 def test_no_row_is_lost_or_doubled_over_pauses_and_crashes(fresh_service: FreshService, tmp_path: Path) -> None:
     service = fresh_service(BRAID_DRAIN_TIMEOUT="600")
     with Api(service.url, on_unreachable=service.revive) as api:
         driver = Driver(api, SCHEMA, follow=4)
-        whole, groups, changes, tumbling = driver.create([ALL, BY_GEM_PACK, CHANGES, Aggregation((COUNT,), TUMBLE)])
+        everything, groups, changes, tumbling = driver.create(
+            [ALL, BY_GEM_PACK, CHANGES, Aggregation((COUNT,), TUMBLE)]
+        )
         folders = {query: tmp_path / f"{number}" for number, query in enumerate((ALL, BY_GEM_PACK))}
         sinks = [
             {
@@ -51,8 +53,9 @@ def test_no_row_is_lost_or_doubled_over_pauses_and_crashes(fresh_service: FreshS
             }
             for query, path in folders.items()
         ]
-        sunk = [driver.adopt(query, each["id"]) for query, each in zip(folders, api.create_queries(sinks), strict=True)]
-        pausing = [whole, groups, changes, *sunk]
+        answers = api.create_queries(sinks)
+        with_sinks = [driver.adopt(query, answer["id"]) for query, answer in zip(folders, answers, strict=True)]
+        pausing = [everything, groups, changes, *with_sinks]
         driver.push(Push(150, seed=1, span=10 * SECOND))
         driver.pause(pausing)
         service.kill()
@@ -60,30 +63,30 @@ def test_no_row_is_lost_or_doubled_over_pauses_and_crashes(fresh_service: FreshS
         replacing = driver.replace(tumbling, Aggregation((COUNT, REVENUE), TUMBLE))
         drain(driver, pausing, seed=3)
         api.wait_state(tumbling.id, "RETIRED")
-        assert {api.query(each.id)["state"] for each in pausing} == {"PAUSED"}
+        assert {api.query(registered.id)["state"] for registered in pausing} == {"PAUSED"}
         driver.push(Push(100, seed=4, span=5 * SECOND))
         driver.resume(pausing)
         service.kill()
-        for each in pausing:
-            info = api.wait_state(each.id, "RUNNING")
+        for registered in pausing:
+            info = api.wait_state(registered.id, "RUNNING")
             assert len(info["deployments"]) == 1
         driver.push(Push(150, seed=5, span=10 * SECOND))
-        driver.pause([whole, replacing])
-        driver.resume([whole, replacing])  # while they drain
+        driver.pause([everything, replacing])
+        driver.resume([everything, replacing])  # while they drain
         drain(driver, [], seed=6)
-        for each in (whole, replacing):
-            api.wait_state(each.id, "RUNNING")
+        for registered in (everything, replacing):
+            api.wait_state(registered.id, "RUNNING")
         driver.push(Push(100, seed=7, span=5 * SECOND))
         driver.finish()
         verify(driver)
-        assert [len(each.lives(driver.stream)) for each in (whole, groups, replacing)] == [3, 2, 2]
-        for each, folder in zip(sunk, folders.values(), strict=True):
-            rows = json.loads(json.dumps(each.rows, default=float))
+        assert [len(registered.lives(driver.stream)) for registered in (everything, groups, replacing)] == [3, 2, 2]
+        for registered, folder in zip(with_sinks, folders.values(), strict=True):
+            rows = json.loads(json.dumps(registered.rows, default=float))
             wait_until(
                 lambda rows=rows, folder=folder: in_files(folder) == rows,  # type: ignore[misc]
                 DRAIN_SECONDS,
-                lambda each=each: f"all rows of {each.id} arrive: {api.query(each.id)['delivery']}",  # type: ignore[misc]
+                lambda query=registered.id: f"all rows of {query} arrive: {api.query(query)['delivery']}",  # type: ignore[misc]
             )
-            api_state = partial(api.query, each.id)
+            api_state = partial(api.query, registered.id)
             wait_until(lambda state=api_state: state()["delivery"]["state"] == "DONE", DRAIN_SECONDS, "it is over")  # type: ignore[misc]
     service.stop()

@@ -19,13 +19,13 @@ QUERIES = 300
 WINDOWS = 3
 
 
-def of_users(number: int, also: str = "") -> dict[str, Any]:
+def of_users(number: int, more_conditions: str = "") -> dict[str, Any]:
     """Return a query of a tenth of the users."""
     low = number % CLUSTERS * USERS // CLUSTERS
     high = low + USERS // CLUSTERS
     return {
         "sql": "SELECT user_id, COUNT(*) AS n, SUM(gem_pack) AS packs FROM purchases [RANGE 1 SECOND]"
-        f" WHERE user_id >= {low} AND user_id < {high}{also} GROUP BY user_id"
+        f" WHERE user_id >= {low} AND user_id < {high}{more_conditions} GROUP BY user_id"
     }
 
 
@@ -47,13 +47,14 @@ def test_queries_are_grouped_and_get_the_same_rows(fresh_service: FreshService) 
 
         def is_grouped() -> bool:
             # groups that save nothing, on a busy machine, are undone two seconds later
-            plan, drawn = api.request("GET", f"/queries/{grouped}/plan").json(), api.request("GET", "/plan?format=dot")
-            shown.update(plan=plan["group"], drawn=drawn.text)
-            return plan["group"] is not None and " query groups" in drawn.text
+            plan, dot = api.request("GET", f"/queries/{grouped}/plan").json(), api.request("GET", "/plan?format=dot")
+            shown.update(plan=plan["group"], drawn=dot.text)
+            return plan["group"] is not None and " query groups" in dot.text
 
         def what() -> str:
-            last, changes = api.query(grouped)["last_result_at"], api.request("GET", "/plan").json()["changes"]
-            return f"the optimizer groups queries; results came at {last}, the plan was changed by {changes}"
+            last_result_at = api.query(grouped)["last_result_at"]
+            changes = api.request("GET", "/plan").json()["changes"]
+            return f"the optimizer groups queries; results came at {last_result_at}, the plan was changed by {changes}"
 
         wait_until(is_grouped, 240, what)
         assert shown["plan"]["number"] > 0
@@ -64,9 +65,9 @@ def test_queries_are_grouped_and_get_the_same_rows(fresh_service: FreshService) 
         assert f"{len(ids) - 1} queries in" in change["why"]
         assert api.query(alone)["group"] is None
         changelogs = api.request("GET", "/changelogs").json()["changelogs"]
-        moved = [c for c in changelogs if any(r["id"] == grouped for r in c["regrouped"])]
-        assert moved
-        assert all("regrouped" in changelog["why"] for changelog in moved)
+        regroupings = [c for c in changelogs if any(r["id"] == grouped for r in c["regrouped"])]
+        assert regroupings
+        assert all("regrouped" in changelog["why"] for changelog in regroupings)
         began = api.query(grouped)["last_result_at"]
         rows: dict[str, dict[str, list[Any]]] = {alone: {}, grouped: {}}
         cursors: dict[str, str | None] = dict.fromkeys(rows)
@@ -78,8 +79,8 @@ def test_queries_are_grouped_and_get_the_same_rows(fresh_service: FreshService) 
                 for row in page["rows"]:
                     if not row["_partial"]:
                         rows[query].setdefault(row["window_start"], []).append((row["user_id"], row["n"], row["packs"]))
-            both = rows[alone].keys() & rows[grouped].keys()
-            return sum(start > began for start in both) >= WINDOWS
+            common_starts = rows[alone].keys() & rows[grouped].keys()
+            return sum(start > began for start in common_starts) >= WINDOWS
 
         wait_until(have_rows, 60, "windows come after queries were grouped")
         for start in rows[alone].keys() & rows[grouped].keys():

@@ -72,8 +72,8 @@ def windows_of(rows: list[Row]) -> list[tuple[dt.datetime, dt.datetime, int]]:
 def test_a_selection_sees_tuples_after_active_from_up_to_active_to() -> None:
     tuples = [purchase(seq, seconds) for seq, seconds in enumerate((4.999999, 5, 5.000001, 7, 9, 9.000001))]
     query = Selection((Item("seq", "seq", Kind.BIGINT),))
-    seen = recomputed(query, tuples, Life(at(5), at(9), deleted=True))
-    assert [row["seq"] for row in seen] == [2, 3, 4]
+    rows = recomputed(query, tuples, Life(at(5), at(9), deleted=True))
+    assert [row["seq"] for row in rows] == [2, 3, 4]
     assert len(recomputed(query, tuples, Life(None, None, deleted=False))) == 6
     assert len(recomputed(query, tuples, Life(at(5), None, deleted=False))) == 4
     assert recomputed(query, tuples, Life(None, None, deleted=True)) == []
@@ -111,8 +111,8 @@ def test_hopping_windows_overlap_as_in_the_contract() -> None:
         purchase(3, 9, None, 8.0),
     ]
     rows = recomputed(query, tuples)
-    found = [(row["window_start"], row["window_end"], row["gem_pack"], row["revenue"]) for row in rows]
-    assert found == [(at(0), at(8), 4, 1.0), (at(4), at(12), 4, 3.0), (at(8), at(16), 4, 2.0)]
+    windows = [(row["window_start"], row["window_end"], row["gem_pack"], row["revenue"]) for row in rows]
+    assert windows == [(at(0), at(8), 4, 1.0), (at(4), at(12), 4, 3.0), (at(8), at(16), 4, 2.0)]
 
 
 def test_null_is_a_group_of_its_own_and_windows_without_tuples_have_no_row() -> None:
@@ -190,8 +190,8 @@ def test_sessions_end_a_gap_after_their_last_tuple_and_are_parted_by_a_whole_gap
     query = Aggregation((COUNT,), Sessions(2 * SECOND), ("gem_pack",))
     assert windows_of(recomputed(query, tuples, waterline=8.9)) == [(at(0), at(5.4), 3)]
     assert windows_of(recomputed(query, tuples, waterline=9)) == [(at(0), at(5.4), 3), (at(5.4), at(9), 2)]
-    other = [purchase(9, 2, 2, 1.0)]
-    assert windows_of(recomputed(query, [*tuples, *other], waterline=5)) == [(at(2), at(4), 1)]
+    of_another_key = [purchase(9, 2, 2, 1.0)]
+    assert windows_of(recomputed(query, [*tuples, *of_another_key], waterline=5)) == [(at(2), at(4), 1)]
 
 
 @settings(deadline=None)
@@ -201,8 +201,8 @@ def test_sessions_end_a_gap_after_their_last_tuple_and_are_parted_by_a_whole_gap
     st.integers(0, 9),
     st.integers(-20, 20),
 )
-def test_the_windows_of_a_tuple_are_those_that_hold_it(time: int, slide: int, more: int, offset: int) -> None:
-    size, slide_us, offset_us = (slide + more) * SECOND, slide * SECOND, offset * SECOND // 2
+def test_the_windows_of_a_tuple_are_those_that_hold_it(time: int, slide: int, slides_more: int, offset: int) -> None:
+    size, slide_us, offset_us = (slide + slides_more) * SECOND, slide * SECOND, offset * SECOND // 2
     window = Window(size, slide_us, offset_us, "function")
     rows = recomputed(Aggregation((COUNT,), window), [purchase(0, 0) | {"time": from_micros(time)}])
     candidates = (offset_us + step * slide_us for step in range(-200, 201))

@@ -50,10 +50,10 @@ def receiver() -> Iterator[Receiver]:
 
 def taken_by(receiver: Receiver) -> list[dict[str, Any]]:
     """Return the rows that a webhook took, each once by its id."""
-    found: dict[str, dict[str, Any]] = {}
+    row_by_id: dict[str, dict[str, Any]] = {}
     for row_id, row in receiver.rows:
-        assert found.setdefault(row_id, row) == row, "the same id is the same row"
-    return list(found.values())
+        assert row_by_id.setdefault(row_id, row) == row, "the same id is the same row"
+    return list(row_by_id.values())
 
 
 def committed(servers: str, topic: str) -> list[dict[str, Any]]:
@@ -67,27 +67,27 @@ def committed(servers: str, topic: str) -> list[dict[str, Any]]:
         }
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found = []
+    messages = []
     try:
         while (polled := consumer.poll(20)) is not None and polled.error() is None:
-            found.append(json.loads(polled.value() or b""))
+            messages.append(json.loads(polled.value() or b""))
     finally:
         consumer.close()
-    return found
+    return messages
 
 
 def in_table(url: str, table: str) -> dict[Group, int]:
     with psycopg.connect(url) as connection:
         rows = connection.execute(f"SELECT window_start, device, total FROM {table}").fetchall()
-    found = {(start.astimezone(UTC), device): total for start, device, total in rows}
-    assert len(found) == len(rows), "no row is there twice"
-    return found
+    totals = {(start.astimezone(UTC), device): total for start, device, total in rows}
+    assert len(totals) == len(rows), "no row is there twice"
+    return totals
 
 
 def grouped(rows: list[dict[str, Any]]) -> dict[Group, int]:
-    found = {(datetime.fromisoformat(row["window_start"]), row["device"]): row["total"] for row in rows}
-    assert len(found) == len(rows), "no row is there twice"
-    return found
+    totals = {(datetime.fromisoformat(row["window_start"]), row["device"]): row["total"] for row in rows}
+    assert len(totals) == len(rows), "no row is there twice"
+    return totals
 
 
 def in_files(folder: Path) -> list[dict[str, Any]]:
@@ -103,7 +103,11 @@ def kill_deliverer(service: RunningService) -> None:
     """Kill the deliverer, and wait until another one is there."""
     victim = service.descendants(is_deliverer)[0]
     victim.kill()
-    wait_until(lambda: [each for each in service.descendants(is_deliverer) if each.pid != victim.pid], 30, "it is back")
+    wait_until(
+        lambda: [process for process in service.descendants(is_deliverer) if process.pid != victim.pid],
+        30,
+        "it is back",
+    )
 
 
 def test_rows_arrive_once_whatever_ends_meanwhile(
@@ -115,24 +119,24 @@ def test_rows_arrive_once_whatever_ends_meanwhile(
     tmp_path: Path,
 ) -> None:
     service = fresh_service()
-    mine = uuid.uuid4().hex[:8]
-    source, target, name = f"in_{mine}", f"out_{mine}", f"readings_{mine}"
+    suffix = uuid.uuid4().hex[:8]
+    source, target, name = f"in_{suffix}", f"out_{suffix}", f"readings_{suffix}"
     create_topic(apache_kafka.servers, source, 2)
     clickhouse.query(
-        f"CREATE TABLE volts_{mine} (volts Int32, time String, _query String, _row String)"
+        f"CREATE TABLE volts_{suffix} (volts Int32, time String, _query String, _row String)"
         " ENGINE = ReplacingMergeTree ORDER BY (_query, _row)"
     )
     totals = f"SELECT device, SUM(volts) AS total FROM {name} [RANGE 2 SECONDS] GROUP BY device"
     high = f"SELECT volts, time FROM {name} WHERE volts > 90"
     once = {"properties.bootstrap.servers": apache_kafka.servers, "sink.delivery-guarantee": "exactly-once"}
     sinks: list[tuple[str, dict[str, Any]]] = [
-        (totals, {"connector": "postgres", "url": postgres.url, "table": f"totals_{mine}"}),
-        (f"{totals} EMIT STREAM", {"connector": "postgres", "url": postgres.url, "table": f"now_{mine}"}),
+        (totals, {"connector": "postgres", "url": postgres.url, "table": f"totals_{suffix}"}),
+        (f"{totals} EMIT STREAM", {"connector": "postgres", "url": postgres.url, "table": f"now_{suffix}"}),
         (totals, {"connector": "kafka", "topic": target, "key.fields": "device", **once}),
         (totals, {"connector": "file", "path": str(tmp_path / "totals"), "flush_seconds": 0}),
         (high, {"connector": "file", "path": str(tmp_path / "high"), "flush_seconds": 0.3}),
         (high, {"connector": "webhook", "url": receiver.url}),
-        (high, {"connector": "clickhouse", "url": clickhouse.url, "table": f"volts_{mine}"}),
+        (high, {"connector": "clickhouse", "url": clickhouse.url, "table": f"volts_{suffix}"}),
     ]
     with Api(service.url, on_unreachable=service.revive) as api:
         api.create_stream(
@@ -140,18 +144,20 @@ def test_rows_arrive_once_whatever_ends_meanwhile(
             f"connector = 'kafka', topic = '{source}', 'properties.bootstrap.servers' = '{apache_kafka.servers}',"
             " 'scan.startup.mode' = 'earliest-offset')"
         )
-        queries = [each["id"] for each in api.create_queries([{"sql": sql, "sink": sink} for sql, sink in sinks])]
+        queries = [answer["id"] for answer in api.create_queries([{"sql": sql, "sink": sink} for sql, sink in sinks])]
         for query in queries:
             api.wait_state(query, "RUNNING")
-        taken: list[int] = []
+        numbers_sent: list[int] = []
 
-        def send(some: list[int]) -> None:
+        def send(numbers: list[int]) -> None:
             """Produce messages and wait until all are taken in."""
-            taken.extend(some)
+            numbers_sent.extend(numbers)
             for partition in range(2):
-                values = [message(n) for n in some if n % 2 == partition]
+                values = [message(n) for n in numbers if n % 2 == partition]
                 produce(apache_kafka.servers, source, values, partition)
-            wait_until(lambda: bool(api.stream(name)["tuples"] == len(taken)), SECONDS, lambda: str(api.stream(name)))
+            wait_until(
+                lambda: bool(api.stream(name)["tuples"] == len(numbers_sent)), SECONDS, lambda: str(api.stream(name))
+            )
 
         def send_windows(first: int) -> None:
             """Send 500 messages, and then one so much later that their windows end."""
@@ -175,32 +181,34 @@ def test_rows_arrive_once_whatever_ends_meanwhile(
         send_windows(240_000)
 
         assert api.stream(name)["late"] == 0
-        selected = Counter((n % 100, START + timedelta(milliseconds=20 * n)) for n in taken if n % 100 > 90)
+        expected_rows = Counter((n % 100, START + timedelta(milliseconds=20 * n)) for n in numbers_sent if n % 100 > 90)
         expected: dict[Group, int] = defaultdict(int)
-        for n in taken[:-1]:  # the window of the last one is open
+        for n in numbers_sent[:-1]:  # the window of the last one is open
             expected[START + timedelta(seconds=20 * n // 1000 // 2 * 2), n % 7] += n % 100
-        now = dict(expected)
-        now[START + timedelta(seconds=20 * taken[-1] // 1000 // 2 * 2), taken[-1] % 7] = taken[-1] % 100
+        expected_now = dict(expected)
+        expected_now[START + timedelta(seconds=20 * numbers_sent[-1] // 1000 // 2 * 2), numbers_sent[-1] % 7] = (
+            numbers_sent[-1] % 100
+        )
 
-        def rows(found: list[dict[str, Any]]) -> Counter[tuple[int, datetime]]:
-            return Counter((int(row["volts"]), datetime.fromisoformat(row["time"])) for row in found)
+        def rows(sink_rows: list[dict[str, Any]]) -> Counter[tuple[int, datetime]]:
+            return Counter((int(row["volts"]), datetime.fromisoformat(row["time"])) for row in sink_rows)
 
         def in_clickhouse() -> list[dict[str, Any]]:
-            text = clickhouse.query(f"SELECT volts, time FROM volts_{mine} FINAL FORMAT JSONEachRow")
+            text = clickhouse.query(f"SELECT volts, time FROM volts_{suffix} FINAL FORMAT JSONEachRow")
             return [json.loads(line) for line in text.splitlines()]
 
         arrived: list[tuple[Callable[[], object], object]] = [
-            (lambda: in_table(postgres.url, f"totals_{mine}"), expected),
-            (lambda: in_table(postgres.url, f"now_{mine}"), now),
+            (lambda: in_table(postgres.url, f"totals_{suffix}"), expected),
+            (lambda: in_table(postgres.url, f"now_{suffix}"), expected_now),
             (lambda: grouped(committed(apache_kafka.servers, target)), expected),
             (lambda: grouped(in_files(tmp_path / "totals")), expected),
-            (lambda: rows(in_files(tmp_path / "high")), selected),
-            (lambda: rows(taken_by(receiver)), selected),
-            (lambda: rows(in_clickhouse()), selected),
+            (lambda: rows(in_files(tmp_path / "high")), expected_rows),
+            (lambda: rows(taken_by(receiver)), expected_rows),
+            (lambda: rows(in_clickhouse()), expected_rows),
         ]
-        for query, (found, wanted) in zip(queries, arrived, strict=True):
+        for query, (read_sink, expected_content) in zip(queries, arrived, strict=True):
             wait_until(
-                lambda found=found, wanted=wanted: found() == wanted,  # type: ignore[misc]
+                lambda read_sink=read_sink, expected_content=expected_content: read_sink() == expected_content,  # type: ignore[misc]
                 SECONDS,
                 lambda query=query: f"all rows of {query} arrive: {api.get(f'/queries/{query}')['delivery']}",  # type: ignore[misc]
             )

@@ -22,10 +22,10 @@ def test_runs_are_reproducible_and_their_queries_have_the_types_they_declare(run
     tuples: list[Row] = []
     newest: int | None = None
     for push in (step for step in run.steps if isinstance(step, Push)):
-        made = make_tuples(schema, push, newest, len(tuples))
-        assert made == make_tuples(schema, push, newest, len(tuples))
-        assert encode(schema, made, push.format)
-        tuples += made
+        pushed = make_tuples(schema, push, newest, len(tuples))
+        assert pushed == make_tuples(schema, push, newest, len(tuples))
+        assert encode(schema, pushed, push.format)
+        tuples += pushed
         newest = max(micros(row[schema.event_time]) for row in tuples)  # type: ignore[arg-type]
     assert [row[SEQUENCE] for row in tuples] == list(range(len(tuples)))
     assert newest is not None

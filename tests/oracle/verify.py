@@ -26,10 +26,10 @@ def verify(driver: Driver) -> None:
         for registered in driver.queries:
             complaints += check_query(driver, registered, recompute)
     if complaints:
-        shown = "\n\n".join(complaints[:SHOWN_COMPLAINTS])
+        text = "\n\n".join(complaints[:SHOWN_COMPLAINTS])
         raise AssertionError(
             f"{len(complaints)} complaints about stream {driver.stream}, {len(driver.tuples)} tuples, "
-            f"{len(driver.late)} late, {len(driver.queries)} queries\n{driver.schema.sql(driver.stream)}\n\n{shown}"
+            f"{len(driver.late)} late, {len(driver.queries)} queries\n{driver.schema.sql(driver.stream)}\n\n{text}"
         )
 
 
@@ -67,8 +67,8 @@ def check_query(driver: Driver, registered: Registered, recompute: Recompute) ->
     output = query.output(schema)
     changelog = registered.is_changelog
     try:
-        answered = folded(registered, lives) if changelog else registered.rows
-        rows = [decode_row(output, row) for row in answered]
+        rows_left = folded(registered, lives) if changelog else registered.rows
+        rows = [decode_row(output, row) for row in rows_left]
     except WireError as error:
         complaints.append(f"a row is not as the contract says: {error}")
     else:
@@ -77,8 +77,8 @@ def check_query(driver: Driver, registered: Registered, recompute: Recompute) ->
         complaints.append(match_rows(output, expected, rows))
         if isinstance(query, Aggregation) and not changelog:
             complaints.append(check_window_order(rows))
-    shown = "; ".join(map(str, lives))
-    return [f"{heading}{shown}\n  {complaint}" for complaint in complaints if complaint is not None]
+    lives_text = "; ".join(map(str, lives))
+    return [f"{heading}{lives_text}\n  {complaint}" for complaint in complaints if complaint is not None]
 
 
 def folded(registered: Registered, lives: Sequence[Life]) -> list[Json]:
@@ -87,11 +87,11 @@ def folded(registered: Registered, lives: Sequence[Life]) -> list[Json]:
     What was told of windows that will not be final stays as it is, and is left out here.
     """
     ends = [*registered.marks, len(registered.rows)]
-    found = []
+    rows = []
     for life, (begin, end) in zip(lives, pairwise([0, *ends]), strict=True):
-        left = fold(registered.rows[begin:end])
-        found += [row for row in left if life.active_to is None or parse_time(row["window_end"]) <= life.active_to]
-    return found
+        rows_left = fold(registered.rows[begin:end])
+        rows += [row for row in rows_left if life.active_to is None or parse_time(row["window_end"]) <= life.active_to]
+    return rows
 
 
 def check_lives(driver: Driver, registered: Registered, lives: Sequence[Life]) -> str | None:
@@ -100,9 +100,9 @@ def check_lives(driver: Driver, registered: Registered, lives: Sequence[Life]) -
         if earlier.active_to is not None and (later.active_from is None or later.active_from < earlier.active_to):
             return f"active_from must be at least the active_to before, got {earlier} and {later}"
     if registered.ran_on is not None and lives:
-        until = registered.ran_on.lives(driver.stream)[-1].active_to
-        if until != lives[0].active_from:
-            return f"active_from must be the active_to of {registered.ran_on.id}, which it replaced: {until}"
+        replaced_until = registered.ran_on.lives(driver.stream)[-1].active_to
+        if replaced_until != lives[0].active_from:
+            return f"active_from must be the active_to of {registered.ran_on.id}, which it replaced: {replaced_until}"
     return check_life(driver, registered, lives[0]) if lives else None
 
 
