@@ -54,8 +54,8 @@ def rest(tmp_path: Path) -> Iterator[Rest]:
 def team(rest: Rest, tenant: str, *rights: str, **quotas: Any) -> Team:
     """Return a tenant's calls with a new key."""
     rest.read(rest.client.put(f"/tenants/{tenant}", json={"quotas": quotas}), 200)
-    made = rest.post("/keys", {"tenant": tenant, "rights": list(rights or ("write",))})
-    return Team(rest, made["key"])
+    api_key = rest.post("/keys", {"tenant": tenant, "rights": list(rights or ("write",))})
+    return Team(rest, api_key["key"])
 
 
 def calls(rest: Rest) -> list[tuple[str, str, Any]]:
@@ -72,12 +72,12 @@ def calls(rest: Rest) -> list[tuple[str, str, Any]]:
         "/tenants/{name}": {"quotas": {}},
         "/streams/{name}/events": PUSHED,
     }
-    found = []
-    for path, of in rest.get("/openapi.json")["paths"].items():
-        for method in of:
+    all_calls = []
+    for path, operations in rest.get("/openapi.json")["paths"].items():
+        for method in operations:
             place = path.replace("{name}", "purchases").replace("{id}", "q-1")
-            found.append((method.upper(), place, bodies.get(path) if method in ("post", "put") else None))
-    return found
+            all_calls.append((method.upper(), place, bodies.get(path) if method in ("post", "put") else None))
+    return all_calls
 
 
 def test_every_call_needs_a_key_and_its_right(rest: Rest) -> None:
@@ -106,20 +106,20 @@ def test_every_call_needs_a_key_and_its_right(rest: Rest) -> None:
 
 def test_who_replaces_a_query_leaves_it_to_its_tenant(rest: Rest) -> None:
     shop, games = team(rest, "shop", running_queries=1), team(rest, "games")
-    mine, other = shop.query(name="whole"), games.query(name="whole")
-    rest.run(mine["id"])
-    assert rest.read(shop.send("POST", "/queries/whole/pause"), 202)["id"] == mine["id"]
+    shop_query, games_query = shop.query(name="whole"), games.query(name="whole")
+    rest.run(shop_query["id"])
+    assert rest.read(shop.send("POST", "/queries/whole/pause"), 202)["id"] == shop_query["id"]
     assert rest.read(shop.send("POST", "/queries/whole/resume"), 202)["state"] == "PENDING"
     by_sql = {"sql": f"CREATE OR REPLACE QUERY whole AS {SUMS}"}
     first = rest.read(shop.send("POST", "/sql", by_sql), 200)
-    assert (first["tenant"], first["replaces"], first["name"]) == ("shop", mine["id"], "whole")
+    assert (first["tenant"], first["replaces"], first["name"]) == ("shop", shop_query["id"], "whole")
     refused = rest.read(shop.send("PUT", "/queries/whole", {"sql": ALL}), 429)
     assert "quota running_queries" in refused["detail"], "the one before still drains"
     by_admin = rest.read(rest.client.put(f"/queries/{first['id']}", json={"sql": ALL}), 201)
     assert (by_admin["tenant"], by_admin["name"]) == ("shop", "whole")
     assert rest.read(shop.send("DELETE", "/queries/whole"), 202)["id"] == by_admin["id"]
-    assert games.get("/queries")["queries"][0]["id"] == other["id"]
-    assert games.get(f"/queries/{other['id']}")["state"] == "RUNNING"
+    assert games.get("/queries")["queries"][0]["id"] == games_query["id"]
+    assert games.get(f"/queries/{games_query['id']}")["state"] == "RUNNING"
 
 
 @pytest.mark.parametrize("header", ["Basic YTpi", "Bearer", "the admin key of the tests", "bearer\twrong"])
@@ -130,20 +130,20 @@ def test_headers_that_are_no_key_are_refused(rest: Rest, header: str) -> None:
 
 def test_a_tenant_sees_its_own_queries_only(rest: Rest) -> None:
     shop, games = team(rest, "shop"), team(rest, "games")
-    mine = shop.query(SUMS, name="sums")
-    other = games.query(SUMS, name="sums")  # a name is taken for its own tenant only
-    assert (mine["tenant"], other["tenant"]) == ("shop", "games")
-    rest.run(other["id"])
+    shop_query = shop.query(SUMS, name="sums")
+    games_query = games.query(SUMS, name="sums")  # a name is taken for its own tenant only
+    assert (shop_query["tenant"], games_query["tenant"]) == ("shop", "games")
+    rest.run(games_query["id"])
     rest.select([tuple_at(1, user_id=1, pack=1)], [0, 1])
-    for asking, own in ((shop, mine), (games, other)):
-        assert [query["id"] for query in asking.get("/queries")["queries"]] == [own["id"]]
-        assert [query["id"] for query in asking.get("/queries?state=RUNNING&limit=1")["queries"]] == [own["id"]]
+    for asking, own_query in ((shop, shop_query), (games, games_query)):
+        assert [query["id"] for query in asking.get("/queries")["queries"]] == [own_query["id"]]
+        assert [query["id"] for query in asking.get("/queries?state=RUNNING&limit=1")["queries"]] == [own_query["id"]]
         sql = asking.rest.read(asking.send("POST", "/sql", {"sql": "SHOW QUERIES"}), 200)
-        assert [query["id"] for query in sql["queries"]] == [own["id"]]
+        assert [query["id"] for query in sql["queries"]] == [own_query["id"]]
         explained = asking.rest.read(asking.send("POST", "/queries/validate", {"sql": SUMS}), 200)
-        assert explained["shares_with"] == {"count": 2, "ids": [own["id"]]}
-        shown = [node for node in asking.get("/plan")["nodes"] if "query_ids" in node]
-        assert [node["query_ids"] for node in shown] == [[own["id"]]]
+        assert explained["shares_with"] == {"count": 2, "ids": [own_query["id"]]}
+        operators = [node for node in asking.get("/plan")["nodes"] if "query_ids" in node]
+        assert [node["query_ids"] for node in operators] == [[own_query["id"]]]
     unknown = shop.send("GET", "/queries/q-99").json()["detail"]
     for method, path, body in (
         ("GET", "/queries/{}", None),
@@ -154,28 +154,28 @@ def test_a_tenant_sees_its_own_queries_only(rest: Rest) -> None:
         ("POST", "/queries/{}/pause", None),
         ("POST", "/queries/{}/resume", None),
         ("DELETE", "/queries/{}", None),
-        ("POST", "/queries/retire", {"ids": [mine["id"], other["id"]]}),
+        ("POST", "/queries/retire", {"ids": [shop_query["id"], games_query["id"]]}),
     ):
-        answer = shop.send(method, path.format(other["id"]), body)
+        answer = shop.send(method, path.format(games_query["id"]), body)
         assert answer.status_code == 404
-        assert answer.json()["detail"] == unknown.replace("q-99", other["id"])
+        assert answer.json()["detail"] == unknown.replace("q-99", games_query["id"])
     assert {query["id"]: query["state"] for query in rest.get("/queries")["queries"]} == {
-        mine["id"]: "RUNNING",
-        other["id"]: "RUNNING",
+        shop_query["id"]: "RUNNING",
+        games_query["id"]: "RUNNING",
     }
-    assert shop.send("DELETE", "/queries/sums").json()["id"] == mine["id"]
-    assert rest.get(f"/queries/{other['id']}")["state"] == "RUNNING"
+    assert shop.send("DELETE", "/queries/sums").json()["id"] == shop_query["id"]
+    assert rest.get(f"/queries/{games_query['id']}")["state"] == "RUNNING"
 
 
 def test_a_plan_has_no_operator_of_others(rest: Rest) -> None:
     shop, games = team(rest, "shop"), team(rest, "games")
     shop.query(ALL)
     rest.run(games.query("SELECT COUNT(*) AS n FROM purchases [RANGE 8 SECONDS] GROUP BY note")["id"])
-    shown = shop.get("/plan")
-    assert [node["kind"] for node in shown["nodes"]] == ["stream", "selection", "router"]
-    assert "note" not in str(shown)
-    assert len(shown["edges"]) == 2
-    assert not {"executors", "lanes", "changes"} & shown.keys()
+    plan = shop.get("/plan")
+    assert [node["kind"] for node in plan["nodes"]] == ["stream", "selection", "router"]
+    assert "note" not in str(plan)
+    assert len(plan["edges"]) == 2
+    assert not {"executors", "lanes", "changes"} & plan.keys()
     assert rest.get("/plan")["executors"]["wanted"] is None
 
 
@@ -195,10 +195,10 @@ def test_queries_that_are_over_stay_their_tenants(rest: Rest) -> None:
 def test_idempotency_keys_are_of_a_tenant(rest: Rest) -> None:
     shop, games = team(rest, "shop"), team(rest, "games")
     key = {"Idempotency-Key": "the same"}
-    first = [asking.send("POST", "/queries", {"sql": ALL}, **key).json() for asking in (shop, games)]
-    again = [asking.send("POST", "/queries", {"sql": ALL}, **key).json() for asking in (shop, games)]
-    assert first == again
-    assert [query["tenant"] for query in first] == ["shop", "games"]
+    first_answers = [asking.send("POST", "/queries", {"sql": ALL}, **key).json() for asking in (shop, games)]
+    second_answers = [asking.send("POST", "/queries", {"sql": ALL}, **key).json() for asking in (shop, games)]
+    assert first_answers == second_answers
+    assert [query["tenant"] for query in first_answers] == ["shop", "games"]
     push = {**key, "content-type": "application/json"}
     for asking in (shop, games):
         for _ in range(2):
@@ -270,20 +270,20 @@ def test_rows_are_read_no_faster_than_the_quota_says(rest: Rest) -> None:
     assert refused.status_code == 429
     assert int(refused.headers["Retry-After"]) >= 1
     path = f"/queries/{query['id']}/results/stream?after={page['cursor']}"
-    seen: list[str] = []
+    data_lines: list[str] = []
 
     def stream_opens() -> bool:
         with rest.client.stream("GET", path, headers=shop.headers) as answer:
             if answer.status_code == 429:
                 return False
             for line in answer.iter_lines():
-                seen.extend([line] * line.startswith("data:"))
-                if len(seen) == 15:  # 5 of them above what a second allows: the stream waits and goes on
+                data_lines.extend([line] * line.startswith("data:"))
+                if len(data_lines) == 15:  # 5 of them above what a second allows: the stream waits and goes on
                     return True
         return False
 
     wait_until(stream_opens, 30, "all rows come by the stream")
-    assert len(set(seen)) == 15
+    assert len(set(data_lines)) == 15
 
 
 def test_requests_that_still_run_end_once_their_key_is_revoked(rest: Rest) -> None:
@@ -299,10 +299,10 @@ def test_requests_that_still_run_end_once_their_key_is_revoked(rest: Rest) -> No
             waiting = threads.submit(shop.send, "GET", f"{path}?wait=50")
             rest.read(rest.client.delete(f"/keys/{key['id']}"), 204)
             rest.select([tuple_at(1, user_id=1)], [0])
-            seen = list(lines)
+            later_lines = list(lines)
         assert waiting.result().status_code == 401
-    assert "event: failed" in seen
-    assert not [line for line in seen if "user_id" in line]
+    assert "event: failed" in later_lines
+    assert not [line for line in later_lines if "user_id" in line]
 
 
 def test_a_read_that_waits_ends_with_its_key_though_no_row_comes(rest: Rest) -> None:
@@ -310,12 +310,12 @@ def test_a_read_that_waits_ends_with_its_key_though_no_row_comes(rest: Rest) -> 
     query = shop.query()
     rest.run(query["id"])
     (key,) = rest.get("/keys")["keys"]
-    asked: list[object] = []
+    calls_made: list[object] = []
     live_query = rest.service.session.live_query
-    rest.service.session.live_query = lambda *given: asked.append(given) or live_query(*given)  # type: ignore[method-assign, func-returns-value]
+    rest.service.session.live_query = lambda *arguments: calls_made.append(arguments) or live_query(*arguments)  # type: ignore[method-assign, func-returns-value]
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(shop.send, "GET", f"/queries/{query['id']}/results?wait=8")
-        wait_until(lambda: len(asked) >= 2, 10, "the read waits")
+        wait_until(lambda: len(calls_made) >= 2, 10, "the read waits")
         rest.read(rest.client.delete(f"/keys/{key['id']}"), 204)
         assert waiting.result().status_code == 401
 
@@ -329,12 +329,12 @@ def test_a_query_beyond_the_cores_is_refused_with_its_estimate(tmp_path: Path) -
         for busy_us in (0, 200_000):  # the first report has no length yet
             lanes = {"busy_us": {operator: busy_us}}
             rest.commit(report={"sources": {"busy_us": {}, "keys": {}}, "samples": {}, "lanes": lanes})
-        own = rest.service.session.cores_by_tenant()["shop"]
-        assert own > 0
+        shop_cores = rest.service.session.cores_by_tenant()["shop"]
+        assert shop_cores > 0
         refused = shop.send("POST", "/queries", {"sql": ALL})
         assert refused.status_code == 429
         assert "cost_share" in refused.json()["detail"]
-        assert f"{own:.3g}" in refused.json()["detail"]
+        assert f"{shop_cores:.3g}" in refused.json()["detail"]
         for _ in range(2):
             lanes = {"busy_us": {operator: 60_000_000_000}}
             rest.commit(report={"sources": {"busy_us": {}, "keys": {}}, "samples": {}, "lanes": lanes})

@@ -169,8 +169,8 @@ def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
             " LATENESS INTERVAL '0' SECOND) WITH (connector = 'generator', dataset = 'purchases', rate = 1)"
         )
         content = b'{"user_id": 1, "time": "2026-01-01T00:00:00Z"}'
-        pushed = running.client.post("/streams/purchases/events", content=content, headers=JSON)
-        assert running.read(pushed, 200)["accepted"] == 1
+        push_response = running.client.post("/streams/purchases/events", content=content, headers=JSON)
+        assert running.read(push_response, 200)["accepted"] == 1
         query = running.query(name="taken")
         assert query["id"] == "q-1"
         running.client.post("/queries", json={"sql": ALL}, headers={"Idempotency-Key": "used"})

@@ -52,39 +52,39 @@ def test_put_replaces_a_query_with_one_changelog(rest: Rest) -> None:
     fields: dict[str, Any] = {"name": "all", "labels": {"team": "a"}, "ttl_seconds": 600.0, "sink": "log"}
     old = rest.query(**fields)
     response = rest.client.put("/queries/all", json={"sql": CHEAP})
-    new = rest.read(response, 201)
-    assert response.headers["location"] == f"/queries/{new['id']}"
-    assert (new["state"], new["replaces"], new["sql"]) == ("PENDING", old["id"], CHEAP)
-    assert {name: new[name] for name in fields} == fields
+    replacement = rest.read(response, 201)
+    assert response.headers["location"] == f"/queries/{replacement['id']}"
+    assert (replacement["state"], replacement["replaces"], replacement["sql"]) == ("PENDING", old["id"], CHEAP)
+    assert {name: replacement[name] for name in fields} == fields
     before = rest.get(f"/queries/{old['id']}")
-    assert (before["state"], before["replaced_by"], before["sql"]) == ("DRAINING", new["id"], ALL)
+    assert (before["state"], before["replaced_by"], before["sql"]) == ("DRAINING", replacement["id"], ALL)
     step(rest, clock=7)
-    (cut,) = [each for each in rest.get("/changelogs")["changelogs"] if each["created"] and each["deleted"]]
-    assert [each["id"] for each in cut["created"]] == [new["id"]]
-    assert [each["id"] for each in cut["deleted"]] == [old["id"]]
-    now = rest.get(f"/queries/{new['id']}")
-    assert now["state"] == "RUNNING"
-    assert now["active_from"] == rest.get(f"/queries/{old['id']}")["active_to"]
-    assert now["active_from"] == {"purchases": "1970-01-01T00:00:07.000000Z"}
+    (changelog,) = [entry for entry in rest.get("/changelogs")["changelogs"] if entry["created"] and entry["deleted"]]
+    assert [entry["id"] for entry in changelog["created"]] == [replacement["id"]]
+    assert [entry["id"] for entry in changelog["deleted"]] == [old["id"]]
+    running = rest.get(f"/queries/{replacement['id']}")
+    assert running["state"] == "RUNNING"
+    assert running["active_from"] == rest.get(f"/queries/{old['id']}")["active_to"]
+    assert running["active_from"] == {"purchases": "1970-01-01T00:00:07.000000Z"}
 
 
 def test_put_says_otherwise_and_null_says_none(rest: Rest) -> None:
     old = rest.query(name="all", labels={"team": "a"}, ttl_seconds=600)
     body = {"sql": CHEAP, "name": "cheap", "labels": None, "ttl_seconds": None, "sink": "log"}
-    new = rest.read(rest.client.put(f"/queries/{old['id']}", json=body), 201)
-    assert (new["name"], new["labels"], new["ttl_seconds"], new["sink"]) == ("cheap", {}, None, "log")
-    newer = rest.read(rest.client.put("/queries/cheap", json={"sql": CHEAP, "name": None, "sink": None}), 201)
-    assert (newer["name"], newer["sink"], newer["replaces"]) == (None, None, new["id"])
+    renamed = rest.read(rest.client.put(f"/queries/{old['id']}", json=body), 201)
+    assert (renamed["name"], renamed["labels"], renamed["ttl_seconds"], renamed["sink"]) == ("cheap", {}, None, "log")
+    unnamed = rest.read(rest.client.put("/queries/cheap", json={"sql": CHEAP, "name": None, "sink": None}), 201)
+    assert (unnamed["name"], unnamed["sink"], unnamed["replaces"]) == (None, None, renamed["id"])
     stated = {"sql": f"CREATE QUERY stated AS {CHEAP}"}
-    assert rest.read(rest.client.put(f"/queries/{newer['id']}", json=stated), 201)["name"] == "stated"
+    assert rest.read(rest.client.put(f"/queries/{unnamed['id']}", json=stated), 201)["name"] == "stated"
 
 
 def test_put_without_drain_frees_the_old_one_with_the_same_changelog(rest: Rest) -> None:
     old = rest.query()
-    new = rest.read(rest.client.put(f"/queries/{old['id']}?drain=false", json={"sql": CHEAP}), 201)
+    replacement = rest.read(rest.client.put(f"/queries/{old['id']}?drain=false", json={"sql": CHEAP}), 201)
     step(rest)
     assert rest.get(f"/queries/{old['id']}")["state"] == "RETIRED"
-    assert rest.get(f"/queries/{new['id']}")["slot"] == old["slot"], "the slot is used again at once"
+    assert rest.get(f"/queries/{replacement['id']}")["slot"] == old["slot"], "the slot is used again at once"
 
 
 def test_put_waits_until_the_new_query_runs(rest: Rest) -> None:
@@ -135,11 +135,11 @@ def test_a_put_that_is_refused_changes_nothing(rest: Rest, body: object, status:
 
 def test_what_is_on_its_way_out_is_neither_replaced_paused_nor_resumed(rest: Rest) -> None:
     old = rest.query(name="all")
-    new = rest.read(rest.client.put("/queries/all", json={"sql": CHEAP}), 201)
+    replacement = rest.read(rest.client.put("/queries/all", json={"sql": CHEAP}), 201)
     path = f"/queries/{old['id']}"
     for state in ("DRAINING", "RETIRED"):
         refused = rest.read(rest.client.put(path, json={"sql": CHEAP}), 409)["detail"]
-        assert f"{old['id']} is {state}. Replace {new['id']}, which replaced it." in refused
+        assert f"{old['id']} is {state}. Replace {replacement['id']}, which replaced it." in refused
         for verb in ("pause", "resume"):
             assert f"is {state}. Register a new one" in rest.post(f"{path}/{verb}", None, 409)["detail"]
         step(rest)
@@ -157,44 +157,44 @@ def test_a_query_pauses_and_goes_on_with_its_rows_cursor_and_name(rest: Rest) ->
     for _ in range(2):  # repeating it is harmless
         paused = rest.post("/queries/all/pause", None, 202)
         assert (paused["state"], paused["slot"]) == ("PAUSED", query["slot"])
-    assert [each["id"] for each in rest.get("/queries?state=PAUSED")["queries"]] == [query["id"]]
+    assert [listed["id"] for listed in rest.get("/queries?state=PAUSED")["queries"]] == [query["id"]]
     assert 'braid_queries{state="PAUSED"} 1.0' in rest.client.get("/metrics").text
     settle(rest, query["id"])
     assert rest.post("/queries", {"sql": ALL, "name": "all"}, 409)["status"] == 409, "it keeps its name"
     assert "must not be used" in rest.read(rest.client.delete("/streams/purchases"), 409)["detail"]
-    other = rest.query()
-    assert other["slot"] == query["slot"], "it holds no slot"
-    rest.select([tuple_at(3, user_id=3)], [other["slot"]])
+    other_query = rest.query()
+    assert other_query["slot"] == query["slot"], "it holds no slot"
+    rest.select([tuple_at(3, user_id=3)], [other_query["slot"]])
     for _ in range(2):
         assert rest.post(f"{path}/resume", None, 202)["state"] == "PENDING"
     step(rest, clock=3)
-    now = rest.get(path)
-    assert (now["state"], now["slot"], now["active_from"]) == (
+    resumed = rest.get(path)
+    assert (resumed["state"], resumed["slot"], resumed["active_from"]) == (
         "RUNNING",
         1,
         {"purchases": "1970-01-01T00:00:03.000000Z"},
     )
-    assert now["deployments"] == [
+    assert resumed["deployments"] == [
         {name: query[name] for name in ("slot", "epoch", "active_from")} | {"active_to": paused["active_to"]}
     ]
-    assert now["epoch"] > query["epoch"]
-    assert now["deployment_latency_seconds"] < 10
-    rest.select([tuple_at(4, user_id=4)], [now["slot"]])
+    assert resumed["epoch"] > query["epoch"]
+    assert resumed["deployment_latency_seconds"] < 10
+    rest.select([tuple_at(4, user_id=4)], [resumed["slot"]])
     rows = rest.get(f"{path}/results", params={"after": first["cursor"]})["rows"]
     assert [row["user_id"] for row in [*first["rows"], *rows]] == [1, 2, 4]
     assert [row["user_id"] for row in rest.get(f"{path}/results")["rows"]] == [1, 2, 4]
-    assert [row["user_id"] for row in rest.get(f"/queries/{other['id']}/results")["rows"]] == [3]
+    assert [row["user_id"] for row in rest.get(f"/queries/{other_query['id']}/results")["rows"]] == [3]
     assert rest.get(path)["rows_out"] == 3
 
 
 def test_a_stream_of_rows_goes_on_over_a_pause(rest: Rest) -> None:
     query = rest.query()
     path = f"/queries/{query['id']}"
-    seen: list[str] = []
+    stream_lines: list[str] = []
 
     def follow() -> None:
         with rest.client.stream("GET", f"{path}/results/stream") as response:
-            seen.extend(line for line in response.iter_lines() if line.startswith(("data", "event")))
+            stream_lines.extend(line for line in response.iter_lines() if line.startswith(("data", "event")))
 
     following = threading.Thread(target=follow)
     rest.select([tuple_at(1, user_id=1)], [query["slot"]])
@@ -207,7 +207,7 @@ def test_a_stream_of_rows_goes_on_over_a_pause(rest: Rest) -> None:
     rest.retire(query["id"])
     following.join(20)
     assert not following.is_alive()
-    assert [json.loads(line[5:]).get("user_id") if line.startswith("data") else line for line in seen] == [
+    assert [json.loads(line[5:]).get("user_id") if line.startswith("data") else line for line in stream_lines] == [
         1,
         2,
         "event: end",
@@ -267,8 +267,8 @@ def test_the_client_replaces_pauses_and_resumes(rest: Rest) -> None:
         assert braid.pause_query("all", key="k")["state"] == "PAUSED"
         settle(rest, query["id"])
         assert braid.resume_query(query["id"], wait=0)["state"] == "PENDING"
-        new = braid.replace_query("all", CHEAP, drain=False, wait=0, key="l", labels=None)
-        assert (new["replaces"], new["name"], new["labels"]) == (query["id"], "all", {})
+        replacement = braid.replace_query("all", CHEAP, drain=False, wait=0, key="l", labels=None)
+        assert (replacement["replaces"], replacement["name"], replacement["labels"]) == (query["id"], "all", {})
         with pytest.raises(BraidRefused, match="which replaced it"):
             braid.replace_query(query["id"], CHEAP)
 

@@ -73,8 +73,8 @@ def test_fields_that_are_not_given_are_not_sent(service: Playback, braid: BraidC
 
 
 def test_many_queries_are_registered_in_one_request(service: Playback, braid: BraidClient) -> None:
-    made = braid.create_queries([query_body(SQL, name="a"), query_body(SQL)], wait=1)
-    assert [query["id"] for query in made] == ["q-1", "q-2"]
+    queries = braid.create_queries([query_body(SQL, name="a"), query_body(SQL)], wait=1)
+    assert [query["id"] for query in queries] == ["q-1", "q-2"]
     assert service.last().json == [{"sql": SQL, "name": "a"}, {"sql": SQL}]
 
 
@@ -92,11 +92,13 @@ def test_queries_are_listed_over_all_pages(service: Playback, braid: BraidClient
     assert service.last().query == {"state": "RUNNING", "label": "team=ads", "limit": "3", "cursor": "3"}
 
 
-@pytest.mark.parametrize(("drain", "sent"), [(True, "true"), (False, "false")])
-def test_deleting_a_query_says_whether_it_drains(service: Playback, braid: BraidClient, drain: bool, sent: str) -> None:
+@pytest.mark.parametrize(("drain", "parameter"), [(True, "true"), (False, "false")])
+def test_deleting_a_query_says_whether_it_drains(
+    service: Playback, braid: BraidClient, drain: bool, parameter: str
+) -> None:
     service.add_query({"sql": SQL})
     braid.delete_query("q-1", drain)
-    assert service.last().query == {"drain": sent}
+    assert service.last().query == {"drain": parameter}
     assert braid.query("q-1")["state"] == "RETIRED"
 
 
@@ -213,10 +215,10 @@ def test_results_are_paged_by_cursor(service: Playback, braid: BraidClient) -> N
 
 def test_following_long_polls_until_the_end(service: Playback, braid: BraidClient) -> None:
     service.add_query({"sql": SQL})
-    seen: list[int] = []
+    numbers: list[int] = []
 
     def follow() -> None:
-        seen.extend(row["n"] for row in braid.follow("q-1"))
+        numbers.extend(row["n"] for row in braid.follow("q-1"))
 
     reader = threading.Thread(target=follow)
     reader.start()
@@ -230,7 +232,7 @@ def test_following_long_polls_until_the_end(service: Playback, braid: BraidClien
     service.set_state("q-1", "RETIRED")
     reader.join(20)
     assert not reader.is_alive()
-    assert seen == [1, 2, 3]
+    assert numbers == [1, 2, 3]
     polls = [request.query for request in service.asked("GET", results)]
     assert [poll.get("after") for poll in polls] == [None, "2", "3"]
     assert all(float(poll["wait"]) > 0 for poll in polls)

@@ -43,10 +43,10 @@ def test_a_batch_counts_once_for_who_reads_it_first() -> None:
     series.read(query, 9, {8: 0, 9: SECOND}, now_us=3 * SECOND)
     series.read(query, 9, {8: 0, 9: SECOND}, now_us=50 * SECOND)
     series.read(query, 10, {9: SECOND, 10: 2 * SECOND}, now_us=6 * SECOND)
-    found = samples(series)
-    assert found[f"{LATENCY}_count", "q-1"] == 3
-    assert found[f"{LATENCY}_sum", "q-1"] == 3 + 2 + 4
-    assert [found[f"{LATENCY}_bucket", "q-1", bound] for bound in ("1.0", "2.0", "5.0", "+Inf")] == [0, 1, 3, 3]
+    values = samples(series)
+    assert values[f"{LATENCY}_count", "q-1"] == 3
+    assert values[f"{LATENCY}_sum", "q-1"] == 3 + 2 + 4
+    assert [values[f"{LATENCY}_bucket", "q-1", bound] for bound in ("1.0", "2.0", "5.0", "+Inf")] == [0, 1, 3, 3]
     series.leave("q-1")
     assert not samples(series)
     series.read(query, 11, {11: 0}, now_us=SECOND)
@@ -70,16 +70,16 @@ def test_sinks_are_told_as_deliverers_tell_them_until_all_is_delivered() -> None
     assert samples(series, {"q-1": DELIVERING})["braid_sink_up", "q-1"] == 1
     series.follow({"q-1": sink(rows=7, latencies=(1, 4), errors=2, state=RETRYING)})
     series.leave("q-1")
-    found = samples(series, {"q-1": RETRYING})
+    values = samples(series, {"q-1": RETRYING})
     assert {
-        name[0]: value for name, value in found.items() if name[0].startswith("braid_sink") and name[1] == "q-1"
+        name[0]: value for name, value in values.items() if name[0].startswith("braid_sink") and name[1] == "q-1"
     } == {
         "braid_sink_rows_total": 7,
         "braid_sink_errors_total": 2,
         "braid_sink_lag_seconds": 0,
         "braid_sink_up": 0,
     }
-    assert (found[f"{LATENCY}_count", "q-1"], found[f"{LATENCY}_sum", "q-1"]) == (2, 5)
+    assert (values[f"{LATENCY}_count", "q-1"], values[f"{LATENCY}_sum", "q-1"]) == (2, 5)
     series.follow({"q-1": sink(rows=8, latencies=(1, 4, 9), errors=2, state=DONE)})
     assert not samples(series)
     series.follow({"q-1": sink(rows=8, latencies=(1, 4, 9), errors=2, state=DONE)})
@@ -88,18 +88,18 @@ def test_sinks_are_told_as_deliverers_tell_them_until_all_is_delivered() -> None
 
 def test_series_are_bounded_and_those_of_all_others_never_fall() -> None:
     series = DeliverySeries(1)
-    told = {"q-1": sink(rows=1), "q-2": sink(rows=10, latencies=(1,)), "q-3": sink(rows=100, errors=3)}
+    progress = {"q-1": sink(rows=1), "q-2": sink(rows=10, latencies=(1,)), "q-3": sink(rows=100, errors=3)}
     states = {"q-1": DELIVERING, "q-2": STALLED, "q-3": DELIVERING}
-    series.follow(told)
-    series.follow(told)
-    found = samples(series, states)
+    series.follow(progress)
+    series.follow(progress)
+    values = samples(series, states)
     rows = "braid_sink_rows_total"
-    assert (found[rows, "q-1"], found[rows, OTHER], found["braid_sink_up", OTHER]) == (1, 110, 0)
-    series.follow({"q-1": told["q-1"], "q-2": sink(rows=15, latencies=(1, 1), state=DONE), "q-3": told["q-3"]})
-    found = samples(series, states)
-    assert (found[rows, OTHER], found["braid_sink_up", OTHER], found[f"{LATENCY}_count", OTHER]) == (115, 1, 2)
-    series.follow({"q-3": told["q-3"]})
+    assert (values[rows, "q-1"], values[rows, OTHER], values["braid_sink_up", OTHER]) == (1, 110, 0)
+    series.follow({"q-1": progress["q-1"], "q-2": sink(rows=15, latencies=(1, 1), state=DONE), "q-3": progress["q-3"]})
+    values = samples(series, states)
+    assert (values[rows, OTHER], values["braid_sink_up", OTHER], values[f"{LATENCY}_count", OTHER]) == (115, 1, 2)
+    series.follow({"q-3": progress["q-3"]})
     assert (rows, "q-1") not in samples(series, states), "the log of deliveries has forgotten it"
-    series.follow({"q-3": told["q-3"], "q-4": sink(rows=2)})
-    found = samples(series, {**states, "q-4": DELIVERING})
-    assert (found[rows, "q-4"], found[rows, OTHER]) == (2, 115)
+    series.follow({"q-3": progress["q-3"], "q-4": sink(rows=2)})
+    values = samples(series, {**states, "q-4": DELIVERING})
+    assert (values[rows, "q-4"], values[rows, OTHER]) == (2, 115)

@@ -102,9 +102,9 @@ def test_health_and_readiness(tmp_path: Path) -> None:
 def test_head_is_get_without_a_body(rest: Rest) -> None:
     query = rest.query()["id"]
     for path in ("/healthz", "/queries", f"/queries/{query}", f"/queries/{query}/results"):
-        head, got = rest.client.head(path), rest.client.get(path)
+        head, full_answer = rest.client.head(path), rest.client.get(path)
         assert (head.status_code, head.content) == (200, b"")
-        assert head.headers["content-length"] == got.headers["content-length"]
+        assert head.headers["content-length"] == full_answer.headers["content-length"]
     assert rest.client.head(f"/queries/{query}/results/stream").status_code == 200, "it does not wait for rows"
     assert rest.client.head("/queries/q-99").status_code == 404
 
@@ -128,47 +128,47 @@ def test_every_metric_is_there_and_right(rest: Rest) -> None:
         write_progress(rest.service.storage, part_of(query_id), {query_id: progress})
     tell_alive(rest.service.storage, "1-1", range(PARTS), time.time_ns() // 1000)
     write_registered(rest.service.storage, Registered(1, 4, idle=False))
-    found = samples(rest)
-    assert {name for name, _ in found} >= NAMES
-    assert found["braid_sinks", ("RETRYING",)] == 3
-    assert found["braid_sink_rows_total", ("other",)] > 0
-    assert sum(value for (name, _), value in found.items() if name == "braid_sink_rows_total") == 9
-    assert len([name for name, _ in found if name == "braid_sink_errors_total"]) == 3, "two have room, one is other"
-    assert found["braid_sink_lag_seconds", ("other",)] > 1e9
-    assert not [name for name, _ in found if name.endswith("_created")]
-    assert found["braid_queries", ("RUNNING",)] == 1
-    assert found["braid_queries_created_total", ()] == 1
-    assert found["braid_query_results_total", (query["id"],)] == 3
-    assert found["braid_query_info", ("all", query["id"])] == 1
-    assert found["braid_query_deployment_latency_seconds_count", ()] == 1
-    assert found["braid_query_processing_time_latency_seconds_count", (query["id"],)] == 1
-    assert found["braid_query_processing_time_latency_seconds_sum", (query["id"],)] == 0.5
-    assert found["braid_stream_tuples_total", ("purchases",)] == 2
-    assert found["braid_stream_late_total", ("purchases",)] == 1
-    assert found["braid_stream_malformed_total", ("purchases",)] == 4
-    assert found["braid_stream_bytes_total", ("purchases",)] == 99
-    assert found["braid_stream_clock_seconds", ("purchases",)] == 5
-    assert found["braid_stream_waterline_seconds", ("purchases",)] == 3
-    assert found["braid_stream_lag_tuples", ("purchases",)] == 1
-    assert found["braid_batches_total", ()] == rest.batches.seq
-    assert (found["braid_executors", ()], found["braid_executors_wanted", ()]) == (1, 2)
-    assert found["braid_batch_duration_seconds_count", ()] == rest.batches.seq
-    assert found["braid_batch_tuples_sum", ()] == 2
-    assert found["braid_queries_retired_total", ()] == 0
-    assert found["braid_query_cost_share_ratio", (query["id"],)] == pytest.approx(1, rel=0.01)
-    assert found["braid_query_stream_info", (query["id"], "purchases")] == 1
-    assert found["braid_stream_query_tuples_total", ("purchases",)] == 2
-    assert found["braid_stream_operator_tuples_total", ("purchases",)] == 2
-    assert found["braid_latency_target_seconds", ()] == 10
-    assert found["braid_sink_up", ("other",)] == 0
-    assert found["braid_epoch", ()] == rest.service.session.epoch
-    assert found["braid_result_log_bytes", ()] > 0
+    values = samples(rest)
+    assert {name for name, _ in values} >= NAMES
+    assert values["braid_sinks", ("RETRYING",)] == 3
+    assert values["braid_sink_rows_total", ("other",)] > 0
+    assert sum(value for (name, _), value in values.items() if name == "braid_sink_rows_total") == 9
+    assert len([name for name, _ in values if name == "braid_sink_errors_total"]) == 3, "two have room, one is other"
+    assert values["braid_sink_lag_seconds", ("other",)] > 1e9
+    assert not [name for name, _ in values if name.endswith("_created")]
+    assert values["braid_queries", ("RUNNING",)] == 1
+    assert values["braid_queries_created_total", ()] == 1
+    assert values["braid_query_results_total", (query["id"],)] == 3
+    assert values["braid_query_info", ("all", query["id"])] == 1
+    assert values["braid_query_deployment_latency_seconds_count", ()] == 1
+    assert values["braid_query_processing_time_latency_seconds_count", (query["id"],)] == 1
+    assert values["braid_query_processing_time_latency_seconds_sum", (query["id"],)] == 0.5
+    assert values["braid_stream_tuples_total", ("purchases",)] == 2
+    assert values["braid_stream_late_total", ("purchases",)] == 1
+    assert values["braid_stream_malformed_total", ("purchases",)] == 4
+    assert values["braid_stream_bytes_total", ("purchases",)] == 99
+    assert values["braid_stream_clock_seconds", ("purchases",)] == 5
+    assert values["braid_stream_waterline_seconds", ("purchases",)] == 3
+    assert values["braid_stream_lag_tuples", ("purchases",)] == 1
+    assert values["braid_batches_total", ()] == rest.batches.seq
+    assert (values["braid_executors", ()], values["braid_executors_wanted", ()]) == (1, 2)
+    assert values["braid_batch_duration_seconds_count", ()] == rest.batches.seq
+    assert values["braid_batch_tuples_sum", ()] == 2
+    assert values["braid_queries_retired_total", ()] == 0
+    assert values["braid_query_cost_share_ratio", (query["id"],)] == pytest.approx(1, rel=0.01)
+    assert values["braid_query_stream_info", (query["id"], "purchases")] == 1
+    assert values["braid_stream_query_tuples_total", ("purchases",)] == 2
+    assert values["braid_stream_operator_tuples_total", ("purchases",)] == 2
+    assert values["braid_latency_target_seconds", ()] == 10
+    assert values["braid_sink_up", ("other",)] == 0
+    assert values["braid_epoch", ()] == rest.service.session.epoch
+    assert values["braid_result_log_bytes", ()] > 0
 
 
 @pytest.mark.parametrize("asking", sorted(p for f in ("dashboards", "rules") for p in (CHART / f).iterdir()), ids=str)
 def test_dashboards_and_rules_ask_for_metrics_that_are_served(asking: Path) -> None:
-    asked = set(re.findall(r"\bbraid_[a-z_]+", asking.read_text(encoding="utf-8")))
-    assert asked <= NAMES, "NAMES is what the test above finds at /metrics"
+    metrics_named = set(re.findall(r"\bbraid_[a-z_]+", asking.read_text(encoding="utf-8")))
+    assert metrics_named <= NAMES, "NAMES is what the test above finds at /metrics"
 
 
 def test_every_metric_is_documented() -> None:
@@ -182,13 +182,13 @@ def test_event_time_latency_is_commit_minus_event_time(rest: Rest) -> None:
     block = {"path": "results/none.arrow", "kind": "selection", "slots": [query["slot"]], "counts": [1]}
     rest.commit(results=[{**block, "latest_event_us": [8 * SECOND]}], **record)
     rest.commit(results=[{**block, "latest_event_us": [None]}], **record)
-    found = samples(rest)
+    values = samples(rest)
     name = "braid_query_event_time_latency_seconds"
-    assert found[f"{name}_sum", (query["id"],)] == 2
-    assert found[f"{name}_count", (query["id"],)] == 1
-    assert found[f"{name}_bucket", ("1.0", query["id"])] == 0
-    assert found[f"{name}_bucket", ("2.0", query["id"])] == 1
-    assert found["braid_query_processing_time_latency_seconds_count", (query["id"],)] == 2
+    assert values[f"{name}_sum", (query["id"],)] == 2
+    assert values[f"{name}_count", (query["id"],)] == 1
+    assert values[f"{name}_bucket", ("1.0", query["id"])] == 0
+    assert values[f"{name}_bucket", ("2.0", query["id"])] == 1
+    assert values["braid_query_processing_time_latency_seconds_count", (query["id"],)] == 2
 
 
 def test_delivery_latency_is_from_the_commit_of_rows_until_a_reader_has_them(rest: Rest) -> None:
@@ -203,15 +203,15 @@ def test_delivery_latency_is_from_the_commit_of_rows_until_a_reader_has_them(res
     assert not [key for key in samples(rest) if key[0] == f"{name}_count"], "a row of the batch is left"
     rest.get(path, params={"after": cursor})
     rest.get(path)
-    found = samples(rest)
-    assert found[f"{name}_count", (query["id"],)] == 1
-    assert 0 < found[f"{name}_sum", (query["id"],)] < 30
+    values = samples(rest)
+    assert values[f"{name}_count", (query["id"],)] == 1
+    assert 0 < values[f"{name}_sum", (query["id"],)] < 30
     rest.select([tuple_at(3, user_id=1)], [query["slot"]])
     with rest.client.stream("GET", f"{path}/stream", params={"after": cursor}) as events:
-        seen = 0
+        row_count = 0
         for line in events.iter_lines():
-            seen += line.startswith("data:")
-            if seen == 2:
+            row_count += line.startswith("data:")
+            if row_count == 2:
                 break
     assert samples(rest)[f"{name}_count", (query["id"],)] == 2
     rest.retire(query["id"])
@@ -222,8 +222,8 @@ def test_queries_that_are_over_are_counted(rest: Rest) -> None:
     for query in [rest.query() for _ in range(2)]:
         rest.retire(query["id"])
     rest.query()
-    found = samples(rest)
-    assert found["braid_queries_retired_total", ()] == found["braid_queries_deleted_total", ()] == 2
+    values = samples(rest)
+    assert values["braid_queries_retired_total", ()] == values["braid_queries_deleted_total", ()] == 2
 
 
 def test_no_latency_target_is_no_series(tmp_path: Path) -> None:
@@ -256,16 +256,16 @@ def test_metrics_know_the_running_queries_after_a_restart(tmp_path: Path) -> Non
         query = rest.query(name="kept")
     with open_rest(tmp_path) as rest:
         rest.select([tuple_at(1, user_id=1)], [query["slot"]])
-        found = samples(rest)
-        assert found["braid_query_results_total", (query["id"],)] == 1
-        assert found["braid_query_info", ("kept", query["id"])] == 1
-        assert found["braid_queries_created_total", ()] == 1
+        values = samples(rest)
+        assert values["braid_query_results_total", (query["id"],)] == 1
+        assert values["braid_query_info", ("kept", query["id"])] == 1
+        assert values["braid_queries_created_total", ()] == 1
 
 
 def test_openapi_describes_every_call(rest: Rest) -> None:
     schema = rest.get("/openapi.json")
     assert schema["info"]["title"] == "Braid"
-    calls = {(method.upper(), path) for path, of in schema["paths"].items() for method in of}
+    calls = {(method.upper(), path) for path, operations in schema["paths"].items() for method in operations}
     assert calls == {
         ("POST", "/streams"),
         ("GET", "/streams"),
@@ -305,8 +305,8 @@ def test_openapi_describes_every_call(rest: Rest) -> None:
         ("PUT", "/tenants/{name}"),
         ("DELETE", "/tenants/{name}"),
     }
-    for path, of in schema["paths"].items():
-        for method, call in of.items():
+    for path, operations in schema["paths"].items():
+        for method, call in operations.items():
             assert call["description"], (method, path)
             assert "ValidationError" not in str(call["responses"])
             if method in ("post", "put") and path != "/keys":  # whose answer is told once

@@ -62,10 +62,10 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr(pushes, "SEGMENT_OUTCOMES", AT_ONCE)
     monkeypatch.setattr(outcome_segments, "SEGMENT_OUTCOMES", AT_ONCE)
     monkeypatch.setattr(pushes, "PushLog", partial(PushLog, roll_bytes=3000))
-    made = World(tmp_path)
-    monkeypatch.setattr(pushes, "_now_us", lambda: made.now_us)
-    yield made
-    made.stream.log.close()
+    new_world = World(tmp_path)
+    monkeypatch.setattr(pushes, "_now_us", lambda: new_world.now_us)
+    yield new_world
+    new_world.stream.log.close()
 
 
 def test_outcomes_are_written_once_and_little_of_them_is_in_memory(world: World) -> None:
@@ -121,34 +121,34 @@ def test_keys_are_forgotten_after_a_day_and_their_files_removed(world: World) ->
 def test_nobody_waits_for_a_log_that_is_opened_but_who_pushes_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, begun, let = replace(DEFINITION, id="s2"), threading.Event(), threading.Event()
+    other_stream, begun, may_open = replace(DEFINITION, id="s2"), threading.Event(), threading.Event()
     opened: list[str] = []
 
     class Slow(PushStream):
-        def __init__(self, storage: Storage, definition: StreamDefinition, *rest: Any) -> None:
+        def __init__(self, storage: Storage, definition: StreamDefinition, *others: Any) -> None:
             opened.append(definition.id)
             if definition is DEFINITION:
                 begun.set()
-                assert let.wait(SECONDS)
-            super().__init__(storage, definition, *rest)
+                assert may_open.wait(SECONDS)
+            super().__init__(storage, definition, *others)
 
     monkeypatch.setattr(pushes, "PushStream", Slow)
     offsets = {"0": 0}
-    of_all = Pushes(Storage(str(tmp_path)), 100.0, ROOM, lambda _: offsets)
+    all_pushes = Pushes(Storage(str(tmp_path)), 100.0, ROOM, lambda _: offsets)
 
     def push(definition: StreamDefinition) -> Any:
-        return of_all.stream(definition).push(lambda: Decoded(tuples_of(1), []), 100, None, "")
+        return all_pushes.stream(definition).push(lambda: Decoded(tuples_of(1), []), 100, None, "")
 
     with ThreadPoolExecutor() as pool:
         slow = [pool.submit(push, DEFINITION) for _ in range(2)]
         try:
             assert begun.wait(SECONDS)
-            assert pool.submit(push, other).result(SECONDS)["accepted"] == 1
-            pool.submit(of_all.absorb, {"seq": 1, "streams": {"s1": {"offsets": offsets}}}).result(SECONDS)
+            assert pool.submit(push, other_stream).result(SECONDS)["accepted"] == 1
+            pool.submit(all_pushes.absorb, {"seq": 1, "streams": {"s1": {"offsets": offsets}}}).result(SECONDS)
         finally:
-            let.set()
-        assert [each.result(SECONDS)["accepted"] for each in slow] == [1, 1]
+            may_open.set()
+        assert [future.result(SECONDS)["accepted"] for future in slow] == [1, 1]
     assert sorted(opened) == ["s1", "s2"]
-    of_all.close()
+    all_pushes.close()
     with pytest.raises(NotReady):
-        of_all.stream(DEFINITION)
+        all_pushes.stream(DEFINITION)

@@ -52,9 +52,9 @@ def test_a_query_is_accepted_runs_and_retires(rest: Rest) -> None:
 
 
 def test_many_queries_are_accepted_together_or_not_at_all(rest: Rest) -> None:
-    made = rest.post("/queries", [{"sql": ALL}, {"sql": SUMS, "name": "sums"}])
-    assert [query["name"] for query in made] == [None, "sums"]
-    assert [query["id"] for query in rest.get("/queries")["queries"]] == [query["id"] for query in made]
+    queries = rest.post("/queries", [{"sql": ALL}, {"sql": SUMS, "name": "sums"}])
+    assert [query["name"] for query in queries] == [None, "sums"]
+    assert [query["id"] for query in rest.get("/queries")["queries"]] == [query["id"] for query in queries]
     before = rest.get("/queries")
     problem = rest.post("/queries", [{"sql": ALL}, {"sql": "SELECT nothing FROM purchases"}], 422)
     assert "Query 2 of 2" in problem["detail"]
@@ -104,15 +104,15 @@ def test_validate_changes_nothing_and_tells_with_whom_a_query_shares(rest: Rest)
 def test_queries_are_listed_in_pages_and_filtered(rest: Rest) -> None:
     bodies = [{"sql": ALL, "name": f"Number {i}", "labels": {"n": str(i % 2), "all": "x"}} for i in range(5)]
     ids = [query["id"] for query in rest.post("/queries", bodies)]
-    found, cursor = [], None
+    listed, cursor = [], None
     while True:
         page = rest.get("/queries", params={"limit": 2} | ({"cursor": cursor} if cursor else {}))
         assert len(page["queries"]) <= 2
-        found += [query["id"] for query in page["queries"]]
+        listed += [query["id"] for query in page["queries"]]
         cursor = page["cursor"]
         if cursor is None:
             break
-    assert found == ids
+    assert listed == ids
     assert [q["id"] for q in rest.get("/queries?label=n=1")["queries"]] == ids[1::2]
     assert [q["id"] for q in rest.get("/queries?label=all")["queries"]] == ids
     assert [q["id"] for q in rest.get("/queries?name=number 3")["queries"]] == ids[3:4]
@@ -125,17 +125,17 @@ def test_a_repeated_post_answers_its_first_outcome_also_after_a_restart(tmp_path
     key = {"Idempotency-Key": "create-1"}
     with open_rest(tmp_path) as rest:
         stream = {"Idempotency-Key": "stream-1"}
-        made = rest.client.post("/streams", json={"sql": STREAM}, headers=stream)
-        again = rest.client.post("/streams", json={"sql": STREAM}, headers=stream)
-        assert (again.status_code, again.content) == (201, made.content)
-        assert again.headers["location"] == made.headers["location"]
+        declared = rest.client.post("/streams", json={"sql": STREAM}, headers=stream)
+        repeated = rest.client.post("/streams", json={"sql": STREAM}, headers=stream)
+        assert (repeated.status_code, repeated.content) == (201, declared.content)
+        assert repeated.headers["location"] == declared.headers["location"]
         first = rest.client.post("/queries", json=body, headers=key)
         assert rest.client.post("/queries", json=body, headers=key).content == first.content
         refused = {"Idempotency-Key": "bad"}
         problem = rest.client.post("/queries", json={"sql": "SELECT x FROM purchases"}, headers=refused)
         assert rest.read(problem, 422)["position"] == {"line": 1, "column": 8}
-        again = rest.client.post("/queries", json={"sql": "SELECT x FROM purchases"}, headers=refused)
-        assert (again.status_code, again.content) == (422, problem.content)
+        repeated = rest.client.post("/queries", json={"sql": "SELECT x FROM purchases"}, headers=refused)
+        assert (repeated.status_code, repeated.content) == (422, problem.content)
         assert rest.read(rest.client.post("/queries", json={"sql": ALL}, headers=key), 422)["status"] == 422
         sql = {"Idempotency-Key": "sql-1"}
         third = rest.client.post("/sql", json={"sql": ALL}, headers=sql)
@@ -154,8 +154,8 @@ def test_plans_are_graphs_in_json_and_dot(rest: Rest) -> None:
     assert "stream" in kinds
     names = {node["id"] for node in plan["nodes"]}
     assert all(edge["source"] in names and edge["target"] in names for edge in plan["edges"])
-    own = rest.get(f"/queries/{query['id']}/plan")
-    assert own["operator"] == query["operator"]
+    query_plan = rest.get(f"/queries/{query['id']}/plan")
+    assert query_plan["operator"] == query["operator"]
     for path in ("/plan", f"/queries/{query['id']}/plan"):
         response = rest.client.get(f"{path}?format=dot")
         assert response.status_code == 200
@@ -167,12 +167,12 @@ def test_the_plan_of_a_join_tells_its_order_and_costs(rest: Rest) -> None:
     join = "SELECT p.price FROM ads [RANGE 4 SECONDS] AS a JOIN purchases [RANGE 4 SECONDS] AS p USING (user_id)"
     query = rest.query(join)
     path = f"/queries/{query['id']}/plan"
-    unknown = rest.get(path)["join_order"]
-    assert unknown["order"] == ["a", "p"]
-    assert unknown["cost"] is unknown["max_shared"]["cost"] is None
-    assert [each["tuples"] for each in unknown["inputs"]] == [None, None]
-    assert "Costs are not known" in unknown["why"]
-    other = rest.query(join.replace("p.price", "a.price"))
+    unmeasured = rest.get(path)["join_order"]
+    assert unmeasured["order"] == ["a", "p"]
+    assert unmeasured["cost"] is unmeasured["max_shared"]["cost"] is None
+    assert [join_input["tuples"] for join_input in unmeasured["inputs"]] == [None, None]
+    assert "Costs are not known" in unmeasured["why"]
+    other_query = rest.query(join.replace("p.price", "a.price"))
     streams = {rest.service.session.definition(name).id: rows for name, rows in (("ads", 600), ("purchases", 50))}
     samples = {
         stream: [draw_sample(pa.RecordBatch.from_pydict({"user_id": range(rows)}), ["user_id"], 1)]
@@ -186,19 +186,19 @@ def test_the_plan_of_a_join_tells_its_order_and_costs(rest: Rest) -> None:
             report={"sources": work, "lanes": work, "samples": samples},
             committed_us=now_us + second * SECOND,
         )
-    known = rest.get(path)["join_order"]
-    assert known["order"] == ["p", "a"], "fewer purchases than ads come, whatever the order of FROM"
-    assert known["combinations"] == "counted"
-    assert known["lane_cores"] > 0
-    (step,) = known["steps"]
+    measured = rest.get(path)["join_order"]
+    assert measured["order"] == ["p", "a"], "fewer purchases than ads come, whatever the order of FROM"
+    assert measured["combinations"] == "counted"
+    assert measured["lane_cores"] > 0
+    (step,) = measured["steps"]
     assert step["shared_by"] == 2
     assert step["shared_cost"] == pytest.approx(step["cost"] / 2, rel=0.01)
-    assert known["cost"] == step["cost"] > sum(each["tuples"] for each in known["inputs"]) > 1000
-    assert known["max_shared"] == {"order": ["p", "a"], "cost": step["shared_cost"]}
+    assert measured["cost"] == step["cost"] > sum(join_input["tuples"] for join_input in measured["inputs"]) > 1000
+    assert measured["max_shared"] == {"order": ["p", "a"], "cost": step["shared_cost"]}
     validated = rest.post("/queries/validate", {"sql": join}, 200)["join_order"]
     assert validated["steps"][0]["shared_by"] == 3
     assert rest.post("/sql", {"sql": f"EXPLAIN {join}"}, 200)["join_order"] == validated
-    assert rest.get(f"/queries/{other['id']}/plan")["join_order"] == known
+    assert rest.get(f"/queries/{other_query['id']}/plan")["join_order"] == measured
     assert rest.get(f"/queries/{rest.query(SUMS)['id']}/plan")["join_order"] is None
 
 
@@ -260,8 +260,8 @@ def test_many_queries_retire_together_or_not_at_all(rest: Rest) -> None:
     rest.wait_freed(ids[1])
     rest.commit()
     assert [query["state"] for query in rest.get("/queries")["queries"]] == ["RETIRED", "RETIRED", "RUNNING"]
-    again = rest.post("/queries/retire", {"ids": ids}, 202)
-    assert [query["state"] for query in again] == ["RETIRED", "RETIRED", "DRAINING"]
+    repeated = rest.post("/queries/retire", {"ids": ids}, 202)
+    assert [query["state"] for query in repeated] == ["RETIRED", "RETIRED", "DRAINING"]
 
 
 def test_retiring_many_with_a_key_answers_the_first_outcome_again(rest: Rest) -> None:
@@ -298,17 +298,17 @@ def test_clients_at_once_get_their_own_answers(rest: Rest) -> None:
         names = []
         with httpx.Client(base_url=url, timeout=30) as http:
             for turn in range(5):
-                made = http.post("/queries", json={"sql": ALL, "name": f"n-{number}-{turn}"}).json()
-                assert http.get(f"/queries/{made['id']}").json()["name"] == made["name"]
-                gone = http.delete(f"/queries/{made['name']}")
-                assert (gone.status_code, gone.json()["id"]) == (202, made["id"])
-                names.append(made["name"])
+                query = http.post("/queries", json={"sql": ALL, "name": f"n-{number}-{turn}"}).json()
+                assert http.get(f"/queries/{query['id']}").json()["name"] == query["name"]
+                deletion = http.delete(f"/queries/{query['name']}")
+                assert (deletion.status_code, deletion.json()["id"]) == (202, query["id"])
+                names.append(query["name"])
         return names
 
     with ThreadPoolExecutor(8) as pool:
-        named = [name for names in pool.map(client, range(8)) for name in names]
+        all_names = [name for names in pool.map(client, range(8)) for name in names]
     listed = rest.get("/queries")["queries"]
-    assert sorted(query["name"] for query in listed) == sorted(named)
+    assert sorted(query["name"] for query in listed) == sorted(all_names)
     assert {query["state"] for query in listed} <= {"RETIRED", "DRAINING"}
 
 

@@ -41,7 +41,7 @@ def batch(slots: list[int], counts: list[int], latest: list[int | None], **times
 
 
 def test_counters_and_histograms_are_those_of_counting_one_by_one() -> None:
-    chosen = random.Random(3)
+    rng = random.Random(3)
     series = QuerySeries(30)
     for slot in range(40):
         series.add(slot, query_record(slot))
@@ -49,9 +49,9 @@ def test_counters_and_histograms_are_those_of_counting_one_by_one() -> None:
     latencies: dict[str, list[float]] = {name: [] for name in rows}
     batches = dict.fromkeys(rows, 0)
     for _ in range(20):
-        slots = sorted(chosen.sample(range(45), 25))
-        counts = [chosen.randrange(1, 9) for _ in slots]
-        latest = [None if chosen.random() < 0.2 else chosen.randrange(50) * SECOND // 10 for _ in slots]
+        slots = sorted(rng.sample(range(45), 25))
+        counts = [rng.randrange(1, 9) for _ in slots]
+        latest = [None if rng.random() < 0.2 else rng.randrange(50) * SECOND // 10 for _ in slots]
         series.absorb(batch(slots, counts, latest, started_us=4 * SECOND, committed_us=5 * SECOND))
         for slot, count, event in zip(slots, counts, latest, strict=True):
             name = f"q-{slot}" if slot < 30 else OTHER
@@ -59,17 +59,19 @@ def test_counters_and_histograms_are_those_of_counting_one_by_one() -> None:
             batches[name] += 1
             if event is not None:
                 latencies[name].append((5 * SECOND - event) / 1e6)
-    found = samples(series)
+    values = samples(series)
     for name, count in rows.items():
-        assert found["braid_query_results_total", name] == count
+        assert values["braid_query_results_total", name] == count
         for bound in LATENCY_SECONDS:
             expected = sum(latency <= bound for latency in latencies[name])
-            assert found[f"{EVENT_TIME}_bucket", name, str(bound)] == expected
-        assert found[f"{EVENT_TIME}_bucket", name, "+Inf"] == found[f"{EVENT_TIME}_count", name] == len(latencies[name])
-        assert abs(found[f"{EVENT_TIME}_sum", name] - sum(latencies[name])) < 1e-9
+            assert values[f"{EVENT_TIME}_bucket", name, str(bound)] == expected
+        assert (
+            values[f"{EVENT_TIME}_bucket", name, "+Inf"] == values[f"{EVENT_TIME}_count", name] == len(latencies[name])
+        )
+        assert abs(values[f"{EVENT_TIME}_sum", name] - sum(latencies[name])) < 1e-9
         processing = "braid_query_processing_time_latency_seconds"
-        assert found[f"{processing}_bucket", name, "0.5"] == 0
-        assert found[f"{processing}_bucket", name, "1.0"] == found[f"{processing}_sum", name] == batches[name]
+        assert values[f"{processing}_bucket", name, "0.5"] == 0
+        assert values[f"{processing}_bucket", name, "1.0"] == values[f"{processing}_sum", name] == batches[name]
 
 
 def test_series_go_with_their_query_and_the_number_of_them_is_bounded() -> None:
@@ -81,10 +83,10 @@ def test_series_go_with_their_query_and_the_number_of_them_is_bounded() -> None:
     series.remove(0)
     series.add(0, query_record(9))
     series.absorb(batch([0, 7], [8, 16], [0, None]))
-    found = samples(series)
-    counts = {key[1]: value for key, value in found.items() if key[0] == "braid_query_results_total"}
+    values = samples(series)
+    counts = {key[1]: value for key, value in values.items() if key[0] == "braid_query_results_total"}
     assert counts == {"q-1": 2, "q-9": 8, OTHER: 4 + 16}
-    assert found[f"{EVENT_TIME}_count", "q-9"] == 1, "nothing is left of q-0"
+    assert values[f"{EVENT_TIME}_count", "q-9"] == 1, "nothing is left of q-0"
 
 
 def test_names_may_have_any_character() -> None:
@@ -132,8 +134,8 @@ def test_a_window_in_several_lanes_is_one_and_a_session_is_in_one_lane() -> None
     ]
     for _ in range(2):
         series.absorb({"started_us": 0, "committed_us": SECOND, "results": lanes})
-    found = {key[1]: value for key, value in samples(series).items() if key[0] == "braid_query_windows_total"}
-    assert found == {"q-0": 2 * 3, "q-2": 2 * (4 + 3), OTHER: 2}
+    window_counts = {key[1]: value for key, value in samples(series).items() if key[0] == "braid_query_windows_total"}
+    assert window_counts == {"q-0": 2 * 3, "q-2": 2 * (4 + 3), OTHER: 2}
 
 
 def test_a_moment_stays_as_it_was() -> None:

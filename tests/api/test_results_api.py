@@ -68,13 +68,13 @@ def test_ndjson_and_arrow_carry_the_same_rows_and_the_cursor_in_headers(rest: Re
     query = rest.query()
     rest.select([tuple_at(n, **(ROW | {"user_id": n})) for n in range(5)], [query["slot"]])
     path = f"/queries/{query['id']}/results"
-    plain = rest.get(path, params={"limit": 3})
+    json_page = rest.get(path, params={"limit": 3})
     response = rest.client.get(path, params={"limit": 3}, headers={"Accept": "application/x-ndjson"})
     assert response.headers["content-type"] == "application/x-ndjson"
-    assert [orjson.loads(line) for line in response.content.splitlines()] == plain["rows"]
-    assert (response.headers["braid-cursor"], response.headers["braid-end"]) == (plain["cursor"], "false")
+    assert [orjson.loads(line) for line in response.content.splitlines()] == json_page["rows"]
+    assert (response.headers["braid-cursor"], response.headers["braid-end"]) == (json_page["cursor"], "false")
     arrow = {"Accept": "text/html;q=0.9, application/vnd.apache.arrow.stream"}
-    response = rest.client.get(path, params={"after": plain["cursor"]}, headers=arrow)
+    response = rest.client.get(path, params={"after": json_page["cursor"]}, headers=arrow)
     table = pa.ipc.open_stream(io.BytesIO(response.content)).read_all()
     assert table["user_id"].to_pylist() == [3, 4]
     assert table.schema.field("amount").type == pa.decimal128(10, 2)
@@ -128,14 +128,14 @@ def test_pages_cursors_restart_and_end(tmp_path: Path) -> None:
         assert not second["end"]
         rest.retire(query["id"])
         # the slot is free now: what another query gets in it is not this query's
-        other = rest.query()
-        assert other["slot"] == query["slot"]
-        rest.select([tuple_at(99, user_id=99)], [other["slot"]])
+        other_query = rest.query()
+        assert other_query["slot"] == query["slot"]
+        rest.select([tuple_at(99, user_id=99)], [other_query["slot"]])
         third = rest.get(path, params={"limit": 1, "after": second["cursor"]})
         assert (numbers(third), third["end"]) == ([8], True)
         last = rest.get(path, params={"after": third["cursor"]})
         assert (numbers(last), last["end"]) == ([], True)
-        assert numbers(rest.get(f"/queries/{other['id']}/results")) == [99]
+        assert numbers(rest.get(f"/queries/{other_query['id']}/results")) == [99]
 
 
 def test_a_query_that_does_not_run_yet_has_no_rows(rest: Rest) -> None:
@@ -258,10 +258,10 @@ def test_what_is_in_a_file_is_not_read_on_the_event_loop(rest: Rest, monkeypatch
     rest.service.session.write_snapshot()  # it is in the archive now
     read: list[bool] = []
 
-    def watched(plain: Callable[..., Any]) -> Callable[..., Any]:
-        def find(archive: Archive, *what: Any) -> Any:
+    def watched(method_watched: Callable[..., Any]) -> Callable[..., Any]:
+        def find(archive: Archive, *arguments: Any) -> Any:
             read.append(asyncio._get_running_loop() is not None)
-            return plain(archive, *what)
+            return method_watched(archive, *arguments)
 
         return find
 

@@ -82,13 +82,13 @@ def test_the_lock_goes_with_its_process(tmp_path: Path) -> None:
     code = "import sys, signal; from api.preconditions import *; from sources.storage import Storage\n"
     code += "with lock_data_dir(Storage(sys.argv[1])): print('held', flush=True); signal.pause()"
     command = [sys.executable, "-c", code, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"held\n"
-        with pytest.raises(CannotStart, match=f"process {other.pid}"), lock_data_dir(Storage(str(tmp_path))):
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(CannotStart, match=f"process {holder.pid}"), lock_data_dir(Storage(str(tmp_path))):
             pass
-        other.send_signal(signal.SIGKILL)
-        other.wait(10)
+        holder.send_signal(signal.SIGKILL)
+        holder.wait(10)
     with lock_data_dir(Storage(str(tmp_path))):
         pass
 
@@ -114,9 +114,9 @@ def test_what_a_full_disk_keeps_from_being_trimmed_keeps_nothing_else(
     tried: list[str] = []
     stopped = threading.Event()
 
-    def refused(what: str) -> Callable[..., None]:
+    def refused(name: str) -> Callable[..., None]:
         def trim(*_: object) -> None:
-            tried.append(what)
+            tried.append(name)
             if len(set(tried)) == 3:
                 stopped.set()
             raise OSError(28, "No space left on device")
@@ -142,10 +142,10 @@ def test_what_a_full_disk_keeps_from_being_trimmed_keeps_nothing_else(
 def refusal(flags: dict[str, Any], capsys: pytest.CaptureFixture[str], status: int = 1) -> str:
     """Return the one line that serve() says before it gives up."""
     assert serve(flags) == status
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    return said.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    return captured.err
 
 
 def test_serve_refuses_in_one_sentence(
@@ -169,18 +169,18 @@ def test_serve_refuses_a_damaged_data_directory(tmp_path: Path, capsys: pytest.C
 
 
 def test_a_data_directory_stays_where_it_was_made(tmp_path: Path) -> None:
-    made, elsewhere, link = (tmp_path / name for name in ("made", "elsewhere", "link"))
-    made.mkdir()
-    check_home(Storage(str(made)))
-    check_home(Storage(str(made)))
-    link.symlink_to(made)
+    original, elsewhere, link = (tmp_path / name for name in ("made", "elsewhere", "link"))
+    original.mkdir()
+    check_home(Storage(str(original)))
+    check_home(Storage(str(original)))
+    link.symlink_to(original)
     check_home(Storage(str(link)))
     link.unlink()
-    made.rename(elsewhere)
-    with pytest.raises(CannotStart, match=f"was made as '{made}'"):
+    original.rename(elsewhere)
+    with pytest.raises(CannotStart, match=f"was made as '{original}'"):
         check_home(Storage(str(elsewhere)))
-    made.symlink_to(elsewhere)  # what mounting it there does
+    original.symlink_to(elsewhere)  # what mounting it there does
     check_home(Storage(str(elsewhere)))
-    made.unlink()
-    elsewhere.rename(made)
-    check_home(Storage(str(made)))
+    original.unlink()
+    elsewhere.rename(original)
+    check_home(Storage(str(original)))

@@ -16,23 +16,23 @@ def counted(sharing: Sharing, streams: dict[str, str] | None = None) -> dict[tup
 
 def test_tuples_count_once_a_query_and_once_an_operator() -> None:
     sharing = Sharing()
-    one = record(1, operator="sums", stream_names={"s-1": "purchases"})
-    two = record(2, operator="sums", stream_names={"s-1": "purchases"})
+    first_sums = record(1, operator="sums", stream_names={"s-1": "purchases"})
+    second_sums = record(2, operator="sums", stream_names={"s-1": "purchases"})
     joined = record(3, operator="join", stream_names=STREAMS)
     batch = {"streams": {"s-1": {"tuples": 10}, "s-2": {"tuples": 3}, "s-3": {"tuples": 5}}}
     sharing.absorb(batch)
     assert set(counted(sharing).values()) == {0}
-    for query in (one, two, joined):
+    for query in (first_sums, second_sums, joined):
         sharing.add(query)
     sharing.absorb(batch)
     expected = {("query", "purchases"): 30, ("operator", "purchases"): 20, ("query", "ads"): 3, ("operator", "ads"): 3}
     assert counted(sharing) == {(f"braid_stream_{n}_tuples_total", s): value for (n, s), value in expected.items()}
-    for query in (joined, one):
+    for query in (joined, first_sums):
         sharing.remove(query)
     sharing.absorb(batch)
     expected |= {("query", "purchases"): 40, ("operator", "purchases"): 30}
     assert counted(sharing) == {(f"braid_stream_{n}_tuples_total", s): value for (n, s), value in expected.items()}
-    sharing.remove(two)
+    sharing.remove(second_sums)
     sharing.absorb(batch)
     assert counted(sharing)["braid_stream_operator_tuples_total", "purchases"] == 30
 

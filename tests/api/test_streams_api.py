@@ -27,13 +27,13 @@ def rest(tmp_path: Path) -> Iterator[Rest]:
 def test_a_stream_is_declared_listed_and_dropped(tmp_path: Path) -> None:
     with open_rest(tmp_path) as rest:
         response = rest.client.post("/streams", json={"sql": STREAM})
-        made = rest.read(response, 201)
+        stream = rest.read(response, 201)
         assert response.headers["location"] == "/streams/purchases"
-        assert [c["name"] for c in made["columns"]][:2] == ["user_id", "pack"]
-        assert made["source"]["connector"] == "push"
-        assert (made["tuples"], made["late"], made["malformed"]) == (0, 0, 0)
-        assert made["clock"] is None
-        assert rest.get("/streams") == {"streams": [rest.get("/streams/purchases")]} == {"streams": [made]}
+        assert [c["name"] for c in stream["columns"]][:2] == ["user_id", "pack"]
+        assert stream["source"]["connector"] == "push"
+        assert (stream["tuples"], stream["late"], stream["malformed"]) == (0, 0, 0)
+        assert stream["clock"] is None
+        assert rest.get("/streams") == {"streams": [rest.get("/streams/purchases")]} == {"streams": [stream]}
         response = rest.client.delete("/streams/purchases")
         assert (response.status_code, response.content) == (204, b"")
         assert rest.get("/streams") == {"streams": []}
@@ -63,8 +63,8 @@ def test_pushes_in_every_format_arrive(rest: Rest) -> None:
     typed = {"Content-Type": "application/json"}
     assert rest.read(rest.client.post(push, content=LINE, headers={"Content-Type": NDJSON}), 200) == ok
     assert rest.read(rest.client.post(push, content=LINE, headers=typed), 200) == ok
-    many = b"[" + b",".join([LINE] * 3) + b"]"
-    assert rest.read(rest.client.post(push, content=many, headers=typed), 200) == {**ok, "accepted": 3}
+    json_array = b"[" + b",".join([LINE] * 3) + b"]"
+    assert rest.read(rest.client.post(push, content=json_array, headers=typed), 200) == {**ok, "accepted": 3}
     sink = io.BytesIO()
     table = pa.table({"user_id": [7], "time": pa.array([SECOND], pa.timestamp("us"))})
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -89,15 +89,15 @@ def test_a_repeated_push_counts_once_also_after_a_restart(tmp_path: Path) -> Non
     with open_rest(tmp_path) as rest:
         rest.stream()
         first = rest.client.post("/streams/purchases/events", content=LINE + b"bad\n", headers=headers)
-        again = rest.client.post("/streams/purchases/events", content=LINE + b"bad\n", headers=headers)
+        repeated = rest.client.post("/streams/purchases/events", content=LINE + b"bad\n", headers=headers)
         assert first.status_code == 200
-        assert again.content == first.content
-        other = rest.client.post("/streams/purchases/events", content=LINE, headers=headers)
-        assert other.status_code == 422
-        assert "Idempotency-Key" in rest.read(other, 422)["detail"]
+        assert repeated.content == first.content
+        another_body = rest.client.post("/streams/purchases/events", content=LINE, headers=headers)
+        assert another_body.status_code == 422
+        assert "Idempotency-Key" in rest.read(another_body, 422)["detail"]
     with open_rest(tmp_path) as rest:
-        again = rest.client.post("/streams/purchases/events", content=LINE + b"bad\n", headers=headers)
-        assert again.content == first.content
+        repeated = rest.client.post("/streams/purchases/events", content=LINE + b"bad\n", headers=headers)
+        assert repeated.content == first.content
         assert pushed(rest) == [1]
         headers["Idempotency-Key"] = "push-2"
         rest.read(rest.client.post("/streams/purchases/events", content=LINE, headers=headers), 200)

@@ -237,13 +237,13 @@ def test_the_ready_file_of_an_earlier_child_counts_for_nothing(start: Start, tmp
 
 def test_leftovers_are_ended_only_when_they_were_created_when_the_file_says(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as other:
-        created = psutil.Process(other.pid).create_time()
-        job_file = {"pid": other.pid, "create_time": created - 60, "jvm_pid": None, "jvm_create_time": None}
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+        created = psutil.Process(process.pid).create_time()
+        job_file = {"pid": process.pid, "create_time": created - 60, "jvm_pid": None, "jvm_create_time": None}
         storage.put("job.json", orjson.dumps(job_file))
         end_leftovers(storage)
-        assert other.poll() is None, "a process with a reused id must be left alone"
+        assert process.poll() is None, "a process with a reused id must be left alone"
         storage.put("job.json", orjson.dumps({**job_file, "create_time": created}))
         end_leftovers(storage)
-        assert other.wait(10) == -9
+        assert process.wait(10) == -9
     assert not storage.exists("job.json")

@@ -212,13 +212,13 @@ class FakeOwnGenerator(FakeSystem):
         """Return what it took by now, ten times a second since the first offer."""
         if not self._takes:
             return []
-        now, count, points = time.time(), 0.0, []
-        begin = self.offers[0][0] if self.offers else now - 1.0
-        for tick in range(int((now - begin) * 10)):
+        end, count, points = time.time(), 0.0, []
+        begin = self.offers[0][0] if self.offers else end - 1.0
+        for tick in range(int((end - begin) * 10)):
             at = begin + tick / 10
             limit = [rate for since, rate in self.offers if since <= at][-1:]
-            able = self.tuples_per_second
-            count += min(able, limit[0] if limit and limit[0] is not None else able) / 10
+            capacity = self.tuples_per_second
+            count += min(capacity, limit[0] if limit and limit[0] is not None else capacity) / 10
             points.append((at, int(count)))
         return points
 

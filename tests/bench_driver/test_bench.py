@@ -43,15 +43,15 @@ class Run:
         self.said = io.StringIO()
 
     def __call__(
-        self, peers: list[str], counts: list[int] | None, rounds: int = 1, measure: Measure | None = None, **more: Any
+        self, peers: list[str], counts: list[int] | None, rounds: int = 1, measure: Measure | None = None, **fields: Any
     ) -> int:
         def note(task: Task, options: Options, tell: Tell) -> Any:
             self.tried.append((task.queries, task.number, task.system))
             tell("search, step 1", 0.5)
             return (measure or good)(task, options, tell)
 
-        workloads = more.pop("workloads", ["astream-sc1"])
-        options = replace(OPTIONS, rounds=rounds, **more)
+        workloads = fields.pop("workloads", ["astream-sc1"])
+        options = replace(OPTIONS, rounds=rounds, **fields)
         console = Console(file=self.said, width=200)
         return run_bench(workloads, counts, peers, self.output, options, console, measure=note)
 
@@ -90,9 +90,9 @@ def test_all_systems_take_turns_in_every_round(run: Run, capsys: pytest.CaptureF
     assert document["settings"]["systems"] == systems
     assert document["machine"]["cores"] == os.cpu_count()
     assert (run.output / "report.html").read_text().startswith("<!doctype html>")
-    shown = capsys.readouterr().out
-    assert sum(line.startswith("astream-sc1") for line in shown.splitlines()) == 2 * 3 + 2 * 2
-    assert str(run.output / "report.json") in shown
+    output = capsys.readouterr().out
+    assert sum(line.startswith("astream-sc1") for line in output.splitlines()) == 2 * 3 + 2 * 2
+    assert str(run.output / "report.json") in output
 
 
 def test_a_peer_that_failed_is_not_tried_with_more_and_is_listed(run: Run) -> None:
@@ -216,17 +216,17 @@ def test_plain_lines_say_how_far_it_is(run: Run) -> None:
 
 
 def test_a_terminal_gets_bars(tmp_path: Path) -> None:
-    said = io.StringIO()
-    console = Console(file=said, force_terminal=True, width=120)
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, width=120)
     status = run_bench(["one-key"], [1], [], tmp_path, OPTIONS, console, measure=good)
     assert status == DONE
-    assert "1/1" in said.getvalue()
-    assert "one-key, 1 query, braid, round 1" in said.getvalue()
+    assert "1/1" in output.getvalue()
+    assert "one-key, 1 query, braid, round 1" in output.getvalue()
 
 
 def test_families_and_systems_are_peers() -> None:
-    others = [name for name in PEERS["spark"] if name != "spark-fused"]
-    assert resolve_peers(["spark-fused", "spark"]) == ["spark-fused", *others]
+    other_names = [name for name in PEERS["spark"] if name != "spark-fused"]
+    assert resolve_peers(["spark-fused", "spark"]) == ["spark-fused", *other_names]
     assert resolve_peers([]) == []
 
 
@@ -237,12 +237,12 @@ def test_braid_with_other_settings_is_a_system_of_its_own(run: Run, monkeypatch:
     variants = ("query_groups=off", " Lanes = 1 ,query_groups=off", "query_groups=off")
     assert run([], [1], measure=measure, variants=variants) == DONE
     rows = json.loads((run.output / "report.json").read_text())["results"]
-    ours = ["braid", "braid query_groups=off", "braid lanes=1,query_groups=off"]
-    assert [row["system"] for row in rows] == ours
+    names = ["braid", "braid query_groups=off", "braid lanes=1,query_groups=off"]
+    assert [row["system"] for row in rows] == names
     monkeypatch.delenv("BRAID_LANES", raising=False)
-    settings = [make_system(name).settings()["environment"] for name in ours]
-    assert [each.get("BRAID_LANES") for each in settings] == [None, None, "1"]
-    assert [each.get("BRAID_QUERY_GROUPS") for each in settings[1:]] == ["off", "off"]
+    settings = [make_system(name).settings()["environment"] for name in names]
+    assert [environment.get("BRAID_LANES") for environment in settings] == [None, None, "1"]
+    assert [environment.get("BRAID_QUERY_GROUPS") for environment in settings[1:]] == ["off", "off"]
 
 
 @pytest.mark.parametrize("name", ["braid", "braid lanes=1", *PEERS["spark"], *PEERS["flink"]])
@@ -263,9 +263,14 @@ def test_counts_are_the_commands_or_the_workloads_or_few() -> None:
 
 
 def test_a_given_rate_is_offered_once_and_latency_looked_at_there() -> None:
-    searched, given = run_settings(OPTIONS), run_settings(replace(OPTIONS, seconds=9.0, rate=5000))
+    searched, at_given_rate = run_settings(OPTIONS), run_settings(replace(OPTIONS, seconds=9.0, rate=5000))
     assert (searched.plan.most_steps, searched.latency_load) == (9, 0.9)
-    assert (given.plan.most_steps, given.latency_load, given.step_seconds, given.seed) == (1, 1.0, 9.0, 4)
+    assert (
+        at_given_rate.plan.most_steps,
+        at_given_rate.latency_load,
+        at_given_rate.step_seconds,
+        at_given_rate.seed,
+    ) == (1, 1.0, 9.0, 4)
 
 
 def test_the_report_is_json_for_others(run: Run) -> None:

@@ -52,10 +52,10 @@ def braid(service: RunningService, api: Api, workload: Workload) -> Iterator[Bra
     yield system
     system.stop()
     (stream,) = workload.streams
-    mine = [query for query in api.queries() if stream.name in query["active_from"]]
-    for query in mine:
+    own_queries = [query for query in api.queries() if stream.name in query["active_from"]]
+    for query in own_queries:
         api.delete_query(query["id"], drain=False)
-    for query in mine:
+    for query in own_queries:
         api.wait_state(query["id"], "RETIRED", "FAILED")
     api.request("DELETE", f"/streams/{stream.name}")
 
@@ -119,11 +119,11 @@ def test_what_braid_cannot_run_is_unsupported_in_its_own_words(
     (stream,) = workload.streams
     braid.start(workload, {stream.name: queue.location})
     (query,) = queries_of(workload, 1)
-    wrong = replace(query, keys=(ColumnRef(stream.name, "colour"),))
+    unsupported = replace(query, keys=(ColumnRef(stream.name, "colour"),))
     with pytest.raises(UnsupportedError, match="colour"):
-        braid.deploy([wrong], 1.0)
+        braid.deploy([unsupported], 1.0)
     with pytest.raises(UnsupportedError, match="colour"):  # only the first is tried out, but none is passed over
-        braid.deploy([query, wrong], 100.0)
+        braid.deploy([query, unsupported], 100.0)
 
 
 @pytest.mark.service

@@ -33,9 +33,9 @@ def demo(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def figure(output: str, pattern: str) -> int:
-    found = re.search(pattern, output)
-    assert found, output
-    return int(found[1].replace(",", ""))
+    match = re.search(pattern, output)
+    assert match, output
+    return int(match[1].replace(",", ""))
 
 
 @pytest.mark.service
@@ -88,9 +88,9 @@ def test_a_service_that_cannot_start_is_told_with_its_log(tmp_path: Path) -> Non
         finally:
             process.kill()
     assert process.returncode == 1, output + errors
-    found = re.search(r"braid demo: The service ended by itself with exit status -9\. .* is in (\S+)", errors)
-    assert found, errors
-    assert Path(found[1]).exists()
+    match = re.search(r"braid demo: The service ended by itself with exit status -9\. .* is in (\S+)", errors)
+    assert match, errors
+    assert Path(match[1]).exists()
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "soon"])

@@ -66,9 +66,9 @@ def test_a_screen_without_rows_yet_is_drawn(snapshot: Snapshot) -> None:
 
 
 def test_only_the_last_finished_queries_are_shown() -> None:
-    own, more = grouped([query(f"late-{i}", "RETIRED") for i in range(5)] + [query(f"{MORE_PREFIX}2")])
-    assert [q.name for q in own] == ["late-3", "late-4"]
-    assert [q.name for q in more] == [f"{MORE_PREFIX}2"]
+    listed, similar = grouped([query(f"late-{i}", "RETIRED") for i in range(5)] + [query(f"{MORE_PREFIX}2")])
+    assert [q.name for q in listed] == ["late-3", "late-4"]
+    assert [q.name for q in similar] == [f"{MORE_PREFIX}2"]
 
 
 def test_cells_join_the_window_and_keep_null_visible() -> None:

@@ -120,16 +120,16 @@ COMPARE = {"=": operator.eq, ">": operator.gt, "<": operator.lt, ">=": operator.
 @pytest.fixture(scope="module")
 def tuples() -> Tuples:
     """Tuples of three streams over some seconds."""
-    chosen = random.Random(3)
-    made: Tuples = {}
+    rng = random.Random(3)
+    by_stream: Tuples = {}
     for stream in "abc":
-        now = datetime(2026, 1, 1)
-        made[stream] = []
+        event_time = datetime(2026, 1, 1)
+        by_stream[stream] = []
         for i in range(60):
-            now += timedelta(milliseconds=chosen.randrange(200))
-            fields = {f"field{j}": chosen.randrange(10) for j in range(5)}
-            made[stream].append({"key": i % 4, **fields, "time": now})
-    return made
+            event_time += timedelta(milliseconds=rng.randrange(200))
+            fields = {f"field{j}": rng.randrange(10) for j in range(5)}
+            by_stream[stream].append({"key": i % 4, **fields, "time": event_time})
+    return by_stream
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ def _recompute(spec: QuerySpec, tuples: Tuples) -> Counter[tuple[Any, ...]]:
 
         if any(value(step.left) != value(step.right) for step in spec.joins):
             continue
-        times = [one["time"] for one in combination]
+        times = [row["time"] for row in combination]
         start = epoch + (max(times) - epoch) // slide * slide
         while start + size > max(times):
             if start <= min(times):
@@ -234,9 +234,9 @@ def test_a_fused_query_gives_the_sums_of_each_query(
     ]
     rows = spark_session.sql(spark.fused_sql(specs, probe=True)).collect()
     assert rows[0].asDict().keys() == {"q0", "q1", "q2", "latest"}
-    for i, one in enumerate(specs):
+    for i, fused_spec in enumerate(specs):
         sums = Counter(row[f"q{i}"] for row in rows if row[f"q{i}"] is not None)
-        expected = Counter(total for total, _ in _recompute(one, tuples).elements())
+        expected = Counter(total for total, _ in _recompute(fused_spec, tuples).elements())
         assert expected
         assert sums == expected
     assert Counter(row["latest"] for row in rows) == Counter(
@@ -244,10 +244,10 @@ def test_a_fused_query_gives_the_sums_of_each_query(
     )
 
 
-@pytest.mark.parametrize("other", [JOIN, COMPLEX, None], ids=["join", "complex", "other window"])
-def test_queries_of_different_kinds_are_not_fused(other: QuerySpec | None) -> None:
+@pytest.mark.parametrize("other_spec", [JOIN, COMPLEX, None], ids=["join", "complex", "other window"])
+def test_queries_of_different_kinds_are_not_fused(other_spec: QuerySpec | None) -> None:
     with pytest.raises(ValueError, match="fused queries must be aggregations"):
-        spark.fused_sql([AGGREGATION, other or replace(AGGREGATION, window=WindowSpec(3000, 3000))], probe=False)
+        spark.fused_sql([AGGREGATION, other_spec or replace(AGGREGATION, window=WindowSpec(3000, 3000))], probe=False)
     with pytest.raises(ValueError, match="fused queries must be aggregations"):
         spark.fused_sql([JOIN, JOIN], probe=False)
 
@@ -319,6 +319,6 @@ def test_flink_s_columns_have_the_ranges_of_the_dataset(
     dataset: str, options: dict[str, Any], limits: dict[str, int]
 ) -> None:
     text = flink.source_sql(StreamSpec("s", dataset, options), DATASETS[dataset].columns, None)
-    for column, most in limits.items():
-        assert f"'fields.{column}.max' = '{most}'" in text
+    for column, greatest in limits.items():
+        assert f"'fields.{column}.max' = '{greatest}'" in text
     assert f"'rows-per-second' = '{flink.UNLIMITED}'" in text

@@ -56,7 +56,7 @@ def test_a_failure_is_told_and_reports_nothing(
 
     monkeypatch.setattr(first_mark, "measure_starts", fail)
     assert main(["--quick", "--output", str(tmp_path / "marks.json")]) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "failed: The service ended by itself" in said.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "failed: The service ended by itself" in captured.err
     assert not (tmp_path / "marks.json").exists()

@@ -50,9 +50,9 @@ def calls(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def python(tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    made = script(tmp_path / "python", PYTHON.format(calls=calls, status=0))
-    monkeypatch.setattr(sys, "executable", str(made))
-    return made
+    stand_in = script(tmp_path / "python", PYTHON.format(calls=calls, status=0))
+    monkeypatch.setattr(sys, "executable", str(stand_in))
+    return stand_in
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def requirements(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("said", "version"),
+    ("output", "version"),
     [
         ('openjdk version "17.0.9" 2023-10-17\nOpenJDK Runtime Environment', 17),
         ('openjdk version "21" 2023-09-19', 21),
@@ -79,8 +79,8 @@ def requirements(tmp_path: Path) -> Path:
         ("command not found", None),
     ],
 )
-def test_the_version_of_java_is_read(said: str, version: int | None) -> None:
-    assert java_version(said) == version
+def test_the_version_of_java_is_read(output: str, version: int | None) -> None:
+    assert java_version(output) == version
 
 
 def test_the_java_of_java_home_is_the_first_choice(java: Path) -> None:
@@ -114,11 +114,11 @@ def test_a_java_that_flink_cannot_use_is_told(java: Path, text: str, words: str)
 
 @pytest.mark.usefixtures("java", "python")
 def test_it_is_made_once_and_anew_when_its_requirements_change(tmp_path: Path, calls: Path, requirements: Path) -> None:
-    folder, told = tmp_path / "peers" / "flink", []
+    folder, messages = tmp_path / "peers" / "flink", []
     for _ in range(2):
-        assert ensure_environment(told.append, folder, requirements) == folder / "bin" / "python"
+        assert ensure_environment(messages.append, folder, requirements) == folder / "bin" / "python"
         assert calls.read_text().split() == ["venv", "pip"]
-    assert told == [
+    assert messages == [
         "making an environment for Flink",
         "installing Flink, some 800 MB",
         f"Flink's environment is in {folder}",
@@ -126,7 +126,7 @@ def test_it_is_made_once_and_anew_when_its_requirements_change(tmp_path: Path, c
     assert (folder / STAMP).read_text().strip() == stamp_of(requirements)
     requirements.write_text("some-package==2\n")
     (folder / "left over").touch()
-    ensure_environment(told.append, folder, requirements)
+    ensure_environment(messages.append, folder, requirements)
     assert calls.read_text().split() == 2 * ["venv", "pip"]
     assert not (folder / "left over").exists()
 
@@ -158,14 +158,14 @@ def test_what_cannot_be_installed_is_told_and_leaves_nothing_behind(
 
 @pytest.mark.usefixtures("java", "python")
 def test_who_wants_it_meanwhile_waits(tmp_path: Path, calls: Path, requirements: Path) -> None:
-    ways = [
+    threads = [
         threading.Thread(target=ensure_environment, args=(lambda _: None, tmp_path / "flink", requirements))
         for _ in range(3)
     ]
-    for way in ways:
-        way.start()
-    for way in ways:
-        way.join(20)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
     assert calls.read_text().split() == ["venv", "pip"]
 
 

@@ -62,7 +62,7 @@ def test_a_row_may_come_in_pieces() -> None:
 def test_what_is_no_row_of_a_probe_is_passed_over() -> None:
     printed = PrintedRows()
     printed.expect("p0.0", ["total", "latest"], ["latest"])
-    others = [
+    other_lines = [
         b"WARNING: a word of the JVM",
         b"p0.0:1> -U[1, 1970-01-01T00:00:01]",
         b"p9.9:1> +I[1, 1970-01-01T00:00:01]",
@@ -70,7 +70,7 @@ def test_what_is_no_row_of_a_probe_is_passed_over() -> None:
         b"\xff\xfe",
         b"",
     ]
-    assert printed.take(b"\n".join(others)) == []
+    assert printed.take(b"\n".join(other_lines)) == []
 
 
 # what the sources took
@@ -99,7 +99,7 @@ def test_the_count_goes_on_with_the_jobs_that_come() -> None:
 def test_the_count_never_falls() -> None:
     slowest = SlowestCount()
     counts = [{1: 0, 2: 0}, {1: 90, 2: 100}, {1: 90}, {}, {1: 95, 2: 100}, {2: 5}, {2: 6}]
-    reached = [slowest.add(at * SEGMENT_SECONDS, each) for at, each in enumerate(counts)]
+    reached = [slowest.add(at * SEGMENT_SECONDS, counts_by_job) for at, counts_by_job in enumerate(counts)]
     assert reached == sorted(reached)
     assert reached[:2] == [0, 90]
 
@@ -191,9 +191,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             return
         address = urllib.parse.urlsplit(self.path)
-        told = self.server.answer(self.command, address.path, urllib.parse.parse_qs(address.query))
-        body = b"" if told is None else json.dumps(told).encode()
-        self.send_response(202 if told is None else 200)
+        answer = self.server.answer(self.command, address.path, urllib.parse.parse_qs(address.query))
+        body = b"" if answer is None else json.dumps(answer).encode()
+        self.send_response(202 if answer is None else 200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -246,11 +246,11 @@ def watching(flink: FlinkServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wa
     monkeypatch.setattr("bench_driver.peers.flink_watch.LOOK_SECONDS", 0.005)
     monkeypatch.setattr("bench_driver.peers.flink_watch.TAKEN_SECONDS", 0.01)
     monkeypatch.setattr("bench_driver.peers.flink_watch.MOST_REST_SECONDS", 0.01)
-    said: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     cluster = Cluster()
-    watch = Watch(flink.server_port, cluster.check, lambda line: said.append(dict(line)))
+    watch = Watch(flink.server_port, cluster.check, lambda line: lines.append(dict(line)))
     watch.start()
-    yield Watching(watch, cluster, said)
+    yield Watching(watch, cluster, lines)
     cluster.ended = True
     watch.join(SECONDS)
     assert not watch.is_alive()
@@ -343,8 +343,8 @@ class Noted:
     def __init__(self) -> None:
         self.told: list[tuple[str, int, str]] = []
 
-    def tell(self, what: str, job: int, flink_id: str) -> None:
-        self.told.append((what, job, flink_id))
+    def tell(self, kind: str, job: int, flink_id: str) -> None:
+        self.told.append((kind, job, flink_id))
 
 
 def test_commands_are_done_and_answered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,12 +359,12 @@ def test_commands_are_done_and_answered(monkeypatch: pytest.MonkeyPatch) -> None
         submit(3, "good", "good"),
         {"do": "cancel", "job": 0},
     ]
-    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(json.dumps(each) + "\n" for each in commands)))
-    client, watch, said = Client(), Noted(), []
-    serve(client, watch, said.append)  # type: ignore[arg-type]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(json.dumps(command) + "\n" for command in commands)))
+    client, watch, answers = Client(), Noted(), []
+    serve(client, watch, answers.append)  # type: ignore[arg-type]
     assert client.declared == {"a": "CREATE TABLE a"}
     assert watch.told == [("starting", 0, "f0-1-False"), ("starting", 3, "f3-2-True"), ("stopping", 0, "f0-1-False")]
-    assert said == [
+    assert answers == [
         {"declared": "a"},
         {"refused": 1, "reason": "org.apache.flink.ValidationException: Column 'colour' not found"},
         {

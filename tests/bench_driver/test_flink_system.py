@@ -164,10 +164,10 @@ def started(name: str) -> Iterator[FlinkSystem]:
     system.stop()
 
 
-def commands(journal: Path, what: str | None = None) -> list[dict[str, Any]]:
+def commands(journal: Path, kind: str | None = None) -> list[dict[str, Any]]:
     """Return what the stand-in was told, or its commands of one kind."""
-    told = [json.loads(line) for line in journal.read_text().splitlines()]
-    return [command for command in told if what is None or command.get("do") == what]
+    received = [json.loads(line) for line in journal.read_text().splitlines()]
+    return [command for command in received if kind is None or command.get("do") == kind]
 
 
 def test_names_tell_the_form() -> None:
@@ -186,16 +186,16 @@ def test_each_query_is_a_job_of_a_cluster_made_for_them(jobs: FlinkSystem, journ
     assert task["slots"] == task["options"]["taskmanager.numberOfTaskSlots"]
     sql = flink.source_sql(WORKLOAD.streams[0], find_dataset("astream").columns, None)
     assert declared == {"do": "declare", "name": "a", "sql": sql}
-    assert [(each["do"], each["job"], each["together"]) for each in submitted] == [
+    assert [(submission["do"], submission["job"], submission["together"]) for submission in submitted] == [
         ("submit", job, False) for job in range(10)
     ]
-    made = [query for each in submitted for query in each["queries"]]
-    probes = [query["times"] is not None for query in made]
+    submitted_queries = [query for submission in submitted for query in submission["queries"]]
+    probes = [query["times"] is not None for query in submitted_queries]
     assert sum(probes) == PROBES
-    assert [query["sql"] for query in made] == [
+    assert [query["sql"] for query in submitted_queries] == [
         flink.query_sql(query, probe) for query, probe in zip(queries, probes, strict=True)
     ]
-    assert {tuple(query["times"]) for query in made if query["times"]} == {("latest",)}
+    assert {tuple(query["times"]) for query in submitted_queries if query["times"]} == {("latest",)}
 
 
 def test_a_statement_set_is_one_job(statement_set: FlinkSystem, journal: Path) -> None:
@@ -224,8 +224,8 @@ def test_the_times_of_a_join_are_those_of_both_streams(stand_in: StandIn, journa
         system.deploy([join], AT_ONCE)
     finally:
         system.stop()
-    assert [each["name"] for each in commands(journal, "declare")] == ["a", "b"]
-    ((submitted,),) = (each["queries"] for each in commands(journal, "submit"))
+    assert [order["name"] for order in commands(journal, "declare")] == ["a", "b"]
+    ((submitted,),) = (order["queries"] for order in commands(journal, "submit"))
     assert submitted["times"] == ["time_0", "time_1"]
 
 
@@ -241,8 +241,8 @@ def test_no_more_is_sent_while_so_many_are_not_acknowledged(stand_in: StandIn, j
     stand_in(UNACKNOWLEDGED)
     for system in started(JOBS):
         system.deploy([aggregation(constant) for constant in range(2 * UNACKNOWLEDGED)], AT_ONCE)
-    assert [told for told in commands(journal) if "more" in told] == []
-    assert [told for told in commands(journal) if "waited for" in told] == 2 * [{"waited for": UNACKNOWLEDGED}]
+    assert [line for line in commands(journal) if "more" in line] == []
+    assert [line for line in commands(journal) if "waited for" in line] == 2 * [{"waited for": UNACKNOWLEDGED}]
 
 
 def test_queries_come_as_fast_as_they_are_asked_for(jobs: FlinkSystem) -> None:
@@ -257,8 +257,8 @@ def test_the_oldest_jobs_go_when_new_ones_come(jobs: FlinkSystem, journal: Path)
     churned = jobs.end_churn()
     assert churned.queries == len(churned.latencies) == len(churned.deletions) == 2
     assert min(*churned.latencies, *churned.deletions) > 0
-    assert [each["job"] for each in commands(journal, "cancel")] == [0, 1]
-    assert [each["job"] for each in commands(journal, "submit")] == [0, 1, 2, 3]
+    assert [order["job"] for order in commands(journal, "cancel")] == [0, 1]
+    assert [order["job"] for order in commands(journal, "submit")] == [0, 1, 2, 3]
     assert ["< 3" in commands(journal, "submit")[2]["queries"][0]["sql"], jobs.settings()["jobs"]] == [True, 2]
 
 
@@ -274,7 +274,7 @@ def test_a_cluster_has_slots_for_jobs_that_come_before_others_have_gone(stand_in
             system.deploy([aggregation(constant) for constant in range(5)], AT_ONCE)
         finally:
             system.stop()
-    of_jobs, of_set = (told["options"] for told in commands(journal) if "options" in told)
+    of_jobs, of_set = (line["options"] for line in commands(journal) if "options" in line)
     assert of_jobs["taskmanager.numberOfTaskSlots"] == cluster_options(5, False, 5)["taskmanager.numberOfTaskSlots"]
     assert of_set["taskmanager.numberOfTaskSlots"] == os.cpu_count()
 
@@ -300,15 +300,15 @@ def test_another_rate_needs_other_jobs(jobs: FlinkSystem, journal: Path) -> None
     jobs.offer(RATE)
     jobs.deploy([aggregation(1), aggregation(2)], AT_ONCE)
     jobs.offer(RATE)  # no other
-    assert [each["job"] for each in commands(journal, "submit")] == [0, 1]
+    assert [order["job"] for order in commands(journal, "submit")] == [0, 1]
     jobs.offer(None)
     slow, fast = commands(journal, "declare")
     assert f"'rows-per-second' = '{RATE}'" in slow["sql"]
     assert f"'rows-per-second' = '{flink.UNLIMITED}'" in fast["sql"]
-    assert [each["job"] for each in commands(journal, "cancel")] == [0, 1]
+    assert [order["job"] for order in commands(journal, "cancel")] == [0, 1]
     before, after = commands(journal, "submit")[:2], commands(journal, "submit")[2:]
-    assert [each["job"] for each in after] == [2, 3]
-    assert [each["queries"] for each in after] == [each["queries"] for each in before]
+    assert [order["job"] for order in after] == [2, 3]
+    assert [order["queries"] for order in after] == [order["queries"] for order in before]
     assert jobs.settings()["tuples_per_second_asked"] is None
 
 
@@ -400,12 +400,12 @@ def test_jobs_share_the_cores(queries: int, together: bool, spare: int, parallel
 @pytest.mark.usefixtures("four_cores")
 def test_memory_grows_with_the_queries_up_to_a_share_of_the_machine() -> None:
     names = ("taskmanager.memory.task.heap.size", "taskmanager.memory.managed.size", "jobmanager.memory.heap.size")
-    one, hundred, many = (
+    of_one, of_hundred, of_many = (
         [int(cluster_options(queries, False)[name].removesuffix("m")) for name in names] for queries in (1, 100, 10_000)
     )
-    assert one == [3072 + 16, 512, 1024 + 8]
-    assert hundred == [3072 + 400, 1600, 1024 + 200]
-    assert many == [4096, 2457, 2048]
+    assert of_one == [3072 + 16, 512, 1024 + 8]
+    assert of_hundred == [3072 + 400, 1600, 1024 + 200]
+    assert of_many == [4096, 2457, 2048]
 
 
 def test_flink_has_the_guarantee_and_what_its_documentation_advises() -> None:
@@ -460,10 +460,10 @@ def test_a_real_run_of_jobs() -> None:
         assert rate_from(time.time() + CATCH_UP_SECONDS, system) == pytest.approx(5 * RATE, rel=0.3)
         assert system.settings()["version"].startswith("2.")
         started_by_it = set(psutil.Process().children(recursive=True)) - before
-        assert sum("java" in command(each) for each in started_by_it) >= 2
+        assert sum("java" in command(process) for process in started_by_it) >= 2
     finally:
         system.stop()
-    assert [each for each in started_by_it if command(each)] == []
+    assert [process for process in started_by_it if command(process)] == []
 
 
 @real

@@ -14,11 +14,11 @@ from bench_driver.kafka_rate import STRETCH, TOPIC, TUPLES_A_SECOND, messages, p
 
 
 def test_messages_are_purchases_in_order_of_their_event_times() -> None:
-    made = [json.loads(message) for message in itertools.islice(messages(TUPLES_A_SECOND + 2), 0, None, 50_000)]
-    times = [datetime.fromisoformat(each["time"]) for each in made]
+    purchases = [json.loads(message) for message in itertools.islice(messages(TUPLES_A_SECOND + 2), 0, None, 50_000)]
+    times = [datetime.fromisoformat(purchase["time"]) for purchase in purchases]
     assert times == sorted(times)
     assert (times[-1] - times[0]).total_seconds() == 1
-    assert {tuple(each) for each in made} == {("user_id", "gem_pack", "price", "time")}
+    assert {tuple(purchase) for purchase in purchases} == {("user_id", "gem_pack", "price", "time")}
 
 
 def test_all_of_them_are_produced(tmp_path: Path) -> None:
@@ -28,11 +28,11 @@ def test_all_of_them_are_produced(tmp_path: Path) -> None:
         assert 60 < size < 90
         consumer = Consumer({"bootstrap.servers": broker.servers, "group.id": "test", "log_level": 0})
         consumer.assign([TopicPartition(TOPIC, number, 0) for number in (0, 1)])
-        got: list[bytes] = []
-        while len(got) < 3 * STRETCH:
-            got += [value for each in consumer.consume(1000, 5) if (value := each.value()) is not None]
+        values: list[bytes] = []
+        while len(values) < 3 * STRETCH:
+            values += [value for message in consumer.consume(1000, 5) if (value := message.value()) is not None]
         consumer.close()
-    assert sorted(got) == sorted(messages(3 * STRETCH))
+    assert sorted(values) == sorted(messages(3 * STRETCH))
 
 
 def test_the_figures_are_printed() -> None:

@@ -45,7 +45,7 @@ def test_objects_go_in_and_come_back_with_their_time(peer: PeerProcess) -> None:
     peer.send({"number": 2})
     line = peer.wait_for(lambda value: value.get("echo") == {"number": 2}, SECONDS, "the second echo")
     assert before <= line.arrived <= time.time()
-    assert [each.value for each in peer.lines(after=1)] == [{"echo": {"number": 1}}, {"echo": {"number": 2}}]
+    assert [echo.value for echo in peer.lines(after=1)] == [{"echo": {"number": 1}}, {"echo": {"number": 2}}]
 
 
 def test_other_text_on_its_stdout_goes_to_the_log(peer: PeerProcess) -> None:

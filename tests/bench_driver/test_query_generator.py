@@ -27,16 +27,16 @@ def test_the_first_queries_are_the_same_however_many_follow(name: str) -> None:
 @pytest.mark.parametrize("name", list_workloads())
 def test_queries_name_columns_that_their_streams_have(name: str) -> None:
     workload = load_workload(name)
-    known = {
+    existing = {
         ColumnRef(stream.name, column)
         for stream in workload.streams
         for column, _ in find_dataset(stream.dataset).columns
     }
     for query in _generate(name, 100):
-        named = {*query.keys, *query.columns, *({query.measure} if query.measure else ())}
-        named |= {ColumnRef(c.stream, c.column) for c in query.comparisons}
-        named |= {side for step in query.joins for side in (step.left, step.right)}
-        assert named <= known
+        used = {*query.keys, *query.columns, *({query.measure} if query.measure else ())}
+        used |= {ColumnRef(c.stream, c.column) for c in query.comparisons}
+        used |= {side for step in query.joins for side in (step.left, step.right)}
+        assert used <= existing
 
 
 def test_other_seeds_give_other_queries() -> None:
@@ -146,7 +146,7 @@ def test_rovio_joins_may_ask_for_a_cohort_of_the_users() -> None:
     for (*low, first), (*high, after) in ranges:
         assert (low, high) == (["purchases", "user_id", ">="], ["purchases", "user_id", "<"])
         assert 0 <= first < after == first + 100 <= 1_000_000
-    assert len({tuple(each) for each in ranges}) == 50
+    assert len({tuple(bounds) for bounds in ranges}) == 50
 
 
 @pytest.mark.parametrize("percent", [5, 50])
@@ -164,7 +164,7 @@ def test_clusters_share_a_part_of_each_stream_that_they_join() -> None:
     assert {query.streams for query in queries} == {("a", "b", "c", "d")}
     assert all(len(query.joins) == 3 and query.measure is not None for query in queries)
     for number, query in enumerate(queries):
-        for stream, tested in groupby(query.comparisons, key=lambda each: each.stream):
-            low, high, _ = (int(each.constant) for each in tested)
+        for stream, comparisons in groupby(query.comparisons, key=lambda comparison: comparison.stream):
+            low, high, _ = (int(comparison.constant) for comparison in comparisons)
             assert low // 20 == number % 50, f"{stream} of query {number}"
             assert 250 < high - low <= 20 + 250

@@ -92,8 +92,10 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.path.startswith("/queries?state=DRAINING"):
             return self.reply(200, {"rows": [], "cursor": "c", "end": False}, **{"Braid-Cursor": "c"})
         undecided = time.time() - self.server.drain_seconds
-        found = [{"id": q, "active_to": {"a": None}} for q, at in dict(self.server.deleted).items() if at > undecided]
-        return self.reply(200, {"queries": found, "cursor": None})
+        draining = [
+            {"id": q, "active_to": {"a": None}} for q, at in dict(self.server.deleted).items() if at > undecided
+        ]
+        return self.reply(200, {"queries": draining, "cursor": None})
 
     def reply(self, status: int, body: Any, **headers: str) -> None:
         text = json.dumps(body).encode()
@@ -127,7 +129,7 @@ def test_a_plan_is_a_ramp_or_a_churn_and_comes_through_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({}, "either a ramp"),
         ({"per_second": 1.0, "churn_seconds": 1.0, "churn_queries": 1}, "either a ramp"),
@@ -139,8 +141,8 @@ def test_a_plan_is_a_ramp_or_a_churn_and_comes_through_json() -> None:
         ({"per_second": 1.0, "users": 0}, "users"),
     ],
 )
-def test_a_plan_that_cannot_be_kept_is_refused(values: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_a_plan_that_cannot_be_kept_is_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         LoadPlan(**{"url": "http://x", "bodies": (BODY,), **values})
 
 
@@ -190,8 +192,8 @@ def test_latency_counts_from_the_schedule_when_all_users_wait(small: SmallServic
     # the n-th is due at 0.05 n and served at 0.3 (n + 1): a driver that waits before it schedules would see 0.3 always
     assert all(latency >= 0.3 + 0.25 * n - 0.02 for n, latency in enumerate(latencies))
     assert [r.number for r in result.requests] == list(range(6))
-    sent = [r.sent or 0.0 for r in result.requests]
-    assert sent == sorted(sent)
+    sent_at = [r.sent or 0.0 for r in result.requests]
+    assert sent_at == sorted(sent_at)
 
 
 def test_a_hundred_creations_a_second_are_sent_on_time(small: SmallService) -> None:
@@ -205,15 +207,15 @@ def test_a_hundred_creations_a_second_are_sent_on_time(small: SmallService) -> N
 
 def test_a_churn_retires_the_oldest_and_ends_when_told(small: SmallService) -> None:
     small.drain_seconds = 0.3
-    old = tuple(f"old-{n}" for n in range(3))
-    plan = LoadPlan(small.url, (BODY, BODY), churn_queries=2, churn_seconds=0.6, live=old)
+    old_ids = tuple(f"old-{n}" for n in range(3))
+    plan = LoadPlan(small.url, (BODY, BODY), churn_queries=2, churn_seconds=0.6, live=old_ids)
     with QueryLoad(plan) as load:
         load.wait_started()
         wait_until(lambda: len(small.deleted) >= 4, 20, "two rounds have retired queries")
         result = load.result()
     created, deleted = result.of(CREATE), result.of(DELETE)
     assert len(created) == len(deleted) >= 4
-    assert [r.query_id for r in deleted][:3] == list(old)
+    assert [r.query_id for r in deleted][:3] == list(old_ids)
     assert len(result.live) == 3
     assert set(result.live) == {r.query_id for r in created} - {r.query_id for r in deleted}
     assert [r.number for r in created] == [0, 1] * (len(created) // 2)
@@ -243,8 +245,8 @@ def test_a_load_without_a_plan_says_what_is_wrong() -> None:
 def test_event_times_are_the_greatest_of_a_row_counted_by_the_millisecond() -> None:
     times = pa.array([1_000_100, 1_000_900, 2_000_000, None], pa.timestamp("us"))
     assert event_times(pa.table({"key": [1, 2, 3, 4], "latest": times})) == ([1000, 2000], [2, 1])
-    other = pa.array([5_000_000, 10, 2_000_000, None], pa.timestamp("us"))
-    assert event_times(pa.table({"time_0": times, "time_1": other})) == ([1000, 2000, 5000], [1, 1, 1])
+    other_times = pa.array([5_000_000, 10, 2_000_000, None], pa.timestamp("us"))
+    assert event_times(pa.table({"time_0": times, "time_1": other_times})) == ([1000, 2000, 5000], [1, 1, 1])
     assert event_times(pa.table({"time": times})) == (None, None)
 
 

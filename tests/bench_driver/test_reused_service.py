@@ -92,8 +92,8 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def services() -> Iterator[ReusedServices]:
-    with ReusedServices() as made:
-        yield made
+    with ReusedServices() as reused:
+        yield reused
 
 
 def use(service: ServiceProcess) -> None:
@@ -143,11 +143,11 @@ def test_a_service_is_emptied_and_given_again(services: ReusedServices) -> None:
     assert [query.get("drain") for query in queries] == ["drain=false"] * 3 + [None]
     assert get(first, "/streams") == {"streams": []}
     assert active_epoch(first) == 1, "the job must have done without the stream before its source may go"
-    again = services.make("other", {"A": "1"})
-    assert again is first
-    again.start()
-    assert again.wait_ready() > 0
-    assert pid_of(again) == pid
+    second = services.make("other", {"A": "1"})
+    assert second is first
+    second.start()
+    assert second.wait_ready() > 0
+    assert pid_of(second) == pid
 
 
 def test_a_service_that_runs_for_long_is_ready_again(services: ReusedServices) -> None:

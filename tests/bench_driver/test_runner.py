@@ -37,19 +37,21 @@ def queues() -> Iterator[dict[str, QueueProcess]]:
         yield {"a": queue}
 
 
-def run(system: FakeSystem, queues: dict[str, QueueProcess], settings: RunSettings = SHORT, **more: Any) -> Measured:
+def run(
+    system: FakeSystem, queues: dict[str, QueueProcess], settings: RunSettings = SHORT, **arguments: Any
+) -> Measured:
     """Measure without looking at the progress."""
-    queries = more.pop("queries", [QUERY])
-    workload = more.pop("workload", WORKLOAD)
-    found = measure(system, workload, queries, queues, settings, more.pop("tell", lambda _: None), **more)
+    queries = arguments.pop("queries", [QUERY])
+    workload = arguments.pop("workload", WORKLOAD)
+    measured = measure(system, workload, queries, queues, settings, arguments.pop("tell", lambda _: None), **arguments)
     assert system.calls[-1] == "stop", "it must be stopped whatever happens"
-    return found
+    return measured
 
 
 def test_a_known_service_rate_is_measured_within_five_percent(queues: dict[str, QueueProcess]) -> None:
-    told: list[Progress] = []
+    progresses: list[Progress] = []
     settings = RunSettings(seconds=3.0, most_steps=2, refinements=0, seed=7, ready_seconds=20.0)
-    row = run(FakeSystem(SERVICE), queues, settings, queries=[QUERY] * 3, tell=told.append).row()
+    row = run(FakeSystem(SERVICE), queues, settings, queries=[QUERY] * 3, tell=progresses.append).row()
     assert row["error"] is None
     assert [step["sustained"] for step in row["steps"]] == [False, True, True], row["steps"]
     assert row["steps"][0]["pulled_per_second"] == pytest.approx(SERVICE, rel=0.05), "taken while too much came"
@@ -67,9 +69,9 @@ def test_a_known_service_rate_is_measured_within_five_percent(queues: dict[str, 
     assert row["settings"]["tuples_per_second"] == SERVICE
     assert row["settings"]["seconds"] == 3.0
     assert all(row["series"][name] for name in ("queue_length", "latency", "pull_interval", "rate"))
-    phases = [progress.phase for progress in told]
+    phases = [progress.phase for progress in progresses]
     assert list(dict.fromkeys(phases)) == ["start", "deploy", "warm-up", "search", "latency", "stop"]
-    assert {progress.step for progress in told if progress.phase == "search"} == {1, 2}
+    assert {progress.step for progress in progresses if progress.phase == "search"} == {1, 2}
 
 
 def test_with_a_given_rate_it_is_offered_until_the_system_has_adapted_to_it(queues: dict[str, QueueProcess]) -> None:
@@ -171,8 +173,8 @@ def test_a_step_that_its_batches_outlast_is_made_longer(
 
     def judged(step: steps.StepRun, rate: int) -> StepResult:
         lengths.append(round(step.end - step.begin, 1))
-        found = judge(step, rate)
-        return found if len(lengths) > 2 else replace(found, pulled_per_second=0.0, sustained=False)
+        result = judge(step, rate)
+        return result if len(lengths) > 2 else replace(result, pulled_per_second=0.0, sustained=False)
 
     monkeypatch.setattr(steps, "judge", judged)
     settings = replace(SHORT, seconds=0.1)
@@ -186,16 +188,16 @@ def test_a_step_that_its_batches_outlast_is_made_longer(
 def test_a_step_that_took_nearly_all_is_looked_at_once_more(
     queues: dict[str, QueueProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge, seen = steps.judge, list[steps.StepRun]()
+    judge, runs = steps.judge, list[steps.StepRun]()
 
     def judged(step: steps.StepRun, rate: int) -> StepResult:
-        seen.append(step)
-        found = judge(step, rate)
-        return found if len(seen) > 1 else replace(found, pulled_per_second=0.96 * rate, sustained=False)
+        runs.append(step)
+        result = judge(step, rate)
+        return result if len(runs) > 1 else replace(result, pulled_per_second=0.96 * rate, sustained=False)
 
     monkeypatch.setattr(steps, "judge", judged)
     row = run(FakeSystem(SERVICE), queues, workload=replace(WORKLOAD, start_rate=50_000)).row()
-    first, second = seen[:2]
+    first, second = runs[:2]
     assert second.begin == first.end
     assert second.end - second.begin == pytest.approx(first.end - first.begin)
     assert second.warm == second.begin, "all of it counts"
@@ -205,31 +207,31 @@ def test_a_step_that_took_nearly_all_is_looked_at_once_more(
 def test_a_queue_that_goes_on_growing_is_not_sustained(
     queues: dict[str, QueueProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge, seen = steps.judge, list[StepResult]()
+    judge, results = steps.judge, list[StepResult]()
 
     def judged(step: steps.StepRun, rate: int) -> StepResult:
-        seen.append(judge(step, rate))
-        return seen[-1]
+        results.append(judge(step, rate))
+        return results[-1]
 
     monkeypatch.setattr(steps, "judge", judged)
     monkeypatch.setattr(runner, "NEARLY_ALL", 0.5)
     row = run(FakeSystem(SERVICE), queues, workload=replace(WORKLOAD, start_rate=300_000)).row()
-    assert [(result.rate, result.sustained) for result in seen[:2]] == [(300_000, False)] * 2
-    assert len(seen) == 3, "and that of the latency step"
+    assert [(result.rate, result.sustained) for result in results[:2]] == [(300_000, False)] * 2
+    assert len(results) == 3, "and that of the latency step"
     assert not row["sustained"]
 
 
 def test_what_a_system_does_not_support_has_its_reason_and_no_row(queues: dict[str, QueueProcess]) -> None:
-    found = run(FakeSystem(SERVICE, refuses="no such join"), queues)
-    assert found.unsupported == "no such join"
+    measured = run(FakeSystem(SERVICE, refuses="no such join"), queues)
+    assert measured.unsupported == "no such join"
     with pytest.raises(ValueError, match="no such join"):
-        found.row()
+        measured.row()
 
 
 def test_there_must_be_queries_and_a_queue_of_every_stream(queues: dict[str, QueueProcess]) -> None:
-    for wrong, name in (({}, "a"), (queues, "queries")):
+    for given_queues, name in (({}, "a"), (queues, "queries")):
         with pytest.raises(ValueError, match=name):
-            measure(FakeSystem(1), WORKLOAD, [] if wrong else [QUERY], wrong, SHORT, lambda _: None)
+            measure(FakeSystem(1), WORKLOAD, [] if given_queues else [QUERY], given_queues, SHORT, lambda _: None)
 
 
 def test_quick_means_short_steps_and_few() -> None:
@@ -242,7 +244,7 @@ def test_quick_means_short_steps_and_few() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "fields",
     [
         {"seconds": 0},
         {"ready_seconds": -1},
@@ -252,6 +254,6 @@ def test_quick_means_short_steps_and_few() -> None:
         {"most_steps": 0},
     ],
 )
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+def test_settings_that_make_no_sense_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="got"):
-        RunSettings(**wrong)
+        RunSettings(**fields)

@@ -15,9 +15,9 @@ def test_a_histogram_is_found_by_its_name() -> None:
         histogram = Histogram(name, "Duration.", registry=registry, buckets=(0.5, 1.0))
         for value in (0.2, 0.7, 3.0):
             histogram.observe(value)
-    found = histogram_of(generate_latest(registry).decode(), "braid_batch_duration_seconds")
-    assert found.bounds == {0.5: 1.0, 1.0: 2.0, math.inf: 3.0}
-    assert found.total == 3.9
+    scraped = histogram_of(generate_latest(registry).decode(), "braid_batch_duration_seconds")
+    assert scraped.bounds == {0.5: 1.0, 1.0: 2.0, math.inf: 3.0}
+    assert scraped.total == 3.9
 
 
 def test_a_histogram_that_is_not_there_has_no_observations() -> None:

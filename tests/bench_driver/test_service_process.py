@@ -31,13 +31,13 @@ def test_what_is_just_being_started_is_not_left_behind_by_a_signal(monkeypatch: 
             os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr("bench_driver.service_process.subprocess.Popen", Interrupted)
-    before = signal.signal(signal.SIGTERM, interrupt)
+    previous_handler = signal.signal(signal.SIGTERM, interrupt)
     service = ServiceProcess("test")
     try:
         with pytest.raises(KeyboardInterrupt):
             service.start()
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
         service.stop()
-    gone, alive = psutil.wait_procs(started, timeout=DEADLINE_SECONDS)
-    assert (len(gone), alive) == (1, [])
+    ended, alive = psutil.wait_procs(started, timeout=DEADLINE_SECONDS)
+    assert (len(ended), alive) == (1, [])

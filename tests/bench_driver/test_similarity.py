@@ -33,34 +33,34 @@ def test_joins_without_a_common_attribute_or_stream_are_not_similar() -> None:
     assert similarity(pattern, pattern) == 3 * 4 / 9
 
 
-@given(seed=st.integers(0, 10_000), ways=st.integers(2, 5), wanted=st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]))
-def test_drawn_joins_are_a_chain_as_similar_as_whole_numbers_allow(seed: int, ways: int, wanted: float) -> None:
-    chosen = random.Random(seed)
-    pattern = draw_pattern(chosen, STREAMS[:ways], ATTRIBUTES)
-    joins = draw_similar(chosen, pattern, wanted, STREAMS, ATTRIBUTES)
+@given(seed=st.integers(0, 10_000), ways=st.integers(2, 5), target=st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]))
+def test_drawn_joins_are_a_chain_as_similar_as_whole_numbers_allow(seed: int, ways: int, target: float) -> None:
+    rng = random.Random(seed)
+    pattern = draw_pattern(rng, STREAMS[:ways], ATTRIBUTES)
+    joins = draw_similar(rng, pattern, target, STREAMS, ATTRIBUTES)
     assert len(joins) == len(pattern) == ways - 1
     chain = [joins[0].left.stream, *(step.right.stream for step in joins)]
     assert [step.left.stream for step in joins] == chain[:-1]
     assert len(set(chain)) == ways
     # one attribute more or less would be further away
     common = len(set(chain) & set(STREAMS[:ways]))
-    assert abs(similarity(joins, pattern) - wanted) <= common / (2 * ways**2) + 1e-9
+    assert abs(similarity(joins, pattern) - target) <= common / (2 * ways**2) + 1e-9
 
 
 @given(seed=st.integers(0, 10_000), ways=st.integers(2, 5))
 def test_common_streams_are_neighbours_in_the_query(seed: int, ways: int) -> None:
-    chosen = random.Random(seed)
+    rng = random.Random(seed)
     streams = [f"s{i}" for i in range(1, 11)]
-    pattern = draw_pattern(chosen, streams[:ways], ATTRIBUTES)
-    joins = draw_similar(chosen, pattern, 0.5, streams, ATTRIBUTES)
+    pattern = draw_pattern(rng, streams[:ways], ATTRIBUTES)
+    joins = draw_similar(rng, pattern, 0.5, streams, ATTRIBUTES)
     common = [s in streams[:ways] for s in (joins[0].left.stream, *(step.right.stream for step in joins))]
-    assert "".join("x" if each else " " for each in common).strip().count(" ") == 0
+    assert "".join("x" if is_common else " " for is_common in common).strip().count(" ") == 0
 
 
 def test_half_similar_two_way_joins_share_both_streams_and_one_attribute() -> None:
-    chosen = random.Random(1)
-    pattern = draw_pattern(chosen, STREAMS[:2], ATTRIBUTES)
-    drawn = [draw_similar(chosen, pattern, 0.5, STREAMS, ATTRIBUTES) for _ in range(100)]
-    assert [similarity(joins, pattern) for joins in drawn] == [pytest.approx(0.5)] * 100
-    kept_left = sum(joins[0].left == pattern[0].left for joins in drawn)
+    rng = random.Random(1)
+    pattern = draw_pattern(rng, STREAMS[:2], ATTRIBUTES)
+    queries = [draw_similar(rng, pattern, 0.5, STREAMS, ATTRIBUTES) for _ in range(100)]
+    assert [similarity(joins, pattern) for joins in queries] == [pytest.approx(0.5)] * 100
+    kept_left = sum(joins[0].left == pattern[0].left for joins in queries)
     assert 20 < kept_left < 80

@@ -12,7 +12,9 @@ MIB = 2**20
 def minutes(memory: list[float]) -> list[Minute]:
     """Return minutes of which a JVM has 100 MiB, and what else there is a worker."""
     kinds = [{"java": 100 * MIB, "pyspark.worker": round((m - 100) * MIB)} for m in memory]
-    return [Minute(60.0 * (i + 1), each, 2**30, 10 * i, 80, 0.5, 0.9) for i, each in enumerate(kinds)]
+    return [
+        Minute(60.0 * (i + 1), memory_by_kind, 2**30, 10 * i, 80, 0.5, 0.9) for i, memory_by_kind in enumerate(kinds)
+    ]
 
 
 def test_growth_is_that_after_the_warm_up() -> None:

@@ -78,11 +78,11 @@ def test_names_tell_the_source() -> None:
 
 
 def test_one_streaming_query_each_of_which_a_few_are_probes() -> None:
-    made = statements([aggregation(i) for i in range(20)], fused=False)
-    assert len(made) == 20
-    assert sum(statement.probe for statement in made) == PROBES
-    assert all(("latest" in statement.sql) == statement.probe for statement in made)
-    assert {statement.streams for statement in made} == {("a",)}
+    streaming = statements([aggregation(i) for i in range(20)], fused=False)
+    assert len(streaming) == 20
+    assert sum(statement.probe for statement in streaming) == PROBES
+    assert all(("latest" in statement.sql) == statement.probe for statement in streaming)
+    assert {statement.streams for statement in streaming} == {("a",)}
 
 
 def test_fewer_queries_than_probes_are_all_probes() -> None:
@@ -90,15 +90,15 @@ def test_fewer_queries_than_probes_are_all_probes() -> None:
 
 
 def test_queries_are_fused_by_window() -> None:
-    made = statements([aggregation(i, size_ms=1000 * (1 + i % 2)) for i in range(10)], fused=True)
-    assert [statement.sql.count("CASE WHEN") for statement in made] == [5, 5]
+    fused = statements([aggregation(i, size_ms=1000 * (1 + i % 2)) for i in range(10)], fused=True)
+    assert [statement.sql.count("CASE WHEN") for statement in fused] == [5, 5]
     assert len(statements([aggregation(i) for i in range(10)], fused=True)) == 1
 
 
 def test_what_has_no_sum_cannot_be_fused() -> None:
-    plain = replace(aggregation(1), measure=None, keys=(), columns=(ColumnRef("a", "key"),))
+    without_sum = replace(aggregation(1), measure=None, keys=(), columns=(ColumnRef("a", "key"),))
     with pytest.raises(UnsupportedError, match="cannot be fused by hand"):
-        statements([plain, plain], fused=True)
+        statements([without_sum, without_sum], fused=True)
 
 
 def test_a_fused_query_has_no_churn() -> None:
@@ -153,10 +153,10 @@ def test_the_event_time_of_a_row_is_its_newest_tuple() -> None:
 @pytest.mark.parametrize("dataset", sorted(DATASETS))
 @pytest.mark.parametrize("distribution", ["uniform", "normal"])
 def test_the_own_generator_has_the_columns_of_the_datasets(dataset: str, distribution: str) -> None:
-    found = DATASETS[dataset]
-    given = {"distribution": distribution} if "distribution" in found.defaults else {}
-    made = generated_columns(dataset, found.options(given), "a")
-    assert [*made, "time"] == [name for name, _ in found.columns]
+    spec = DATASETS[dataset]
+    options = {"distribution": distribution} if "distribution" in spec.defaults else {}
+    columns = generated_columns(dataset, spec.options(options), "a")
+    assert [*columns, "time"] == [name for name, _ in spec.columns]
 
 
 def test_batches_get_the_declared_columns_and_types() -> None:
@@ -189,7 +189,7 @@ def test_the_data_source_reads_what_the_queue_has(queue: QueueProcess) -> None:
     assert end == {"0": 50_000}
     ranges = reader.partitions(start, end)
     assert len(ranges) == 2
-    table = pa.Table.from_batches([batch for each in ranges for batch in reader.read(each)])
+    table = pa.Table.from_batches([batch for partition in ranges for batch in reader.read(partition)])
     assert table.schema == arrow_schema(schema)
     assert np.array_equal(table["key"].to_numpy(), np.arange(50_000) % 10)
     client = flight.FlightClient(queue.location)
@@ -238,10 +238,10 @@ def test_a_real_run_from_the_queue(queue: QueueProcess, monkeypatch: pytest.Monk
         assert system.settings()["streaming_queries"] == 1
         assert system.taken() == []
         started = set(psutil.Process().children(recursive=True)) - before
-        assert any("java" in command(each) for each in started)
+        assert any("java" in command(process) for process in started)
     finally:
         system.stop()
-    assert [each for each in started if command(each)] == []
+    assert [process for process in started if command(process)] == []
 
 
 def command(process: psutil.Process) -> str:

@@ -26,28 +26,28 @@ def test_figures_are_printed_and_written_with_where_they_were_taken(
 ) -> None:
     output = tmp_path / "new" / "figures.json"
     assert report_on(lambda: {"found": 7}, lambda report: f"found {report['found']}", output) == 0
-    said = capsys.readouterr()
-    assert said.out.startswith("Machine: ")
-    assert said.out.endswith("\n\nfound 7\n")
-    written = json.loads(output.read_text())
-    assert set(written) == {"taken_at", "machine", "versions", "found"}
-    assert written["found"] == 7
+    captured = capsys.readouterr()
+    assert captured.out.startswith("Machine: ")
+    assert captured.out.endswith("\n\nfound 7\n")
+    from_file = json.loads(output.read_text())
+    assert set(from_file) == {"taken_at", "machine", "versions", "found"}
+    assert from_file["found"] == 7
 
 
 @pytest.mark.parametrize(
-    ("raised", "status", "told"),
+    ("raised", "status", "message"),
     [(TimeoutError("took too long"), 1, "failed: took too long"), (KeyboardInterrupt(), 130, "interrupted")],
 )
 def test_what_did_not_end_reports_nothing(
-    raised: BaseException, status: int, told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    raised: BaseException, status: int, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def measure() -> dict[str, Any]:
         raise raised
 
     assert report_on(measure, str, tmp_path / "figures.json") == status
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert told in said.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
     assert not list(tmp_path.iterdir())
 
 

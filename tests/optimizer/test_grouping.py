@@ -37,7 +37,7 @@ def sampled(tests: list[Bools], columns: list[np.ndarray]) -> Workload:
 
 def of_query_sets(*query_sets: str) -> Workload:
     """Return the workload of sampled tuples, given by their query-sets, the query Q1 first."""
-    bits = np.array([[bit == "1" for bit in each] for each in query_sets])
+    bits = np.array([[bit == "1" for bit in query_set] for query_set in query_sets])
     return sampled([bits.T], [np.arange(len(bits))])
 
 
@@ -71,10 +71,10 @@ def test_the_pair_of_the_thesis_gains_most() -> None:
     """Tuples t1-t4 of section 5.4.1: Q1 and Q4 share three of four, so they are the first to become a group."""
     workload = of_query_sets("100100", "101100", "100100", "100000")
     pairs = itertools.combinations(range(6), 2)
-    cost = {(f"Q{one + 1}", f"Q{other + 1}"): workload.cost(together(6, one, other)) for one, other in pairs}
+    cost = {(f"Q{first + 1}", f"Q{second + 1}"): workload.cost(together(6, first, second)) for first, second in pairs}
     assert min(cost, key=cost.__getitem__) == ("Q1", "Q4")
-    found = group_queries(workload)
-    assert found[0] == found[3]
+    groups = group_queries(workload)
+    assert groups[0] == groups[3]
 
 
 def test_queries_that_share_no_tuples_cost_less_apart() -> None:
@@ -93,8 +93,8 @@ def test_as_many_query_sets_are_expected_as_there_are() -> None:
     tests = [x[None] < sides[0][:, None], y[None] < sides[1][:, None]]
     (of_input,) = sampled([test[:, :4000] for test in tests], [x[:4000], y[:4000]]).inputs
     edges = [[edges_of(np.arange(61) <= place) for place in np.argsort(np.argsort(side))] for side in sides]
-    there = len(np.unique(np.packbits(tests[0] & tests[1], axis=0), axis=1).T)
-    assert expected_query_sets(replace(of_input, edges=edges)) == pytest.approx(there, rel=0.3)
+    query_set_count = len(np.unique(np.packbits(tests[0] & tests[1], axis=0), axis=1).T)
+    assert expected_query_sets(replace(of_input, edges=edges)) == pytest.approx(query_set_count, rel=0.3)
 
 
 def test_one_group_where_groups_would_only_look_at_every_tuple_once_more() -> None:
@@ -137,14 +137,14 @@ def test_what_is_taken_is_estimated_to_cost_no_more_than_one_group_or_each_alone
     rng = np.random.default_rng(seed)
     low = rng.random(count)
     workload = ranges(low.tolist(), (low + width * rng.random(count)).tolist(), rng.random(count).tolist(), seed)
-    found = group_queries(workload)
-    assert found.shape == (count,)
-    assert sorted(np.unique(found).tolist()) == list(range(len(np.unique(found))))
-    cost = workload.cost(found)
+    groups = group_queries(workload)
+    assert groups.shape == (count,)
+    assert sorted(np.unique(groups).tolist()) == list(range(len(np.unique(groups))))
+    cost = workload.cost(groups)
     assert cost <= workload.cost(np.zeros(count, dtype=np.int64)) * (1 + 1e-9)
     if count <= MOST_PAIRED:
         assert cost <= workload.cost(np.arange(count)) * (1 + 1e-9)
     newcomers = np.flatnonzero(rng.random(count) < 0.3)
-    placed = place_queries(workload, found, newcomers)
-    assert (np.delete(placed, newcomers) == np.delete(found, newcomers)).all()
+    placed = place_queries(workload, groups, newcomers)
+    assert (np.delete(placed, newcomers) == np.delete(groups, newcomers)).all()
     assert (placed >= 0).all()

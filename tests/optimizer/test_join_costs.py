@@ -55,43 +55,49 @@ def test_an_input_has_what_comes_in_a_window_and_is_selected() -> None:
     first, second = (estimate_input(statistics, query, number) for number in range(2))  # type: ignore[arg-type]
     assert first is not None
     assert second is not None
-    selected = sum(each % 10 < 5 for each in range(TUPLES)) / TUPLES
-    assert first.tuples == first.indexed == pytest.approx(1000 * 4 * selected)
+    selectivity = sum(value % 10 < 5 for value in range(TUPLES)) / TUPLES
+    assert first.tuples == first.indexed == pytest.approx(1000 * 4 * selectivity)
     assert second.tuples == pytest.approx(500 * 4)
     assert first.distinct == second.distinct == {0: 4.0}
     assert first.rows == 4
 
 
 def test_the_cost_of_a_join_is_that_of_the_equation() -> None:
-    found = explain_join_order(plan_of(PAIR), observed(*RATES), planned(PAIR), "q-0")
-    assert found is not None
-    tuples = {each["input"]: each["tuples"] for each in found["inputs"]}
-    assert found["combinations"] == "counted"
-    assert [each["distinct_keys"] for each in found["inputs"]] == [{"k": 4.0}, {"k": 4.0}]
+    explained = explain_join_order(plan_of(PAIR), observed(*RATES), planned(PAIR), "q-0")
+    assert explained is not None
+    tuples = {join_input["input"]: join_input["tuples"] for join_input in explained["inputs"]}
+    assert explained["combinations"] == "counted"
+    assert [join_input["distinct_keys"] for join_input in explained["inputs"]] == [{"k": 4.0}, {"k": 4.0}]
     # all tuples are counted by key, and 4 keys meet 4 keys; nothing is formed
-    assert found["cost"] == pytest.approx(sum(tuples.values()) + 4, rel=0.01)
-    assert found["steps"] == [
-        {"joined": found["order"], "rows": 4.0, "cost": found["cost"], "shared_by": 1, "shared_cost": found["cost"]}
+    assert explained["cost"] == pytest.approx(sum(tuples.values()) + 4, rel=0.01)
+    assert explained["steps"] == [
+        {
+            "joined": explained["order"],
+            "rows": 4.0,
+            "cost": explained["cost"],
+            "shared_by": 1,
+            "shared_cost": explained["cost"],
+        }
     ]
-    assert found["lane_cores"] == pytest.approx(0.05)
-    assert "Lanes decide for each window" in found["why"]
+    assert explained["lane_cores"] == pytest.approx(0.05)
+    assert "Lanes decide for each window" in explained["why"]
     tested = explain_join_order(plan_of(), observed(*RATES), planned(PAIR + " AND x.v + y.v > 3"))
     assert tested is not None
-    assert tested["cost"] == pytest.approx(found["cost"] + 4, rel=0.01), "rows are formed to be tested"
+    assert tested["cost"] == pytest.approx(explained["cost"] + 4, rel=0.01), "rows are formed to be tested"
 
 
 def test_queries_with_the_same_sub_join_share_its_cost() -> None:
     reversed_pair = "SELECT y.v FROM b W y, a W x WHERE x.k = y.k"
     sessions = "SELECT x.v FROM a [SESSION 4 SECONDS] x, b [SESSION 4 SECONDS] y WHERE x.k = y.k"
     plan = plan_of(TRIANGLE, PAIR, PAIR, reversed_pair, sessions, "SELECT x.v FROM a W x, c W z WHERE x.k = z.k")
-    found = explain_join_order(plan, observed(*RATES), planned(TRIANGLE), "q-0")
-    assert found is not None
-    assert found["combinations"] == "formed"
-    shared_by = {frozenset(each["joined"]): each["shared_by"] for each in found["steps"]}
+    explained = explain_join_order(plan, observed(*RATES), planned(TRIANGLE), "q-0")
+    assert explained is not None
+    assert explained["combinations"] == "formed"
+    shared_by = {frozenset(step["joined"]): step["shared_by"] for step in explained["steps"]}
     assert shared_by.pop(frozenset("xyz")) == 1
     assert shared_by in ({frozenset("xy"): 4}, {frozenset("yz"): 1}, {frozenset("xz"): 1})
-    assert set(found["max_shared"]["order"][:2]) == {"x", "y"}, "three others have x and y joined by k"
-    assert found["max_shared"]["cost"] < found["cost"]
+    assert set(explained["max_shared"]["order"][:2]) == {"x", "y"}, "three others have x and y joined by k"
+    assert explained["max_shared"]["cost"] < explained["cost"]
     before = explain_join_order(plan, observed(*RATES), planned(PAIR))
     assert before is not None
     assert before["steps"][0]["shared_by"] == 5, "this one counts as if it ran"
@@ -100,12 +106,14 @@ def test_queries_with_the_same_sub_join_share_its_cost() -> None:
 def test_an_order_as_written_is_told() -> None:
     query = planned(TRIANGLE)
     assert isinstance(query, Join)
-    found = [explain_join_order(Plan(), observed(*RATES), each) for each in (query, replace(query, is_reordered=False))]
-    assert [each["order"] for each in found if each] == [["x", "z", "y"], ["x", "y", "z"]]
-    chosen, written = (each["cost"] for each in found if each)
-    assert written > chosen
-    assert found[1] is not None
-    assert "as they are written" in found[1]["why"]
+    orders = [
+        explain_join_order(Plan(), observed(*RATES), join) for join in (query, replace(query, is_reordered=False))
+    ]
+    assert [explained["order"] for explained in orders if explained] == [["x", "z", "y"], ["x", "y", "z"]]
+    least_cost, cost_as_written = (explained["cost"] for explained in orders if explained)
+    assert cost_as_written > least_cost
+    assert orders[1] is not None
+    assert "as they are written" in orders[1]["why"]
 
 
 def test_what_is_not_known_is_told() -> None:
@@ -119,24 +127,28 @@ def test_what_is_not_known_is_told() -> None:
     assert partly is not None
     assert partly["cost"] is None
     assert "of z have come" in partly["why"]
-    assert {each["input"]: each["tuples"] for each in partly["inputs"]} == {"x": 4000.0, "y": 2000.0, "z": None}
+    assert {join_input["input"]: join_input["tuples"] for join_input in partly["inputs"]} == {
+        "x": 4000.0,
+        "y": 2000.0,
+        "z": None,
+    }
     sessions = planned("SELECT x.v FROM a [SESSION 4 SECONDS] x, b [SESSION 4 SECONDS] y WHERE x.k = y.k")
-    told = explain_join_order(plan_of(), observed(*RATES), sessions)
-    assert told is not None
-    assert told["why"].endswith("it is not known beforehand how long sessions are.")
+    of_sessions = explain_join_order(plan_of(), observed(*RATES), sessions)
+    assert of_sessions is not None
+    assert of_sessions["why"].endswith("it is not known beforehand how long sessions are.")
 
 
-@pytest.mark.parametrize(("apart", "told"), [(1, "the order that costs least of all"), (3, "in blocks of 5 inputs")])
-def test_many_inputs_are_ordered_in_blocks_where_most_are_compared(apart: int, told: str) -> None:
+@pytest.mark.parametrize(("apart", "reason"), [(1, "the order that costs least of all"), (3, "in blocks of 5 inputs")])
+def test_many_inputs_are_ordered_in_blocks_where_most_are_compared(apart: int, reason: str) -> None:
     """Each of eight in a circle is compared with those that are at most so far from it."""
     inputs = ", ".join(f"{'abc'[n % 3]} W i{n}" for n in range(8))
     pairs = [(n, (n + step) % 8) for n in range(8) for step in range(1, apart + 1)]
-    where = " AND ".join(f"i{one}.k + {other} = i{other}.k + {one}" for one, other in pairs)
-    found = explain_join_order(plan_of(), observed(*RATES), planned(f"SELECT i0.v FROM {inputs} WHERE {where}"))
-    assert found is not None
-    assert sorted(found["order"]) == [f"i{n}" for n in range(8)]
-    assert found["combinations"] == "formed"
-    assert told in found["why"]
+    where = " AND ".join(f"i{left}.k + {right} = i{right}.k + {left}" for left, right in pairs)
+    explained = explain_join_order(plan_of(), observed(*RATES), planned(f"SELECT i0.v FROM {inputs} WHERE {where}"))
+    assert explained is not None
+    assert sorted(explained["order"]) == [f"i{n}" for n in range(8)]
+    assert explained["combinations"] == "formed"
+    assert reason in explained["why"]
 
 
 def test_what_is_no_join_of_several_inputs_has_no_order() -> None:

@@ -31,9 +31,9 @@ Keys = npt.NDArray[np.int64]
 
 
 def plan_join(sql: str) -> Join:
-    found = plan_select(sql, CATALOG)
-    assert isinstance(found, Join)
-    return found
+    planned = plan_select(sql, CATALOG)
+    assert isinstance(planned, Join)
+    return planned
 
 
 def hash_of(key: int) -> int:
@@ -75,8 +75,8 @@ class World:
                     {"k": pa.array(rng.choice(self.keys, 64)), "s": pa.array(rng.choice(self.texts, 64))}
                     for _ in range(8)
                 ]
-                drawn = [pa.RecordBatch.from_pydict(batch) for batch in batches]
-                samples[stream] = [draw_sample(each, ["k", "s"], self._second) for each in drawn]
+                chunks = [pa.RecordBatch.from_pydict(batch) for batch in batches]
+                samples[stream] = [draw_sample(chunk, ["k", "s"], self._second) for chunk in chunks]
             fires = self._second % self.fires_every == 0
             busy_us = round(self.cores * SECOND * self.fires_every) if fires else 0
             each_lane = [{self.name: round(share * busy_us)} for share in self.lane_shares]
@@ -96,23 +96,23 @@ class World:
         queries = [self.query, *self.others]
         members = {self.name: [Member(f"q-{n}", query, 0) for n, query in enumerate(queries, 1)]}
         now_us = self._second * SECOND
-        now = Situation(now_us, members, splits, self._numbers, lanes, self.statistics)
-        changes = self.policy.propose(now)
+        situation = Situation(now_us, members, splits, self._numbers, lanes, self.statistics)
+        changes = self.policy.propose(situation)
         for change in changes if is_taken else ():
             assert change.split is not None
             self.split = change.split
             self.policy.took(change)
         return changes[0] if changes else None
 
-    def look_until_change(self, most: int = 20) -> PlanChange:
+    def look_until_change(self, most_looks: int = 20) -> PlanChange:
         """Look until something changes."""
-        return next(change for change in (self.look() for _ in range(most)) if change is not None)
+        return next(change for change in (self.look() for _ in range(most_looks)) if change is not None)
 
 
-def skewed(*hot: int, each: float = 0.3) -> Keys:
+def skewed(*hot: int, share: float = 0.3) -> Keys:
     """Return keys to draw from: some that are frequent, and a thousand others."""
-    others = round(1000 * (1 - each * len(hot)))
-    return np.concatenate([np.arange(1000, 1000 + others), *(np.full(round(1000 * each), key) for key in hot)])
+    other_count = round(1000 * (1 - share * len(hot)))
+    return np.concatenate([np.arange(1000, 1000 + other_count), *(np.full(round(1000 * share), key) for key in hot)])
 
 
 def test_a_frequent_key_is_split_and_the_larger_input_spread() -> None:
@@ -121,11 +121,11 @@ def test_a_frequent_key_is_split_and_the_larger_input_spread() -> None:
     change = world.look()
     assert change is not None
     assert (change.kind, world.split.hashes, world.split.spread) == ("split", {hash_of(7)}, 1)
-    told = change.to_json()
-    assert told["keys"] == 1
-    assert told["estimated_cores"] == pytest.approx({"before": 0.8, "after": 0.4}, abs=0.01)
-    assert "1 key of y and what is joined with it have 99% of the rows: split among 2 lanes" in told["why"]
-    assert "the busiest should have 50% of them instead of 100%" in told["why"]
+    document = change.to_json()
+    assert document["keys"] == 1
+    assert document["estimated_cores"] == pytest.approx({"before": 0.8, "after": 0.4}, abs=0.01)
+    assert "1 key of y and what is joined with it have 99% of the rows: split among 2 lanes" in document["why"]
+    assert "the busiest should have 50% of them instead of 100%" in document["why"]
 
 
 def test_what_is_measured_of_a_split_is_told() -> None:
@@ -196,10 +196,10 @@ def test_with_splits_off_those_that_are_there_are_ended() -> None:
     world, split = World(), KeySplit(3, frozenset([1]))
     policy = NoSplits()
     members = {world.name: [Member("q-1", world.query, 0)]}
-    now = Situation(0, members, {world.name: split}, count(1), LANES, world.statistics)
-    (change,) = policy.propose(now)
+    situation = Situation(0, members, {world.name: split}, count(1), LANES, world.statistics)
+    (change,) = policy.propose(situation)
     assert (change.kind, change.split) == ("unsplit", NOT_SPLIT)
-    assert policy.propose(replace(now, splits={world.name: NOT_SPLIT})) == []
+    assert policy.propose(replace(situation, splits={world.name: NOT_SPLIT})) == []
 
 
 def test_a_split_is_ended_when_its_keys_are_frequent_no_more() -> None:
@@ -218,13 +218,13 @@ def test_a_split_is_ended_when_its_keys_are_frequent_no_more() -> None:
 
 def test_frequent_keys_of_different_lanes_are_left_where_they_are() -> None:
     world = World()
-    one = key_of_lane(0)
-    world.keys = skewed(one, key_of_lane(1))
+    key = key_of_lane(0)
+    world.keys = skewed(key, key_of_lane(1))
     assert world.look() is None
     world = World()
-    world.keys = skewed(one, key_of_lane(0, but=one))
+    world.keys = skewed(key, key_of_lane(0, but=key))
     assert world.look() is not None
-    assert world.split.hashes == {hash_of(one), hash_of(key_of_lane(0, but=one))}
+    assert world.split.hashes == {hash_of(key), hash_of(key_of_lane(0, but=key))}
 
 
 @pytest.mark.parametrize(
@@ -271,18 +271,20 @@ def test_what_is_grouped_is_not_split_by_a_column_with_hardly_any_values() -> No
 
 
 def test_joins_with_and_without_groups_are_split_together_where_they_can_be() -> None:
-    plain, by_s, by_both, by_v, by_key = (
+    ungrouped, by_s, by_both, by_v, by_key = (
         plan_join(text)
         for text in (
             TESTED, GROUPED, f"{GROUPED}, x.v", GROUPED.replace("x.s", "x.v"), GROUPED.replace(", x.s", ""),
         )
     )  # fmt: skip
-    assert spreadings_of([plain], [1, 2].__getitem__) == [(1, ()), (0, ())]
+    assert spreadings_of([ungrouped], [1, 2].__getitem__) == [(1, ()), (0, ())]
     assert spreadings_of([by_both], [1, 2].__getitem__) == [(0, ("s", "v"))]
-    assert spreadings_of([plain, by_both, by_s], [2, 1].__getitem__) == [(0, ("s",)), (0, ()), (1, ())]
-    assert spreadings_of([plain, by_v, by_s], [1, 2].__getitem__) == [(1, ()), (0, ())], "groups stay where they are"
+    assert spreadings_of([ungrouped, by_both, by_s], [2, 1].__getitem__) == [(0, ("s",)), (0, ()), (1, ())]
+    assert spreadings_of([ungrouped, by_v, by_s], [1, 2].__getitem__) == [(1, ()), (0, ())], (
+        "groups stay where they are"
+    )
     assert spreadings_of([by_v, by_s], [1, 2].__getitem__) == []
-    assert splittable_joins([by_key, by_s, plain]) == [by_s, plain]
+    assert splittable_joins([by_key, by_s, ungrouped]) == [by_s, ungrouped]
 
 
 def test_outer_inputs_are_not_spread() -> None:

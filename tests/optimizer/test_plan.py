@@ -45,9 +45,9 @@ def test_changes_give_the_plan_of_the_queries_that_are_left(changes: list[tuple[
         windows: dict[str, set[Window]] = {}
         for query_id, query in model.items():
             operators.setdefault(operator_of(query), set()).add(query_id)
-            found = windows.setdefault(operator_of(query), set())
+            windows_of_operator = windows.setdefault(operator_of(query), set())
             if isinstance(query, Aggregation):
-                found.add(query.window)
+                windows_of_operator.add(query.window)
         assert {o.id: set(o.queries) for o in plan.operators.values()} == operators
         assert {o.id: set(o.windows) for o in plan.operators.values()} == windows
 
@@ -66,8 +66,8 @@ def test_the_graph_leads_from_streams_over_operators_to_the_router() -> None:
     node = graph["nodes"][1]
     assert (node["streams"], node["partitioned_by"], node["queries"]) == (['pur"chases'], ["gem_pack"], 2)
     assert [window["kind"] for window in node["windows"]] == ["tumbling", "hopping"]
-    known = {node["id"] for node in graph["nodes"]}
-    assert all({edge["source"], edge["target"]} <= known for edge in graph["edges"])
+    node_ids = {node["id"] for node in graph["nodes"]}
+    assert all({edge["source"], edge["target"]} <= node_ids for edge in graph["edges"])
     dot = to_dot(graph)
     assert dot.startswith("digraph plan {")
     assert '"aggregation:s-1:gem_pack" -> "router";' in dot
@@ -125,11 +125,11 @@ def test_a_change_that_makes_no_sense_is_refused_and_changes_nothing() -> None:
 def test_the_form_of_evaluation_follows_what_is_tested(tested: list[str], form: str, why: str) -> None:
     conjuncts = tuple(call(">", Column(name, BIGINT), Literal(1, BIGINT)) for name in tested)
     where = call("and", *conjuncts) if len(conjuncts) > 1 else next(iter(conjuncts), None)
-    found = evaluation(replace(aggregation("s-1"), where=where))
-    assert found["form"] == form
-    assert why in found["why"]
-    named = call("in", Column("a", BIGINT), *(Literal(value, BIGINT) for value in range(0, 100, 3)))
-    assert evaluation(replace(aggregation("s-1"), where=named))["form"] == "query-set groups"
+    answer = evaluation(replace(aggregation("s-1"), where=where))
+    assert answer["form"] == form
+    assert why in answer["why"]
+    many_values = call("in", Column("a", BIGINT), *(Literal(value, BIGINT) for value in range(0, 100, 3)))
+    assert evaluation(replace(aggregation("s-1"), where=many_values))["form"] == "query-set groups"
     sessions = replace(aggregation("s-1"), where=where, window=SessionWindow(5))
     assert evaluation(sessions)["form"] == "fragments"
     assert window_json(sessions.window) == {"kind": "session", "gap_seconds": 5e-6}

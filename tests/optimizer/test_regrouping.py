@@ -66,7 +66,7 @@ class World:
         for _ in range(seconds):
             self._second += 1
             n = SAMPLE_KEPT // PERIOD
-            drawn = [
+            chunks = [
                 pa.RecordBatch.from_pydict(
                     {
                         "v": pa.array(self._rng.integers(0, CLUSTERS * WIDTH, 64), pa.int64()),
@@ -75,7 +75,7 @@ class World:
                 )
                 for _ in range(n // 64)
             ]
-            samples = [draw_sample(each, ["v", "m"], self._second) for each in drawn]
+            samples = [draw_sample(chunk, ["v", "m"], self._second) for chunk in chunks]
             (source,) = {name for query in self.queries.values() for name in source_operators(query)}
             busy = {source: round(self.us_a_tuple * self.rate)}
             in_lanes = {operator_of(query): round(self.lane_us_a_tuple * self.rate) for query in self.queries.values()}
@@ -201,8 +201,8 @@ def test_new_queries_join_groups_of_their_like_and_nobody_moves() -> None:
 
 
 def test_more_than_half_that_came_or_went_make_a_full_plan() -> None:
-    alike = planned("SELECT k, SUM(v) AS total FROM a [RANGE 4 SECONDS] WHERE v >= 0 AND m >= 0 GROUP BY k")
-    world = World({f"q-{number}": alike for number in range(QUERIES)})
+    query = planned("SELECT k, SUM(v) AS total FROM a [RANGE 4 SECONDS] WHERE v >= 0 AND m >= 0 GROUP BY k")
+    world = World({f"q-{number}": query for number in range(QUERIES)})
     assert [world.look_after() for _ in range(2)] == [None] * 2, "they select the same"
     world.create(*range(1000, 1300))
     assert world.look_after() is None, "they are half of all"
@@ -253,10 +253,10 @@ def test_what_was_looked_for_in_vain_is_looked_for_again_after_longer_and_longer
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Finding groups takes long; rates that go up and down must not make it happen every few seconds."""
-    looked: list[int] = []
+    full_plans: list[int] = []
 
     def group(workload: Workload) -> Numbers:
-        looked.append(look)
+        full_plans.append(look)
         return group_queries(workload)
 
     monkeypatch.setattr(regrouping, "group_queries", group)
@@ -266,10 +266,10 @@ def test_what_was_looked_for_in_vain_is_looked_for_again_after_longer_and_longer
     for look in range(200):
         world.rate = rates[look % len(rates)]
         assert world.look_after() is None
-    assert looked == [1, 2, 3, 5, 9, 17, 33, 65, 129, 193]
+    assert full_plans == [1, 2, 3, 5, 9, 17, 33, 65, 129, 193]
     world.rate, look = 4_000_000, 200
     world.look_after()
-    assert looked[-1] == 200, "so many were never there"
+    assert full_plans[-1] == 200, "so many were never there"
 
 
 def test_one_wrong_measurement_does_not_keep_groups_away() -> None:
@@ -298,8 +298,8 @@ def test_groups_of_operators_have_numbers_of_their_own() -> None:
     world = World(of_clusters())
     world.look_after()
     members = [Member(name, query, UNGROUPED) for name, query in world.queries.items()]
-    other = [replace(member, id=f"{member.id}'", group=7) for member in members[:20]]
-    operators = {operator_of(members[0].query): members, "other": other}
+    other_members = [replace(member, id=f"{member.id}'", group=7) for member in members[:20]]
+    operators = {operator_of(members[0].query): members, "other": other_members}
     world.regrouping.propose(0, operators, world.statistics)
     world.pass_seconds()
     (change,) = world.regrouping.propose(0, operators, world.statistics)

@@ -29,8 +29,8 @@ def after(loads: Iterable[Load], before: Decision = FIRST, pool: Pool | None = N
     return before
 
 
-def every_second(until: float, latency: float, busy: float) -> list[Load]:
-    return [Load(float(second), latency, busy, 0) for second in range(int(until) + 1)]
+def every_second(end: float, latency: float, busy: float) -> list[Load]:
+    return [Load(float(second), latency, busy, 0) for second in range(int(end) + 1)]
 
 
 def test_slow_tuples_and_busy_cores_for_a_period_call_for_one_more() -> None:
@@ -57,10 +57,10 @@ def test_neither_slow_tuples_nor_busy_cores_alone_call_for_more() -> None:
 def test_no_more_are_asked_for_before_those_have_come_that_were() -> None:
     loads = every_second(100, SLOW, busy=2.0)
     assert after(loads, pool=pool_of(1)).wanted == 2
-    asked = after(loads, pool=pool_of(1))
-    came = [replace(load, at=load.at + 101, busy_cores=4.0) for load in loads]
-    assert after(came[:5], asked, pool_of(2)).wanted == 2, "the period begins anew when one comes"
-    assert after(came[:6], asked, pool_of(2)).wanted == 3
+    decision = after(loads, pool=pool_of(1))
+    later_loads = [replace(load, at=load.at + 101, busy_cores=4.0) for load in loads]
+    assert after(later_loads[:5], decision, pool_of(2)).wanted == 2, "the period begins anew when one comes"
+    assert after(later_loads[:6], decision, pool_of(2)).wanted == 3
 
 
 def test_no_more_are_asked_for_than_are_allowed_or_than_lanes_have_cores() -> None:
@@ -75,9 +75,9 @@ def test_no_more_are_asked_for_than_are_allowed_or_than_lanes_have_cores() -> No
 
 def test_easy_work_for_long_gives_one_back() -> None:
     loads = every_second(PATIENT, QUICK, busy=EASY * 2)
-    two = Decision(2, "before", 0.0)
-    assert after(loads[:-1], two).wanted == 2
-    decision = after(loads, two)
+    two_wanted = Decision(2, "before", 0.0)
+    assert after(loads[:-1], two_wanted).wanted == 2
+    decision = after(loads, two_wanted)
     assert (decision.wanted, decision.since) == (1, PATIENT)
     assert decision.why == (
         "For 60 s tuples took less than 2.5 s, and one executor fewer has enough for the work, now 0.50 of 4 cores."
@@ -150,15 +150,15 @@ Step = tuple[float, float, float, bool]
 def run(steps: Iterable[Step], rules: Rules, cores: int, lanes: int) -> list[Decision]:
     """Return all decisions, on executors with so many cores each."""
     decision, executors, at = Decision(rules.least, "at first", 0.0), rules.least, 0.0
-    found = [decision]
+    decisions = [decision]
     for periods, latency, busy, has_followed in steps:
         executors = decision.wanted if has_followed else executors
         for moment in (at, at + periods * rules.period_seconds):
             load = Load(moment, latency * rules.latency_seconds, busy * cores, 0)
             decision = decide(decision, load, Pool(executors, cores * executors, lanes), rules)
-            found.append(decision)
+            decisions.append(decision)
         at = moment
-    return found
+    return decisions
 
 
 @given(STEPS, ALL_RULES, st.integers(1, 4), st.integers(1, 16))
@@ -168,14 +168,14 @@ def test_decisions_keep_within_bounds_and_a_period_apart(
     decisions = run(steps, rules, cores, lanes)
     assert decisions == run(steps, rules, cores, lanes)
     useful = max(rules.least, Pool(1, cores, lanes).useful)
-    for before, now in pairwise(decisions):
-        assert rules.least <= now.wanted <= min(rules.most, useful)
-        assert abs(now.wanted - before.wanted) <= 1
-        if now.wanted == before.wanted:
-            assert (before.why, before.since) == (now.why, now.since)
+    for before, after in pairwise(decisions):
+        assert rules.least <= after.wanted <= min(rules.most, useful)
+        assert abs(after.wanted - before.wanted) <= 1
+        if after.wanted == before.wanted:
+            assert (before.why, before.since) == (after.why, after.since)
         else:
-            periods = 1 if now.wanted > before.wanted else PATIENCE
-            assert now.since - before.since >= periods * rules.period_seconds
+            periods = 1 if after.wanted > before.wanted else PATIENCE
+            assert after.since - before.since >= periods * rules.period_seconds
 
 
 @given(STEPS, ALL_RULES, st.integers(1, 4), st.integers(4, 16), st.floats(0, 4))
@@ -183,8 +183,8 @@ def test_the_same_work_never_leads_out_and_in_whatever_tuples_take(
     steps: list[Step], rules: Rules, cores: int, lanes: int, busy: float
 ) -> None:
     same = [(periods, latency, busy, followed) for periods, latency, _, followed in steps]
-    wanted = [decision.wanted for decision in run(same, rules, cores, lanes)]
-    assert wanted in (sorted(wanted), sorted(wanted, reverse=True))
+    executors_wanted = [decision.wanted for decision in run(same, rules, cores, lanes)]
+    assert executors_wanted in (sorted(executors_wanted), sorted(executors_wanted, reverse=True))
 
 
 def test_what_is_easy_for_one_fewer_is_not_busy_for_them() -> None:

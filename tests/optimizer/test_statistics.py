@@ -88,14 +88,14 @@ def test_selectivity_is_the_share_of_the_newest_tuples() -> None:
     assert everything is not None
     assert everything.share == 1
     statistics.observe(record(0, 4, told({}, prices=[1.0, None, 6.0, 7.0])))
-    found = statistics.selectivity("s-1", above(5.0))
-    assert found is not None
-    assert (found.share, found.sampled) == (0.5, 4)
+    selectivity = statistics.selectivity("s-1", above(5.0))
+    assert selectivity is not None
+    assert (selectivity.share, selectivity.sampled) == (0.5, 4)
     for second in range(SAMPLE_KEPT):
         statistics.observe(record(second, 2, told({}, prices=[9.0, 9.0])))
-    found = statistics.selectivity("s-1", above(5.0))
-    assert found is not None
-    assert (found.share, found.sampled) == (1.0, SAMPLE_KEPT)
+    selectivity = statistics.selectivity("s-1", above(5.0))
+    assert selectivity is not None
+    assert (selectivity.share, selectivity.sampled) == (1.0, SAMPLE_KEPT)
 
 
 def test_distinct_values_are_those_of_what_is_selected() -> None:

@@ -19,7 +19,7 @@ def join(text: str) -> Join:
 
 
 @pytest.mark.parametrize(
-    ("text", "has"),
+    ("text", "is_shared"),
     [
         ("a W p, b W q WHERE p.k = q.k", True),
         ("b W q, a W p WHERE q.k = p.k AND p.v > 3", True),
@@ -32,22 +32,24 @@ def join(text: str) -> Join:
         ("a W p LEFT JOIN b W q ON p.k = q.k", False),
     ],
 )
-def test_a_sub_join_is_another_joins_where_it_joins_the_same_by_the_same(text: str, has: bool) -> None:
-    mine = join(CHAIN)
-    assert (sub_join(mine, frozenset([0, 1])) in sub_joins(join(text))) == has
+def test_a_sub_join_is_another_joins_where_it_joins_the_same_by_the_same(text: str, is_shared: bool) -> None:
+    chain = join(CHAIN)
+    assert (sub_join(chain, frozenset([0, 1])) in sub_joins(join(text))) == is_shared
 
 
 def test_only_inputs_that_are_compared_are_joined() -> None:
-    mine = join(CHAIN)
-    assert sub_joins(mine) == {sub_join(mine, frozenset(each)) for each in ([0, 1], [1, 2], [0, 1, 2])}
+    chain = join(CHAIN)
+    assert sub_joins(chain) == {sub_join(chain, frozenset(members)) for members in ([0, 1], [1, 2], [0, 1, 2])}
 
 
 def test_an_outer_input_comes_after_what_it_is_compared_with() -> None:
-    mine = join("a W p JOIN b W q ON p.k = q.k LEFT JOIN c W r ON q.k = r.k")
-    assert sub_joins(mine) == {sub_join(mine, frozenset(each)) for each in ([0, 1], [1, 2], [0, 1, 2])}
+    outer_join = join("a W p JOIN b W q ON p.k = q.k LEFT JOIN c W r ON q.k = r.k")
+    assert sub_joins(outer_join) == {
+        sub_join(outer_join, frozenset(members)) for members in ([0, 1], [1, 2], [0, 1, 2])
+    }
 
 
 def test_a_stream_joined_with_itself_crosswise_is_another_join() -> None:
-    one = join("a W p, a W q WHERE p.k = q.v AND p.m = q.m")
-    assert sub_joins(one) == sub_joins(join("a W p, a W q WHERE q.k = p.v AND p.m = q.m"))
-    assert sub_joins(one) != sub_joins(join("a W p, a W q WHERE p.k = q.k AND p.m = q.m"))
+    crosswise = join("a W p, a W q WHERE p.k = q.v AND p.m = q.m")
+    assert sub_joins(crosswise) == sub_joins(join("a W p, a W q WHERE q.k = p.v AND p.m = q.m"))
+    assert sub_joins(crosswise) != sub_joins(join("a W p, a W q WHERE p.k = q.k AND p.m = q.m"))

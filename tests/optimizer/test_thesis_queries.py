@@ -57,11 +57,11 @@ def shared_by(plan: Plan, name: str, *inputs: int) -> int:
     return Sharing(plan, planned(name), name)(frozenset(inputs))
 
 
-@pytest.mark.parametrize(("one", "other"), [("Q1", "Q5"), ("Q2", "Q6"), ("Q4", "Q7")])
-def test_queries_of_the_same_join_share_an_operator_at_once(one: str, other: str) -> None:
+@pytest.mark.parametrize(("first", "second"), [("Q1", "Q5"), ("Q2", "Q6"), ("Q4", "Q7")])
+def test_queries_of_the_same_join_share_an_operator_at_once(first: str, second: str) -> None:
     """Whatever their predicates and costs: no deployment waits for the optimizer."""
-    assert operator_of(planned(one)) == operator_of(planned(other))
-    assert created(one).sharing(planned(other)) == (1, [one])
+    assert operator_of(planned(first)) == operator_of(planned(second))
+    assert created(first).sharing(planned(second)) == (1, [first])
 
 
 def test_queries_that_compare_a_stream_by_the_same_attribute_share_its_index() -> None:

@@ -28,8 +28,8 @@ def braid(monkeypatch: pytest.MonkeyPatch) -> Braid:
     """Run a command in this process; its result keeps stdout and stderr apart."""
     monkeypatch.delenv("BRAID_URL", raising=False)
 
-    def run(*words: str, **more: Any) -> Result:
-        result = CliRunner().invoke(cli, words, prog_name="braid", **more)
+    def run(*words: str, **options: Any) -> Result:
+        result = CliRunner().invoke(cli, words, prog_name="braid", **options)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return result
@@ -42,7 +42,7 @@ def start(service: Playback) -> Iterator[Start]:
     """Start a command as a process of its own; whatever still runs after the test is killed."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def run(*words: str, **more: Any) -> subprocess.Popen[bytes]:
+    def run(*words: str, **options: Any) -> subprocess.Popen[bytes]:
         environment = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "COLUMNS")}
         streams: dict[str, Any] = {
             "stdout": subprocess.PIPE,
@@ -52,7 +52,7 @@ def start(service: Playback) -> Iterator[Start]:
         process: subprocess.Popen[bytes] = subprocess.Popen(
             [sys.executable, "-m", "api.cli.main", *words],
             env=environment | {"BRAID_URL": service.url, "TERM": "xterm-256color"},
-            **(streams | more),
+            **(streams | options),
         )
         started.append(process)
         return process

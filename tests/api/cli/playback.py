@@ -69,9 +69,9 @@ class Recorded:
         return json.loads(self.body)
 
 
-def problem(status: int, title: str, detail: str, **more: Any) -> Response:
+def problem(status: int, title: str, detail: str, **fields: Any) -> Response:
     """Build a problem+json answer."""
-    body = {"type": "about:blank", "title": title, "status": status, "detail": detail} | more
+    body = {"type": "about:blank", "title": title, "status": status, "detail": detail} | fields
     return Response(json.dumps(body), status, media_type="application/problem+json")
 
 
@@ -180,8 +180,8 @@ def build_app(service: Playback) -> FastAPI:
             service.changed.wait_for(ready, wait)
             rows = service.rows[query_id][after : after + limit]
             cursor = after + len(rows)
-            over = service.queries[query_id]["state"] == "RETIRED" and cursor == len(service.rows[query_id])
-        return answer({"rows": rows, "cursor": str(cursor), "end": over})
+            is_over = service.queries[query_id]["state"] == "RETIRED" and cursor == len(service.rows[query_id])
+        return answer({"rows": rows, "cursor": str(cursor), "end": is_over})
 
     @app.get("/queries/{query_id}/plan")
     def plan(query_id: str, format: str = "json") -> Response:
@@ -199,7 +199,7 @@ def build_app(service: Playback) -> FastAPI:
         key = request.headers.get("Idempotency-Key")
         with service.changed:
             if isinstance(body, list):
-                return answer([service.add_query(one) for one in body], 201)
+                return answer([service.add_query(query_body) for query_body in body], 201)
             query = service.first_outcomes.get(key or "") or service.add_query(body)
             if key:
                 service.first_outcomes[key] = query
@@ -208,9 +208,9 @@ def build_app(service: Playback) -> FastAPI:
 
     @app.get("/queries")
     def list_queries(state: str | None = None, cursor: int = 0, limit: int = 2) -> Response:
-        found = [query for query in service.queries.values() if state in (None, query["state"])]
-        page, rest = found[cursor : cursor + limit], found[cursor + limit :]
-        return answer({"queries": page, "cursor": str(cursor + limit) if rest else None})
+        matches = [query for query in service.queries.values() if state in (None, query["state"])]
+        page, later = matches[cursor : cursor + limit], matches[cursor + limit :]
+        return answer({"queries": page, "cursor": str(cursor + limit) if later else None})
 
     @app.post("/queries/retire")
     def retire_many() -> Response:
@@ -245,11 +245,11 @@ def build_app(service: Playback) -> FastAPI:
     @app.post("/streams/{name}/events")
     async def push(name: str, request: Request) -> Response:
         lines = (await request.body()).splitlines()
-        bad = [number for number, line in enumerate(lines, 1) if not line.startswith(b"{")]
-        errors = [{"line": number, "detail": "not an object"} for number in bad]
+        malformed = [number for number, line in enumerate(lines, 1) if not line.startswith(b"{")]
+        errors = [{"line": number, "detail": "not an object"} for number in malformed]
         if name != STREAM["name"]:
             return problem(404, "Not Found", f"There is no stream {name!r}; there is 'purchases'.")
-        return answer({"accepted": len(lines) - len(bad), "rejected": len(bad), "errors": errors})
+        return answer({"accepted": len(lines) - len(malformed), "rejected": len(malformed), "errors": errors})
 
     @app.get("/streams/{name}/dead-letters")
     def dead_letters(name: str) -> Response:

@@ -26,9 +26,9 @@ def rest(tmp_path: Path, braid: Braid, monkeypatch: pytest.MonkeyPatch) -> Itera
 @pytest.mark.usefixtures("rest")
 def test_a_tenant_and_its_keys_from_beginning_to_end(braid: Braid, monkeypatch: pytest.MonkeyPatch) -> None:
     assert braid("tenants", "list").stdout == "there is no tenant yet\n"
-    made = braid("tenants", "set", "shop", "--running-queries", "3", "--cost-share", "0.5")
-    assert made.exit_code == 0
-    assert "running_queries       3" in made.stdout
+    tenant = braid("tenants", "set", "shop", "--running-queries", "3", "--cost-share", "0.5")
+    assert tenant.exit_code == 0
+    assert "running_queries       3" in tenant.stdout
     key = json.loads(braid("keys", "create", "shop", "--right", "read", "--name", "boards", "--json").stdout)
     assert "boards" in braid("keys", "list").stdout
     assert key["key"] not in braid("keys", "list").stdout

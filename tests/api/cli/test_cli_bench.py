@@ -19,14 +19,14 @@ from tests.bench_driver.report.made_up_rows import made_up_row
 @pytest.fixture
 def passed_on(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """Return what would have been measured; nothing is."""
-    got: list[tuple[Any, ...]] = []
+    runs: list[tuple[Any, ...]] = []
 
     def run(*arguments: Any) -> int:
-        got.append(arguments[:-1])
+        runs.append(arguments[:-1])
         return 0
 
     monkeypatch.setattr(bench_driver.bench, "run_bench", run)
-    return got
+    return runs
 
 
 def test_options_are_passed_on(braid: Braid, passed_on: list[tuple[Any, ...]], tmp_path: Path) -> None:
@@ -94,8 +94,8 @@ def test_the_help_shows_the_options_of_a_run_and_the_other_commands(braid: Braid
 def test_a_missing_package_is_told_before_anything_is_measured(
     braid: Braid, passed_on: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
-    found = bench_driver.bench.find_spec
-    monkeypatch.setattr(bench_driver.bench, "find_spec", lambda name: None if name == package else found(name))
+    find_spec = bench_driver.bench.find_spec
+    monkeypatch.setattr(bench_driver.bench, "find_spec", lambda name: None if name == package else find_spec(name))
     result = braid("bench", "one-key")
     assert result.exit_code == 1
     assert result.stderr == f"Error: `braid bench` needs {package}: install it with pip install 'braid[bench]'\n"

@@ -177,24 +177,24 @@ def test_the_url_comes_from_the_command_then_the_group_then_the_environment(brai
 def test_serve_passes_on_only_what_was_typed(
     braid: Braid, monkeypatch: pytest.MonkeyPatch, words: list[str], flags: dict[str, object]
 ) -> None:
-    got: list[dict[str, object]] = []
+    passed_on: list[dict[str, object]] = []
 
-    def run(given: dict[str, object]) -> int:
-        got.append(given)
+    def run(typed: dict[str, object]) -> int:
+        passed_on.append(typed)
         return 5
 
     module = ModuleType("api.serve")
     module.__dict__["serve"] = run
     monkeypatch.setitem(sys.modules, "api.serve", module)
     result = braid("serve", *words, env={"BRAID_PORT": "9", "BRAID_HOST": "nowhere"})
-    assert got == [flags]
+    assert passed_on == [flags]
     assert result.exit_code == 5
 
 
 def test_demo_runs_for_the_seconds_given(braid: Braid, monkeypatch: pytest.MonkeyPatch) -> None:
-    got: list[int] = []
+    seconds: list[int] = []
     module = ModuleType("bench_driver.demo")
-    module.__dict__["run_demo"] = got.append
+    module.__dict__["run_demo"] = seconds.append
     monkeypatch.setitem(sys.modules, "bench_driver.demo", module)
     assert braid("demo", "--seconds", "3").exit_code == 0
-    assert got == [3]
+    assert seconds == [3]

@@ -226,13 +226,13 @@ def test_results_of_nothing_is_a_refusal(service: Playback, braid: Braid) -> Non
 @contextmanager
 def terminal(columns: int) -> Iterator[tuple[int, int]]:
     """Open a terminal of some width; give its two ends."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    master_fd, terminal_fd = pty.openpty()
+    fcntl.ioctl(terminal_fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     try:
-        yield ours, theirs
+        yield master_fd, terminal_fd
     finally:
-        os.close(ours)
-        os.close(theirs)
+        os.close(master_fd)
+        os.close(terminal_fd)
 
 
 def read_until(end: int, mark: bytes) -> bytes:
@@ -247,11 +247,11 @@ def read_until(end: int, mark: bytes) -> bytes:
 def test_a_terminal_gets_colours_and_lines_that_fit(
     service: Playback, start: Start, columns: int, shortened: bool
 ) -> None:
-    with terminal(columns) as (ours, theirs):
-        process = start("query", SQL, "--limit", "1", stdout=theirs)
+    with terminal(columns) as (master_fd, terminal_fd):
+        process = start("query", SQL, "--limit", "1", stdout=terminal_fd)
         follows(service)
         service.emit("q-1", {"user_id": 123456789, "text": "x" * 100})
-        text = read_until(ours, b"retired query q-1").decode()
+        text = read_until(master_fd, b"retired query q-1").decode()
         assert ended(process)[0] == 0
     header, row = text.split("\r\n")[1:3]
     assert header.startswith("\x1b[1m")

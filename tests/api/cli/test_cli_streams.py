@@ -143,10 +143,10 @@ def test_pieces_are_cut_alike_whenever_they_must_be() -> None:
             self.at += len(piece)
             return len(piece)
 
-    whole = list(ndjson_pieces(io.BytesIO(body), steady=True))
-    assert list(ndjson_pieces(io.BufferedReader(Slow()), steady=True)) == whole
-    assert b"".join(whole) == body
+    from_file = list(ndjson_pieces(io.BytesIO(body), steady=True))
+    assert list(ndjson_pieces(io.BufferedReader(Slow()), steady=True)) == from_file
+    assert b"".join(from_file) == body
     as_it_comes = list(ndjson_pieces(io.BufferedReader(Slow()), steady=False))
-    assert len(as_it_comes) > len(whole)
+    assert len(as_it_comes) > len(from_file)
     assert b"".join(as_it_comes) == body
     assert all(piece.endswith(b"\n") for piece in as_it_comes[:-1])

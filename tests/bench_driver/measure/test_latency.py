@@ -28,8 +28,8 @@ def pull(at: float, start: int, end: int, consumer: str = "a") -> Pull:
 
 def test_event_time_latency_is_from_the_newest_tuple_to_the_arrival() -> None:
     outputs = [Output(1005.0, 1004.5, 3), Output(1006.0, 1003.0, 1), Output(1007.0, 1002.0, 1), Output(1020.0, 1019, 1)]
-    found = event_time_latencies(outputs, 1005.0, 1010.0, since=1002.5)
-    assert found == [Latency(1005.0, 0.5, 3), Latency(1006.0, 3.0, 1)], "of before the step, or after it"
+    latencies = event_time_latencies(outputs, 1005.0, 1010.0, since=1002.5)
+    assert latencies == [Latency(1005.0, 0.5, 3), Latency(1006.0, 3.0, 1)], "of before the step, or after it"
 
 
 def test_processing_time_latency_is_from_the_pull_of_the_newest_tuple() -> None:
@@ -45,8 +45,8 @@ def test_processing_time_latency_is_from_the_pull_of_the_newest_tuple() -> None:
 
 def test_of_several_streams_the_greatest_ingestion_counts() -> None:
     early, late = Ingestion([pull(4, 0, 100)], SCHEDULE), Ingestion([pull(6, 0, 100)], SCHEDULE)
-    found = processing_time_latencies([Output(1009.0, 1003.5, 1)], 1000, 1010, 1000, [early, late])
-    assert [x.seconds for x in found] == [3.0]
+    latencies = processing_time_latencies([Output(1009.0, 1003.5, 1)], 1000, 1010, 1000, [early, late])
+    assert [x.seconds for x in latencies] == [3.0]
 
 
 def test_a_range_pulled_again_after_a_failure_counts_when_it_was_first_pulled() -> None:
@@ -79,8 +79,8 @@ def test_what_was_not_pulled_by_then_has_no_processing_time() -> None:
 def test_a_tuple_does_not_reach_the_system_before_it_comes() -> None:
     # a queue that is pulled from ahead of time hands tuples over as they come
     queue = Ingestion([pull(0, 0, 100)], SCHEDULE)
-    found = processing_time_latencies([Output(1006.0, 1005.0, 1)], 1000, 1010, 1000, [queue])
-    assert [x.seconds for x in found] == [1.0]
+    latencies = processing_time_latencies([Output(1006.0, 1005.0, 1)], 1000, 1010, 1000, [queue])
+    assert [x.seconds for x in latencies] == [1.0]
 
 
 def test_a_schedule_that_began_anew_maps_times_of_its_last_segment() -> None:
@@ -93,10 +93,10 @@ def test_a_schedule_that_began_anew_maps_times_of_its_last_segment() -> None:
 
 def test_quantiles_weigh_rows() -> None:
     latencies = [Latency(1000 + i, float(i), 1) for i in range(1, 100)] + [Latency(1200, 500.0, 900)]
-    found = latency_quantiles(latencies)
-    assert found == {"p50": 500.0, "p95": 500.0, "p99": 500.0, "max": 500.0}
-    plain = quantiles([float(i) for i in range(1, 101)])
-    assert plain == {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
+    weighed = latency_quantiles(latencies)
+    assert weighed == {"p50": 500.0, "p95": 500.0, "p99": 500.0, "max": 500.0}
+    unweighed = quantiles([float(i) for i in range(1, 101)])
+    assert unweighed == {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 
 
 def test_a_single_firing_gives_no_quantiles() -> None:

@@ -9,31 +9,31 @@ from bench_driver.measure.search import Search, SearchPlan, StepResult, search
 
 def find(service: float, start: int, plan: SearchPlan | None = None, cold: float = 1.0) -> Search:
     """Search over a system that takes up to `service` tuples a second, `cold` times that in its first step."""
-    asked: list[int] = []
+    rates_tried: list[int] = []
 
     def probe(rate: int) -> StepResult:
-        able = service * (1.0 if asked else cold)
-        asked.append(rate)
-        return StepResult(rate, rate <= able, max(0.0, rate - able), min(rate, able))
+        capacity = service * (1.0 if rates_tried else cold)
+        rates_tried.append(rate)
+        return StepResult(rate, rate <= capacity, max(0.0, rate - capacity), min(rate, capacity))
 
-    found = search(start, probe, plan or SearchPlan())
-    assert [step.rate for step in found.steps] == asked
-    return found
+    result = search(start, probe, plan or SearchPlan())
+    assert [step.rate for step in result.steps] == rates_tried
+    return result
 
 
 @pytest.mark.parametrize("service", [1_234, 200_000, 777_777, 5_900_000])
 def test_it_comes_within_five_percent(service: int) -> None:
-    found = find(service, 6_000_000)
-    assert found.best is not None
-    assert 0.95 * service <= found.best.rate <= service
-    assert len(found.steps) <= 6
+    result = find(service, 6_000_000)
+    assert result.best is not None
+    assert 0.95 * service <= result.best.rate <= service
+    assert len(result.steps) <= 6
 
 
 def test_a_start_rate_that_is_sustained_is_doubled() -> None:
-    found = find(350_000, 100_000)
-    assert [step.rate for step in found.steps[:3]] == [100_000, 200_000, 400_000]
-    assert found.best is not None
-    assert 0.95 * 350_000 <= found.best.rate <= 350_000
+    result = find(350_000, 100_000)
+    assert [step.rate for step in result.steps[:3]] == [100_000, 200_000, 400_000]
+    assert result.best is not None
+    assert 0.95 * 350_000 <= result.best.rate <= 350_000
 
 
 def test_it_steps_down_until_the_rate_is_sustained() -> None:
@@ -41,11 +41,11 @@ def test_it_steps_down_until_the_rate_is_sustained() -> None:
     def probe(rate: int) -> StepResult:
         return StepResult(rate, rate <= 800, 1.0, min(rate, 1000))
 
-    found = search(6000, probe, SearchPlan())
-    rates = [step.rate for step in found.steps]
+    result = search(6000, probe, SearchPlan())
+    rates = [step.rate for step in result.steps]
     assert rates[:5] == [6000, 970, 902, 838, 779]
-    assert found.best is not None
-    assert found.best.rate == 779
+    assert result.best is not None
+    assert result.best.rate == 779
 
 
 def test_a_system_that_was_cold_in_the_first_step_is_climbed_after() -> None:
@@ -56,9 +56,9 @@ def test_a_system_that_was_cold_in_the_first_step_is_climbed_after() -> None:
 
 
 def test_it_ends_after_the_most_steps_without_a_result() -> None:
-    found = find(0.0, 1_000_000, SearchPlan(most_steps=3))
-    assert found.best is None
-    assert len(found.steps) == 3
+    result = find(0.0, 1_000_000, SearchPlan(most_steps=3))
+    assert result.best is None
+    assert len(result.steps) == 3
     assert find(0.0, 4, SearchPlan(most_steps=50)).best is None, "a rate below one ends it"
 
 
@@ -72,12 +72,12 @@ def test_a_wide_gap_is_closed_even_when_refinements_are_used_up() -> None:
     def probe(rate: int) -> StepResult:
         return StepResult(rate, rate <= 2_600, 0.0, min(rate, 4_800) * 0.98)
 
-    found = search(1_000, probe, SearchPlan())
-    assert [step.rate for step in found.steps[:3]] == [1_000, 2_000, 4_000]
-    assert found.best is not None
-    assert found.best.rate >= 2_600 / SearchPlan().far
-    too_much = min(step.rate for step in found.steps if not step.sustained)
-    assert too_much <= found.best.rate * SearchPlan().far
+    result = search(1_000, probe, SearchPlan())
+    assert [step.rate for step in result.steps[:3]] == [1_000, 2_000, 4_000]
+    assert result.best is not None
+    assert result.best.rate >= 2_600 / SearchPlan().far
+    too_much = min(step.rate for step in result.steps if not step.sustained)
+    assert too_much <= result.best.rate * SearchPlan().far
 
 
 def test_what_was_taken_of_too_much_does_not_end_the_search_where_it_misleads() -> None:
@@ -91,23 +91,23 @@ def test_what_was_taken_of_too_much_does_not_end_the_search_where_it_misleads() 
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"most_steps": 0}, {"refinements": -1}, {"below_taken": 0}, {"down": 1.0}, {"up": 1.0}, {"far": 1.0}]
+    "fields", [{"most_steps": 0}, {"refinements": -1}, {"below_taken": 0}, {"down": 1.0}, {"up": 1.0}, {"far": 1.0}]
 )
-def test_a_plan_that_leads_nowhere_is_refused(wrong: dict[str, float]) -> None:
+def test_a_plan_that_leads_nowhere_is_refused(fields: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="needs"):
-        SearchPlan(**wrong)  # type: ignore[arg-type]
+        SearchPlan(**fields)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="negative"):
         StepResult(-1, True, 0, 0)
 
 
 def test_no_step_begins_late() -> None:
-    asked: list[int] = []
+    rates_tried: list[int] = []
 
     def probe(rate: int) -> StepResult:
-        asked.append(rate)
+        rates_tried.append(rate)
         return StepResult(rate, False, 1.0, rate / 2)
 
-    search(1000, probe, SearchPlan(), is_late=lambda: len(asked) == 2)
-    assert len(asked) == 2
+    search(1000, probe, SearchPlan(), is_late=lambda: len(rates_tried) == 2)
+    assert len(rates_tried) == 2
     search(1000, probe, SearchPlan(), is_late=lambda: True)
-    assert len(asked) == 3, "one step in any case"
+    assert len(rates_tried) == 3, "one step in any case"

@@ -55,9 +55,9 @@ def test_a_system_that_slows_down_gets_late_while_its_processing_time_stays_flat
     early, late = (run.warm, run.begin + 0.3 * 4), (run.end - 1.0, run.end)
 
     def middle(latencies: list[latency.Latency], between: tuple[float, float]) -> float:
-        found = median([x.seconds for x in latencies if between[0] <= x.arrived <= between[1]])
-        assert found is not None
-        return found
+        median_latency = median([x.seconds for x in latencies if between[0] <= x.arrived <= between[1]])
+        assert median_latency is not None
+        return median_latency
 
     # from 1.2 s on it does half of what comes: after 3.5 s it is (3.5 - 1.2) / 2 s behind
     assert middle(by_event, late) - middle(by_event, early) > 0.8
@@ -84,9 +84,9 @@ def test_settling_waits_for_a_system_that_is_busy_with_what_it_pulled(queue: Que
         assert elapsed < 30.0
         newest = queue.pulls()[-1]
         assert newest.at > begin
-        came = queue.event_time_of(newest.end - 1)
-        assert came is not None
-        assert came >= begin, "it pulled what came after the step"
+        event_time = queue.event_time_of(newest.end - 1)
+        assert event_time is not None
+        assert event_time >= begin, "it pulled what came after the step"
         assert queue.samples()[-1].length("fake") <= 5_000 * (steps.SETTLED_SECONDS + 1)
     finally:
         system.stop()

@@ -54,35 +54,41 @@ def trickle(seconds: float, offered: float, service: float, pauses: tuple[tuple[
 
 
 def batches(
-    seconds: float, offered: float, service: float, least: float, most: float = 1e18, noise: float = 0.0, seed: int = 1
+    seconds: float,
+    offered: float,
+    service: float,
+    least: float,
+    most_tuples: float = 1e18,
+    noise: float = 0.0,
+    seed: int = 1,
 ) -> Line:
-    """A system that takes all there is, at most `most`, in batches that last at least `least` seconds."""
-    chance, at, taken = random.Random(seed), 0.33, 0.0
+    """A system that takes all there is, at most `most_tuples`, in batches that last at least `least` seconds."""
+    rng, at, taken = random.Random(seed), 0.33, 0.0
     pulls: list[tuple[float, float]] = []
     while at < seconds:
-        size = min(offered * at - taken, most)
+        size = min(offered * at - taken, most_tuples)
         taken += size
         # a batch is pulled in three bites
         pulls += [(at + 0.05 * bite, taken - size * (2 - bite) / 3) for bite in range(3)]
-        at += max(least, size / service) * chance.uniform(1 - noise, 1 + noise)
+        at += max(least, size / service) * rng.uniform(1 - noise, 1 + noise)
     return pulls
 
 
 @pytest.mark.parametrize("seconds", [6, 30])
 @pytest.mark.parametrize("load", [0.3, 0.97])
 def test_a_queue_that_is_always_emptied_does_not_grow(seconds: int, load: float) -> None:
-    found = growth(look(seconds, RATE * load, trickle(seconds, RATE * load, RATE)), RATE * load)
-    assert not found.keeps_growing
-    assert abs(found.tuples_per_second) < 0.01 * RATE
+    measured = growth(look(seconds, RATE * load, trickle(seconds, RATE * load, RATE)), RATE * load)
+    assert not measured.keeps_growing
+    assert abs(measured.tuples_per_second) < 0.01 * RATE
 
 
 @pytest.mark.parametrize("seconds", [6, 30])
 @pytest.mark.parametrize("excess", [0.02, 0.05, 0.3, 4.0])
 def test_a_queue_that_steadily_grows_by_two_percent_or_more_does(seconds: int, excess: float) -> None:
     offered = RATE / (1 - excess) if excess < 1 else RATE * (1 + excess)
-    found = growth(look(seconds, offered, trickle(seconds, offered, RATE)), offered)
-    assert found.keeps_growing
-    assert found.tuples_per_second == pytest.approx(offered - RATE, rel=0.1, abs=0.006 * RATE)
+    measured = growth(look(seconds, offered, trickle(seconds, offered, RATE)), offered)
+    assert measured.keeps_growing
+    assert measured.tuples_per_second == pytest.approx(offered - RATE, rel=0.1, abs=0.006 * RATE)
 
 
 @pytest.mark.parametrize("least", [0.3, 1.0, 2.0, 3.7, 5.0])
@@ -103,9 +109,9 @@ def test_batches_of_uneven_length_pass_nine_times_in_ten() -> None:
 @pytest.mark.parametrize("excess", [0.02, 0.1])
 def test_the_sawtooth_of_batches_of_limited_size_that_cannot_keep_up_fails(least: float, excess: float) -> None:
     offered = RATE / (1 - excess)
-    found = growth(look(30, offered, batches(30, offered, 1e9, least, most=RATE * least)), offered)
-    assert found.keeps_growing
-    assert found.tuples_per_second == pytest.approx(offered - RATE, rel=0.2)
+    measured = growth(look(30, offered, batches(30, offered, 1e9, least, most_tuples=RATE * least)), offered)
+    assert measured.keeps_growing
+    assert measured.tuples_per_second == pytest.approx(offered - RATE, rel=0.2)
 
 
 @pytest.mark.parametrize("excess", [1.1, 1.5])
@@ -148,15 +154,15 @@ def test_less_than_comes_between_two_samples_is_no_backlog() -> None:
 def test_the_rate_is_that_of_whole_batches(least: float) -> None:
     points = look(30, RATE, batches(30, RATE, 1.2 * RATE, least))
     assert pulled_rate(points) == pytest.approx(RATE, rel=0.02)
-    limited = look(30, 2 * RATE, batches(30, 2 * RATE, 1e9, least, most=RATE * least))
+    limited = look(30, 2 * RATE, batches(30, 2 * RATE, 1e9, least, most_tuples=RATE * least))
     assert pulled_rate(limited) == pytest.approx(RATE, rel=0.02)
 
 
 def test_batches_that_grow_do_not_count_what_they_have_yet_to_do() -> None:
     points = look(30, 1.4 * RATE, batches(30, 1.4 * RATE, RATE, 1.0))
     assert pulled_rate(points) == pytest.approx(RATE, rel=0.05)
-    whole = (points[-1].pulled - points[0].pulled) / (points[-1].at - points[0].at)
-    assert whole > 1.08 * RATE, "the plain rate would do as well"
+    overall_rate = (points[-1].pulled - points[0].pulled) / (points[-1].at - points[0].at)
+    assert overall_rate > 1.08 * RATE, "the plain rate would do as well"
 
 
 @pytest.mark.parametrize("late", [1.0, 29.5])
@@ -176,9 +182,9 @@ def test_a_single_batch_says_little_and_not_too_much() -> None:
 
 def test_the_bites_of_a_batch_are_one_tooth_and_one_that_may_have_begun_before_is_none() -> None:
     points = look(30, RATE, batches(30, RATE, 10 * RATE, 3.0), skip=0)
-    found = teeth(points)
-    assert len(found) == 9, "the first of ten begins with the sampling"
-    assert all(t.after.pulled - t.before.pulled == pytest.approx(3 * RATE) for t in found)
+    batch_teeth = teeth(points)
+    assert len(batch_teeth) == 9, "the first of ten begins with the sampling"
+    assert all(t.after.pulled - t.before.pulled == pytest.approx(3 * RATE) for t in batch_teeth)
 
 
 def test_the_slowest_consumer_that_counts_says_how_long_the_queue_is() -> None:

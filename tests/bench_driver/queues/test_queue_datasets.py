@@ -19,30 +19,30 @@ def make(name: str, seed: int = 1, **options: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", DATASETS)
 def test_all_columns_are_made_but_the_time(name: str) -> None:
-    made = make(name)
-    assert [*made, TIME] == [column for column, _ in DATASETS[name].columns]
+    columns = make(name)
+    assert [*columns, TIME] == [column for column, _ in DATASETS[name].columns]
     assert DATASETS[name].columns[-1] == (TIME, "TIMESTAMP")
     types = {"BIGINT": np.int64, "INT": np.int32, "DOUBLE": np.float64}
     for column, sql_type in DATASETS[name].columns[:-1]:
-        assert made[column].dtype == types[sql_type]
-        assert len(made[column]) == COUNT
+        assert columns[column].dtype == types[sql_type]
+        assert len(columns[column]) == COUNT
 
 
 @pytest.mark.parametrize("name", DATASETS)
 def test_the_seed_decides_the_tuples(name: str) -> None:
-    one, again, other = make(name), make(name), make(name, seed=2)
-    assert all((one[column] == again[column]).all() for column in one)
-    assert any((one[column] != other[column]).any() for column in one)
+    columns, same_seed, another_seed = make(name), make(name), make(name, seed=2)
+    assert all((columns[column] == same_seed[column]).all() for column in columns)
+    assert any((columns[column] != another_seed[column]).any() for column in columns)
 
 
 def test_astream_keys_go_round_and_fields_are_uniform() -> None:
-    made = make("astream", keys=7, fields_max=10)
-    assert ((made["key"][:-1] + 1) % 7 == made["key"][1:]).all()
+    columns = make("astream", keys=7, fields_max=10)
+    assert ((columns["key"][:-1] + 1) % 7 == columns["key"][1:]).all()
     for field in ASTREAM_FIELDS:
-        counts = np.bincount(made[field], minlength=10)
+        counts = np.bincount(columns[field], minlength=10)
         assert len(counts) == 10
         assert counts.min() > 0.8 * COUNT / 10
-    assert (made["field0"] != made["field1"]).any()
+    assert (columns["field0"] != columns["field1"]).any()
 
 
 def test_astream_with_one_key_is_as_skewed_as_can_be() -> None:
@@ -50,9 +50,9 @@ def test_astream_with_one_key_is_as_skewed_as_can_be() -> None:
 
 
 def test_ajoin_attributes_are_uniform() -> None:
-    made = make("ajoin", atr_max=20)
+    columns = make("ajoin", atr_max=20)
     for attribute in AJOIN_ATTRIBUTES:
-        counts = np.bincount(made[attribute], minlength=20)
+        counts = np.bincount(columns[attribute], minlength=20)
         assert len(counts) == 20
         assert counts.min() > 0.8 * COUNT / 20
 

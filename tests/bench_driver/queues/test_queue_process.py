@@ -49,7 +49,7 @@ def gone(pid: int) -> bool:
 def test_it_generates_at_the_rate_it_is_told_and_is_measured_where_it_is_pulled(queue: QueueProcess) -> None:
     at = time.time_ns() // 1000
     queue.run(at, [(0.2, 1_000_000), (0.2, 0), (None, 500_000)])
-    told = time.time()
+    started = time.time()
     first = queue.schedule.segments[0].first_offset
     assert queue.event_time_of(first) == pytest.approx(at / SECOND, abs=1e-5)
     assert pull(queue, first, first + 150_000, "one") == 150_000
@@ -60,16 +60,16 @@ def test_it_generates_at_the_rate_it_is_told_and_is_measured_where_it_is_pulled(
         "samples show what was pulled",
     )
     assert [sample.at for sample in samples] == sorted(sample.at for sample in samples)
-    for sample in (sample for sample in samples if sample.at > told):
+    for sample in (sample for sample in samples if sample.at > started):
         assert sample.generated == queue.schedule.generated(round(sample.at * SECOND))
     last = samples[-1]
     assert last.length("one") == last.generated - first - 150_000
     assert last.length() == last.length("one") > last.length("two")
     assert queue.samples()[: len(samples)] == samples
-    one, two = queue.pulls()
-    assert (one.consumer, one.start, one.end) == ("one", first, first + 150_000)
-    assert at / SECOND <= one.at <= two.at <= time.time()
-    assert isinstance(one, Pull)
+    first_pull, second_pull = queue.pulls()
+    assert (first_pull.consumer, first_pull.start, first_pull.end) == ("one", first, first + 150_000)
+    assert at / SECOND <= first_pull.at <= second_pull.at <= time.time()
+    assert isinstance(first_pull, Pull)
 
     queue.stop_generating()
     end = queue.schedule.generated(time.time_ns() // 1000)
@@ -79,8 +79,8 @@ def test_it_generates_at_the_rate_it_is_told_and_is_measured_where_it_is_pulled(
 
 def test_samples_come_ten_a_second_and_cost_next_to_nothing(queue: QueueProcess) -> None:
     queue.run(time.time_ns() // 1000, [(None, 20_000_000)])
-    known, cpu, began = len(queue.samples()), queue.cpu_seconds(), time.monotonic()
-    samples = wait_until(lambda: queue.samples()[known + 10 :], DEADLINE, "ten more samples come")
+    sample_count, cpu, began = len(queue.samples()), queue.cpu_seconds(), time.monotonic()
+    samples = wait_until(lambda: queue.samples()[sample_count + 10 :], DEADLINE, "ten more samples come")
     assert queue.cpu_seconds() - cpu < 0.3 * (time.monotonic() - began)
     assert all(later.at - sooner.at > 0.05 for sooner, later in pairwise(samples))
 

@@ -18,8 +18,8 @@ def test_keys_go_on_over_the_end_of_the_ring() -> None:
     small = ring(keys=7)
     assert small.rows == 1001
     end = small.end_of_turn(0)
-    before, behind = small.batch(end - 20, np.arange(20)), small.batch(end, np.arange(20))
-    keys = np.array(before["key"].to_pylist() + behind["key"].to_pylist())
+    last_batch, next_batch = small.batch(end - 20, np.arange(20)), small.batch(end, np.arange(20))
+    keys = np.array(last_batch["key"].to_pylist() + next_batch["key"].to_pylist())
     assert ((keys[:-1] + 1) % 7 == keys[1:]).all()
 
 
@@ -31,26 +31,26 @@ def test_a_full_ring_has_about_a_million_tuples() -> None:
 
 def test_each_turn_gives_the_same_tuples_at_other_times() -> None:
     small = ring()
-    one, later = small.batch(10, np.arange(50)), small.batch(10 + 7 * small.rows, np.arange(50) + 999)
-    assert one.drop_columns(["time"]) == later.drop_columns(["time"])
-    assert one["time"].cast(pa.int64()).to_pylist() == list(range(50))
-    assert later["time"].cast(pa.int64()).to_pylist() == list(range(999, 1049))
-    assert one.schema == small.schema
+    batch, later_batch = small.batch(10, np.arange(50)), small.batch(10 + 7 * small.rows, np.arange(50) + 999)
+    assert batch.drop_columns(["time"]) == later_batch.drop_columns(["time"])
+    assert batch["time"].cast(pa.int64()).to_pylist() == list(range(50))
+    assert later_batch["time"].cast(pa.int64()).to_pylist() == list(range(999, 1049))
+    assert batch.schema == small.schema
     assert small.schema.field("time").type == pa.timestamp("us")
 
 
 def test_tuples_are_not_copied() -> None:
     small = ring()
-    whole, part = small.batch(0, np.arange(100)), small.batch(40, np.arange(10))
-    assert part["field0"].buffers()[1].address == whole["field0"].buffers()[1].address
+    batch, part = small.batch(0, np.arange(100)), small.batch(40, np.arange(10))
+    assert part["field0"].buffers()[1].address == batch["field0"].buffers()[1].address
 
 
 def test_streams_and_seeds_differ() -> None:
-    tuples = [ring(), ring(seed=2), ring(stream="b"), ring()]
-    field = [made.batch(0, np.arange(100))["field0"] for made in tuples]
-    assert field[0] == field[3]
-    assert field[0] != field[1]
-    assert field[0] != field[2]
+    rings = [ring(), ring(seed=2), ring(stream="b"), ring()]
+    fields = [one_ring.batch(0, np.arange(100))["field0"] for one_ring in rings]
+    assert fields[0] == fields[3]
+    assert fields[0] != fields[1]
+    assert fields[0] != fields[2]
 
 
 def test_a_batch_must_not_go_over_the_end() -> None:

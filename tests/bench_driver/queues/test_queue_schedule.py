@@ -23,11 +23,11 @@ profiles = st.lists(parts, min_size=1, max_size=4)
 def schedules(draw: st.DrawFn) -> Schedule:
     """Several runs after each other, each from some tuple that there is by then."""
     schedule = Schedule()
-    now = AT
+    now_us = AT
     for profile in draw(st.lists(profiles, min_size=1, max_size=4)):
-        now += draw(st.integers(0, 1000 * SECOND))
-        kept = draw(st.integers(0, schedule.generated(now)))
-        schedule = schedule.after(kept, now + draw(st.integers(-SECOND, SECOND)), profile)
+        now_us += draw(st.integers(0, 1000 * SECOND))
+        kept_tuples = draw(st.integers(0, schedule.generated(now_us)))
+        schedule = schedule.after(kept_tuples, now_us + draw(st.integers(-SECOND, SECOND)), profile)
     return schedule
 
 
@@ -64,14 +64,14 @@ def test_tuples_on_both_sides_of_a_pause_come_in_one_piece() -> None:
 @settings(deadline=None)
 @given(schedules(), st.integers(-SECOND, 5000 * SECOND))
 def test_generated_counts_the_tuples_up_to_a_time(schedule: Schedule, since: int) -> None:
-    now = AT + since
-    count = schedule.generated(now)
+    now_us = AT + since
+    count = schedule.generated(now_us)
     if count:
-        last = schedule.time_of(count - 1)
-        assert last is not None
-        assert last <= now
-    following = schedule.time_of(count)
-    assert following is None or following > now
+        last_time_us = schedule.time_of(count - 1)
+        assert last_time_us is not None
+        assert last_time_us <= now_us
+    next_time_us = schedule.time_of(count)
+    assert next_time_us is None or next_time_us > now_us
 
 
 @settings(deadline=None)
@@ -90,11 +90,11 @@ def test_the_times_of_a_constant_rate_are_exact(rate: int, first: int, since: in
 def test_what_is_kept_keeps_its_times(
     schedule: Schedule, since: int, profile: list[RatePart], data: st.DataObject
 ) -> None:
-    kept = data.draw(st.integers(0, schedule.generated(AT + since)))
-    changed = schedule.after(kept, AT + since, profile)
-    start = max(0, kept - 200)
-    assert changed.times(start, kept).tolist() == schedule.times(start, kept).tolist()
-    assert changed.generated(AT + since - 1) <= kept
+    kept_tuples = data.draw(st.integers(0, schedule.generated(AT + since)))
+    changed = schedule.after(kept_tuples, AT + since, profile)
+    start = max(0, kept_tuples - 200)
+    assert changed.times(start, kept_tuples).tolist() == schedule.times(start, kept_tuples).tolist()
+    assert changed.generated(AT + since - 1) <= kept_tuples
     assert Schedule.from_json(changed.to_json()) == changed
 
 

@@ -52,11 +52,11 @@ def queue() -> TupleQueue:
 @pytest.fixture
 def client(queue: TupleQueue) -> Iterator[Client]:
     server = QueueServer("a", queue)
-    made = Client(server.location)
-    yield made
+    new_client = Client(server.location)
+    yield new_client
     queue.close()
     server.shutdown()
-    made.flight.close()
+    new_client.flight.close()
 
 
 def now_us() -> int:

@@ -104,9 +104,9 @@ def test_a_range_is_the_same_however_it_is_read(queue: TupleQueue, clock: Clock)
     queue.run(AT, [RatePart(0.1, 777_777), RatePart(None, 3)])
     clock.now = AT + 10 * SECOND
     end = queue.generated()
-    whole = read(queue, 0, end)
+    at_once = read(queue, 0, end)
     parts = [read(queue, start, min(start + 9_999, end), f"c{start}") for start in range(0, end, 9_999)]
-    assert pa.concat_tables(parts).combine_chunks() == whole.combine_chunks()
+    assert pa.concat_tables(parts).combine_chunks() == at_once.combine_chunks()
 
 
 def test_a_run_drops_the_backlog_that_nobody_began_to_read(queue: TupleQueue, clock: Clock) -> None:
@@ -138,9 +138,9 @@ def test_a_run_drops_nothing_of_a_range_that_was_planned_before_it(queue: TupleQ
     assert queue.generated() == 4_500
     clock.now += 3 * SECOND
     begins = clock.now - 2 * SECOND
-    there = queue.generated()
-    assert there == 4_500 + 2 * 500 + 1 < offered
-    assert times_of([*queue.read(4_500, there, "c")]) == [begins + n * 2000 for n in range(1_001)]
+    generated = queue.generated()
+    assert generated == 4_500 + 2 * 500 + 1 < offered
+    assert times_of([*queue.read(4_500, generated, "c")]) == [begins + n * 2000 for n in range(1_001)]
 
 
 def test_what_was_read_stays_as_it_is(queue: TupleQueue, clock: Clock) -> None:
@@ -172,9 +172,9 @@ def test_a_range_beyond_all_that_was_offered_waits(real_time_queue: TupleQueue) 
     real_time_queue.run(now_us(), [RatePart(None, 1000)])
     wait_until(lambda: real_time_queue.generated() >= 100, DEADLINE, "there are tuples")
     real_time_queue.stop()
-    there = real_time_queue.generated()
+    offered = real_time_queue.generated()
     real_time_queue.run(now_us(), [RatePart(None, 1)])
-    reader = Reader(real_time_queue, 0, there + 1)
+    reader = Reader(real_time_queue, 0, offered + 1)
     wait_until(lambda: len(reader.batches) > 0, DEADLINE, "the first tuple has come")
     assert real_time_queue.generated() < 100
     reader.gone.set()
@@ -185,10 +185,10 @@ def test_a_range_that_is_being_read_is_no_backlog(queue: TupleQueue, clock: Cloc
     queue.run(AT, [RatePart(None, 1_000_000)])
     clock.now = AT + SECOND
     batches = queue.read(0, 180_000)
-    got = [next(batches)]
+    first_batch = [next(batches)]
     queue.run(AT + 5 * SECOND, [RatePart(None, 1)])
     assert queue.generated() == 180_000
-    assert times_of(got + list(batches)) == list(range(AT, AT + 180_000))
+    assert times_of(first_batch + list(batches)) == list(range(AT, AT + 180_000))
 
 
 def test_a_read_that_was_given_up_claims_nothing_more(queue: TupleQueue, clock: Clock) -> None:
@@ -313,8 +313,8 @@ def test_closing_lets_every_reader_go(real_time_queue: TupleQueue) -> None:
 
 def test_waiting_costs_next_to_nothing(real_time_queue: TupleQueue) -> None:
     real_time_queue.run(now_us() + 500_000, [RatePart(None, 1_000_000)])
-    asked = []
+    polls = []
     before = time.thread_time()
-    list(real_time_queue.read(0, 1, cancelled=lambda: bool(asked.append(None))))
+    list(real_time_queue.read(0, 1, cancelled=lambda: bool(polls.append(None))))
     assert time.thread_time() - before < 0.1
-    assert len(asked) <= 10
+    assert len(polls) <= 10

@@ -22,10 +22,10 @@ SEED = 4
 def made_up_row(system: str, workload: str, queries: int, **changed: Any) -> dict[str, Any]:
     """Return a row; series have a point every tenth of a second, as the queues' samples do."""
     base, power, seconds = SYSTEMS[system]
-    chance = random.Random(f"{SEED} {system} {workload} {queries}")
+    rng = random.Random(f"{SEED} {system} {workload} {queries}")
     rate = float(round(base * queries**power))
     latency = {"p50": seconds, "p95": 1.8 * seconds, "p99": 2.4 * seconds, "max": 3.1 * seconds}
-    own = system.endswith("-own") or system.startswith("flink")
+    has_own_generator = system.endswith("-own") or system.startswith("flink")
     at_once = system in ("braid", "flink-jobs")
     return {
         "system": system,
@@ -36,17 +36,19 @@ def made_up_row(system: str, workload: str, queries: int, **changed: Any) -> dic
         "slowest_tuples_per_second": rate,
         "query_throughput_per_second": None,
         "event_time_latency_seconds": latency,
-        "processing_time_latency_seconds": None if own else {name: 0.7 * value for name, value in latency.items()},
+        "processing_time_latency_seconds": None
+        if has_own_generator
+        else {name: 0.7 * value for name, value in latency.items()},
         "deployment_latency_seconds": {"p50": 0.8, "p95": 1.3, "p99": 1.6, "max": 1.9} if at_once else None,
         "sustained": True,
         "seed": SEED,
         "settings": {"seconds": 30.0, "master": "local[2]", "version": "4.3.0"},
-        "source": "own generator" if own else "queue",
+        "source": "own generator" if has_own_generator else "queue",
         "error": None,
         "series": {
             "queue_length": [[i / 10, rate * (0.5 + 0.4 * math.sin(i / 5))] for i in range(600)],
-            "latency": [[i / 2, seconds * chance.uniform(0.7, 1.3), seconds * 2.5] for i in range(120)],
-            "pull_interval": [[float(i), chance.uniform(0.4, 0.7)] for i in range(60)],
+            "latency": [[i / 2, seconds * rng.uniform(0.7, 1.3), seconds * 2.5] for i in range(120)],
+            "pull_interval": [[float(i), rng.uniform(0.4, 0.7)] for i in range(60)],
             "rate": [[0.0, 0.9 * rate], [60.0, 0.9 * rate]],
         },
         "steps": [

@@ -35,16 +35,16 @@ def figures(before: Document, after: Document) -> dict[str, tuple[float | None, 
 
 
 def test_more_tuples_and_less_latency_are_better() -> None:
-    found = figures(report([100.0, 101.0, 99.0], 2.0), report([200.0, 203.0, 198.0], 1.0))
-    assert found["sustainable"] == (2.0, "better")
-    assert found["latency p50"] == (0.5, "better")
-    assert found["overall"] == (1.0, "within noise")
+    compared = figures(report([100.0, 101.0, 99.0], 2.0), report([200.0, 203.0, 198.0], 1.0))
+    assert compared["sustainable"] == (2.0, "better")
+    assert compared["latency p50"] == (0.5, "better")
+    assert compared["overall"] == (1.0, "within noise")
 
 
 def test_fewer_tuples_and_more_latency_are_worse() -> None:
-    found = figures(report([200.0, 203.0, 198.0], 1.0), report([100.0, 101.0, 99.0], 2.0))
-    assert found["sustainable"] == (0.5, "worse")
-    assert found["latency p95"] == (2.0, "worse")
+    compared = figures(report([200.0, 203.0, 198.0], 1.0), report([100.0, 101.0, 99.0], 2.0))
+    assert compared["sustainable"] == (0.5, "worse")
+    assert compared["latency p95"] == (2.0, "worse")
 
 
 def test_one_round_says_nothing_about_noise() -> None:

@@ -33,8 +33,8 @@ def test_what_is_written_is_read_back(document: Document, tmp_path: Path) -> Non
     path = document.write(tmp_path)
     assert path == tmp_path / FILE_NAME
     assert read_document(path) == read_document(tmp_path) == document.content
-    kept = document.content["results"][0]
-    assert {**kept, "series": None} == {**row, "series": None}
+    written_row = document.content["results"][0]
+    assert {**written_row, "series": None} == {**row, "series": None}
     assert [entry.name for entry in tmp_path.iterdir()] == [FILE_NAME]
     assert document.content["format"] == 1
 
@@ -43,10 +43,10 @@ def test_numbers_of_numpy_and_what_is_not_finite_are_plain(document: Document, t
     series = {"queue_length": [[np.float64(0.5), np.int64(7)], [1.0, float("nan")]]}
     row = made_up_row("braid", "astream-sc1", 1, overall_tuples_per_second=np.int64(5), series=series)
     document.add_row({**row, "settings": {"folder": Path("x"), "load": float("inf")}})
-    kept = read_document(document.write(tmp_path))["results"][0]
-    assert kept["overall_tuples_per_second"] == 5
-    assert kept["series"]["queue_length"] == [[0.5, 7], [1.0, None]]
-    assert kept["settings"] == {"folder": "x", "load": None}
+    written_row = read_document(document.write(tmp_path))["results"][0]
+    assert written_row["overall_tuples_per_second"] == 5
+    assert written_row["series"]["queue_length"] == [[0.5, 7], [1.0, None]]
+    assert written_row["settings"] == {"folder": "x", "load": None}
 
 
 def test_a_failed_write_leaves_the_old_report(document: Document, tmp_path: Path) -> None:
@@ -120,11 +120,11 @@ def test_no_such_file_is_told(tmp_path: Path) -> None:
 
 def test_thinning_keeps_the_peaks_and_the_order() -> None:
     points = [[i / 10, float(i % 97)] for i in range(1000)]
-    kept = thin(points, 50, "queue_length")
-    assert len(kept) == 50
-    assert max(value for _, value in kept) == 96.0
-    assert [at for at, _ in kept] == sorted(at for at, _ in kept)
-    assert kept[0][0] == 0.0
+    thinned = thin(points, 50, "queue_length")
+    assert len(thinned) == 50
+    assert max(value for _, value in thinned) == 96.0
+    assert [at for at, _ in thinned] == sorted(at for at, _ in thinned)
+    assert thinned[0][0] == 0.0
     assert thin(points[:50], 50) == points[:50]
 
 

@@ -23,26 +23,26 @@ def test_rounds_become_their_median() -> None:
 def test_cases_are_ordered_and_failures_have_theirs() -> None:
     rows = [made_up_row(system, "w", queries) for queries in (20, 1) for system in ("braid", "flink-jobs")]
     failure = {"workload": "w", "queries": 20, "system": "spark-queries", "round": 1, "reason": "too slow"}
-    found = summarize(rows, [failure])
-    assert [s.case for s in found] == [
+    summaries = summarize(rows, [failure])
+    assert [s.case for s in summaries] == [
         Case("w", 1, "braid"),
         Case("w", 1, "flink-jobs"),
         Case("w", 20, "braid"),
         Case("w", 20, "flink-jobs"),
         Case("w", 20, "spark-queries"),
     ]
-    assert found[-1].note == "too slow"
-    assert found[-1].throughput is None
-    assert found[-1].middle_row is None
-    assert found[1].note == "own generator"
+    assert summaries[-1].note == "too slow"
+    assert summaries[-1].throughput is None
+    assert summaries[-1].middle_row is None
+    assert summaries[1].note == "own generator"
 
 
 def test_a_failed_round_counts_once_and_gives_no_figures() -> None:
-    good = made_up_row("braid", "w", 1, round=1, sustained=False)
-    bad = made_up_row("braid", "w", 1, round=2, error="ended by itself", sustainable_tuples_per_second=None)
+    good_row = made_up_row("braid", "w", 1, round=1, sustained=False)
+    failed_row = made_up_row("braid", "w", 1, round=2, error="ended by itself", sustainable_tuples_per_second=None)
     failure = {"workload": "w", "queries": 1, "system": "braid", "round": 2, "reason": "ended by itself"}
-    (summary,) = summarize([good, bad], [failure])
-    assert summary.rows == (good,)
+    (summary,) = summarize([good_row, failed_row], [failure])
+    assert summary.rows == (good_row,)
     assert summary.note == "failed in 1 of 2 rounds; ended by itself; not sustained"
 
 
