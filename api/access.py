@@ -57,13 +57,13 @@ async def whoami(caller: CallerDep) -> dict[str, Any]:
 @router.get("/tenants", responses=answers(200, "All tenants.", {"tenants": [documents.TENANT]}, 422))
 async def list_tenants(registry: RegistryDep) -> dict[str, Any]:
     """List the tenants."""
-    return {"tenants": [_described(tenant) for tenant in registry.tenants()]}
+    return {"tenants": [_tenant_json(tenant) for tenant in registry.tenants()]}
 
 
 @router.get("/tenants/{name}", responses=answers(200, "The tenant.", documents.TENANT, 404, 422))
 async def get_tenant(name: str, registry: RegistryDep) -> dict[str, Any]:
     """Look at one tenant and its quotas."""
-    return _described(registry.tenant(name))
+    return _tenant_json(registry.tenant(name))
 
 
 @router.put(
@@ -80,7 +80,7 @@ async def put_tenant(name: str, request: Request, registry: RegistryDep, service
     if not isinstance(value, dict) or not value.keys() <= {"quotas"}:
         raise MalformedRequest(f'A tenant must be an object such as {{"quotas": {{…}}}}; got {value!r:.80}.')
     quotas = Quotas.of(value.get("quotas") or {})
-    return _described(await run_in_threadpool(registry.put_tenant, name, quotas))
+    return _tenant_json(await run_in_threadpool(registry.put_tenant, name, quotas))
 
 
 @router.delete("/tenants/{name}", status_code=204, responses=refused(404, 409, 422))
@@ -131,5 +131,5 @@ async def revoke_key(id: str, registry: RegistryDep) -> Response:
     return Response(status_code=204)
 
 
-def _described(tenant: Tenant) -> dict[str, Any]:
+def _tenant_json(tenant: Tenant) -> dict[str, Any]:
     return {"name": tenant.name, "quotas": tenant.quotas.to_json()}

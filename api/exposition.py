@@ -25,9 +25,9 @@ def labelled(labels: Mapping[str, str]) -> str:
 
 
 def label_names(keys: Iterable[str]) -> dict[str, str]:
-    """Return, for each key that somebody chose, the name of a label: ``label_`` and what a name may have of it.
+    """Return a label's name for each key that somebody chose: ``label_`` and the key, ``_`` for what no name may have.
 
-    A name that would be given again gets a number, as in ``label_a_b_2``.
+    A name that another key has already gets a number, as in ``label_a_b_2``.
     """
     names: dict[str, str] = {}
     used_names: set[str] = set()

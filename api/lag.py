@@ -15,7 +15,7 @@ log = logging.getLogger("braid.lag")
 
 
 class Lag:
-    """Asks the connectors, which it keeps open."""
+    """Tells the lag of each stream; the connectors that it asks stay open from call to call."""
 
     def __init__(self, session: SharedSession, storage: Storage) -> None:
         self._session = session

@@ -26,7 +26,7 @@ from sources.errors import BraidError, Gone, MalformedRequest, TooLarge
 router = APIRouter(tags=["queries"])
 FIELDS = ("sql", "name", "sink", "ttl_seconds", "labels")
 QUERIES_SCHEMA = {"anyOf": [QUERY_SCHEMA, {"type": "array", "items": QUERY_SCHEMA}]}
-# what is planned on the event loop: it takes less time than to hand it to a thread
+# bodies up to this size are planned on the event loop: handing them to a thread takes longer
 QUICK_BYTES = 2000
 
 

@@ -25,7 +25,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class _Query:
-    """What never changes of a labelled query, as its samples have it."""
+    """The parts of a labelled query's samples that never change."""
 
     id: str
     info: str

@@ -27,7 +27,7 @@ from sources.errors import NotReady
 from sources.record_log import RecordLog
 from sources.storage import Storage
 
-# beyond the cores, threads that form rows are in each other's way: forty got a quarter of the rows done that two did
+# more threads than cores get in each other's way: forty formed a quarter of the rows that two did
 READERS = max(2, os.cpu_count() or 1)
 
 T = TypeVar("T")

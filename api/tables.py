@@ -72,16 +72,16 @@ async def refresh_table(
 
     response = await answer_once(service, caller, request, b"", refresh)
     if wait > 0 and response.status_code == 202:
-        answered = orjson.loads(response.body)
+        table_before = orjson.loads(response.body)
         with suppress(UnknownObject):  # it was dropped meanwhile
 
             def is_done() -> bool:
                 table = caller.table(name)
-                return table["id"] != answered["id"] or not table["refreshing"]
+                return table["id"] != table_before["id"] or not table["refreshing"]
 
             await service.news.until(is_done, wait)
             table = caller.table(name)
-            return response_of(outcome(202, table if table["id"] == answered["id"] else answered))
+            return response_of(outcome(202, table if table["id"] == table_before["id"] else table_before))
     return response
 
 

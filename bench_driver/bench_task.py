@@ -158,7 +158,7 @@ def measure_task(task: Task, options: Options, tell: Tell, make_service: MakeSer
             queries,
             queues,
             settings,
-            lambda progress: tell(_words(progress), progress.share),
+            lambda progress: tell(_phase_text(progress), progress.share),
             next_queries,
         )
     if measured.unsupported is not None:
@@ -189,9 +189,9 @@ def _queries(task: Task, seed: int) -> tuple[list[QuerySpec], list[QuerySpec]]:
     return queries[: task.queries], queries[task.queries :]
 
 
-def _words(progress: Progress) -> str:
-    words = {"search": f"search, step {progress.step}", "latency": "latency", "fluctuation": "fluctuating rate"}
-    phase = words.get(progress.phase, progress.phase)
+def _phase_text(progress: Progress) -> str:
+    texts = {"search": f"search, step {progress.step}", "latency": "latency", "fluctuation": "fluctuating rate"}
+    phase = texts.get(progress.phase, progress.phase)
     return phase if progress.rate is None else f"{phase}: {progress.rate:,.0f} tuples/s"
 
 

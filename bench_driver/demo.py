@@ -47,8 +47,8 @@ def run_demo(seconds: int | None) -> int:
             finally:
                 service.stop(keep_logs=isinstance(sys.exception(), Exception))
         except KeyboardInterrupt:
-            # if it came while Python ran a text (dataclasses are made so), a program run with -m would end by SIGINT
-            # whatever it returns, unless another text is run
+            # an interrupt while Python executes source text, as dataclasses do, would make a program run with -m end by
+            # SIGINT whatever it returns; executing another text clears that
             exec("")
             if demo is None or not demo.prepared:
                 console.print("Stopped before the service was ready.")

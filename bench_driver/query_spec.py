@@ -73,14 +73,14 @@ class QuerySpec:
         if not self.streams or len(set(self.streams)) != len(self.streams):
             raise ValueError(f"a query needs streams, each once, got {self.streams!r}")
         if len(self.streams) > 1 and len(
-            {stream for step in self.joins if step.operator == "=" for stream in _pair(step)}
+            {stream for step in self.joins if step.operator == "=" for stream in _streams_of(step)}
         ) != len(self.streams):
             raise ValueError(f"every stream of {self.streams!r} must be joined by an equality, got {self.joins!r}")
         if (self.measure is None) == (not self.columns):
             raise ValueError("a query has either a measure or columns to select")
         streams_named = {comparison.stream for comparison in self.comparisons}
         streams_named |= {column.stream for column in (*self.keys, *self.columns)}
-        streams_named |= {stream for step in self.joins for stream in _pair(step)}
+        streams_named |= {stream for step in self.joins for stream in _streams_of(step)}
         streams_named |= {self.measure.stream} if self.measure else set()
         unknown = streams_named - set(self.streams)
         if unknown:
@@ -92,5 +92,5 @@ class QuerySpec:
         return len(self.streams) > 1
 
 
-def _pair(step: JoinStep) -> tuple[str, str]:
+def _streams_of(step: JoinStep) -> tuple[str, str]:
     return step.left.stream, step.right.stream

@@ -36,7 +36,7 @@ MOST_LONGER = 2.0
 READING_SHARE = 0.1
 LEAST_READING_SECONDS = 2.0
 ADAPTING_SECONDS = 180.0
-# a step that took so much of what was offered may only not have been over: it goes on, and is judged once more
+# a step in which so much of what was offered was taken may just have been too short: it goes on, and is judged again
 NEARLY_ALL = 0.95
 # after a step that was too much, readers get so long at most to read what came of it
 CATCHING_UP_SECONDS = 180

@@ -51,7 +51,11 @@ def draw_similar(
     # step 2
     while True:
         kept_count = int(target * len(chain) ** 2 / common_count + 0.5)
-        starts = [i for i in range(len(chain) - common_count + 1) if _width(chain[i : i + common_count]) >= kept_count]
+        starts = [
+            i
+            for i in range(len(chain) - common_count + 1)
+            if _attribute_count(chain[i : i + common_count]) >= kept_count
+        ]
         if starts or common_count == len(chain):
             break
         common_count += 1
@@ -90,7 +94,7 @@ def _slots(chain: Sequence[JoinStep]) -> list[list[ColumnRef]]:
     return [[chain[0].left], *between, [chain[-1].right]]
 
 
-def _width(slots: Sequence[Sequence[ColumnRef]]) -> int:
+def _attribute_count(slots: Sequence[Sequence[ColumnRef]]) -> int:
     return sum(map(len, slots))
 
 

@@ -22,19 +22,21 @@ class ArbitrarySplits(SplitPolicy):
         super().__init__()
         self._random = random.Random(seed)
 
-    def propose(self, now: Situation) -> list[PlanChange]:
+    def propose(self, situation: Situation) -> list[PlanChange]:
         """Return a split of the keys of most operators."""
         changes = []
-        for name in now.splits:
-            joins = splittable_joins([member.query for member in now.operators[name]])
+        for name in situation.splits:
+            joins = splittable_joins([member.query for member in situation.operators[name]])
             if not joins or self._random.random() < 0.3:
                 continue
-            rows = rows_by_key(joins[0], now.statistics, least_sample=1, least_seen=1)
+            rows = rows_by_key(joins[0], situation.statistics, least_sample=1, least_seen=1)
             candidates = range(4) if rows is None else rows.hashes.tolist()
             hashes = frozenset(key for key in candidates if self._random.random() < 0.5)
             spread, by = self._random.choice(spreadings_of(joins, lambda _: self._random.random()) or [(0, ())])
-            split = KeySplit(next(now.numbers), hashes, spread, by=by) if hashes else NOT_SPLIT
-            changes.append(PlanChange(now.now_us, name, "arbitrary", "drawn by lot, as tests want it", {}, split=split))
+            split = KeySplit(next(situation.numbers), hashes, spread, by=by) if hashes else NOT_SPLIT
+            changes.append(
+                PlanChange(situation.now_us, name, "arbitrary", "drawn by lot, as tests want it", {}, split=split)
+            )
         return changes
 
 

@@ -34,14 +34,14 @@ MOST_PAIRED = 100
 MOST_STARTS = 2
 """From so many starting groupings groups are merged: each column of each input gives one, the cheapest are taken."""
 
-# nanoseconds, fitted to `pytest tests/operators/bench_operators.py -k query_groups`. In source tasks: for a tuple to be
-# handed to groups, for one that a group takes, for one whose queries are added up alone, by words of its query-set and
-# by queries, for an entry to be looked at; to write and read one; for what lanes reduce; for a group, in each chunk
-_LOOK, _TAKEN = 9.0, 11.0
-_ALONE, _ALONE_WORD, _ALONE_QUERY = 12.0, 27.0, 4.0
-_PLACE, _ENTRY = 0.7, 30.0
-_REDUCED = 2.0
-_GROUP = 140_000.0
+# nanoseconds, fitted to `pytest tests/operators/bench_operators.py -k query_groups`
+_LOOK = 9.0  # to hand a tuple to 64 groups
+_TAKEN = 11.0  # to add a tuple up in its query-set
+_ALONE, _ALONE_WORD, _ALONE_QUERY = 12.0, 27.0, 4.0  # to add it up alone: for itself, each word, each of its queries
+_PLACE = 0.7  # to look at an entry that may be there
+_ENTRY = 30.0  # to write and read one that is
+_REDUCED = 2.0  # to reduce a place of a cell in a lane
+_GROUP = 140_000.0  # for a group, in each chunk
 # which share of the parts of a plane (see query_sets below) has a query-set of its own; how many steps approach v
 _APART = 0.7
 _STEPS = 8
@@ -49,10 +49,10 @@ _STEPS = 8
 
 @dataclass(frozen=True)
 class Sampled:
-    """What queries, all of which test the same columns of an input, say of sampled tuples, of ``rate`` a second.
+    """Sampled tuples of an input, of ``rate`` a second, as queries that test the same columns of it see them.
 
-    ``tests`` has for each column whether the queries' predicates hold, shape (queries, tuples), ``edges`` where these
-    change, from query to query (:func:`edges_of`), and ``cells`` where the tuples lie among its values, shape
+    ``tests`` has for each column whether the queries' predicates hold, shape (queries, tuples); ``edges`` the cells of
+    the column at which each query's predicate changes (:func:`edges_of`); ``cells`` the cell of each tuple, shape
     (tuples,). Source tasks add up ``chunk`` tuples at once, in as many ``places`` (slices, keys) for each query-set;
     lanes reduce ``fired`` places (windows, keys) a second.
     """
@@ -76,7 +76,7 @@ class Sampled:
         return np.array([[edges.bit_count() for edges in column] for column in self.edges], dtype=np.float64).T
 
     @cached_property
-    def seen(self) -> npt.NDArray[np.float64]:
+    def changes_seen(self) -> npt.NDArray[np.float64]:
         """The same, times the share of the tuples for which its predicates on all other columns hold."""
         shares = np.stack([holds.mean(axis=1) for holds in self.tests], axis=1)
         shares_of_others = [np.delete(shares, column, axis=1).prod(axis=1) for column in range(len(self.tests))]
@@ -88,7 +88,7 @@ class Sampled:
         return np.logical_and.reduce(list(self.tests))
 
     def orders(self) -> list[Numbers]:
-        """Return for each column the queries in the order in which the tuples lie there for which their test holds."""
+        """Return for each column the queries, sorted by the mean cell of the tuples for which their test holds."""
         orders = []
         for holds, cells in zip(self.tests, self.cells, strict=True):
             mean_cell = (holds @ cells.astype(np.float64)) / np.maximum(holds.sum(axis=1), 1)
@@ -169,29 +169,29 @@ class _GroupInput:
     """What the queries of a group ask of the sampled tuples of an input.
 
     ``tests`` says for each column at which tuples some query's predicate holds, ``edges`` where some predicate changes,
-    as bits; ``changes`` is how often they do, and ``seen`` how often if a change of one column counts by the share of
+    as bits; ``changes`` is how often they do, and ``changes_seen`` how often if a change of one column counts by the share of
     the tuples for which the query's predicates on all others hold. ``selections`` are all pairs of tuple and query.
     """
 
     tests: list[Bools]
     edges: list[int]
     changes: list[float]
-    seen: list[float]
+    changes_seen: list[float]
     selections: int
 
     @classmethod
     def by(cls, sampled: Sampled, queries: Numbers) -> _GroupInput:
         tests = [np.asarray(holds[queries].any(axis=0)) for holds in sampled.tests]
         edges = [functools.reduce(operator.or_, (column[query] for query in queries)) for column in sampled.edges]
-        changes, seen = sampled.changes[queries].sum(axis=0), sampled.seen[queries].sum(axis=0)
-        return cls(tests, edges, changes.tolist(), seen.tolist(), int(sampled.selected[queries].sum()))
+        changes, changes_seen = sampled.changes[queries].sum(axis=0), sampled.changes_seen[queries].sum(axis=0)
+        return cls(tests, edges, changes.tolist(), changes_seen.tolist(), int(sampled.selected[queries].sum()))
 
     def union(self, other: _GroupInput) -> _GroupInput:
         tests = [first | second for first, second in zip(self.tests, other.tests, strict=True)]
         edges = [first | second for first, second in zip(self.edges, other.edges, strict=True)]
         changes = [first + second for first, second in zip(self.changes, other.changes, strict=True)]
-        seen = [first + second for first, second in zip(self.seen, other.seen, strict=True)]
-        return _GroupInput(tests, edges, changes, seen, self.selections + other.selections)
+        changes_seen = [first + second for first, second in zip(self.changes_seen, other.changes_seen, strict=True)]
+        return _GroupInput(tests, edges, changes, changes_seen, self.selections + other.selections)
 
     def query_sets(self) -> float:
         """Estimate how many query-sets the group tells apart among the tuples that it takes.
@@ -202,8 +202,10 @@ class _GroupInput:
         shares = [max(1, int(np.count_nonzero(test))) / max(1, len(test)) for test in self.tests]
         selected = math.prod(shares)
         parts = 1.0
-        for edges, changes, seen, share in zip(self.edges, self.changes, self.seen, shares, strict=True):
-            parts *= 1 + _distinct(changes, edges.bit_count(), min(changes, seen * share / selected))
+        for edges, changes, changes_seen, share in zip(
+            self.edges, self.changes, self.changes_seen, shares, strict=True
+        ):
+            parts *= 1 + _distinct(changes, edges.bit_count(), min(changes, changes_seen * share / selected))
         return _APART * parts
 
     def cost(self, sampled: Sampled, queries: int) -> float:

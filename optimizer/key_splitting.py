@@ -3,8 +3,8 @@
 A lane that has a frequent key forms all of its rows, as many as the product of its tuples in each input, while others
 wait. How the rows that an operator forms are spread over keys is estimated from sampled tuples, and so is how much less
 the busiest lane would have to do if the most frequent keys were split. Where that is much, and one lane does take more
-of the time than others, they are. What it saves is measured then, by the share of the busiest lane in the time that all
-take for the operator; a split that saves nothing is ended.
+of the time than others, these keys are split. What it saves is measured then, by the share of the busiest lane in the
+time that all take for the operator; a split that saves nothing is ended.
 """
 
 from __future__ import annotations
@@ -148,18 +148,18 @@ class KeySplitting(SplitPolicy):
         super().__init__()
         self._operators: dict[str, _Operator] = {}
 
-    def propose(self, now: Situation) -> list[PlanChange]:
+    def propose(self, situation: Situation) -> list[PlanChange]:
         """Return new splits, and ends of those that save nothing or are not needed any more."""
-        self._operators = {name: operator for name, operator in self._operators.items() if name in now.operators}
+        self._operators = {name: operator for name, operator in self._operators.items() if name in situation.operators}
         changes = []
-        for name, split in now.splits.items() if now.lanes > 1 else ():
-            if now.statistics.lane_cores([name]) < LEAST_CORES and not split.hashes:
+        for name, split in situation.splits.items() if situation.lanes > 1 else ():
+            if situation.statistics.lane_cores([name]) < LEAST_CORES and not split.hashes:
                 continue
             operator = self._operators.setdefault(name, _Operator(name))
-            operator.measure(now.statistics.seconds_by_lane(name))
-            change = operator.judge(now.now_us, split)
+            operator.measure(situation.statistics.seconds_by_lane(name))
+            change = operator.judge(situation.now_us, split)
             if change is None and operator.trial is None:
-                change = operator.look(now)
+                change = operator.look(situation)
             if change is not None:
                 changes.append(change)
         return changes
@@ -173,11 +173,11 @@ class KeySplitting(SplitPolicy):
 class NoSplits(SplitPolicy):
     """Ends all splits of keys."""
 
-    def propose(self, now: Situation) -> list[PlanChange]:
+    def propose(self, situation: Situation) -> list[PlanChange]:
         """Return the ends of those that are there."""
-        names = [name for name, split in now.splits.items() if split.hashes]
+        names = [name for name, split in situation.splits.items() if split.hashes]
         why = "no keys are to be split"
-        return [PlanChange(now.now_us, name, "unsplit", why, {}, split=NOT_SPLIT) for name in names]
+        return [PlanChange(situation.now_us, name, "unsplit", why, {}, split=NOT_SPLIT) for name in names]
 
 
 class _Operator:
@@ -225,19 +225,19 @@ class _Operator:
         )
         return PlanChange(now_us, self._name, "undone", why, {}, split=NOT_SPLIT)
 
-    def look(self, now: Situation) -> PlanChange | None:
+    def look(self, situation: Situation) -> PlanChange | None:
         """Return a new split where that promises to pay, or the end of one that is not needed any more."""
-        split, lanes = now.splits[self._name], now.lanes
-        joins = splittable_joins([member.query for member in now.operators[self._name]])
-        rows = rows_by_key(joins[0], now.statistics) if joins else None
+        split, lanes = situation.splits[self._name], situation.lanes
+        joins = splittable_joins([member.query for member in situation.operators[self._name]])
+        rows = rows_by_key(joins[0], situation.statistics) if joins else None
         if rows is None:
             return None
-        cores, hottest = now.statistics.lane_cores([self._name]), rows.hottest(lanes)
-        busiest_share = share_of_busiest(joins[0], split.spread, split.by, split.hashes, lanes, now.statistics)
+        cores, hottest = situation.statistics.lane_cores([self._name]), rows.hottest(lanes)
+        busiest_share = share_of_busiest(joins[0], split.spread, split.by, split.hashes, lanes, situation.statistics)
         busiest_unsplit, before = rows.busiest(frozenset(), lanes), rows.busiest(split.hashes, lanes, busiest_share)
-        may_split = self._is_uneven(lanes) and not self._is_vain(hottest, now.now_us)
+        may_split = self._is_uneven(lanes) and not self._is_vain(hottest, situation.now_us)
         for spread, by in spreadings_of(joins, lambda number: rows.tuples_of(hottest, number)) if may_split else ():
-            hottest_share = share_of_busiest(joins[0], spread, by, hottest, lanes, now.statistics)
+            hottest_share = share_of_busiest(joins[0], spread, by, hottest, lanes, situation.statistics)
             after = rows.busiest(hottest, lanes, hottest_share)
             if after > (1 - LEAST_GAIN) * before:
                 continue
@@ -247,18 +247,18 @@ class _Operator:
                 f" with it have {share:.0%} of the rows: split among {lanes} lanes{' by ' * bool(by)}{', '.join(by)},"
                 f" the busiest should have {after:.0%} of them instead of {before:.0%}"
             )
-            new_split = KeySplit(next(now.numbers), hottest, spread, by=by)
-            return self._change(now, "split", why, new_split, before, after, cores)
+            new_split = KeySplit(next(situation.numbers), hottest, spread, by=by)
+            return self._change(situation, "split", why, new_split, before, after, cores)
         if split.hashes and busiest_unsplit <= (1 + BALANCED) * before:
             why = "no key has so many rows any more that it must be split"
-            return self._change(now, "unsplit", why, NOT_SPLIT, before, busiest_unsplit, cores)
+            return self._change(situation, "unsplit", why, NOT_SPLIT, before, busiest_unsplit, cores)
         return None
 
     def _change(
-        self, now: Situation, kind: str, why: str, split: KeySplit, before: float, after: float, cores: float
+        self, situation: Situation, kind: str, why: str, split: KeySplit, before: float, after: float, cores: float
     ) -> PlanChange:
         """Return a change, given the share of the busiest lane before and after it, and the cores of all."""
-        return PlanChange(now.now_us, self._name, kind, why, {}, (before * cores, after * cores), split=split)
+        return PlanChange(situation.now_us, self._name, kind, why, {}, (before * cores, after * cores), split=split)
 
     def _is_uneven(self, lanes: int) -> bool:
         """Whether one lane was seen to take so much more of the time than others that a split may pay."""

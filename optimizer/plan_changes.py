@@ -96,7 +96,7 @@ class SplitPolicy(ABC):
         """The newest changes."""
 
     @abstractmethod
-    def propose(self, now: Situation) -> list[PlanChange]:
+    def propose(self, situation: Situation) -> list[PlanChange]:
         """Return what should change; asked again and again."""
 
     def took(self, change: PlanChange) -> None:

@@ -67,8 +67,8 @@ class Regrouping:
 class _Operator:
     """What is known of an operator from look to look.
 
-    That is who was there at the last full plan, at which rate, and how many looks ago; after how many there is another,
-    if it found nothing; what the operator had taken by the last look; and the plan that is on trial.
+    Of the last full plan: its queries, the rate then, how many looks ago it was, and after how many there is another if
+    it gained nothing. Besides: what the operator had taken by the last look, and the plan that is on trial.
     """
 
     def __init__(self, name: str, share: float) -> None:
@@ -126,14 +126,14 @@ class _Operator:
             workloads = self._samples.workloads(members, statistics, spent.rate)
             if workloads is None:
                 return None
-            change = self._arrange(now_us, workloads, spent, reason, numbers)
+            change = self._group_all(now_us, workloads, spent, reason, numbers)
             self._note_plan(ids, spent.rate, change is not None)
             if change is not None:
                 return change
         if len({member.group == UNGROUPED for member in members}) < 2:
             return None
         mixed = self._samples.workloads(members, statistics, spent.rate, only_mixed=True)
-        return self._place(now_us, mixed or [], numbers)
+        return self._place_newcomers(now_us, mixed or [], numbers)
 
     def _reason(self, ids: frozenset[str], rate: float) -> str | None:
         """Return why all queries should be looked at anew, None if they should not."""
@@ -164,7 +164,7 @@ class _Operator:
             self._planned_rate = max(rate, self._planned_rate)
         self._planned_for, self._looks = ids, 0
 
-    def _arrange(
+    def _group_all(
         self, now_us: int, workloads: Workloads, spent: Spent, reason: str, numbers: count[int]
     ) -> PlanChange | None:
         """Return new groups for all queries, and put them on trial."""
@@ -188,7 +188,7 @@ class _Operator:
         self._trial = (change, spent)
         return change
 
-    def _place(self, now_us: int, workloads: Workloads, numbers: count[int]) -> PlanChange | None:
+    def _place_newcomers(self, now_us: int, workloads: Workloads, numbers: count[int]) -> PlanChange | None:
         """Return groups for queries that have none where others that test the same columns have one."""
         groups: dict[str, int] = {}
         total_cost, total_new_cost = 0.0, 0.0

@@ -81,7 +81,7 @@ class NameType(click.ParamType[Any]):
     name = "name"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Refuse what a URL would resolve away."""
+        """Refuse a name that a URL would resolve away."""
         if value.strip() in ("", ".", ".."):
             self.fail(f"a name or id is needed here, got {value!r}.", param, ctx)
         return str(value)
@@ -179,15 +179,15 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 
 def with_client(command: Callable[Concatenate[BraidClient, P], R]) -> Callable[..., R]:
     """Give a command a client of the service at `--url`, which may stand before or after its name."""
-    return _with(BraidClient, command)
+    return _give_client(BraidClient, command)
 
 
 def with_access_client(command: Callable[Concatenate[AccessClient, P], R]) -> Callable[..., R]:
     """Give a command a client that administers the service at `--url`."""
-    return _with(AccessClient, command)
+    return _give_client(AccessClient, command)
 
 
-def _with(client_class: type[C], command: Callable[Concatenate[C, P], R]) -> Callable[..., R]:
+def _give_client(client_class: type[C], command: Callable[Concatenate[C, P], R]) -> Callable[..., R]:
     @click.option("--url", metavar="URL", callback=_url, help="Address of the service, as in `braid --url`.")
     @functools.wraps(command)
     def run(*args: Any, url: str | None, **kwargs: Any) -> R:

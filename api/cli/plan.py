@@ -53,7 +53,7 @@ def plan_tree(graph: Mapping[str, Any]) -> Tree | None:
     branches_to_add = [(root, name) for name in reversed(node_of_name) if name not in names_with_input]
     while branches_to_add:
         branch, name = branches_to_add.pop()
-        child = branch.add(_described(node_of_name[name], name in spelt_out and bool(targets[name])))
+        child = branch.add(_node_text(node_of_name[name], name in spelt_out and bool(targets[name])))
         if name not in spelt_out:
             spelt_out.add(name)
             branches_to_add.extend((child, target) for target in reversed(targets[name]))
@@ -61,7 +61,7 @@ def plan_tree(graph: Mapping[str, Any]) -> Tree | None:
     return root if spelt_out == node_of_name.keys() else None
 
 
-def _described(node: Mapping[str, Any], is_repeated: bool) -> Text:
+def _node_text(node: Mapping[str, Any], is_repeated: bool) -> Text:
     title = next((field for field in _TITLES if node.get(field)), "id")
     text = Text(cell_text(node[title]), style="bold")
     if is_repeated:

@@ -112,7 +112,7 @@ def results(
         pages = (
             braid.follow_pages(query_id, after, max_rows=limit)
             if follow
-            else _kept_pages(braid, query_id, after, limit)
+            else _pages_so_far(braid, query_id, after, limit)
         )
         try:
             for page in pages:
@@ -151,7 +151,7 @@ def _ignore_interrupts() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-def _kept_pages(braid: BraidClient, query_id: str, after: str | None, max_rows: int | None) -> Iterator[ResultPage]:
+def _pages_so_far(braid: BraidClient, query_id: str, after: str | None, max_rows: int | None) -> Iterator[ResultPage]:
     """Yield the pages there are now, without waiting for more."""
     rows_left = max_rows
     while rows_left is None or rows_left > 0:

@@ -142,11 +142,11 @@ def ndjson_pieces(file: BinaryIO, steady: bool) -> Iterator[bytes]:
     read = file.read if steady else getattr(file, "read1", file.read)
     rest = b""
     while chunk := read(_CHUNK_BYTES):
-        whole, newline, chunk_rest = chunk.rpartition(b"\n")
+        whole_lines, newline, chunk_rest = chunk.rpartition(b"\n")
         if not newline:
             rest += chunk
             continue
-        yield rest + whole + newline
+        yield rest + whole_lines + newline
         rest = chunk_rest
     if rest.strip():
         yield rest

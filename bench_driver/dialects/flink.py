@@ -62,7 +62,7 @@ def _interval(milliseconds: int) -> str:
     return f"INTERVAL '{seconds}{fraction}' SECOND({max(2, len(str(seconds)))}, 3)"
 
 
-def _divides(window: WindowSpec) -> bool:
+def _slide_divides_size(window: WindowSpec) -> bool:
     """Whether the slide divides the size, without which Flink does not aggregate the windows of HOP."""
     return window.size_ms % window.slide_ms == 0
 
@@ -82,7 +82,7 @@ def _conditions(spec: QuerySpec, stream: str) -> str:
 
 def _single(spec: QuerySpec) -> str:
     stream = spec.streams[0]
-    return (_windowed(spec, stream) if _divides(spec.window) else f"`{stream}`") + _conditions(spec, stream)
+    return (_windowed(spec, stream) if _slide_divides_size(spec.window) else f"`{stream}`") + _conditions(spec, stream)
 
 
 def _joined(spec: QuerySpec) -> str:
@@ -102,7 +102,7 @@ def _group_by(spec: QuerySpec) -> str:
     if spec.measure is None:
         return ""
     first = spec.streams[0]
-    if _divides(spec.window):
+    if _slide_divides_size(spec.window):
         window = f"`{first}`.window_start, `{first}`.window_end"
     elif spec.is_join:
         # all rows of a window have its last millisecond as their time

@@ -97,7 +97,7 @@ def event_time_latencies(outputs: Iterable[Output], begin: float, end: float, si
     """Return the event-time latency (definition 1) of what arrived in `[begin, end]` and is of `since` or later."""
     return [
         Latency(output.arrived, output.arrived - output.event_time, output.rows)
-        for output in _within(outputs, begin, end, since)
+        for output in _outputs_in(outputs, begin, end, since)
     ]
 
 
@@ -109,7 +109,7 @@ def processing_time_latencies(
     `ingestions` are those of all the streams' queues: the greatest time counts (definition 4).
     """
     latencies = []
-    for output in _within(outputs, begin, end, since):
+    for output in _outputs_in(outputs, begin, end, since):
         times = [ingestion.of(output.event_time, output.arrived) for ingestion in ingestions]
         known_times = [time for time in times if time is not None]
         if known_times:
@@ -119,7 +119,7 @@ def processing_time_latencies(
     return latencies
 
 
-def _within(outputs: Iterable[Output], begin: float, end: float, since: float) -> Iterable[Output]:
+def _outputs_in(outputs: Iterable[Output], begin: float, end: float, since: float) -> Iterable[Output]:
     return (
         output
         for output in outputs

@@ -32,8 +32,8 @@ Say = Callable[[Mapping[str, Any]], None]
 class SlowestCount:
     """What the slowest job took in all, while jobs come and go.
 
-    Of jobs that stay it is what the slowest took; when they change it goes on from there, with those that are there
-    then. Counters come late and not together, so it is not before `SEGMENT_SECONDS` that a change is followed.
+    While the same jobs run it is what the slowest of them took; when jobs come or go it goes on from there, with those
+    that run then. Counters arrive late and apart, so a change is followed after `SEGMENT_SECONDS` at the earliest.
     """
 
     def __init__(self) -> None:

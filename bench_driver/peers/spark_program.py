@@ -251,10 +251,10 @@ class Program:
             writer = writer.foreachBatch(self._hand_over) if command["probe"] else writer.format("noop")
             query = writer.queryName(f"{number}").start()
         except AnalysisException as error:
-            self._say({"refused": number, "reason": _words(error)})
+            self._say({"refused": number, "reason": _message_of(error)})
             return
         except (PySparkException, Py4JError) as error:
-            self._failed(number, _words(error))
+            self._failed(number, _message_of(error))
             return
         with self._lock:
             self._running[number] = query
@@ -267,7 +267,7 @@ class Program:
         if query.lastProgress is not None or query.status["message"] == "Waiting for data to arrive":
             self.began(str(query.runId))
         if not query.isActive and (error := query.exception()) is not None:
-            self.ended(str(query.runId), _words(error))
+            self.ended(str(query.runId), _message_of(error))
 
     def _stream(self, stream: Mapping[str, Any], consumer: str, most: int | None) -> DataFrame:
         if self._own_generator:
@@ -293,7 +293,7 @@ class Program:
             if query is not None:
                 query.stop()
         except PySparkException as error:
-            self._say({"failed": number, "reason": f"it does not stop: {_words(error)}"})
+            self._say({"failed": number, "reason": f"it does not stop: {_message_of(error)}"})
             return
         self._say({"stopped": number})
 
@@ -330,7 +330,7 @@ class _Events(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """The query ended; with an exception if it was not stopped."""
-        self._program.ended(str(event.runId), event.exception and _words(event.exception))
+        self._program.ended(str(event.runId), event.exception and _message_of(event.exception))
 
 
 def count_by_latest(table: pa.Table) -> list[list[float]]:
@@ -347,7 +347,7 @@ def count_by_latest(table: pa.Table) -> list[list[float]]:
     return [[entry["values"] / 1000, entry["counts"]] for entry in rows_by_time if entry["values"] is not None]
 
 
-def _words(error: BaseException | str) -> str:
+def _message_of(error: BaseException | str) -> str:
     """Return what an exception says without the JVM's stack trace."""
     return str(error).split("\n\tat ")[0].split("\nJVM stacktrace")[0].strip()
 

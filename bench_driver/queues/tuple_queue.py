@@ -43,7 +43,7 @@ class ReadCancelledError(Exception):
 
 @dataclass(frozen=True)
 class _Change:
-    """What a new schedule took the place of, which had `offered` tuples as far as others know, and where it begins."""
+    """A new schedule: the one `before`, how many of its tuples others were `offered`, and where the new one begins."""
 
     before: Schedule
     offered: int

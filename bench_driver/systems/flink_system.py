@@ -232,7 +232,7 @@ class FlinkSystem:
             for first in range(0, len(queries), together_count)
             for place in choose_probes(queries[first : first + together_count], workload.streams)
         }
-        descriptions = [_described(query, place in probes) for place, query in enumerate(queries)]
+        descriptions = [_query_command(query, place in probes) for place, query in enumerate(queries)]
         return [tuple(descriptions)] if self._together else [(query,) for query in descriptions]
 
     def _submit(self, jobs: Sequence[_Queries], per_second: float, deadline: float) -> dict[int, float]:
@@ -382,6 +382,6 @@ def cluster_options(queries: int, together: bool, spare: int = 0) -> dict[str, A
     }
 
 
-def _described(query: QuerySpec, probe: bool) -> dict[str, Any]:
+def _query_command(query: QuerySpec, probe: bool) -> dict[str, Any]:
     times = list(common.event_time_columns(query)) if probe else None
     return {"sql": flink.query_sql(query, probe), "times": times}

@@ -95,7 +95,7 @@ class SparkSystem:
         self._peer.start()
         self._start_rate = workload.start_rate
         makes_tuples = self.source == OWN_GENERATOR
-        streams = _described(workload, locations)
+        streams = _stream_descriptions(workload, locations)
         task = {
             "streams": streams,
             "cores": os.cpu_count() or 1,
@@ -357,7 +357,7 @@ def own_rows(queries: Sequence[QuerySpec], streaming: int, start_rate: int) -> i
     return min(rows, start_rate) if any(query.is_join for query in queries) else rows
 
 
-def _described(workload: Workload, locations: Mapping[str, str]) -> list[dict[str, Any]]:
+def _stream_descriptions(workload: Workload, locations: Mapping[str, str]) -> list[dict[str, Any]]:
     descriptions = []
     for stream in workload.streams:
         dataset = find_dataset(stream.dataset)
