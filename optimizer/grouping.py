@@ -168,9 +168,9 @@ def place_queries(workload: Workload, groups: Numbers, newcomers: Numbers) -> Nu
 class _GroupInput:
     """What the queries of a group ask of the sampled tuples of an input.
 
-    ``tests`` says for each column at which tuples some query's predicate holds, ``edges`` where some predicate changes,
-    as bits; ``changes`` is how often they do, and ``changes_seen`` how often if a change of one column counts by the share of
-    the tuples for which the query's predicates on all others hold. ``selections`` are all pairs of tuple and query.
+    For each column, ``tests`` says at which tuples some query's predicate holds, ``edges`` where some predicate
+    changes, as bits, and ``changes`` how often they do; ``changes_seen`` counts each change by the share of the tuples
+    for which the query's predicates on all other columns hold. ``selections`` are all pairs of tuple and query.
     """
 
     tests: list[Bools]
@@ -196,15 +196,14 @@ class _GroupInput:
     def query_sets(self) -> float:
         """Estimate how many query-sets the group tells apart among the tuples that it takes.
 
-        Where a predicate on one column changes at a value, the query-set does only as far as the query's predicates on
-        the others hold: these are the lines that part a plane, or a space, of all combinations of values.
+        Where a predicate on one column changes at a value, the query-set changes only as far as the query's predicates
+        on the others hold: such changes are lines, which divide the plane or space of all combinations of values.
         """
         shares = [max(1, int(np.count_nonzero(test))) / max(1, len(test)) for test in self.tests]
         selected = math.prod(shares)
         parts = 1.0
-        for edges, changes, changes_seen, share in zip(
-            self.edges, self.changes, self.changes_seen, shares, strict=True
-        ):
+        columns = zip(self.edges, self.changes, self.changes_seen, shares, strict=True)
+        for edges, changes, changes_seen, share in columns:
             parts *= 1 + _distinct(changes, edges.bit_count(), min(changes, changes_seen * share / selected))
         return _APART * parts
 
