@@ -41,11 +41,12 @@ def add_packed(
     table: Places,
     column: Numbers,
     numbers: Numbers,
-    one: int,
+    one_tuple: int,
 ) -> None:
-    """Add a number and ``one`` to an entry for each tuple: a count above the sum, see :mod:`operators.packed_sums`.
+    """Add a number and ``one_tuple`` to an entry for each tuple: its sum and, in higher bits, its count.
 
-    Which entry that is, is looked up as in :func:`place_looked_up`. What the entry has no room for is lost.
+    See :mod:`operators.packed_sums`. Entries are looked up as in :func:`place_looked_up`. What an entry has no room for
+    is lost.
     """
     if values.size == 0:
         return
@@ -54,15 +55,15 @@ def add_packed(
     # an index without a sign needs no look whether it counts from the end: a fifth of the time
     if least_value <= low and high <= least_value + table.size - 1:
         for i in range(values.size):
-            packed[np.uint64(table[np.uint64(values[i] - least_value)] + column[i])] += numbers[i] + one
+            packed[np.uint64(table[np.uint64(values[i] - least_value)] + column[i])] += numbers[i] + one_tuple
         return
     for i in range(values.size):
         at = min(last, np.uint64(max(least_value, values[i]) - least_value))
-        packed[np.uint64(table[at] + column[i])] += numbers[i] + one
+        packed[np.uint64(table[at] + column[i])] += numbers[i] + one_tuple
 
 
 @njit(cache=True, nogil=True)
-def _apart(packed: Any, bits: int, least_number: int) -> tuple[Any, Any]:
+def _unpacked(packed: Any, bits: int, least_number: int) -> tuple[Any, Any]:
     """Return the count and the sum in one packed number."""
     number = np.int64(packed)
     count = number >> bits
@@ -74,7 +75,7 @@ def packed_totals(packed: Numbers, bits: int) -> tuple[Any, Any]:
     """Return all counts of packed sums together, and all sums; these take the lowest ``bits``."""
     counts, sums = np.int64(0), np.int64(0)
     for i in range(packed.size):
-        count, total = _apart(packed[i], bits, 0)
+        count, total = _unpacked(packed[i], bits, 0)
         counts += count
         sums += total
     return counts, sums
@@ -84,13 +85,13 @@ SUM, LEAST, GREATEST = 0, 1, 2
 
 
 @njit(cache=True, nogil=True)
-def _merged(way: int, one: Any, other: Any) -> Any:
-    """Return both together: the sum, the least or the greatest, which is NaN if one is; the least only if both are."""
+def _merged(way: int, a: Any, b: Any) -> Any:
+    """Return the sum, the least or the greatest of two numbers; NaN if one is, but the least only if both are."""
     if way == SUM:
-        return one + other
+        return a + b
     if way == LEAST:
-        return one if one <= other or other != other else other
-    return one if one >= other or one != one else other
+        return a if a <= b or b != b else b
+    return a if a >= b or a != a else b
 
 
 @njit(cache=True, nogil=True)
@@ -118,8 +119,8 @@ def set_looked_up(
 ) -> int:
     """Set each entry that is ``unset`` to the first number that comes for it, the last one if ``backwards``.
 
-    So many are ``missing`` before; return how many are afterwards, and stop once none is. Entries are looked up as in
-    :func:`place_looked_up`; what goes beyond the last one is passed over.
+    ``missing`` entries are unset before; return how many are afterwards, and stop once none is. They are looked up as
+    in :func:`place_looked_up`; what goes beyond the last one is passed over.
     """
     last, size = np.uint64(table.size - 1), values.size
     for step in range(size):
@@ -138,7 +139,7 @@ def unpack(counts: Numbers, sums: Numbers, packed: Numbers, bits: int, least_num
     """Take packed sums apart. Return whether all sums fit into what they are put into."""
     fits = True
     for i in range(packed.size):
-        count, total = _apart(packed[i], bits, least_number)
+        count, total = _unpacked(packed[i], bits, least_number)
         counts[i] = count
         sums[i] = total
         fits &= sums[i] == total
@@ -149,7 +150,7 @@ def unpack(counts: Numbers, sums: Numbers, packed: Numbers, bits: int, least_num
 def place_mapped(
     at: Places, cell: Numbers, key: Numbers, cell_map: Places, key_map: Places, first: int, keys: int
 ) -> None:
-    """Set `at` for an array of shape (cells, keys) after renumbering both; other keys than those from `first` go."""
+    """Set `at` for an array of shape (cells, keys) after renumbering both: of the ``keys`` from ``first`` on."""
     for i in range(at.size):
         c = cell_map[cell[i]]
         k = key_map[key[i]] - first
@@ -183,7 +184,7 @@ def count_and_add(counts: Numbers, out: Numbers, at: Places, values: Numbers) ->
 
 @njit(cache=True, nogil=True)
 def shift_is_whole(key_map: Places, first: int, keys: int) -> bool:
-    """Return whether keys keep their order and distance when they are renumbered, and all of them are wanted."""
+    """Return whether keys keep their order and distance when they are renumbered, and none of them is left out."""
     for k in range(1, key_map.size):
         if key_map[k] != key_map[0] + k:
             return False
@@ -192,27 +193,35 @@ def shift_is_whole(key_map: Places, first: int, keys: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def merge_full(
-    way: int, out: Numbers, numbers: Numbers, cell_map: Places, key_map: Places, first: int, keys: int, own_keys: int
+    way: int,
+    out: Numbers,
+    numbers: Numbers,
+    cell_map: Places,
+    key_map: Places,
+    first: int,
+    keys: int,
+    keys_per_cell: int,
 ) -> None:
-    """Merge numbers of which each cell has one for all of ``own_keys``, in their order, and so again and again.
+    """Merge numbers that lie cell by cell, ``keys_per_cell`` of them in the order of keys, slice after slice.
 
-    ``way`` says how. ``out`` has the shape (cells, keys) of both renumbered, flat; keys other than those from ``first``
-    are left out.
+    ``way`` says how. ``out`` is flat, of shape (cells, keys) after renumbering both; it has the ``keys`` from ``first``
+    on, others are left out.
     """
-    shift, follow = key_map[0] - first, shift_is_whole(key_map, first, keys)
+    shift, is_shift = key_map[0] - first, shift_is_whole(key_map, first, keys)
     cells = cell_map.size
-    for i in range(numbers.size // own_keys):
+    for i in range(numbers.size // keys_per_cell):
         c = cell_map[i % cells]
         if c < 0:
             continue
-        row, base = c * keys, i * own_keys
-        if follow:
+        row, base = c * keys, i * keys_per_cell
+        if is_shift:
             # as slices, which begin at 0, several are merged at a time
-            mine, merged = numbers[base : base + own_keys], out[row + shift : row + shift + own_keys]
-            for k in range(mine.size):
-                merged[k] = _merged(way, merged[k], mine[k])
+            cell_numbers = numbers[base : base + keys_per_cell]
+            cell_totals = out[row + shift : row + shift + keys_per_cell]
+            for k in range(cell_numbers.size):
+                cell_totals[k] = _merged(way, cell_totals[k], cell_numbers[k])
             continue
-        for k in range(own_keys):
+        for k in range(keys_per_cell):
             at = key_map[k] - first
             if 0 <= at < keys:
                 out[row + at] = _merged(way, out[row + at], numbers[base + k])
@@ -229,28 +238,28 @@ def merge_packed(
     key_map: Places,
     first: int,
     keys: int,
-    own_keys: int,
+    keys_per_cell: int,
 ) -> None:
     """Add packed sums to counts and sums, each as :func:`merge_full` does it."""
-    shift, follow = key_map[0] - first, shift_is_whole(key_map, first, keys)
+    shift, is_shift = key_map[0] - first, shift_is_whole(key_map, first, keys)
     cells = cell_map.size
-    for i in range(packed.size // own_keys):
+    for i in range(packed.size // keys_per_cell):
         c = cell_map[i % cells]
         if c < 0:
             continue
-        row, base = c * keys, i * own_keys
-        if follow:
-            mine, to = packed[base : base + own_keys], row + shift
-            some, totals = counts[to : to + own_keys], sums[to : to + own_keys]
-            for k in range(mine.size):
-                count, total = _apart(mine[k], bits, least_number)
-                some[k] += count
-                totals[k] += total
+        row, base = c * keys, i * keys_per_cell
+        if is_shift:
+            cell_packed, begin = packed[base : base + keys_per_cell], row + shift
+            cell_counts, cell_sums = counts[begin : begin + keys_per_cell], sums[begin : begin + keys_per_cell]
+            for k in range(cell_packed.size):
+                count, total = _unpacked(cell_packed[k], bits, least_number)
+                cell_counts[k] += count
+                cell_sums[k] += total
             continue
-        for k in range(own_keys):
+        for k in range(keys_per_cell):
             at = key_map[k] - first
             if 0 <= at < keys:
-                count, total = _apart(packed[base + k], bits, least_number)
+                count, total = _unpacked(packed[base + k], bits, least_number)
                 counts[row + at] += count
                 sums[row + at] += total
 
@@ -308,16 +317,16 @@ def occupied_per_group(counts: Numbers, group_starts: Numbers) -> Numbers:
     """
     cells, slices, _ = counts.shape
     groups = group_starts.size - 1
-    found = np.zeros(groups, dtype=np.int64)
+    occupied = np.zeros(groups, dtype=np.int64)
     for c in range(cells):
         for s in range(slices):
             for g in range(groups):
                 # as a slice, which begins at 0, several are compared at a time
-                mine, some = counts[c, s, group_starts[g] : group_starts[g + 1]], 0
-                for k in range(mine.size):
-                    some += mine[k] > 0
-                found[g] += some
-    return found
+                group_counts, above_zero = counts[c, s, group_starts[g] : group_starts[g + 1]], 0
+                for k in range(group_counts.size):
+                    above_zero += group_counts[k] > 0
+                occupied[g] += above_zero
+    return occupied
 
 
 @njit(cache=True, nogil=True)
@@ -346,7 +355,7 @@ def pick_group(
 @njit(cache=True, nogil=True)
 def count_pairs(
     pairs: Numbers,
-    met: Numbers,
+    has_pairs: Numbers,
     code: Numbers,
     cell: Numbers,
     number: Numbers,
@@ -356,14 +365,14 @@ def count_pairs(
 ) -> None:
     """Add up by both cells how many pairs there are of entries with the same code.
 
-    Those on the right with code c are ``[starts[c], starts[c + 1])`` of ``cells`` and ``numbers``; ``met[c]`` is set
-    where there are some on both sides.
+    Those on the right with code c are ``[starts[c], starts[c + 1])`` of ``cells`` and ``numbers``; ``has_pairs[c]`` is
+    set where there are some on both sides.
     """
     for i in range(code.size):
-        row, many = cell[i], number[i]
+        row, tuples = cell[i], number[i]
         for j in range(starts[code[i]], starts[code[i] + 1]):
-            pairs[row, cells[j]] += many * numbers[j]
-            met[code[i]] = True
+            pairs[row, cells[j]] += tuples * numbers[j]
+            has_pairs[code[i]] = True
 
 
 def warm_up() -> None:

@@ -28,7 +28,7 @@ def count_few_boundaries(out: Places, boundaries: Numbers, values: Numbers) -> N
 
 @njit(cache=True, nogil=True)
 def look_up(out: Places, values: Numbers, least_value: int, table: Places) -> None:
-    """Set ``out`` to what ``table`` has for each value, from the least on, and beyond its ends to what stands there."""
+    """Set ``out`` to what ``table``, from ``least_value`` on, has for each value; its ends stand for all beyond."""
     greatest_value = least_value + table.size - 1
     for i in range(values.size):
         out[i] = table[max(least_value, min(greatest_value, values[i])) - least_value]
@@ -59,7 +59,7 @@ def count_boundaries(
 def count_double_boundaries(
     out: Places, boundaries: Numbers, first: int, last: int, table: Places, scale: float, values: Numbers
 ) -> None:
-    """Do the same for doubles; NaN is beyond all boundaries.
+    """Do what :func:`count_boundaries` does for doubles; NaN is beyond all boundaries.
 
     The stretch of a value is its distance from boundary ``first`` times ``scale``, rounded down. However that is
     rounded, it never falls as values grow; ``table`` has how many boundaries are in earlier stretches.
@@ -80,7 +80,7 @@ def count_double_boundaries(
 
 @njit(cache=True, nogil=True)
 def _count(boundaries: Numbers, value: Any, low: int, high: int) -> int:
-    """Return how many boundaries are at most a value, which is from ``low`` to ``high``."""
+    """Return how many boundaries are at most a value; the answer lies from ``low`` to ``high``."""
     while low < high:
         middle = (low + high) >> 1
         if boundaries[middle] <= value:
@@ -135,10 +135,10 @@ def _compare(left: Bytes, begin: int, end: int, right: Bytes, other_begin: int, 
 
 
 @njit(cache=True, nogil=True)
-def append_cell(code: Places, cells: Any, numbers: Places, found: Places, rows: Places) -> None:
-    """Append to each code the number of the cell that was found for its row, of so many ``cells``, as a digit."""
+def append_cell(code: Places, cells: Any, numbers: Places, cell_of: Places, rows: Places) -> None:
+    """Append to each code, as a digit of base ``cells``, the number of its row's cell."""
     for i in range(rows.size):
-        code[i] = code[i] * cells + numbers[found[rows[i]]]
+        code[i] = code[i] * cells + numbers[cell_of[rows[i]]]
 
 
 def warm_up() -> None:
@@ -151,7 +151,7 @@ def warm_up() -> None:
         count_few_boundaries(at, longs, values)
     count_few_boundaries(at, doubles, doubles)
     count_double_boundaries(at, doubles, 0, 0, table, 0.0, doubles)
-    rows = np.zeros(1, dtype=np.int32)  # what has been counted is no row
+    rows = np.zeros(1, dtype=np.int32)  # not ``at``, whose counts need not be rows
     append_cell(at, np.int32(1), table, rows, rows)
     text, heads = np.zeros(1, dtype=np.uint8), np.zeros(1, dtype=np.uint64)
     count_texts(at, text, heads, table, table, text, read_only(table), read_only(text))

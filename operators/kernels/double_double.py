@@ -57,9 +57,9 @@ def pairs(values: Doubles) -> Pairs:
 
 def whole_pairs(values: npt.NDArray[np.int64]) -> Pairs:
     """Return whole numbers of 64 bits as pairs, which have all of their bits."""
-    found = np.empty(len(values), dtype=np.complex128)
-    found.real, found.imag = (values >> _LOW_BITS) << _LOW_BITS, values & ((1 << _LOW_BITS) - 1)
-    return found
+    split = np.empty(len(values), dtype=np.complex128)
+    split.real, split.imag = (values >> _LOW_BITS) << _LOW_BITS, values & ((1 << _LOW_BITS) - 1)
+    return split
 
 
 def squares(values: Pairs) -> tuple[Pairs, Pairs]:
@@ -93,14 +93,14 @@ def variance(count: npt.NDArray[np.int64], total: Pairs, high: Pairs, rest: Pair
     """
     n = count.astype(np.float64)
     m = total.real / n
-    both = add_pairs(high, rest)
-    around = add_pairs(both, add_pairs(times(total, -2.0 * m), times(_product(m, m), n)))
+    square_sums = add_pairs(high, rest)
+    around = add_pairs(square_sums, add_pairs(times(total, -2.0 * m), times(_product(m, m), n)))
     beside = add_pairs(total, _product(-m, n)).real
     differences = around.real - beside * beside / n
-    doubtful = np.flatnonzero((n > 1) & (differences < _DOUBTFUL * both.real))
+    doubtful = np.flatnonzero((n > 1) & (differences < _DOUBTFUL * square_sums.real))
     differences[doubtful] = _differences(n[doubtful], total[doubtful], high[doubtful], rest[doubtful])
     # what is left of equal values is the rounding of the last steps, and its root would look like a deviation
-    rounding = np.maximum(_ROUNDING * both.real, _LEAST * n)
+    rounding = np.maximum(_ROUNDING * square_sums.real, _LEAST * n)
     return np.where(differences <= rounding, 0.0, differences) / (n - 1.0)
 
 
@@ -155,6 +155,6 @@ def times(values: Pairs, factor: Doubles) -> Pairs:
 
 def warm_up() -> None:
     """Load or compile these kernels for the types that they are used with."""
-    one, at = np.zeros(1, dtype=np.complex128), np.zeros(1, dtype=np.int32)
-    add_at(one.copy(), at, one)
-    squares(one)
+    pair, at = np.zeros(1, dtype=np.complex128), np.zeros(1, dtype=np.int32)
+    add_at(pair.copy(), at, pair)
+    squares(pair)

@@ -22,12 +22,12 @@ def match_groups(
     right: Places,
     right_codes: Places,
     with_partner: bool,
-    without: bool,
-    many: int,
+    without_partner: bool,
+    most: int,
 ) -> int:
-    """Set ``groups``, shape (groups, 4), to those that have a partner, or have none, as is asked; return how many.
+    """Set ``groups``, shape (groups, 4), to those with a partner, without one, or both, as is asked; return how many.
 
-    ``before`` becomes the number of pairs of all groups before each, and of all; ``many`` for that or more.
+    ``before`` becomes the number of pairs of all groups before each, and at its end of all; none above ``most``.
     """
     i, j, n = 0, 0, 0
     before[0] = 0
@@ -40,9 +40,9 @@ def match_groups(
         begin = j
         while j < right.size and right_codes[right[j]] == code:
             j += 1
-        if (j > begin and with_partner) or (j == begin and without):
+        if (j > begin and with_partner) or (j == begin and without_partner):
             groups[n, 0], groups[n, 1], groups[n, 2], groups[n, 3] = first, i - first, begin, j - begin
-            before[n + 1] = min(many, before[n] + (i - first) * max(1, j - begin))
+            before[n + 1] = min(most, before[n] + (i - first) * max(1, j - begin))
             n += 1
     return n
 
@@ -51,18 +51,18 @@ def match_groups(
 def form_pairs(
     left_out: Places, right_out: Places, groups: Places, left: Places, right: Places, group: int, skipped: int
 ) -> None:
-    """List the rows of pairs from a group on, without so many of its first ones; -1 on the right for no partner."""
+    """List the rows of pairs from a group on, without the first ``skipped`` of it; -1 on the right for no partner."""
     n = 0
     while n < left_out.size:
-        first, many, begin, partners = groups[group]
-        each = max(1, partners)
-        i, j = skipped // each, skipped % each
-        while i < many and n < left_out.size:
+        first, rows, begin, partners = groups[group]
+        pairs_per_row = max(1, partners)
+        i, j = skipped // pairs_per_row, skipped % pairs_per_row
+        while i < rows and n < left_out.size:
             left_out[n] = left[first + i]
             right_out[n] = right[begin + j] if partners > 0 else -1
             n += 1
             j += 1
-            if j == each:
+            if j == pairs_per_row:
                 i, j = i + 1, 0
         group, skipped = group + 1, 0
 
@@ -71,7 +71,7 @@ def form_pairs(
 def pick_pairs(
     left_out: Places, right_out: Places, left: Places, right: Places, wanted_left: Bools, wanted_right: Bools
 ) -> int:
-    """List those pairs whose rows are wanted on both sides, all where nobody says which; return how many."""
+    """List those pairs whose rows are wanted on both sides, where an empty mask wants all; return how many."""
     n = 0
     for pair in range(left.size):
         i, j = left[pair], right[pair]

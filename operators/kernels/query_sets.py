@@ -18,14 +18,14 @@ for _bit in range(64):
 def set_bits(query_sets: Numbers) -> Numbers:
     """Return how many bits each row of ``query_sets``, shape (rows, words), has."""
     rows, words = query_sets.shape
-    found = np.zeros(rows, dtype=np.int64)
+    counts = np.zeros(rows, dtype=np.int64)
     for r in range(rows):
         for w in range(words):
             word = query_sets[r, w]
             while word:
                 word &= word - np.uint64(1)
-                found[r] += 1
-    return found
+                counts[r] += 1
+    return counts
 
 
 @njit(cache=True, nogil=True)
@@ -37,7 +37,7 @@ def intersect(words: Numbers, table: Numbers, at: Places) -> None:
 
 @njit(cache=True, nogil=True)
 def count_bits(starts: Numbers, words: Numbers) -> None:
-    """Set ``starts``, 0 at first, to where the numbers of the words with each bit begin; one end more."""
+    """Set ``starts``, 0 at first, to where the numbers of the words with each bit begin; at its end is that of all."""
     for word in words:
         while word:
             lowest = word & (~word + np.uint64(1))
@@ -48,14 +48,14 @@ def count_bits(starts: Numbers, words: Numbers) -> None:
 
 
 @njit(cache=True, nogil=True)
-def list_by_bit(listed: Places, free: Numbers, words: Numbers) -> None:
+def list_by_bit(numbers: Places, free: Numbers, words: Numbers) -> None:
     """List the numbers of the words with each bit, from ``free[bit]`` on, which becomes where they end."""
     for i in range(words.size):
         word = words[i]
         while word:
             lowest = word & (~word + np.uint64(1))
             bit = _BIT_OF[(lowest * _DE_BRUIJN) >> np.uint64(58)]
-            listed[free[bit]] = i
+            numbers[free[bit]] = i
             free[bit] += 1
             word ^= lowest
 

@@ -16,19 +16,19 @@ _STRETCH = 1 << 12
 def number(codes: Places, first: Numbers, table: Places, values: Numbers, least_value: int) -> int:
     """Number values in the order in which they first occur, list where in ``first``, and return how many there are.
 
-    ``table`` is as long as the values lie apart or longer, 0 everywhere, and so it is left.
+    ``table`` is at least as long as the values lie apart; it is 0 everywhere, before and afterwards.
     """
-    found = 0
+    count = 0
     for i in range(values.size):
         at = values[i] - least_value
         if table[at] == 0:
-            first[found] = i
-            found += 1
-            table[at] = found
+            first[count] = i
+            count += 1
+            table[at] = count
         codes[i] = table[at] - 1
-    for n in range(found):
+    for n in range(count):
         table[values[first[n]] - least_value] = 0
-    return found
+    return count
 
 
 @njit(cache=True, nogil=True)
@@ -37,16 +37,16 @@ def number_ascending(codes: Places, first: Numbers, table: Places, values: Numbe
     for i in range(values.size):
         if table[values[i] - least_value] == 0:
             table[values[i] - least_value] = i + 1
-    found = 0
+    count = 0
     for at in range(span):
         if table[at] > 0:
-            first[found] = table[at] - 1
-            found += 1
-            table[at] = found
+            first[count] = table[at] - 1
+            count += 1
+            table[at] = count
     for i in range(values.size):
         codes[i] = table[values[i] - least_value] - 1
     table[:span] = 0
-    return found
+    return count
 
 
 @njit(cache=True, nogil=True)
@@ -76,10 +76,10 @@ def ascends(values: Numbers) -> bool:
 @njit(cache=True, nogil=True)
 def total(values: Numbers) -> Any:
     """Return the sum of some whole numbers, which wraps around at 64 bits."""
-    found = np.int64(0)
+    sum_ = np.int64(0)
     for i in range(values.size):
-        found += values[i]
-    return found
+        sum_ += values[i]
+    return sum_
 
 
 @njit(cache=True, nogil=True)
@@ -91,7 +91,7 @@ def mark(occurs: Numbers, values: Numbers, least_value: int) -> None:
 
 @njit(cache=True, nogil=True)
 def append_digit(code: Numbers, values: Numbers, least_value: int, values_span: int) -> None:
-    """Append to each code the value of its row, of so many possible ones, as a digit."""
+    """Append to each code, as a digit of base ``values_span``, the value of its row."""
     for i in range(values.size):
         code[i] = code[i] * values_span + (values[i] - least_value)
 
@@ -115,22 +115,22 @@ def order_by_code(order: Numbers, starts: Numbers, codes: Numbers) -> None:
 
 
 @njit(cache=True, nogil=True)
-def expand(out: Numbers, taken: Numbers, low: Numbers, stride: Numbers, size: Numbers, first: Numbers) -> None:
+def expand(out: Numbers, counts: Numbers, low: Numbers, stride: Numbers, size: Numbers, first: Numbers) -> None:
     """List the digits that count through the numbers ``[low[i], low[i] + taken[i])`` of each row i.
 
     A digit goes from ``first[i]`` on through ``size[i]`` values, each of which stays for ``stride[i]`` numbers; where
     ``first[i]`` is -1 it is always that.
     """
     at = 0
-    for i in range(taken.size):
+    for i in range(counts.size):
         digit = (low[i] // stride[i]) % size[i]
-        left = stride[i] - low[i] % stride[i]
-        for _ in range(taken[i]):
+        remaining = stride[i] - low[i] % stride[i]
+        for _ in range(counts[i]):
             out[at] = -1 if first[i] < 0 else first[i] + digit
             at += 1
-            left -= 1
-            if left == 0:
-                left = stride[i]
+            remaining -= 1
+            if remaining == 0:
+                remaining = stride[i]
                 digit += 1
                 if digit == size[i]:
                     digit = 0
@@ -138,14 +138,14 @@ def expand(out: Numbers, taken: Numbers, low: Numbers, stride: Numbers, size: Nu
 
 @njit(cache=True, nogil=True)
 def keep_mapped(
-    kept: Places, cells: Places, keys: Places, cell: Numbers, key: Numbers, cell_map: Places, key_map: Places
+    entries: Places, cells: Places, keys: Places, cell: Numbers, key: Numbers, cell_map: Places, key_map: Places
 ) -> int:
     """List the entries whose cell and key are mapped to something, and to what; return how many there are."""
     n = 0
     for i in range(cell.size):
         c, k = cell_map[cell[i]], key_map[key[i]]
         if c >= 0 and k >= 0:
-            kept[n], cells[n], keys[n] = i, c, k
+            entries[n], cells[n], keys[n] = i, c, k
             n += 1
     return n
 
@@ -157,19 +157,19 @@ def pick_tuples(
     rows: Places,
     key: Places,
     place_of: Places,
-    wanted: Numbers,
+    is_wanted: Numbers,
     times: Numbers,
     first: int,
     last: int,
 ) -> int:
-    """List those of some rows with a wanted key and a time in ``[first, last)``, and the places of their keys.
+    """List those of some rows that have a wanted key and a time in ``[first, last)``, and the places of their keys.
 
     Where the place of a key is -1 nobody wants it. ``times`` are of all rows. Return how many are listed.
     """
     n = 0
     for i in range(key.size):
         place = place_of[key[i]]
-        if place >= 0 and wanted[place] and first <= times[rows[i]] < last:
+        if place >= 0 and is_wanted[place] and first <= times[rows[i]] < last:
             picked[n] = rows[i]
             places[n] = place
             n += 1
@@ -177,12 +177,12 @@ def pick_tuples(
 
 
 @njit(cache=True, nogil=True)
-def rows_between(found: Places, times: Numbers, first: int, last: int, wanted: Numbers) -> int:
-    """List the rows with a time in ``[first, last)`` that are wanted, all if nobody says which; return how many."""
+def rows_between(rows: Places, times: Numbers, first: int, last: int, is_wanted: Numbers) -> int:
+    """List the wanted rows with a time in ``[first, last)``; an empty ``is_wanted`` wants all. Return how many."""
     n = 0
     for i in range(times.size):
-        if first <= times[i] < last and (wanted.size == 0 or wanted[i]):
-            found[n] = i
+        if first <= times[i] < last and (is_wanted.size == 0 or is_wanted[i]):
+            rows[n] = i
             n += 1
     return n
 

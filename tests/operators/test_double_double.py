@@ -65,7 +65,7 @@ def test_variances_are_exact(values: Values) -> None:
     st.integers(0, 2**32),
 )
 def test_whole_numbers_of_any_size_with_little_spread(middle: int, spread: list[int], seed: int) -> None:
-    values = [middle + each for each in spread]
+    values = [middle + distance for distance in spread]
     cells = np.random.default_rng(seed).integers(0, 4, len(values)).astype(np.int32)
     assert variance_of(values, cells) == pytest.approx(exactly(values), rel=1e-9, abs=0.0)
 
@@ -82,8 +82,8 @@ def test_doubles_that_differ_in_their_last_digits(first: float, scale: float, st
 
 def test_pairs_that_come_often() -> None:
     values = double_double.whole_pairs(np.array([2**62 + 3, -5]))
-    found = double_double.times(values, np.array([3.0, 1e6]))
-    assert [int(Fraction(v.real) + Fraction(v.imag)) for v in found] == [3 * (2**62 + 3), -5_000_000]
+    products = double_double.times(values, np.array([3.0, 1e6]))
+    assert [int(Fraction(v.real) + Fraction(v.imag)) for v in products] == [3 * (2**62 + 3), -5_000_000]
 
 
 def test_what_is_not_finite_is_not_made_finite() -> None:
