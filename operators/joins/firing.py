@@ -26,8 +26,8 @@ from operators.joins.tuple_bucket import TupleBucket, between
 from operators.live_queries import LiveQueries
 from operators.queries import Join
 from operators.windowing.due import Due
-from operators.windowing.fired_rows import Held
-from operators.windowing.firing import held_windows
+from operators.windowing.fired_rows import WindowContents
+from operators.windowing.firing import window_contents
 from operators.windowing.slicing import due_windows, with_ends_in
 from operators.windowing.space_queries import Predicates
 from operators.windows import SessionWindow, Window
@@ -199,7 +199,7 @@ def join_windows(
     listed = list(places)
     for number, (keys, buckets) in enumerate(zip(due.keys, due.buckets, strict=True)):
         mine = [due.windows[place][number] for place in listed if number in due.windows[place]]
-        for some in held_windows(buckets, mine, predicates, keys):
+        for some in window_contents(buckets, mine, predicates, keys):
             for each, found in _by_due(some, keys):
                 place = each.query.id.rpartition("#")[0], each.start, each.end
                 held.setdefault(place, {}).setdefault(number, []).append(found)
@@ -268,7 +268,7 @@ def _read_by(buckets: Sequence[Bucket], due: Sequence[Due]) -> list[Bucket]:
     return [b for b in buckets if ((b.slices[:, 0] >= first) & (b.slices[:, 1] <= last)).any()]
 
 
-def _by_due(held: Held, keys: InputKeys) -> Iterator[tuple[Due, PartHeld]]:
+def _by_due(held: WindowContents, keys: InputKeys) -> Iterator[tuple[Due, PartHeld]]:
     """Yield what each of several windows holds."""
     counts = held.counts(held.runs)
     names = [name for name in held.totals.names if name != COUNT_NAME]

@@ -37,14 +37,14 @@ class DueWindows:
     def __len__(self) -> int:
         return len(self.query)
 
-    def taken(self, which: Places | slice) -> DueWindows:
+    def taken(self, positions: Places | slice) -> DueWindows:
         """Return some of them."""
-        mine = (each[which] for each in (self.query, self.start, self.end, self.reads_from))
-        return DueWindows(self.space, *mine)
+        columns = (column[positions] for column in (self.query, self.start, self.end, self.reads_from))
+        return DueWindows(self.space, *columns)
 
     def listed(self) -> Iterator[Due]:
         """Yield them one by one."""
-        columns = (each.tolist() for each in (self.query, self.start, self.end, self.reads_from))
+        columns = (column.tolist() for column in (self.query, self.start, self.end, self.reads_from))
         for query, start, end, reads_from in zip(*columns, strict=True):
             yield Due(self.space.queries[query], start, end, reads_from)
 
@@ -62,7 +62,7 @@ class WindowedQueries:
         self._until = np.array([q.until(s) for q, s in zip(ordered, streams, strict=True)], dtype=np.int64)
         split = by_space(ordered, predicates)
         self.spaces = {key: SpaceQueries(members, predicates) for key, members in split.items()}
-        places = {query.id: (i, n) for i, each in enumerate(split.values()) for n, query in enumerate(each)}
+        places = {query.id: (i, n) for i, members in enumerate(split.values()) for n, query in enumerate(members)}
         self._space, self._place = np.array([places[q.id] for q in ordered], dtype=np.int64).reshape(-1, 2).T
 
     def due(self, slices: Times, after: int, upto: int) -> Iterator[tuple[SpaceKey, DueWindows]]:
@@ -70,36 +70,39 @@ class WindowedQueries:
         windows = with_ends_in(list(self._number), after, upto)
         if not windows:
             return
-        some = [self._number[window] for window in windows]
+        numbers = [self._number[window] for window in windows]
         bounds = [due_windows(slices, window, after, upto) for window in windows]
-        first = (np.cumsum(self._count) - self._count)[some]
-        query, window = _pairs(first, self._count[some], np.array([len(each) for each in bounds], dtype=np.int64))
+        first_query = (np.cumsum(self._count) - self._count)[numbers]
+        lengths = np.array([len(starts_and_ends) for starts_and_ends in bounds], dtype=np.int64)
+        query, window = _pairs(first_query, self._count[numbers], lengths)
         start, end = np.concatenate(bounds)[window].T
         begin = self._seen_after[query] + 1
-        seen = (self._until[query] >= end) & (end > begin)
-        query, start, end, begin = (each[seen] for each in (query, start, end, begin))
+        is_seen = (self._until[query] >= end) & (end > begin)
+        query, start, end, begin = (column[is_seen] for column in (query, start, end, begin))
         for number, (key, space) in enumerate(self.spaces.items()):
-            mine = np.flatnonzero(self._space[query] == number)
-            if len(mine):
-                reads_from = np.maximum(start[mine], begin[mine])
-                yield key, DueWindows(space, self._place[query[mine]], start[mine], end[mine], reads_from)
+            in_space = np.flatnonzero(self._space[query] == number)
+            if len(in_space):
+                reads_from = np.maximum(start[in_space], begin[in_space])
+                yield key, DueWindows(space, self._place[query[in_space]], start[in_space], end[in_space], reads_from)
 
 
 def due_by_space(due: Iterable[Due], predicates: Predicates) -> Iterator[tuple[SpaceKey, DueWindows]]:
     """Yield windows by the space of their query."""
-    listed = list(due)
-    queries = {each.query.id: each.query for each in listed}
+    windows = list(due)
+    queries = {window.query.id: window.query for window in windows}
     for key, members in by_space(queries.values(), predicates).items():
         place = {query.id: number for number, query in enumerate(members)}
-        mine = [each for each in listed if each.query.id in place]
-        rows = [(place[each.query.id], each.start, each.end, each.reads_from) for each in mine]
+        in_space = [window for window in windows if window.query.id in place]
+        rows = [(place[window.query.id], window.start, window.end, window.reads_from) for window in in_space]
         yield key, DueWindows(SpaceQueries(members, predicates), *np.array(rows, dtype=np.int64).T)
 
 
 def _pairs(first: Places, count: Places, windows: Places) -> tuple[Places, Places]:
     """Pair queries ``[first[i], first[i] + count[i])`` with the next ``windows[i]`` windows each, for all i in turn."""
     pairs = count * windows
-    of = np.repeat(np.arange(len(pairs)), pairs)
-    number = np.arange(len(of)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
-    before = np.cumsum(windows) - windows
-    return first[of] + number // windows[of], before[of] + number % windows[of]
+    range_number = np.repeat(np.arange(len(pairs)), pairs)
+    nth = np.arange(len(range_number)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
+    windows_before = np.cumsum(windows) - windows
+    return first[range_number] + nth // windows[range_number], windows_before[range_number] + nth % windows[
+        range_number
+    ]

@@ -63,10 +63,12 @@ def together(parts: Sequence[Fired]) -> Fired:
     """Return the rows of different queries of one operator as one."""
     if len(parts) == 1:
         return parts[0]
-    of = {slot: (n, us) for part in parts for slot, n, us in zip(part.slots, part.counts, part.latest_us, strict=True)}
-    slots = sorted(of)
+    by_slot = {
+        slot: (n, us) for part in parts for slot, n, us in zip(part.slots, part.counts, part.latest_us, strict=True)
+    }
+    slots = sorted(by_slot)
     rows = WindowRows.concat([part.rows for part in parts])
-    return Fired(rows, slots, [of[s][0] for s in slots], [of[s][1] for s in slots])
+    return Fired(rows, slots, [by_slot[s][0] for s in slots], [by_slot[s][1] for s in slots])
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class Revision:
     due_us: int | None
 
 
-class _Asked:
+class _QueriesBySlot:
     """What the query of each slot asks for; the last place is for slots that no early query has."""
 
     def __init__(self, queries: Sequence[LiveQuery]) -> None:
@@ -180,16 +182,16 @@ def revise(
     fired = None if current is None else current.fired
     if not queries or (told.is_empty and fired is None):
         return Revision(None, Told(), not told.is_empty, None)
-    asked = _Asked(queries)
-    groups = _Groups(told, fired, asked, key_names(len(aggregation_of(queries[0]).keys)))
+    by_slot = _QueriesBySlot(queries)
+    groups = _Groups(told, fired, by_slot, key_names(len(aggregation_of(queries[0]).keys)))
     slot, start, end = (_numbers(groups.table, name) for name in (SLOT, WINDOW_START, WINDOW_END))
-    at = asked.place(slot)
+    at = by_slot.place(slot)
 
-    there, row, changed = groups.now(_covered(current, slot, end))
+    is_there, row, changed = groups.now(_covered(current, slot, end))
     differs = groups.is_waiting.copy()
-    differs[changed] = (there != groups.was_there)[changed]
-    compared = np.flatnonzero(changed & there & groups.was_there)
-    differs[compared] = groups.differ(asked, at[compared], groups.told_row[compared], row[compared])
+    differs[changed] = (is_there != groups.was_there)[changed]
+    compared = np.flatnonzero(changed & is_there & groups.was_there)
+    differs[compared] = groups.differ(by_slot, at[compared], groups.told_row[compared], row[compared])
 
     reached = _NEVER if after is None else after
     closed = end <= reached
@@ -197,46 +199,46 @@ def revise(
     if has_sessions(queries):
         since, last = groups.over_sessions(np.minimum, since), groups.over_sessions(np.maximum, end)
     # a query that was deleted is gone once its windows are final: what is final does not wait
-    due = differs & ((since + asked.delay[at] <= now_us) | ((last <= reached) & (asked.final | asked.leaves)[at]))
-    at_last = closed & (end > (_NEVER if before is None else before)) & (asked.final & ~asked.stream)[at]
-    retracted = due & groups.was_there & asked.stream[at]
-    inserted = there & (due | at_last)
+    due = differs & ((since + by_slot.delay[at] <= now_us) | ((last <= reached) & (by_slot.final | by_slot.leaves)[at]))
+    repeated = closed & (end > (_NEVER if before is None else before)) & (by_slot.final & ~by_slot.stream)[at]
+    retracted = due & groups.was_there & by_slot.stream[at]
+    inserted = is_there & (due | repeated)
     newest = np.where(changed, _newest(fired, slot), groups.newest)
     waits = differs & ~due
-    kept = ((groups.told_row >= 0) | due) & (~closed | waits)
+    is_kept = ((groups.told_row >= 0) | due) & (~closed | waits)
 
     rows = groups.rows(
         [(retracted, groups.told_row, groups.ver), (inserted, row, groups.ver + retracted)],
         (slot, start, end), newest, now_us,
     )  # fmt: skip
-    epoch = asked.epoch[at]
-    after_all = Told(
-        groups.taken(
-            kept,
+    epoch = by_slot.epoch[at]
+    told_now = Told(
+        groups.table_of(
+            is_kept,
             np.where(due, row, groups.told_row),
-            {_EPOCH: epoch, _THERE: np.where(due, there, groups.was_there), VER: groups.ver + retracted + inserted},
+            {_EPOCH: epoch, _THERE: np.where(due, is_there, groups.was_there), VER: groups.ver + retracted + inserted},
         ),
-        groups.taken(waits, row, {_EPOCH: epoch, _THERE: there, _SINCE: since, _NEWEST: newest}),
+        groups.table_of(waits, row, {_EPOCH: epoch, _THERE: is_there, _SINCE: since, _NEWEST: newest}),
     )
     is_new = bool(
         groups.forgot
         or due.any()
-        or np.count_nonzero(kept) != np.count_nonzero(groups.told_row >= 0)
+        or np.count_nonzero(is_kept) != np.count_nonzero(groups.told_row >= 0)
         or (waits != groups.is_waiting).any()
         or (waits & changed).any()
     )
-    due_us = int((since + asked.delay[at])[waits].min()) if waits.any() else None
-    return Revision(rows, after_all, is_new, due_us)
+    due_us = int((since + by_slot.delay[at])[waits].min()) if waits.any() else None
+    return Revision(rows, told_now, is_new, due_us)
 
 
 def _covered(current: Current | None, slot: Numbers, end: Numbers) -> Bools:
-    """Return of which groups it is known what they hold now."""
+    """Return whether it is known of each group what it holds now."""
     if current is None:
         return np.zeros(len(slot), dtype=np.bool_)
-    known: Bools = (end > current.after) & (end <= current.upto)
+    is_covered: Bools = (end > current.after) & (end <= current.upto)
     if current.unknown:
-        known &= ~np.isin(slot, list(current.unknown))
-    return known
+        is_covered &= ~np.isin(slot, list(current.unknown))
+    return is_covered
 
 
 def _newest(fired: Fired | None, slot: Numbers) -> Numbers:
@@ -258,22 +260,22 @@ class _Groups:
 
     told: Told
     fired: Fired | None
-    asked: _Asked
+    by_slot: _QueriesBySlot
     keys: list[str]
     table: pa.Table = field(init=False)
 
     def __post_init__(self) -> None:
         parts = [self.told.shown, self.told.waiting, None if self.fired is None else self.fired.table]
-        some = next(part for part in reversed(parts) if part is not None)
-        tables = [some.slice(0, 0) if part is None else part for part in parts]
-        alive = [self.asked.alive(table) if table.num_rows and i < 2 else table for i, table in enumerate(tables)]
+        template = next(part for part in reversed(parts) if part is not None)
+        tables = [template.slice(0, 0) if part is None else part for part in parts]
+        alive = [self.by_slot.alive(table) if table.num_rows and i < 2 else table for i, table in enumerate(tables)]
         self.forgot = any(a.num_rows != b.num_rows for a, b in zip(alive, tables, strict=True))
         names = [SLOT, WINDOW_START, WINDOW_END, *self.keys]
         self.table, (told_at, waits_at, now_at) = unite_keys(
             [pa.Table.from_arrays([table.column(name) for name in names], names=names) for table in alive]
         )
         self._values = pa.concat_tables(
-            [table.select([name for name in table.column_names if name in self.asked.uses]) for table in alive],
+            [table.select([name for name in table.column_names if name in self.by_slot.uses]) for table in alive],
             promote_options="default",
         ).combine_chunks()
         count = self.table.num_rows
@@ -294,14 +296,14 @@ class _Groups:
         """Return whether each group is there now, its row, and whether that is news since the batch before."""
         known_row = np.where(self.is_waiting, self._wait_row, self.told_row)
         known_there = np.where(self.is_waiting, self._wait_there, self.was_there)
-        found = covered & (self._now_row >= 0)
-        there: Bools = np.where(covered, found, known_there)
+        is_found = covered & (self._now_row >= 0)
+        is_there: Bools = np.where(covered, is_found, known_there)
         counts = _numbers(self._values, COUNT_ALL.name)
-        same = np.zeros(len(found), dtype=np.bool_)
-        both = np.flatnonzero(found & known_there)
-        same[both] = counts[self._now_row[both]] == counts[known_row[both]]
-        changed: Bools = covered & ((there != known_there) | (found & ~same))
-        return there, np.where(found & ~same, self._now_row, known_row), changed
+        is_same = np.zeros(len(is_found), dtype=np.bool_)
+        compared = np.flatnonzero(is_found & known_there)
+        is_same[compared] = counts[self._now_row[compared]] == counts[known_row[compared]]
+        changed: Bools = covered & ((is_there != known_there) | (is_found & ~is_same))
+        return is_there, np.where(is_found & ~is_same, self._now_row, known_row), changed
 
     def over_sessions(self, function: np.ufunc, numbers: Numbers) -> Numbers:
         """Reduce numbers over what was one session and what it is now, so that it changes as a whole.
@@ -311,25 +313,27 @@ class _Groups:
         if not len(numbers):
             return numbers
         columns = [one_array(self.table.column(name)) for name in (SLOT, *self.keys)]
-        of = encode_keys(columns, len(numbers), 1, "").codes.astype(np.int64)
-        number, _ = chain(of, _numbers(self.table, WINDOW_START), _numbers(self.table, WINDOW_END), 0)
+        key = encode_keys(columns, len(numbers), 1, "").codes.astype(np.int64)
+        number, _ = chain(key, _numbers(self.table, WINDOW_START), _numbers(self.table, WINDOW_END), 0)
         order = np.argsort(number, kind="stable")
-        found: Numbers = function.reduceat(numbers[order], np.searchsorted(number[order], np.arange(number.max() + 1)))
-        return found[number]
+        starts = np.searchsorted(number[order], np.arange(number.max() + 1))
+        reduced: Numbers = function.reduceat(numbers[order], starts)
+        return reduced[number]
 
-    def differ(self, asked: _Asked, at: Numbers, one: Numbers, other: Numbers) -> Bools:
+    def differ(self, by_slot: _QueriesBySlot, at: Numbers, row: Numbers, other_row: Numbers) -> Bools:
         """Return whether two rows of a group differ in an aggregate that its query shows."""
-        found = np.zeros(len(at), dtype=np.bool_)
+        differs = np.zeros(len(at), dtype=np.bool_)
         for name in self._values.column_names:
-            some = np.flatnonzero(asked.uses[name][at] & ~found)
-            if len(some):
+            undecided = np.flatnonzero(by_slot.uses[name][at] & ~differs)
+            if len(undecided):
                 column = one_array(self._values.column(name))
-                found[some] = _differ(column.take(pa.array(one[some])), column.take(pa.array(other[some])))
-        return found
+                values, other_values = (column.take(pa.array(rows[undecided])) for rows in (row, other_row))
+                differs[undecided] = _differ(values, other_values)
+        return differs
 
-    def taken(self, some: Bools, row: Numbers, extra: Mapping[str, npt.NDArray[Any]]) -> pa.Table:
+    def table_of(self, is_chosen: Bools, row: Numbers, extra: Mapping[str, npt.NDArray[Any]]) -> pa.Table:
         """Return some groups with the aggregates of their rows, and further numbers."""
-        at = np.flatnonzero(some)
+        at = np.flatnonzero(is_chosen)
         table = self._joined(at, row[at])
         for name, numbers in extra.items():
             table = table.append_column(name, pa.array(numbers[at]))
@@ -342,8 +346,8 @@ class _Groups:
         newest: Numbers,
         now_us: int,
     ) -> Fired | None:
-        """Return the rows to tell: of retractions and of insertions, which groups, their rows and their versions."""
-        parts = [np.flatnonzero(some) for some, _, _ in kinds]
+        """Return the rows to tell; ``kinds`` are retractions and insertions: which groups, their rows and versions."""
+        parts = [np.flatnonzero(is_chosen) for is_chosen, _, _ in kinds]
         at = np.concatenate(parts)
         if not len(at):
             return None
@@ -351,10 +355,10 @@ class _Groups:
         ver = np.concatenate([vers[part] for part, (_, _, vers) in zip(parts, kinds, strict=True)])
         retracts = np.arange(len(at)) < len(parts[0])
         slot, start, end = (numbers[at] for numbers in order)
-        sorted_ = np.lexsort((ver, at, start, end, slot))
-        at, row, slot = at[sorted_], row[sorted_], slot[sorted_]
+        by_window = np.lexsort((ver, at, start, end, slot))
+        at, row, slot = at[by_window], row[by_window], slot[by_window]
         table = self._joined(at, row)
-        for name, values in _changelog_columns(retracts[sorted_], ver[sorted_], now_us).items():
+        for name, values in _changelog_columns(retracts[by_window], ver[by_window], now_us).items():
             table = table.append_column(name, values)
         slots, first, counts = np.unique(slot, return_index=True, return_counts=True)
         latest = np.maximum.reduceat(newest[at], first).tolist()
@@ -363,9 +367,10 @@ class _Groups:
         )
 
     def _joined(self, at: Numbers, row: Numbers) -> pa.Table:
-        taken = self.table.take(pa.array(at))
+        """Return some groups, each with the aggregates of a row."""
+        groups = self.table.take(pa.array(at))
         values = self._values.take(pa.array(row))
-        columns = {name: taken.column(name) for name in taken.column_names}
+        columns = {name: groups.column(name) for name in groups.column_names}
         return pa.table(columns | {name: values.column(name) for name in values.column_names})
 
 
@@ -377,14 +382,14 @@ def _changelog_columns(retracts: Bools, ver: Numbers, now_us: int) -> dict[str, 
     }
 
 
-def _differ(one: pa.Array, other: pa.Array) -> Bools:
+def _differ(left: pa.Array, right: pa.Array) -> Bools:
     """Return where values differ; NULL equals NULL, and NaN equals NaN."""
-    apart = pc.fill_null(pc.not_equal(one, other), pc.not_equal(one.is_null(), other.is_null()))
-    if pa.types.is_floating(one.type):
-        nan = pc.and_(pc.is_nan(one), pc.is_nan(other))
-        apart = pc.and_not(apart, pc.fill_null(nan, False))
-    found: Bools = np.asarray(apart)
-    return found
+    differs = pc.fill_null(pc.not_equal(left, right), pc.not_equal(left.is_null(), right.is_null()))
+    if pa.types.is_floating(left.type):
+        nan = pc.and_(pc.is_nan(left), pc.is_nan(right))
+        differs = pc.and_not(differs, pc.fill_null(nan, False))
+    result: Bools = np.asarray(differs)
+    return result
 
 
 def _placed(count: int, at: npt.NDArray[Any], values: npt.NDArray[Any], otherwise: int) -> Numbers:

@@ -79,7 +79,7 @@ class Reductions:
 
 
 @dataclass(frozen=True)
-class Held:
+class WindowContents:
     """What windows of several queries hold that read the same slices, for some of the keys.
 
     ``runs`` are the cells of each query. The components in ``totals`` are of the keys from ``first_key``
@@ -112,11 +112,11 @@ class DistinctCounts:
         self._present: dict[tuple[str, int, int, str], list[tuple[pa.Table, Places]]] = {}
         self._key_of: dict[tuple[int, int], Places] = {}
 
-    def add(self, argument: str, held: Held) -> None:
+    def add(self, argument: str, contents: WindowContents) -> None:
         """Note which keys and values windows have."""
-        for due, counts in zip(held.due.listed(), held.counts(held.runs), strict=True):
-            present = np.flatnonzero(counts) + held.first_key
-            self._present.setdefault((due.query.id, due.start, due.end, argument), []).append((held.keys, present))
+        for due, counts in zip(contents.due.listed(), contents.counts(contents.runs), strict=True):
+            present = np.flatnonzero(counts) + contents.first_key
+            self._present.setdefault((due.query.id, due.start, due.end, argument), []).append((contents.keys, present))
 
     def of(self, argument: str, due: Due, keys: pa.Table) -> Places:
         """Return the number of distinct values that are not NULL, for each of the keys."""
@@ -125,8 +125,8 @@ class DistinctCounts:
             key_of = self._key_of.get((id(keys), id(wide)))
             if key_of is None:
                 key_of = self._key_of[id(keys), id(wide)] = keys_of_wide(keys, wide)
-            found = key_of[present]
-            totals += np.bincount(found[found >= 0], minlength=keys.num_rows)
+            keys_present = key_of[present]
+            totals += np.bincount(keys_present[keys_present >= 0], minlength=keys.num_rows)
         return totals
 
 
@@ -139,14 +139,14 @@ def keys_of_wide(keys: pa.Table, wide: pa.Table) -> npt.NDArray[np.int64]:
     """Return, for each key with a value as last column, the row of the key without it; -1 where the value is NULL."""
     *names, value = key_columns(wide)
     if names:
-        united, (mine, theirs) = unite_keys([keys, wide.select(names)])
+        united, (key_codes, wide_codes) = unite_keys([keys, wide.select(names)])
         row = np.full(united.num_rows, -1, dtype=np.int64)
-        row[mine] = np.arange(keys.num_rows)
-        found = row[theirs]
+        row[key_codes] = np.arange(keys.num_rows)
+        key_of = row[wide_codes]
     else:
-        found = np.zeros(wide.num_rows, dtype=np.int64)
-    found[np.asarray(one_array(wide.column(value)).is_null())] = -1
-    return found
+        key_of = np.zeros(wide.num_rows, dtype=np.int64)
+    key_of[np.asarray(one_array(wide.column(value)).is_null())] = -1
+    return key_of
 
 
 @dataclass(frozen=True)
@@ -164,40 +164,42 @@ class FiredRows:
 
     def __init__(self, failures: dict[str, str]) -> None:
         self._failures = failures
-        self._alike: dict[tuple[str, ...], list[_Part]] = {}
+        self._by_measures: dict[tuple[str, ...], list[_Part]] = {}
 
-    def add(self, held: Held, distinct: DistinctCounts) -> None:
+    def add(self, contents: WindowContents, distinct: DistinctCounts) -> None:
         """Take the rows of windows: one for each key that has tuples."""
-        counts = held.counts(held.runs)
-        space, due = held.due.space, held.due
+        counts = contents.counts(contents.runs)
+        space, due = contents.due.space, contents.due
         lists = space.measures_of[due.query]
         for number in np.unique(lists).tolist():
-            mine = np.flatnonzero(lists == number)
+            in_list = np.flatnonzero(lists == number)
             measures = space.measures[number]
-            if len(mine) == len(due):
-                part = _part(held, due, held.runs, counts, measures, distinct)
+            if len(in_list) == len(due):
+                part = _part(contents, due, contents.runs, counts, measures, distinct)
             else:
-                part = _part(held, due.taken(mine), held.runs.taken(mine), counts[mine], measures, distinct)
+                part = _part(
+                    contents, due.taken(in_list), contents.runs.taken(in_list), counts[in_list], measures, distinct
+                )
             if part.lengths.any():
-                self._alike.setdefault(tuple(measure.name for measure in measures), []).append(part)
+                self._by_measures.setdefault(tuple(measure.name for measure in measures), []).append(part)
 
     def fired(self) -> Fired | None:
         """Return everything that was taken."""
-        parts: list[WindowRows] = []
-        found: dict[int, tuple[int, int]] = {}
-        for alike in self._alike.values():
-            rows = _rows(alike, found, self._failures)
+        window_rows: list[WindowRows] = []
+        by_slot: dict[int, tuple[int, int]] = {}
+        for parts in self._by_measures.values():
+            rows = _rows(parts, by_slot, self._failures)
             if len(rows):
-                parts.append(rows)
-        if not parts:
+                window_rows.append(rows)
+        if not window_rows:
             return None
-        slots = sorted(found)
-        counts, latest = [found[slot][0] for slot in slots], [found[slot][1] for slot in slots]
-        return Fired(WindowRows.concat(parts), slots, counts, latest)
+        slots = sorted(by_slot)
+        counts, latest = [by_slot[slot][0] for slot in slots], [by_slot[slot][1] for slot in slots]
+        return Fired(WindowRows.concat(window_rows), slots, counts, latest)
 
 
 def _part(
-    held: Held,
+    contents: WindowContents,
     due: DueWindows,
     runs: CellRuns,
     counts: Numbers,
@@ -210,34 +212,37 @@ def _part(
     numbers = {COUNT_NAME: counts.reshape(-1)[at]}
     for measure in measures:
         if measure.function == COUNT_DISTINCT:
-            found = np.array([distinct.of(str(measure.argument), each, held.keys) for each in due.listed()])
-            numbers[measure.name] = found[query, key + held.first_key]
+            argument = str(measure.argument)
+            by_window = np.array([distinct.of(argument, window, contents.keys) for window in due.listed()])
+            numbers[measure.name] = by_window[query, key + contents.first_key]
             continue
         for name in names_of(measure):
             if name not in numbers:
-                component = held.over(name, runs)
+                component = contents.over(name, runs)
                 if component is not None:
                     numbers[name] = component.reshape(-1)[at]
                 elif name.startswith("count("):  # left out where it is that of all tuples
                     numbers[name] = numbers[COUNT_NAME]
                 else:
                     numbers[name] = empty(component_named(name, np.dtype(np.int64)), len(at))
-    values = _values(measures, numbers, held, key + held.first_key)
-    return _Part(due, np.bincount(query, minlength=len(due)), values, held.newest)
+    values = _values(measures, numbers, contents, key + contents.first_key)
+    return _Part(due, np.bincount(query, minlength=len(due)), values, contents.newest)
 
 
-def _values(measures: Sequence[Measure], numbers: Mapping[str, Numbers], held: Held, picked: Places) -> pa.Table:
+def _values(
+    measures: Sequence[Measure], numbers: Mapping[str, Numbers], contents: WindowContents, key_rows: Places
+) -> pa.Table:
     """Return keys and measures of rows, given the components of which they are made and where their keys are."""
-    names = key_columns(held.keys)
-    columns = dict(zip(names, held.keys.select(names).take(pa.array(picked)).columns, strict=True))
+    names = key_columns(contents.keys)
+    columns = dict(zip(names, contents.keys.select(names).take(pa.array(key_rows)).columns, strict=True))
     for measure in measures:
-        mine = {name: numbers[name] for name in names_of(measure)}
-        columns[measure.name] = components.decode(measure, mine, held.dictionaries.get(measure.name))
+        measure_numbers = {name: numbers[name] for name in names_of(measure)}
+        columns[measure.name] = components.decode(measure, measure_numbers, contents.dictionaries.get(measure.name))
     return pa.table(columns)
 
 
-def _rows(parts: Sequence[_Part], found: dict[int, tuple[int, int]], failures: dict[str, str]) -> WindowRows:
-    """Return rows in the order of the parts; ``found`` gets each slot's number and newest event time."""
+def _rows(parts: Sequence[_Part], by_slot: dict[int, tuple[int, int]], failures: dict[str, str]) -> WindowRows:
+    """Return rows in the order of the parts; ``by_slot`` gets how many each slot has, and its newest event time."""
     columns = zip(*((p.due.space.slots[p.due.query], p.due.start, p.due.end) for p in parts), strict=True)
     slots, starts, ends = (np.concatenate(column) for column in columns)
     lengths = np.concatenate([part.lengths for part in parts])
@@ -245,32 +250,33 @@ def _rows(parts: Sequence[_Part], found: dict[int, tuple[int, int]], failures: d
     values = pa.concat_tables([part.values for part in parts])
     if values.num_rows < _LEAST_CHUNK * len(parts):
         values = values.combine_chunks()
-    kept = _having(WindowRows.one(values, slots, starts, ends, lengths), parts, failures)
-    some = kept.count > 0
-    distinct, which = np.unique(slots[some], return_inverse=True)
-    counts, latest = np.zeros(len(distinct), dtype=np.int64), np.full(len(distinct), np.iinfo(np.int64).min)
-    np.add.at(counts, which, kept.count[some])
-    np.maximum.at(latest, which, newest[some])
-    found.update(zip(distinct.tolist(), zip(counts.tolist(), latest.tolist(), strict=True), strict=True))
-    return kept
+    rows = _having(WindowRows.of_one_table(values, slots, starts, ends, lengths), parts, failures)
+    has_rows = rows.count > 0
+    present_slots, number = np.unique(slots[has_rows], return_inverse=True)
+    counts, latest = np.zeros(len(present_slots), dtype=np.int64), np.full(len(present_slots), np.iinfo(np.int64).min)
+    np.add.at(counts, number, rows.count[has_rows])
+    np.maximum.at(latest, number, newest[has_rows])
+    by_slot.update(zip(present_slots.tolist(), zip(counts.tolist(), latest.tolist(), strict=True), strict=True))
+    return rows
 
 
 def _having(rows: WindowRows, parts: Sequence[_Part], failures: dict[str, str]) -> WindowRows:
     """Return the rows that satisfy their query's HAVING; a run may be left without any."""
-    having = np.flatnonzero(np.concatenate([part.due.space.having[part.due.query] for part in parts]))
-    if not len(having):
+    tested = np.flatnonzero(np.concatenate([part.due.space.having[part.due.query] for part in parts]))
+    if not len(tested):
         return rows
     queries = [part.due.space.queries[number] for part in parts for number in part.due.query.tolist()]
     table, count = rows.table(), rows.count.copy()
     bounds = np.concatenate([[0], np.cumsum(rows.count)]).tolist()
     keep = np.ones(table.num_rows, dtype=np.bool_)
-    for number in having.tolist():
+    for number in tested.tolist():
         low, high = bounds[number], bounds[number + 1]
         keep[low:high] = _satisfies_having(table.slice(low, high - low), queries[number], failures)
         count[number] = keep[low:high].sum()
     (values,) = rows.tables
-    kept = values.filter(pa.array(keep)) if values.num_columns else values  # one without columns has no rows, either
-    return replace(rows, tables=(kept,), count=count)
+    if values.num_columns:  # a table without columns has no rows, either
+        values = values.filter(pa.array(keep))
+    return replace(rows, tables=(values,), count=count)
 
 
 def having_of(query: Query) -> Expression | None:

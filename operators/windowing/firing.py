@@ -27,7 +27,7 @@ from operators.predicates.space_key import SpaceKey
 from operators.queries import Measure
 from operators.totals import empty
 from operators.windowing.due import Due, DueWindows, WindowedQueries, due_by_space
-from operators.windowing.fired_rows import DistinctCounts, Fired, FiredRows, Held, Reductions, counts_distinct
+from operators.windowing.fired_rows import DistinctCounts, Fired, FiredRows, Reductions, WindowContents, counts_distinct
 from operators.windowing.slice_tree import stretches
 from operators.windowing.space_queries import Predicates
 
@@ -53,42 +53,43 @@ def fire(
         return None
     slices = np.unique(np.concatenate([b.slices for b in buckets]), axis=0)
     rows = FiredRows({} if failures is None else failures)
-    of_space, counting_of_space = _by_space(buckets), {text: _by_space(some) for text, some in (distinct or {}).items()}
+    by_space = _by_space(buckets)
+    wide_by_space = {argument: _by_space(wide) for argument, wide in (distinct or {}).items()}
     for space, due in queries.due(slices, after, upto):
         counts = DistinctCounts()
-        for argument, having in counting_of_space.items():
-            counting = np.array([counts_distinct(measures, argument) for measures in due.space.measures])
-            mine = due.taken(np.flatnonzero(counting[due.space.measures_of[due.query]]))
-            for held in _windows(having.get(space, []), mine, False):
-                counts.add(argument, held)
-        for held in _windows(of_space.get(space, []), due, True):
-            rows.add(held, counts)
+        for argument, wide in wide_by_space.items():
+            is_counting = np.array([counts_distinct(measures, argument) for measures in due.space.measures])
+            due_counting = due.taken(np.flatnonzero(is_counting[due.space.measures_of[due.query]]))
+            for contents in _windows(wide.get(space, []), due_counting, False):
+                counts.add(argument, contents)
+        for contents in _windows(by_space.get(space, []), due, True):
+            rows.add(contents, counts)
     return rows.fired()
 
 
-def held_windows(
+def window_contents(
     buckets: Sequence[Bucket], due: Sequence[Due], predicates: Predicates, keys: InputKeys
-) -> Iterator[Held]:
-    """Yield what due windows of queries of one operator hold; it is to be used before the next is asked for."""
-    of_space = _by_space(buckets)
+) -> Iterator[WindowContents]:
+    """Yield what due windows of queries of one operator hold; use each before asking for the next."""
+    by_space = _by_space(buckets)
     for space, members in due_by_space(due, predicates):
-        yield from _windows(of_space.get(space, []), members, True, keys)
+        yield from _windows(by_space.get(space, []), members, True, keys)
 
 
 def _by_space(buckets: Sequence[Bucket]) -> dict[SpaceKey, list[Bucket]]:
-    found: dict[SpaceKey, list[Bucket]] = {}
+    by_space: dict[SpaceKey, list[Bucket]] = {}
     for bucket in buckets:
-        found.setdefault(bucket.space, []).append(bucket)
-    return found
+        by_space.setdefault(bucket.space, []).append(bucket)
+    return by_space
 
 
 def _windows(
-    buckets: Sequence[Bucket], due: DueWindows, with_measures: bool, numbered: InputKeys | None = None
-) -> Iterator[Held]:
+    buckets: Sequence[Bucket], due: DueWindows, with_measures: bool, input_keys: InputKeys | None = None
+) -> Iterator[WindowContents]:
     """Add up the slices of the due windows of one cell space; without measures only count tuples.
 
-    ``numbered`` are the keys of the buckets where these are numbered already. What windows hold is to be used before
-    the next is asked for.
+    ``input_keys`` are the keys of the buckets where these are numbered already. Use what windows hold before asking for
+    the next.
     """
     if not len(due):
         return
@@ -98,10 +99,10 @@ def _windows(
         return
     queries, number_of = np.unique(due.query, return_inverse=True)
     runs_of, cells, cell_maps = due.space.cells(buckets, queries)
-    if numbered is None:
+    if input_keys is None:
         keys, key_maps = common_keys(buckets)
     else:
-        keys, key_maps = numbered.distinct, [numbered.places[id(bucket.keys)] for bucket in buckets]
+        keys, key_maps = input_keys.distinct, [input_keys.places[id(bucket.keys)] for bucket in buckets]
     names = needed_names(buckets, due.space.measures_among(queries) if with_measures else ())
     dictionaries, ranks = common_ranks(buckets, names)
     per_pass = max(1, DENSE_ENTRIES // cells)
@@ -110,8 +111,8 @@ def _windows(
     ends, end_of = np.unique(due.end, return_inverse=True)
     starts, start_of = np.unique(due.reads_from, return_inverse=True)
     differs = (np.diff(end_of) != 0) | (np.diff(start_of) != 0)
-    # windows that read the same slices are neighbours
-    alike = list(itertools.pairwise([0, *(np.flatnonzero(differs) + 1).tolist(), len(due)]))
+    # windows that read the same slices are neighbours: a group
+    groups = list(itertools.pairwise([0, *(np.flatnonzero(differs) + 1).tolist(), len(due)]))
     runs = [(i, low, high) for i, bucket in enumerate(buckets) for low, high in _runs(bucket.slices)]
     # of each run, the first slice from each start on, and the first that does not lie before each end
     firsts = [(low + np.searchsorted(buckets[i].slices[low:high, 0], starts)).tolist() for i, low, high in runs]
@@ -121,14 +122,17 @@ def _windows(
     for first_key in range(0, keys.num_rows, per_pass):
         count = min(per_pass, keys.num_rows - first_key)
         renumbered = [Renumbered(*maps, first_key, count) for maps in zip(cell_maps, key_maps, ranks, strict=True)]
-        at_end = None
-        for low, high in alike:
+        current_end = None
+        for low, high in groups:
             end, start = end_of[low], start_of[low]
-            if end != at_end:
-                at_end = end
+            if end != current_end:
+                current_end = end
                 ending = due.query[low : np.searchsorted(end_of, end, side="right")]
-                mine = _of_measures(names, due.space.measures_among(ending) if with_measures else ())
-                totals = {name: empty(component_named(name, dtype), cells * count) for name, dtype in mine.items()}
+                ending_names = _of_measures(names, due.space.measures_among(ending) if with_measures else ())
+                totals = {
+                    name: empty(component_named(name, dtype), cells * count) for name, dtype in ending_names.items()
+                }
+                # of each run the first slice that is added up: windows with this end come by falling start
                 reached = [after[end] for after in afters]
                 newest = np.iinfo(np.int64).min
             for run, (i, _, _) in enumerate(runs):
@@ -143,9 +147,9 @@ def _windows(
             reduced = Reductions({name: total.reshape(cells, count) for name, total in totals.items()})
             at_once = max(1, _MOST_AT_ONCE // count)
             for begin in range(low, high, at_once):
-                some = slice(begin, min(begin + at_once, high))
-                yield Held(
-                    due.taken(some), runs_of.taken(number_of[some]), reduced, keys, first_key, newest, dictionaries
+                chunk = slice(begin, min(begin + at_once, high))
+                yield WindowContents(
+                    due.taken(chunk), runs_of.taken(number_of[chunk]), reduced, keys, first_key, newest, dictionaries
                 )
 
 
@@ -154,9 +158,9 @@ def needed_names(buckets: Sequence[Bucket], measures: Sequence[Measure]) -> dict
     return _of_measures(component_names(buckets), measures)
 
 
-def _of_measures(there: Mapping[str, np.dtype[Any]], measures: Sequence[Measure]) -> dict[str, np.dtype[Any]]:
-    wanted = [COUNT_NAME, *(name for measure in measures for name in names_of(measure))]
-    return {name: there[name] for name in dict.fromkeys(wanted) if name in there}
+def _of_measures(dtypes: Mapping[str, np.dtype[Any]], measures: Sequence[Measure]) -> dict[str, np.dtype[Any]]:
+    names = [COUNT_NAME, *(name for measure in measures for name in names_of(measure))]
+    return {name: dtypes[name] for name in dict.fromkeys(names) if name in dtypes}
 
 
 def _runs(slices: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:

@@ -66,8 +66,8 @@ def _chain(number: Times, order: Times, group: Times, stretch: Times, first: Tim
     for n in range(order.size):
         i = order[n]
         previous = order[n - 1] if n else i
-        new = n == 0 or group[i] != group[previous] or stretch[i] != stretch[previous] or first[i] - reach >= gap
-        if new:
+        is_first = n == 0 or group[i] != group[previous] or stretch[i] != stretch[previous] or first[i] - reach >= gap
+        if is_first:
             count += 1
             reach = last[i]
         else:
@@ -92,38 +92,38 @@ def fragments(
     sliced: SlicedTuples,
     times: Times,
     space: CellSpace,
-    found: TupleCells,
+    tuple_cells: TupleCells,
     measures: Sequence[Measure],
     operator: str,
     epoch: int,
     cuts: Sequence[int],
 ) -> Iterator[tuple[int, Bucket]]:
     """Bring the tuples of a chunk together as fragments; yield a bucket for each key group that has any."""
-    cell, cells = assign_cells(space, found, sliced.length)
-    chosen = np.flatnonzero(cell >= 0)
-    if not len(chosen):
+    cell, cells = assign_cells(space, tuple_cells, sliced.length)
+    selected = np.flatnonzero(cell >= 0)
+    if not len(selected):
         return
     keys = sliced.keys
-    address = cell[chosen].astype(np.int64) * keys.count + keys.codes[chosen]
-    mine = times[chosen]
+    address = cell[selected].astype(np.int64) * keys.count + keys.codes[selected]
+    event_times = times[selected]
     gap = min(gap_of(query) for query in space.queries)
-    number, count = chain(address, mine, mine, gap, cuts)
+    number, count = chain(address, event_times, event_times, gap, cuts)
     at = np.full(len(cell), -1, dtype=np.int32)
-    at[chosen] = number
+    at[selected] = number
     encoded = sliced.measures.of(measures)
     totals = accumulate(at, count, encoded)
-    totals |= _ends(number, count, mine, mine)
-    where = np.zeros(count, dtype=np.int64)
-    where[number] = address
-    in_cell, in_key = np.divmod(where, keys.count)
+    totals |= _ends(number, count, event_times, event_times)
+    chain_address = np.zeros(count, dtype=np.int64)
+    chain_address[number] = address
+    in_cell, in_key = np.divmod(chain_address, keys.count)
     dictionaries = {m.name: e.dictionary for m, e in encoded.items() if e.dictionary is not None}
     group = np.searchsorted(keys.group_starts, in_key, side="right") - 1
-    for share in np.unique(group).tolist():
-        inside = np.flatnonzero(group == share)
-        numbers = {name: total[inside] for name, total in totals.items()}
-        key = (in_key[inside] - keys.group_starts[share]).astype(np.int32)
-        yield share, _bucket(
-            operator, space.key, epoch, cells, in_cell[inside].astype(np.int32), key, keys.of_group(share),
+    for key_group in np.unique(group).tolist():
+        in_group = np.flatnonzero(group == key_group)
+        numbers = {name: total[in_group] for name, total in totals.items()}
+        key = (in_key[in_group] - keys.group_starts[key_group]).astype(np.int32)
+        yield key_group, _bucket(
+            operator, space.key, epoch, cells, in_cell[in_group].astype(np.int32), key, keys.of_group(key_group),
             numbers, dictionaries,
         )  # fmt: skip
 
@@ -181,12 +181,12 @@ def alive_fragments(
     gap = max(gap_of(query) for query in queries)
     keys, key_maps = common_keys(buckets)
     columns = [one_array(keys.column(name)) for name in key_names(len(aggregation_of(queries[0]).keys))]
-    narrow = encode_keys(columns, keys.num_rows, 1, "").codes.astype(np.int64)
-    key = np.concatenate([narrow[new[bucket.key]] for bucket, new in zip(buckets, key_maps, strict=True)])
+    session_key = encode_keys(columns, keys.num_rows, 1, "").codes.astype(np.int64)
+    key = np.concatenate([session_key[key_map[bucket.key]] for bucket, key_map in zip(buckets, key_maps, strict=True)])
     first, last = (np.concatenate([bucket.component(name) for bucket in buckets]) for name in (FIRST, LAST))
     number, count = chain(key, first, last, gap)
-    open_ = (_ends(number, count, first, last)[LAST] + gap > reached)[number]
-    return np.split(open_, np.cumsum([bucket.entries for bucket in buckets])[:-1])
+    is_open = (_ends(number, count, first, last)[LAST] + gap > reached)[number]
+    return np.split(is_open, np.cumsum([bucket.entries for bucket in buckets])[:-1])
 
 
 class _Joined:
@@ -197,25 +197,25 @@ class _Joined:
     ) -> None:
         self.keys, key_maps = common_keys(buckets)
         self.dictionaries, ranks = common_ranks(buckets, names)
-        self.cell = np.concatenate([new[bucket.cell] for bucket, new in zip(buckets, maps, strict=True)])
-        self.key = np.concatenate([new[bucket.key] for bucket, new in zip(buckets, key_maps, strict=True)])
+        self.cell = np.concatenate([cell_map[bucket.cell] for bucket, cell_map in zip(buckets, maps, strict=True)])
+        self.key = np.concatenate([key_map[bucket.key] for bucket, key_map in zip(buckets, key_maps, strict=True)])
         self.first, self.last = (np.concatenate([bucket.component(n) for bucket in buckets]) for n in (FIRST, LAST))
         self.numbers: dict[str, Numbers] = {}
         for name, dtype in names.items():
             component = component_named(name, dtype)
             parts = []
             for bucket, rank in zip(buckets, ranks, strict=True):
-                found = numbers_of(bucket, component, 0, bucket.entries, rank)
-                parts.append(empty(component, bucket.entries) if found is None else found)
+                numbers = numbers_of(bucket, component, 0, bucket.entries, rank)
+                parts.append(empty(component, bucket.entries) if numbers is None else numbers)
             self.numbers[name] = np.concatenate(parts)
 
-    def total(self, chosen: npt.NDArray[Any], number: Times, count: int) -> dict[str, Numbers]:
-        """Return the components of chains of the chosen fragments."""
+    def total(self, rows: npt.NDArray[Any], number: Times, count: int) -> dict[str, Numbers]:
+        """Return the components of chains, of which ``number`` says which each of some fragments belongs to."""
         totals: dict[str, Numbers] = {}
         for name, numbers in self.numbers.items():
             component = component_named(name, numbers.dtype)
             totals[name] = empty(component, count)
-            merge_into(component, totals[name], number.astype(np.int32), numbers[chosen])
+            merge_into(component, totals[name], number.astype(np.int32), numbers[rows])
         return totals
 
 
@@ -235,15 +235,15 @@ def merge_fragments(
         maps = [bucket.cells.map_to(cells) for bucket in buckets if isinstance(bucket.cells, LineCells)]
     names = {n: t for n, t in component_names(buckets).items() if n not in (FIRST, LAST)}
     joined = _Joined(buckets, maps, names)
-    chosen = np.flatnonzero(np.concatenate(list(alive)))
+    alive_rows = np.flatnonzero(np.concatenate(list(alive)))
     keys = joined.keys.num_rows
-    address = joined.cell[chosen].astype(np.int64) * keys + joined.key[chosen]
-    first, last = joined.first[chosen], joined.last[chosen]
+    address = joined.cell[alive_rows].astype(np.int64) * keys + joined.key[alive_rows]
+    first, last = joined.first[alive_rows], joined.last[alive_rows]
     number, count = chain(address, first, last, min(gap_of(query) for query in queries), cuts)
-    totals = joined.total(chosen, number, count) | _ends(number, count, first, last)
-    where = np.zeros(count, dtype=np.int64)
-    where[number] = address
-    cell, key = np.divmod(where, keys)
+    totals = joined.total(alive_rows, number, count) | _ends(number, count, first, last)
+    chain_address = np.zeros(count, dtype=np.int64)
+    chain_address[number] = address
+    cell, key = np.divmod(chain_address, keys)
     newest = buckets[-1]
     return _bucket(
         newest.operator, newest.space, max(bucket.epoch for bucket in buckets), common, cell.astype(np.int32),
@@ -263,19 +263,19 @@ def fire_sessions(
     """Return the rows of all sessions that end in ``(after, upto]``, or None when there are none; as `firing.fire`."""
     tables: dict[int, tuple[pa.Table, int]] = {}
     for space, members in by_space(queries, predicates).items():
-        mine = [bucket for bucket in buckets if bucket.space == space]
-        if not mine:
+        space_buckets = [bucket for bucket in buckets if bucket.space == space]
+        if not space_buckets:
             continue
-        runs, cells, maps = SpaceQueries(members, predicates).cells(mine)
-        joined = _Joined(mine, maps, needed_names(mine, measures_of(members)))
+        runs, cells, maps = SpaceQueries(members, predicates).cells(space_buckets)
+        joined = _Joined(space_buckets, maps, needed_names(space_buckets, measures_of(members)))
         values = _values_of(distinct or {}, space, members, predicates, joined.keys)
         for query, mask in zip(members, runs.masks(cells), strict=True):
             table = _sessions_of(joined, query, mask, after, upto, values)
             if table is not None:
                 latest = int(pc.max(table.column(WINDOW_END)).value) - gap_of(query)
-                kept = apply_having(table, query, failures)
-                if kept.num_rows:
-                    tables[query.slot] = kept, latest
+                rows_of_query = apply_having(table, query, failures)
+                if rows_of_query.num_rows:
+                    tables[query.slot] = rows_of_query, latest
     if not tables:
         return None
     slots = sorted(tables)
@@ -295,15 +295,16 @@ class _Values:
     def counts(self, query: LiveQuery, key: Times, first: Times) -> Times:
         """Return how many values there are in each session; ``key`` and ``first`` are in order of both."""
         stream, wide = query.query.streams[0], self.joined
-        mine = self.cells[query.id][wide.cell] & (wide.cell >= 0) & (wide.first > query.after(stream))
-        chosen = np.flatnonzero(mine & (self.key_of[wide.key] >= 0))
+        is_seen = self.cells[query.id][wide.cell] & (wide.cell >= 0) & (wide.first > query.after(stream))
+        counted = np.flatnonzero(is_seen & (self.key_of[wide.key] >= 0))
         sessions = len(key)
-        keys, firsts = np.concatenate([key, self.key_of[wide.key[chosen]]]), np.concatenate([first, wide.first[chosen]])
+        keys = np.concatenate([key, self.key_of[wide.key[counted]]])
+        firsts = np.concatenate([first, wide.first[counted]])
         # each fragment lies within a session: the last one that began before it
         order = np.lexsort((np.arange(len(keys)), firsts, keys))
         session = np.empty(len(keys), dtype=np.int64)
         session[order] = np.maximum.accumulate(np.where(order < sessions, order, -1))
-        pairs = np.unique(session[sessions:] * wide.keys.num_rows + wide.key[chosen])
+        pairs = np.unique(session[sessions:] * wide.keys.num_rows + wide.key[counted])
         return np.bincount(pairs // wide.keys.num_rows, minlength=sessions)
 
 
@@ -315,16 +316,16 @@ def _values_of(
     keys: pa.Table,
 ) -> dict[str, _Values]:
     """Return the values of each argument that some of the queries of a cell space count."""
-    found = {}
+    values = {}
     for argument, buckets in distinct.items():
-        mine = [bucket for bucket in buckets if bucket.space == space]
+        space_buckets = [bucket for bucket in buckets if bucket.space == space]
         counting = [query for query in queries if counts_distinct(aggregation_of(query).measures, argument)]
-        if mine and counting:
-            runs, cells, maps = SpaceQueries(counting, predicates).cells(mine)
-            joined = _Joined(mine, maps, needed_names(mine, ()))
+        if space_buckets and counting:
+            runs, cells, maps = SpaceQueries(counting, predicates).cells(space_buckets)
+            joined = _Joined(space_buckets, maps, needed_names(space_buckets, ()))
             masks = dict(zip((query.id for query in counting), runs.masks(cells), strict=True))
-            found[argument] = _Values(joined, keys_of_wide(keys, joined.keys), masks)
-    return found
+            values[argument] = _Values(joined, keys_of_wide(keys, joined.keys), masks)
+    return values
 
 
 def _sessions_of(
@@ -335,15 +336,16 @@ def _sessions_of(
     upto: int,
     values: Mapping[str, _Values],
 ) -> pa.Table | None:
+    """Return the rows of a query's sessions that end in ``(after, upto]``, None for none; ``cells`` are the query's."""
     stream, gap = query.query.streams[0], gap_of(query)
     upto = min(upto, query.until(stream))
-    mine = cells[joined.cell] & (joined.cell >= 0) & (joined.first > query.after(stream))
+    is_seen = cells[joined.cell] & (joined.cell >= 0) & (joined.first > query.after(stream))
     ending = joined.last + gap
-    if not (mine & (ending > after) & (ending <= upto)).any():
+    if not (is_seen & (ending > after) & (ending <= upto)).any():
         return None
-    chosen = np.flatnonzero(mine)
-    first, last = joined.first[chosen], joined.last[chosen]
-    number, count = chain(joined.key[chosen].astype(np.int64), first, last, gap)
+    seen_rows = np.flatnonzero(is_seen)
+    first, last = joined.first[seen_rows], joined.last[seen_rows]
+    number, count = chain(joined.key[seen_rows].astype(np.int64), first, last, gap)
     ends = _ends(number, count, first, last)
     end = ends[LAST] + gap
     due = np.flatnonzero((end > after) & (end <= upto))
@@ -351,17 +353,17 @@ def _sessions_of(
         return None
     due = due[np.lexsort((ends[FIRST][due], end[due]))]
     key = np.zeros(count, dtype=np.int64)
-    key[number] = joined.key[chosen]
-    totals = joined.total(chosen, number, count)
+    key[number] = joined.key[seen_rows]
+    totals = joined.total(seen_rows, number, count)
     for measure in aggregation_of(query).measures:
         if measure.function == COUNT_DISTINCT:
             totals[measure.name] = values[str(measure.argument)].counts(query, key, ends[FIRST])
-    taken = joined.keys.take(pa.array(key[due]))
+    key_values = joined.keys.take(pa.array(key[due]))
     columns: dict[str, pa.Array] = {
         SLOT: pa.array(np.full(len(due), query.slot, dtype=np.int32)),
         WINDOW_START: pa.array(ends[FIRST][due]).view(pa.timestamp("us")),
         WINDOW_END: pa.array(end[due]).view(pa.timestamp("us")),
-        **{name: one_array(taken.column(name)) for name in key_columns(taken)},
+        **{name: one_array(key_values.column(name)) for name in key_columns(key_values)},
     }
     for measure in aggregation_of(query).measures:
         columns[measure.name] = _values(measure, totals, due, joined.dictionaries)
@@ -371,5 +373,6 @@ def _sessions_of(
 def _values(
     measure: Measure, totals: Mapping[str, Numbers], due: npt.NDArray[Any], dictionaries: Mapping[str, pa.Array]
 ) -> pa.Array:
+    """Return a measure of the sessions that are due."""
     numbers = {name: totals.get(name, totals[COUNT_NAME])[due] for name in names_of(measure)}
     return components.decode(measure, numbers, dictionaries.get(measure.name))

@@ -21,7 +21,7 @@ from operators.arrays import Numbers
 from operators.components import COUNT_NAME, component_named
 from operators.totals import empty, merge_into
 
-# a stretch has so many times the entries that can be left of them
+# a stretch has this many times as many entries as can be left of them once they are added up
 _FEWER = 4
 # entries are addressed directly; a bucket of more cells and keys has no stretches
 _MOST_ADDRESSES = 1 << 20
@@ -69,50 +69,52 @@ class Level:
 
 
 def level_above(below: Entries, cells: int, keys: int) -> Level | None:
-    """Return the stretches of some entries, None where they would not have several times fewer."""
+    """Return the level above some entries, None where it would not have several times fewer."""
     size = cells * keys
     if size > _MOST_ADDRESSES or below.starts[-1] < 2 * _FEWER * size:
         return None
     bounds = _bounds(below.starts, _FEWER * size)
     if len(bounds) < 3 or _FEWER * (len(bounds) - 1) > len(below.starts) - 1:
         return None
-    at = np.empty(len(below.cell), dtype=np.int32)
+    address = np.empty(len(below.cell), dtype=np.int32)
     identity = np.arange(max(cells, keys), dtype=np.int32)
-    kernels.place_mapped(at, below.cell, below.key, identity, identity, 0, keys)
-    found = []
+    kernels.place_mapped(address, below.cell, below.key, identity, identity, 0, keys)
+    occupied = []
     totals: dict[str, list[Numbers]] = {name: [] for name in below.components}
     for low, high in zip(below.starts[bounds[:-1]].tolist(), below.starts[bounds[1:]].tolist(), strict=True):
-        added = {
-            name: _added(name, numbers[low:high], at[low:high], size) for name, numbers in below.components.items()
+        stretch_totals = {
+            name: _total_of(name, numbers[low:high], address[low:high], size)
+            for name, numbers in below.components.items()
         }
-        places = np.flatnonzero(added[COUNT_NAME])
-        found.append(places)
-        for name, total in added.items():
-            totals[name].append(total[places])
-    cell, key = np.divmod(np.concatenate(found).astype(np.int32), np.int32(keys))
+        addresses = np.flatnonzero(stretch_totals[COUNT_NAME])
+        occupied.append(addresses)
+        for name, total in stretch_totals.items():
+            totals[name].append(total[addresses])
+    cell, key = np.divmod(np.concatenate(occupied).astype(np.int32), np.int32(keys))
     components = {name: np.concatenate(parts) for name, parts in totals.items()}
-    return Level(bounds, np.cumsum([0, *map(len, found)]), cell, key, components, cells, keys)
+    return Level(bounds, np.cumsum([0, *map(len, occupied)]), cell, key, components, cells, keys)
 
 
-def _bounds(starts: npt.NDArray[np.int64], least: int) -> npt.NDArray[np.int64]:
-    """Return where stretches of at least so many entries begin, and where the last one ends; what is left has none."""
+def _bounds(starts: npt.NDArray[np.int64], least_entries: int) -> npt.NDArray[np.int64]:
+    """Return where stretches of at least ``least_entries`` begin, and where the last ends; no other is as long."""
     bounds = [0]
     while True:
-        after = int(np.searchsorted(starts, starts[bounds[-1]] + least))
+        after = int(np.searchsorted(starts, starts[bounds[-1]] + least_entries))
         if after >= len(starts):
             return np.array(bounds, dtype=np.int64)
         bounds.append(after)
 
 
-def _added(name: str, numbers: Numbers, at: npt.NDArray[np.int32], size: int) -> Numbers:
+def _total_of(name: str, numbers: Numbers, address: npt.NDArray[np.int32], size: int) -> Numbers:
+    """Return a component of entries added up by their addresses."""
     component = component_named(name, np.dtype(np.int64) if numbers.dtype.kind == "i" else numbers.dtype)
     total = empty(component, size)
-    merge_into(component, total, at, numbers)
+    merge_into(component, total, address, numbers)
     return total
 
 
 def stretches(entries: Entries, above: Level | None, first: int, after: int) -> Iterator[tuple[Entries, int, int]]:
-    """Yield what the items ``[first, after)`` consist of: entries of some level, from one number to another."""
+    """Yield what the items ``[first, after)`` consist of: entries of a level, the first, the one after the last."""
     if above is not None:
         low = int(np.searchsorted(above.bounds, first))
         high = int(np.searchsorted(above.bounds, after, side="right")) - 1

@@ -38,18 +38,18 @@ class Combs:
 
     @classmethod
     def of(cls, windows: Iterable[Window]) -> Combs:
-        """Return the combs of the starts and the ends of windows; of few, without those that another has all of."""
+        """Return the combs of the starts and ends of windows; if they are few, without those that others contain."""
         combs = set()
         for window in windows:
             combs.add((window.slide_us, window.offset_us % window.slide_us))
             combs.add((window.slide_us, (window.offset_us + window.size_us) % window.slide_us))
-        kept = sorted(combs)
-        if len(kept) <= _FEW_COMBS:
-            kept = []
+        pairs = sorted(combs)
+        if len(pairs) <= _FEW_COMBS:
+            pairs = []
             for slide, phase in sorted(combs):
-                if not any(slide % fine == 0 and phase % fine == fine_phase for fine, fine_phase in kept):
-                    kept.append((slide, phase))
-        slides, phases = np.array(kept, dtype=np.int64).reshape(-1, 2).T
+                if not any(slide % fine == 0 and phase % fine == fine_phase for fine, fine_phase in pairs):
+                    pairs.append((slide, phase))
+        slides, phases = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         return cls(slides, phases)
 
     def before(self, time: int) -> Times:
@@ -103,8 +103,8 @@ def _edges_around(first: int, last: int, combs: Combs, cuts: Sequence[int]) -> T
     high = min((c for c in cuts if c > last), default=LAST_EDGE)
     low = max(low, int(combs.before(first).max(initial=low)))
     high = min(high, int((combs.before(last) + combs.slides).min(initial=high)))
-    inside = [c for c in cuts if first < c <= last]
-    return np.unique(np.concatenate([combs.between(first, last), np.array([low, *inside, high], dtype=np.int64)]))
+    cuts_inside = [c for c in cuts if first < c <= last]
+    return np.unique(np.concatenate([combs.between(first, last), np.array([low, *cuts_inside, high], dtype=np.int64)]))
 
 
 def _compact(index: Places, counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Places]:
@@ -118,7 +118,7 @@ def _compact(index: Places, counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[
 
 
 def _slices_of_scattered(times: Times, combs: Combs, cuts: Sequence[int]) -> tuple[Times, Places]:
-    """Do the same for few tuples far apart, without listing the edges between them."""
+    """Do what :func:`cut_slices` does for few tuples far apart, without listing the edges between them."""
     start = np.full(len(times), FIRST_EDGE, dtype=np.int64)
     end = np.full(len(times), LAST_EDGE, dtype=np.int64)
     for slide, phase in zip(combs.slides.tolist(), combs.phases.tolist(), strict=True):
@@ -154,18 +154,18 @@ def _union(lowest: Times, highest: Times) -> Times:
 
     Ranges may be empty. They are joined before they are listed: neighbouring slices share nearly all their windows.
     """
-    some = lowest <= highest
-    lowest, highest = lowest[some], highest[some]
+    is_range = lowest <= highest
+    lowest, highest = lowest[is_range], highest[is_range]
     if not len(lowest):
         return np.empty(0, dtype=np.int64)
     order = np.argsort(lowest)
     lowest, reached = lowest[order], np.maximum.accumulate(highest[order])
-    apart = np.flatnonzero(lowest[1:] > reached[:-1])
-    first, last = lowest[np.concatenate([[0], apart + 1])], reached[np.concatenate([apart, [len(reached) - 1]])]
+    gaps = np.flatnonzero(lowest[1:] > reached[:-1])
+    first, last = lowest[np.concatenate([[0], gaps + 1])], reached[np.concatenate([gaps, [len(reached) - 1]])]
     counts = last - first + 1
-    skipped = np.cumsum(counts) - counts
-    listed: Times = np.repeat(first - skipped, counts) + np.arange(counts.sum())
-    return listed
+    before = np.cumsum(counts) - counts
+    numbers: Times = np.repeat(first - before, counts) + np.arange(counts.sum())
+    return numbers
 
 
 def with_ends_in(windows: Sequence[Window], after: int, upto: int) -> list[Window]:
@@ -173,8 +173,8 @@ def with_ends_in(windows: Sequence[Window], after: int, upto: int) -> list[Windo
     if not windows:
         return []
     size, slide, offset = np.array([w.to_json() for w in windows], dtype=np.int64).T
-    some = (after - offset - size) // slide < (upto - offset - size) // slide
-    return [windows[i] for i in np.flatnonzero(some).tolist()]
+    has_end = (after - offset - size) // slide < (upto - offset - size) // slide
+    return [windows[i] for i in np.flatnonzero(has_end).tolist()]
 
 
 def is_needed(slices: Times, windows: Sequence[Window], reached: int) -> npt.NDArray[np.bool_]:
@@ -184,14 +184,14 @@ def is_needed(slices: Times, windows: Sequence[Window], reached: int) -> npt.NDA
     """
     starts = slices[:, 0]
     needed = np.zeros(len(slices), dtype=np.bool_)
-    left = np.arange(len(slices))
+    undecided = np.arange(len(slices))
     for window in windows:
-        if not len(left) or int(starts[left].max()) + window.size_us <= reached:
+        if not len(undecided) or int(starts[undecided].max()) + window.size_us <= reached:
             break  # no window from here on is as long
-        last = (starts[left] - window.offset_us) // window.slide_us * window.slide_us + window.offset_us
-        found = last + window.size_us > reached
-        needed[left[found]] = True
-        left = left[~found]
+        last = (starts[undecided] - window.offset_us) // window.slide_us * window.slide_us + window.offset_us
+        ends_later = last + window.size_us > reached
+        needed[undecided[ends_later]] = True
+        undecided = undecided[~ends_later]
     return needed
 
 
@@ -213,20 +213,20 @@ class NeededEdges:
         A changelog time may also lie inside a slice, of an earlier epoch: who begins there reads only the next one.
         """
         low, high = slices[:-1, 1], slices[1:, 0]
-        found = self._with_edge(low, high)
+        is_parted = self._with_edge(low, high)
         for begin, size in self.begins.items():
             if begin + size > self.reached:
-                found |= (slices[:-1, 0] < begin) & (begin <= high)
-        return found
+                is_parted |= (slices[:-1, 0] < begin) & (begin <= high)
+        return is_parted
 
     def _with_edge(self, low: Times, high: Times) -> npt.NDArray[np.bool_]:
         """Return whether an edge that is needed lies in each range ``low..high``, both included; ranges ascend.
 
         An edge is needed until the window that begins or ends there has fired.
         """
-        found = np.zeros(len(low), dtype=np.bool_)
+        has_edge = np.zeros(len(low), dtype=np.bool_)
         if not len(low) or not self.windows:
-            return found
+            return has_edge
         size, slide, offset = np.array([w.to_json() for w in self.windows], dtype=np.int64).T
         slides, phases = np.concatenate([slide, slide]), np.concatenate([offset, offset + size])
         needed_for = np.concatenate([size, np.zeros_like(size)])
@@ -236,8 +236,8 @@ class NeededEdges:
             return np.searchsorted(edges, high, side="right") > np.searchsorted(edges, low)
         for each_slide, phase, each_first in zip(slides.tolist(), phases.tolist(), first.tolist(), strict=True):
             edge = high - (high - phase) % each_slide
-            found |= (edge >= low) & (edge >= each_first)
-        return found
+            has_edge |= (edge >= low) & (edge >= each_first)
+        return has_edge
 
 
 def coalesce(slices: Times, needed: NeededEdges) -> tuple[Times, npt.NDArray[np.int64]]:
@@ -245,8 +245,8 @@ def coalesce(slices: Times, needed: NeededEdges) -> tuple[Times, npt.NDArray[np.
 
     ``slices`` ascend and do not overlap. Returns the joined slices, and for each old one the number of the new one.
     """
-    apart = needed.between(slices)
-    number = np.concatenate([[0], np.cumsum(apart)]).astype(np.int64)
-    first = np.concatenate([[0], np.flatnonzero(apart) + 1])
-    last = np.concatenate([np.flatnonzero(apart), [len(slices) - 1]])
+    is_parted = needed.between(slices)
+    number = np.concatenate([[0], np.cumsum(is_parted)]).astype(np.int64)
+    first = np.concatenate([[0], np.flatnonzero(is_parted) + 1])
+    last = np.concatenate([np.flatnonzero(is_parted), [len(slices) - 1]])
     return np.stack([slices[first, 0], slices[last, 1]], axis=1), number

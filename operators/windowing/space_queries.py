@@ -43,14 +43,14 @@ class SpaceQueries:
     def _measures(self) -> tuple[list[tuple[Measure, ...]], Places]:
         numbers: dict[tuple[str, ...], int] = {}
         lists: list[tuple[Measure, ...]] = []
-        of: list[int] = []
+        list_numbers: list[int] = []
         for query in self.queries:
-            mine = aggregation_of(query).measures
-            number = numbers.setdefault(tuple(measure.name for measure in mine), len(numbers))
+            measures = aggregation_of(query).measures
+            number = numbers.setdefault(tuple(measure.name for measure in measures), len(numbers))
             if number == len(lists):
-                lists.append(mine)
-            of.append(number)
-        return lists, np.array(of, dtype=np.int64)
+                lists.append(measures)
+            list_numbers.append(number)
+        return lists, np.array(list_numbers, dtype=np.int64)
 
     @property
     def measures(self) -> list[tuple[Measure, ...]]:
@@ -86,33 +86,33 @@ class SpaceQueries:
             return CellRuns.of_masks(np.ascontiguousarray(bits.T)), len(bits), maps
         all_cells, runs_of = self._line
         cells, runs = _coarsened(all_cells, runs_of.taken(queries))
-        somebody = runs.somebody(cells.count)
+        is_read = runs.somebody(cells.count)
         maps = []
         for bucket in buckets:
             assert isinstance(bucket.cells, LineCells)
-            new = bucket.cells.map_to(cells)
-            maps.append(np.where(somebody[new], new, -1).astype(np.int32))
+            new_cell = bucket.cells.map_to(cells)
+            maps.append(np.where(is_read[new_cell], new_cell, -1).astype(np.int32))
         return runs, cells.count, maps
 
 
 def by_space(queries: Iterable[LiveQuery], predicates: Predicates) -> Mapping[SpaceKey, list[LiveQuery]]:
     """Split queries by their space, which is how buckets are split."""
-    found: dict[SpaceKey, list[LiveQuery]] = {}
+    by_key: dict[SpaceKey, list[LiveQuery]] = {}
     for query in queries:
-        found.setdefault(SpaceKey.of(query.query, predicates(query)), []).append(query)
-    return found
+        by_key.setdefault(SpaceKey.of(query.query, predicates(query)), []).append(query)
+    return by_key
 
 
 def _coarsened(cells: LineCells, runs: CellRuns) -> tuple[LineCells, CellRuns]:
     """Leave out the boundaries at which no run begins or ends."""
-    most = len(cells.boundaries)  # the number of the last cell of values; after it there is NULL
+    last_cell = len(cells.boundaries)  # of values; the one after it is that of NULL
     edges = np.unique(np.concatenate([runs.low, runs.high]))
-    edges = edges[(edges > 0) & (edges <= most)]
-    if len(edges) == most:
+    edges = edges[(edges > 0) & (edges <= last_cell)]
+    if len(edges) == last_cell:
         return cells, runs
 
     def renumbered(numbers: Places) -> Places:
-        return np.searchsorted(edges, numbers, side="right") + np.maximum(numbers - most, 0)
+        return np.searchsorted(edges, numbers, side="right") + np.maximum(numbers - last_cell, 0)
 
     coarse = LineCells(tuple(cells.boundaries[edge - 1] for edge in edges.tolist()))
     return coarse, CellRuns(runs.queries, runs.query, renumbered(runs.low), renumbered(runs.high))

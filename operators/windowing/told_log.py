@@ -80,9 +80,9 @@ class ToldLog:
 
     def counted(self, queries: Sequence[LiveQuery]) -> list[LiveQuery]:
         """Return the queries with COUNT(*) among their measures, by which a group shows that it did not change."""
-        known, self._counted = self._counted, {}
+        counted_before, self._counted = self._counted, {}
         for live in queries:
-            pair = known.get(live.id)
+            pair = counted_before.get(live.id)
             if pair is None or pair[0] is not live:
                 query = aggregation_of(live)
                 measures = tuple(dict.fromkeys([*query.measures, COUNT_ALL]))
@@ -101,8 +101,8 @@ class ToldLog:
     ) -> Fired | None:
         """Return the early rows that an operator tells in this batch, see :mod:`operators.windowing.early_rows`."""
         told = self._entries[name].told if name in self._entries else Told()
-        found = self._revisions[name] = revise(told, current, queries, before, after, now_us)
-        return found.rows
+        revision = self._revisions[name] = revise(told, current, queries, before, after, now_us)
+        return revision.rows
 
     @property
     def due_us(self) -> int | None:
@@ -116,10 +116,10 @@ class ToldLog:
         for name, revision in sorted(self._revisions.items()):
             if not revision.is_new:
                 continue
-            old = self._entries.pop(name, None)
-            if old is not None:
-                dropped.append(old.number)
-                files += [old.path] if old.path else []
+            old_entry = self._entries.pop(name, None)
+            if old_entry is not None:
+                dropped.append(old_entry.number)
+                files += [old_entry.path] if old_entry.path else []
             if not revision.told.is_empty:
                 path, data = put_payload(self._storage, seq, revision.told.serialize())
                 number = -digest_of(f"{seq} {name} {path}".encode(), data)
@@ -128,9 +128,9 @@ class ToldLog:
         return StateChange(stored, dropped, files, {name: entry.number for name, entry in self._entries.items()})
 
 
-def reach_of(brought: Sequence[Bucket], queries: Sequence[LiveQuery], before: int | None) -> tuple[int, int]:
+def reach_of(new_buckets: Sequence[Bucket], queries: Sequence[LiveQuery], before: int | None) -> tuple[int, int]:
     """Return ``(after, upto)``: where the windows end that may have changed by what a batch brought."""
-    starts = [int(edge) for bucket in brought for edge in (bucket.slices[:, 0].min(), bucket.slices[:, 0].max())]
+    starts = [int(edge) for bucket in new_buckets for edge in (bucket.slices[:, 0].min(), bucket.slices[:, 0].max())]
     after = max(min(starts), EARLIEST if before is None else before)
     if isinstance(aggregation_of(queries[0]).window, SessionWindow):
         return after, LATEST

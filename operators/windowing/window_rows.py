@@ -39,8 +39,8 @@ class WindowRows:
     count: Places
 
     @classmethod
-    def one(cls, values: pa.Table, slot: Places, start: Places, end: Places, count: Places) -> WindowRows:
-        """Take rows that all have the same columns."""
+    def of_one_table(cls, values: pa.Table, slot: Places, start: Places, end: Places, count: Places) -> WindowRows:
+        """Take runs whose rows all lie in one table."""
         return cls((values,), np.zeros(len(slot), dtype=np.int64), slot, start, end, count)
 
     @classmethod
@@ -52,15 +52,15 @@ class WindowRows:
         first = np.concatenate([[0], np.flatnonzero(differs) + 1]) if len(slot) else np.empty(0, dtype=np.int64)
         count = np.diff(first, append=len(slot))
         values = table.drop_columns([SLOT, WINDOW_START, WINDOW_END])
-        return cls.one(values, slot[first], start[first], end[first], count)
+        return cls.of_one_table(values, slot[first], start[first], end[first], count)
 
     @classmethod
     def of_tables(cls, tables: Iterable[pa.Table]) -> WindowRows:
         """Take rows of several such tables; what one of them calls by a name may be of another type in the next."""
-        alike: dict[str, list[pa.Table]] = {}
+        by_schema: dict[str, list[pa.Table]] = {}
         for table in tables:
-            alike.setdefault(table.schema.to_string(), []).append(table)
-        return cls.concat([cls.of_table(pa.concat_tables(each)) for each in alike.values()])
+            by_schema.setdefault(table.schema.to_string(), []).append(table)
+        return cls.concat([cls.of_table(pa.concat_tables(same_schema)) for same_schema in by_schema.values()])
 
     @classmethod
     def concat(cls, parts: Sequence[WindowRows]) -> WindowRows:
@@ -68,7 +68,9 @@ class WindowRows:
         firsts = np.cumsum([0, *(len(part.tables) for part in parts)]).tolist()
         of = np.concatenate([part.of + first for part, first in zip(parts, firsts[:-1], strict=True)])
         columns = zip(*((p.slot, p.start, p.end, p.count) for p in parts), strict=True)
-        return cls([table for part in parts for table in part.tables], of, *(np.concatenate(each) for each in columns))
+        return cls(
+            [table for part in parts for table in part.tables], of, *(np.concatenate(column) for column in columns)
+        )
 
     def __len__(self) -> int:
         return int(self.count.sum())
@@ -79,39 +81,41 @@ class WindowRows:
         A column that a row does not have is NULL there.
         """
         slot = np.repeat(self.slot.astype(np.int32), self.count)
-        bounds = (pa.array(np.repeat(each, self.count)).view(pa.timestamp("us")) for each in (self.start, self.end))
+        bounds = (pa.array(np.repeat(bound, self.count)).view(pa.timestamp("us")) for bound in (self.start, self.end))
         columns = dict(zip((SLOT, WINDOW_START, WINDOW_END), (pa.array(slot), *bounds), strict=True))
-        # one without columns would forget its length
-        lengthy = [
+        # a table without columns would forget its length
+        tables = [
             table if table.num_columns else pa.table({_TABLE: pa.nulls(length)})
             for table, length in zip(self.tables, self._lengths, strict=True)
         ]
-        values = pa.concat_tables(lengthy, promote_options="default")
+        values = pa.concat_tables(tables, promote_options="default")
         return pa.table(columns | {name: values.column(name) for name in values.column_names if name != _TABLE})
 
     def of_slot(self, slot: int) -> WindowRows:
         """Return the rows of one slot, by end and start of their window; nothing is copied."""
         first, after = np.searchsorted(self.slot[self._order], [slot, slot + 1]).tolist()
         runs = self._order[first:after]
-        where = zip(self.of[runs].tolist(), self._begins[runs].tolist(), self.count[runs].tolist(), strict=True)
-        slices = [self.tables[table].slice(begin, count) for table, begin, count in where]
-        mine = (each[runs] for each in (self.slot, self.start, self.end, self.count))
-        return WindowRows(slices or [pa.table({})], np.arange(len(runs)), *mine)
+        places = zip(self.of[runs].tolist(), self._begins[runs].tolist(), self.count[runs].tolist(), strict=True)
+        slices = [self.tables[table].slice(begin, count) for table, begin, count in places]
+        columns_of_runs = (column[runs] for column in (self.slot, self.start, self.end, self.count))
+        return WindowRows(slices or [pa.table({})], np.arange(len(runs)), *columns_of_runs)
 
     def windows(self, slots: Sequence[int]) -> list[int]:
-        """Return in how many different windows each of some slots has rows."""
-        slot, start, end = (each[self._order] for each in (self.slot, self.start, self.end))
+        """Return for each of the slots in how many different windows it has rows."""
+        slot, start, end = (column[self._order] for column in (self.slot, self.start, self.end))
         is_first = np.ones(len(slot), np.bool_)
         is_first[1:] = (slot[1:] != slot[:-1]) | (start[1:] != start[:-1]) | (end[1:] != end[:-1])
-        found: list[int] = np.bincount(slot[is_first], minlength=max(slots, default=-1) + 1)[list(slots)].tolist()
-        return found
+        windows_of_slots: list[int] = np.bincount(slot[is_first], minlength=max(slots, default=-1) + 1)[
+            list(slots)
+        ].tolist()
+        return windows_of_slots
 
-    def with_columns(self, make: Callable[[int], dict[str, pa.Array]]) -> WindowRows:
-        """Return the rows with more columns; ``make`` makes them for so many rows, which must not differ by row."""
+    def with_columns(self, columns_of: Callable[[int], dict[str, pa.Array]]) -> WindowRows:
+        """Return the rows with more columns; ``columns_of`` gives these for so many rows, whichever they are."""
         return replace(
             self,
             tables=[
-                pa.table(dict(zip(table.column_names, table.columns, strict=True)) | make(length))
+                pa.table(dict(zip(table.column_names, table.columns, strict=True)) | columns_of(length))
                 for table, length in zip(self.tables, self._lengths, strict=True)
             ],
         )

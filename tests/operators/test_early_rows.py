@@ -140,43 +140,47 @@ class Model:
     versions: dict[tuple[Any, ...], int] = field(default_factory=dict)
     rows: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def family(self, group: tuple[Any, ...], known: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    def family(self, group: tuple[Any, ...], all_groups: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """Return the groups that change together: a session and what it was before."""
-        found = [group]
+        related = [group]
         if isinstance(self.life.query.window, SessionWindow):  # type: ignore[union-attr]
-            for one in found:
-                found += [g for g in known if g not in found and g[2] == one[2] and g[0] < one[1] and one[0] < g[1]]
-        return found
+            for member in related:
+                related += [
+                    g
+                    for g in all_groups
+                    if g not in related and g[2] == member[2] and g[0] < member[1] and member[0] < g[1]
+                ]
+        return related
 
     def is_gone(self, end: int) -> bool:
         """Return whether a window that ends at ``end`` will not be final in the life of the query."""
         return self.life.deleted and (self.life.active_to is None or end > self.life.active_to)
 
-    def current(self, seen: list[tuple[Row, int]]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    def current(self, tuples: list[tuple[Row, int]]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
         """Return what each group holds, also of windows that are not due, and final ones."""
         query = self.life.query
         assert isinstance(query, Aggregation)
-        mine = [r for r, batch in seen if self.life.sees(r["t"], batch) and holds(query.where, r)]
-        found = {}
-        for *group, values in groups(query, mine):
+        rows_of_query = [r for r, batch in tuples if self.life.sees(r["t"], batch) and holds(query.where, r)]
+        shown = {}
+        for *group, values in groups(query, rows_of_query):
             measures = dict(zip((m.name for m in query.measures), values, strict=True))
             ends_in_time = not self.life.deleted or (
                 self.life.active_to is not None and group[1] <= self.life.active_to
             )
             if ends_in_time and (query.having is None or holds(query.having, measures)):
-                found[tuple(group)] = tuple(measures[output.name] for output in query.outputs)
-        return found
+                shown[tuple(group)] = tuple(measures[output.name] for output in query.outputs)
+        return shown
 
-    def step(self, seen: list[tuple[Row, int]], before: int | None, after: int | None, now: int) -> None:
+    def step(self, tuples: list[tuple[Row, int]], before: int | None, after: int | None, now: int) -> None:
         """Take note of what a batch makes the query tell."""
-        emit, now_rows = self.life.query.emit, self.current(seen)  # type: ignore[union-attr]
-        known = [g for g in dict.fromkeys([*now_rows, *self.told, *self.since]) if not self.is_gone(g[1])]
-        family = {group: self.family(group, known) for group in known}
-        since = {group: min(self.since.get(other, now) for other in family[group]) for group in known}
-        for group in known:
+        emit, now_rows = self.life.query.emit, self.current(tuples)  # type: ignore[union-attr]
+        all_groups = [g for g in dict.fromkeys([*now_rows, *self.told, *self.since]) if not self.is_gone(g[1])]
+        family = {group: self.family(group, all_groups) for group in all_groups}
+        since = {group: min(self.since.get(member, now) for member in family[group]) for group in all_groups}
+        for group in all_groups:
             row, was = now_rows.get(group), self.told.get(group)
             closes = after is not None and group[1] <= after and (before is None or group[1] > before)
-            closed = after is not None and max(other[1] for other in family[group]) <= after
+            closed = after is not None and max(member[1] for member in family[group]) <= after
             if row == was:
                 self.since.pop(group, None)
             else:
@@ -204,20 +208,20 @@ class Model:
             self.told[group] = row
 
 
-def groups(query: Aggregation, mine: list[Row]) -> Iterator[tuple[Any, ...]]:
+def groups(query: Aggregation, rows: list[Row]) -> Iterator[tuple[Any, ...]]:
     """Yield start, end, keys and measures of every group."""
     if isinstance(query.window, SessionWindow):
-        for start, end, keys, *values in test_shared_aggregation.sessions(query, query.window.gap_us, mine):
+        for start, end, keys, *values in test_shared_aggregation.sessions(query, query.window.gap_us, rows):
             yield start, end, keys, values
         return
-    found: dict[tuple[Any, ...], list[Row]] = {}
-    for r in mine:
+    members_of: dict[tuple[Any, ...], list[Row]] = {}
+    for r in rows:
         number = (r["t"] - query.window.offset_us) // query.window.slide_us
         while (start := number * query.window.slide_us + query.window.offset_us) + query.window.size_us > r["t"]:
             keys = tuple(r[str(key)] for key in query.keys)
-            found.setdefault((start, start + query.window.size_us, keys), []).append(r)
+            members_of.setdefault((start, start + query.window.size_us, keys), []).append(r)
             number -= 1
-    for group, members in found.items():
+    for group, members in members_of.items():
         yield *group, aggregates(members, query.measures)
 
 
@@ -249,30 +253,30 @@ def test_every_change_is_told_when_it_is_due(seed: int, tmp_path_factory: pytest
         pipeline = Pipeline(Storage(str(tmp_path_factory.mktemp("data"))), rng=rng)
         session = test_shared_aggregation.Session(rng, pipeline)
         models: dict[str, Model] = {}
-        seen: list[tuple[Row, int]] = []
+        all_tuples: list[tuple[Row, int]] = []
         time = now = 0
         for _ in range(rng.randint(3, 14)):
             changelogs = session.changelogs()
             tuples, time = random_tuples(rng, time)
             before, now = pipeline.waterline, now + rng.choice([1, 2, 20])
-            seen += [(r, pipeline.seq) for r in pipeline.run(tuples, changelogs, now)]
+            all_tuples += [(r, pipeline.seq) for r in pipeline.run(tuples, changelogs, now)]
             for name, life in session.lifetimes.items():
                 model = models.setdefault(name, Model(life))
                 if not life.freed:
-                    model.step(seen, before, pipeline.waterline, now)
+                    model.step(all_tuples, before, pipeline.waterline, now)
                 rows = pipeline.rows.get(name, [])
                 assert sorted(map(repr, rows)) == sorted(map(repr, model.rows)), (seed, name, life)
                 assert isinstance(life.query, Aggregation)
                 if life.query.emit.stream and not life.freed:
-                    check_fold(life.query, model, rows, seen)
+                    check_fold(life.query, model, rows, all_tuples)
 
 
-def check_fold(query: Aggregation, model: Model, rows: list[tuple[Any, ...]], seen: list[tuple[Row, int]]) -> None:
+def check_fold(query: Aggregation, model: Model, rows: list[tuple[Any, ...]], tuples: list[tuple[Row, int]]) -> None:
     """The changelog of every change, folded, is what the groups hold now; that of others, what was told of them."""
     table = folded(rows, len(query.outputs))
     assert table == model.told
     if query.emit == EVERY_CHANGE and not model.life.deleted:
-        assert table == model.current(seen)
+        assert table == model.current(tuples)
 
 
 def final_rows(query: Aggregation, rows: list[tuple[Any, ...]]) -> dict[Any, Any]:
@@ -287,12 +291,12 @@ def final_rows(query: Aggregation, rows: list[tuple[Any, ...]]) -> dict[Any, Any
 def test_all_forms_end_with_the_final_rows(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Without HAVING: by plain rows nobody learns that a row is gone."""
     rng = random.Random(seed)
-    asked = replace(random_early_query(rng), having=None)
+    query = replace(random_early_query(rng), having=None)
     pipeline = Pipeline(Storage(str(tmp_path_factory.mktemp("data"))), rng=rng)
     forms = [EMIT_AFTER_WATERMARK, *FORMS]
-    if isinstance(asked.window, SessionWindow):  # by plain rows nobody learns that a session has grown
+    if isinstance(query.window, SessionWindow):  # by plain rows nobody learns that a session has grown
         forms = [form for form in forms if form.stream or form.delay_us is None]
-    created = [(f"q{i}", i, replace(asked, emit=form)) for i, form in enumerate(forms)]
+    created = [(f"q{i}", i, replace(query, emit=form)) for i, form in enumerate(forms)]
     time = 0
     for number in range(8):
         tuples, time = random_tuples(rng, time)
@@ -302,11 +306,11 @@ def test_all_forms_end_with_the_final_rows(seed: int, tmp_path_factory: pytest.T
     rows = [pipeline.rows.get(name, []) for name, _, _ in created]
     assert all(part.due_us is None for part in pipeline.lanes)
     end = time + 10_000 - STREAM.schema.lateness_us
-    found = [final_rows(query, some) for (_, _, query), some in zip(created, rows, strict=True)]
-    expected = found[0]
+    final = [final_rows(query, rows_of_form) for (_, _, query), rows_of_form in zip(created, rows, strict=True)]
+    expected = final[0]
     assert len(expected) == len(rows[0])
-    for one in found[1:]:
-        assert {group: row for group, row in one.items() if group[1] <= end} == expected
+    for rows_of_group in final[1:]:
+        assert {group: row for group, row in rows_of_group.items() if group[1] <= end} == expected
 
 
 def changes_of(fired: dict[str, Any]) -> list[dict[str, Any]]:
@@ -412,9 +416,9 @@ def test_state_is_bounded_over_300_batches(tmp_path: Path, monkeypatch: pytest.M
     for number in range(300):
         rows = [{"k": number % 3, "v": 2, "s": "a", "t": 10 * number}]
         pipeline.run(rows, [] if number else [changelog(1, created)], now_us=number)
-        held = sum(len(value) for state in pipeline.states for value in state.data.values())
+        state_bytes = sum(len(value) for state in pipeline.states for value in state.data.values())
         files, size = len(pipeline.storage.names("buckets")), pipeline.storage.size("buckets")
-        largest.append((held, files, size, sum(part.bytes for part in pipeline.lanes)))
+        largest.append((state_bytes, files, size, sum(part.bytes for part in pipeline.lanes)))
     for kind in range(4):
         assert max(row[kind] for row in largest[100:]) <= 1.05 * max(row[kind] for row in largest[:100])
 
@@ -428,17 +432,17 @@ def test_a_batch_without_news_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_only_windows_that_tuples_came_to_are_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    ranges = []
     original = lane.fire
 
     def fire(*arguments: Any) -> Any:
-        asked.append(arguments[2:4])
+        ranges.append(arguments[2:4])
         return original(*arguments)
 
     monkeypatch.setattr(lane, "fire", fire)
     pipeline = run_delayed(tmp_path, [5, 15], [], [12], [31], emit=EVERY_CHANGE)
-    assert len(asked) == 3, "not when nothing came"
-    assert asked[1] == (10, 20)
+    assert len(ranges) == 3, "not when nothing came"
+    assert ranges[1] == (10, 20)
     assert len(pipeline.rows["q"]) == 5
 
 

@@ -82,8 +82,8 @@ def fired(
 ) -> list[dict[str, Any]]:
     """Fire all windows of one operator over some batches."""
     (queries,) = live.aggregations(stream.id).values()
-    found = fire(buckets_of(live, stream, *batches), WindowedQueries(queries, predicate_of), EARLIEST, upto)
-    return [] if found is None else found.table.to_pylist()
+    rows = fire(buckets_of(live, stream, *batches), WindowedQueries(queries, predicate_of), EARLIEST, upto)
+    return [] if rows is None else rows.table.to_pylist()
 
 
 def one_measure(measure: Measure, values: list[list[Any]]) -> Any:
@@ -251,33 +251,33 @@ def test_having_of_a_query_with_neither_keys_nor_measures() -> None:
 
 def test_a_refilled_slot_does_not_get_its_predecessors_tuples() -> None:
     live = live_of(aggregation())
-    old = buckets_of(live, STREAM, [{"k": 1, "t": 5}])
+    old_buckets = buckets_of(live, STREAM, [{"k": 1, "t": 5}])
     live.apply(changelog(2, [("new", 0, aggregation())], [], [("q0", 0)], capacity=1), {STREAM.id: 5})
     (queries,) = live.aggregations(STREAM.id).values()
-    assert fire(old, WindowedQueries(queries, predicate_of), EARLIEST, 10) is None
-    new = StreamOperators(live, STREAM, 1).process(batch_of([{"k": 1, "t": 6}]), None).buckets
-    found = fire([*old, *(b for _, b in new)], WindowedQueries(queries, predicate_of), EARLIEST, 10)
-    assert found is not None
-    table = found.table
+    assert fire(old_buckets, WindowedQueries(queries, predicate_of), EARLIEST, 10) is None
+    new_buckets = StreamOperators(live, STREAM, 1).process(batch_of([{"k": 1, "t": 6}]), None).buckets
+    rows = fire([*old_buckets, *(b for _, b in new_buckets)], WindowedQueries(queries, predicate_of), EARLIEST, 10)
+    assert rows is not None
+    table = rows.table
     assert table["count(*)"].to_pylist() == [1]
 
 
 def test_query_sets_of_epochs_with_fewer_and_with_more_slots() -> None:
     live = live_of(*[aggregation(compare(V, ">", i)) for i in range(3)])
-    few = buckets_of(live, STREAM, [{"k": 1, "v": 9, "t": 5}])
+    narrow = buckets_of(live, STREAM, [{"k": 1, "v": 9, "t": 5}])
     live.apply(changelog(2, [("far", 70, aggregation())], capacity=71), {STREAM.id: None})
-    many = buckets_of(live, STREAM, [{"k": 1, "v": 9, "t": 5}])
+    wide = buckets_of(live, STREAM, [{"k": 1, "v": 9, "t": 5}])
     (queries,) = live.aggregations(STREAM.id).values()
-    found = fire(few + many, WindowedQueries(queries, predicate_of), EARLIEST, 10)
-    assert found is not None
-    table = found.table
+    rows = fire(narrow + wide, WindowedQueries(queries, predicate_of), EARLIEST, 10)
+    assert rows is not None
+    table = rows.table
     counts = dict(zip(table["_slot"].to_pylist(), table["count(*)"].to_pylist(), strict=True))
     assert counts == {0: 2, 1: 2, 2: 2, 70: 1}
     live.apply(changelog(3, [], [], [("far", 70)], capacity=3), {})
     (queries,) = live.aggregations(STREAM.id).values()
-    found = fire(few + many, WindowedQueries(queries, predicate_of), EARLIEST, 10)
-    assert found is not None
-    table = found.table
+    rows = fire(narrow + wide, WindowedQueries(queries, predicate_of), EARLIEST, 10)
+    assert rows is not None
+    table = rows.table
     assert table["count(*)"].to_pylist() == [2, 2, 2]
 
 
@@ -302,9 +302,9 @@ def test_keys_in_chunks_give_the_same(seed: int, entries: int) -> None:
 def test_types_of_the_result() -> None:
     live = live_of(aggregation(keys=(K, S)))
     (queries,) = live.aggregations(STREAM.id).values()
-    found = fire(buckets_of(live, STREAM, [{"k": 1, "t": 5}]), WindowedQueries(queries, predicate_of), EARLIEST, 10)
-    assert found is not None
-    table = found.table
+    rows = fire(buckets_of(live, STREAM, [{"k": 1, "t": 5}]), WindowedQueries(queries, predicate_of), EARLIEST, 10)
+    assert rows is not None
+    table = rows.table
     assert table.schema.field("_slot").type == pa.int32()
     assert table.schema.field("window_start").type == table.schema.field("window_end").type == pa.timestamp("us")
     assert [table.schema.field(n).type for n in ("key0", "key1", "max(s)")] == [pa.int32(), pa.string(), pa.string()]
@@ -323,8 +323,8 @@ def test_a_having_that_raises_fails_its_query_alone(monkeypatch: pytest.MonkeyPa
     (queries,) = live.aggregations(STREAM.id).values()
     buckets = buckets_of(live, STREAM, [{"k": 1, "v": 2, "s": "a", "t": 3}])
     failures: dict[str, str] = {}
-    found = fire(buckets, WindowedQueries(queries, predicate_of), EARLIEST, 10, failures)
-    assert found is not None
-    table = found.table
+    rows = fire(buckets, WindowedQueries(queries, predicate_of), EARLIEST, 10, failures)
+    assert rows is not None
+    table = rows.table
     assert table[SLOT].to_pylist() == [0]
     assert failures == {"q1": "ArrowInvalid: no such kernel"}

@@ -43,9 +43,9 @@ class Items:
     components: Mapping[str, npt.NDArray[Any]]
 
 
-def random_items(rng: np.random.Generator, items: int, most: int) -> Items:
+def random_items(rng: np.random.Generator, items: int, most_entries: int) -> Items:
     """Return items of which each has up to so many entries, some none."""
-    starts = np.concatenate([[0], np.cumsum(rng.integers(0, most, items, endpoint=True))])
+    starts = np.concatenate([[0], np.cumsum(rng.integers(0, most_entries, items, endpoint=True))])
     length = int(starts[-1])
     return Items(
         starts,
@@ -60,17 +60,17 @@ def random_items(rng: np.random.Generator, items: int, most: int) -> Items:
     )
 
 
-def held(parts: list[tuple[Entries, int, int]]) -> dict[tuple[int, int], list[Any]]:
+def totals_of(parts: list[tuple[Entries, int, int]]) -> dict[tuple[int, int], list[Any]]:
     """Return the numbers of each cell and key, by a loop over all entries."""
-    found: dict[tuple[int, int], list[Any]] = {}
+    totals: dict[tuple[int, int], list[Any]] = {}
     for entries, low, high in parts:
         for i in range(low, high):
             place = int(entries.cell[i]), int(entries.key[i])
             numbers = [entries.components[name][i].item() for name in (COUNT_NAME, "sum(v)", "min(v)", "pairs(v)#0")]
-            known = found.setdefault(place, [0, 0, math.inf, 0])
-            added = (known[1] + numbers[1] + 2**63) % 2**64 - 2**63
-            found[place] = [known[0] + numbers[0], added, min(known[2], numbers[2]), known[3] + numbers[3]]
-    return found
+            before = totals.setdefault(place, [0, 0, math.inf, 0])
+            sum_ = (before[1] + numbers[1] + 2**63) % 2**64 - 2**63
+            totals[place] = [before[0] + numbers[0], sum_, min(before[2], numbers[2]), before[3] + numbers[3]]
+    return totals
 
 
 @given(
@@ -84,7 +84,7 @@ def test_a_span_holds_what_its_items_hold(
     first, after = sorted(round(part * items) for part in span)
     with mock.patch.object(slice_tree, "_FEWER", fewer):
         parts = list(stretches(entries, level_above(entries, CELLS, KEYS), first, after))
-    assert held(parts) == held([(entries, int(entries.starts[first]), int(entries.starts[after]))])
+    assert totals_of(parts) == totals_of([(entries, int(entries.starts[first]), int(entries.starts[after]))])
 
 
 def test_a_long_span_reads_few_entries() -> None:
@@ -142,15 +142,15 @@ def test_windows_fire_the_same_rows_with_and_without_stretches() -> None:
     (queries,) = live.aggregations(STREAM.id).values()
 
     def rows_fired() -> list[dict[str, Any]]:
-        found = fire(buckets, WindowedQueries(queries, predicate_of), 1000, 2500)
-        assert found is not None
-        return found.table.to_pylist()
+        windows = fire(buckets, WindowedQueries(queries, predicate_of), 1000, 2500)
+        assert windows is not None
+        return windows.table.to_pylist()
 
     fired = rows_fired()
     assert all(bucket.above is not None for bucket in buckets)
     with mock.patch.object(Bucket, "above", None):
         for bucket in buckets:
             bucket.__dict__.pop("above")
-        alone = rows_fired()
-    assert len(fired) == len(alone) > 1000
-    assert fired == alone, "sums of small whole numbers are exact, whatever the order"
+        without_stretches = rows_fired()
+    assert len(fired) == len(without_stretches) > 1000
+    assert fired == without_stretches, "sums of small whole numbers are exact, whatever the order"

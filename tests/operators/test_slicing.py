@@ -61,9 +61,9 @@ def test_windows_are_unions_of_slices(at: list[int], specs: list[Window], change
     slices, _ = cut_slices(np.array(at, dtype=np.int64), specs, changes)
     for window in specs:
         for start, end in due_windows(slices, window, FIRST_EDGE, 1000).tolist():
-            outside = (slices[:, 1] <= start) | (slices[:, 0] >= end)
-            inside = (slices[:, 0] >= start) & (slices[:, 1] <= end)
-            assert (outside | inside).all()
+            is_outside = (slices[:, 1] <= start) | (slices[:, 0] >= end)
+            is_inside = (slices[:, 0] >= start) & (slices[:, 1] <= end)
+            assert (is_outside | is_inside).all()
 
 
 def test_few_tuples_far_apart_take_no_memory_for_the_edges_between() -> None:

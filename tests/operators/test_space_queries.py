@@ -38,15 +38,15 @@ def test_cells_of_some_queries_are_those_that_they_select(wheres: list[Expressio
         assert not any(predicate_of(query).truths["v"].at(value) for query in queries for value in VALUES)
         return
     (bucket,) = buckets
-    some = np.array(sorted(rng.sample(range(len(queries)), rng.randint(1, len(queries)))))
-    runs, cells, (new,) = SpaceQueries(queries, predicate_of).cells([bucket], some)
+    places = np.array(sorted(rng.sample(range(len(queries)), rng.randint(1, len(queries)))))
+    runs, cells, (new_cells,) = SpaceQueries(queries, predicate_of).cells([bucket], places)
     masks = runs.masks(cells)
-    for number, at in enumerate(some.tolist()):
+    for number, at in enumerate(places.tolist()):
         truth = predicate_of(queries[at]).truths["v"]
         for value in VALUES:
-            cell = new[_cell_of(bucket.cells.boundaries, value)]
+            cell = new_cells[_cell_of(bucket.cells.boundaries, value)]
             assert (cell >= 0 and bool(masks[number, cell])) == truth.at(value)
-    boundaries = {b for at in some.tolist() for b in predicate_of(queries[at]).truths["v"].boundaries}
+    boundaries = {b for at in places.tolist() for b in predicate_of(queries[at]).truths["v"].boundaries}
     assert cells == len(boundaries) + 2, "as coarse as they allow"
 
 
@@ -57,7 +57,7 @@ def _cell_of(boundaries: tuple[int, ...], value: int | None) -> int:
 def test_measures_that_are_alike_are_listed_once() -> None:
     total, least = Measure("sum", V), Measure("min", V)
     lists = [(COUNT_ALL,), (total, COUNT_ALL), (COUNT_ALL,), (least,)]
-    queries = list(live_of(*(aggregation(measures=each) for each in lists)).by_slot.values())
+    queries = list(live_of(*(aggregation(measures=measures) for measures in lists)).by_slot.values())
     space = SpaceQueries(queries, predicate_of)
     assert space.measures == [(COUNT_ALL,), (total, COUNT_ALL), (least,)]
     assert space.measures_of.tolist() == [0, 1, 0, 2]

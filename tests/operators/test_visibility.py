@@ -31,18 +31,21 @@ def sees(active_from: int | None, deleted: bool, active_to: int | None, time: in
 @given(lifetimes, st.one_of(st.none(), st.integers(-8, 14)))
 def test_who_sees_a_tuple(lives: list[tuple[int | None, bool, int | None]], waterline: int | None) -> None:
     queries = [query(slot, *life) for slot, life in enumerate(lives)]
-    found = visibility(queries, STREAM.id, waterline, 2)
+    visible = visibility(queries, STREAM.id, waterline, 2)
     times = np.arange(-10 if waterline is None else waterline, 20)
-    got = unpack(found.query_sets, np.arange(len(lives)))[found.stretch_of(times)]
+    got = unpack(visible.query_sets, np.arange(len(lives)))[visible.stretch_of(times)]
     assert got.tolist() == [[sees(*life, time) for life in lives] for time in times.tolist()]
-    assert (np.diff(found.cuts) > 0).all()
+    assert (np.diff(visible.cuts) > 0).all()
 
 
 def test_borders_are_exact() -> None:
     queries = [query(0, 10, False, None), query(1, None, True, 10), query(2, 10, True, 10), query(3, None, True, None)]
-    found = visibility(queries, STREAM.id, 10, 1)
-    assert found.cuts.tolist() == [11]
-    assert unpack(found.query_sets, np.arange(4)).tolist() == [[False, True, False, False], [True, False, False, False]]
+    visible = visibility(queries, STREAM.id, 10, 1)
+    assert visible.cuts.tolist() == [11]
+    assert unpack(visible.query_sets, np.arange(4)).tolist() == [
+        [False, True, False, False],
+        [True, False, False, False],
+    ]
 
 
 def test_changelog_times_below_the_waterline_make_no_cuts() -> None:

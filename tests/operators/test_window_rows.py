@@ -34,20 +34,22 @@ def row_of(slot: int) -> dict[str, Any]:
 
 @given(RUNS, RUNS, st.booleans())
 def test_runs_are_rows_and_back(first: Runs, second: Runs, differ: bool) -> None:
-    one, two = table_of(rows_of(first)), table_of(rows_of(second))
+    first_table, second_table = table_of(rows_of(first)), table_of(rows_of(second))
     if differ:
-        two = two.rename_columns({"n": "m"})
-    rows = WindowRows.concat([WindowRows.of_table(one), WindowRows.of_table(two)])
+        second_table = second_table.rename_columns({"n": "m"})
+    rows = WindowRows.concat([WindowRows.of_table(first_table), WindowRows.of_table(second_table)])
     sink = pa.BufferOutputStream()
     rows.write(sink)
-    for held in (rows, WindowRows.read(sink.getvalue())):
-        assert len(held) == one.num_rows + two.num_rows
-        assert held.table() == pa.concat_tables([one, two], promote_options="default")
+    for window_rows in (rows, WindowRows.read(sink.getvalue())):
+        assert len(window_rows) == first_table.num_rows + second_table.num_rows
+        assert window_rows.table() == pa.concat_tables([first_table, second_table], promote_options="default")
         for slot in range(5):
-            mine = [row | {"n": row.get("n"), "m": row.get("m")} for row in held.of_slot(slot).table().to_pylist()]
-            both = [row for part in (one, two) for row in part.to_pylist() if row[SLOT] == slot]
-            expected = [row | {"n": row.get("n"), "m": row.get("m")} for row in both]
-            assert mine == sorted(expected, key=lambda row: (row[WINDOW_END], row[WINDOW_START]))
+            slot_rows = [
+                row | {"n": row.get("n"), "m": row.get("m")} for row in window_rows.of_slot(slot).table().to_pylist()
+            ]
+            all_rows = [row for part in (first_table, second_table) for row in part.to_pylist() if row[SLOT] == slot]
+            expected = [row | {"n": row.get("n"), "m": row.get("m")} for row in all_rows]
+            assert slot_rows == sorted(expected, key=lambda row: (row[WINDOW_END], row[WINDOW_START]))
 
 
 @given(RUNS, RUNS)
@@ -66,9 +68,9 @@ def test_windows_of_a_slot_are_counted_once(first: Runs, second: Runs) -> None:
 
 
 def test_columns_of_one_name_may_differ_in_their_types() -> None:
-    whole, text = table_of([row_of(0), row_of(1)]), table_of([row_of(2)])
+    numbers, text = table_of([row_of(0), row_of(1)]), table_of([row_of(2)])
     text = text.set_column(text.schema.get_field_index("n"), "n", pa.array(["seven"]))
-    rows = WindowRows.of_tables([whole, text, table_of([row_of(0)])])
+    rows = WindowRows.of_tables([numbers, text, table_of([row_of(0)])])
     assert len(rows) == 4
     assert [row["n"] for row in rows.of_slot(0).table().to_pylist()] == [7, 7]
     assert rows.of_slot(2).table().column("n").to_pylist() == ["seven"]
@@ -84,6 +86,6 @@ def test_columns_can_be_added(runs: Runs, times: int) -> None:
 @given(RUNS, st.integers(0, 5))
 def test_a_slots_rows_come_by_their_window(runs: Runs, slot: int) -> None:
     table = table_of(rows_of(runs))
-    mine = [row for row in table.to_pylist() if row[SLOT] == slot]
-    expected = sorted(mine, key=lambda row: (row[WINDOW_END], row[WINDOW_START], row["n"]))
+    slot_rows = [row for row in table.to_pylist() if row[SLOT] == slot]
+    expected = sorted(slot_rows, key=lambda row: (row[WINDOW_END], row[WINDOW_START], row["n"]))
     assert WindowRows.of_table(table).of_slot(slot).table().to_pylist() == expected
