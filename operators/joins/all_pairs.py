@@ -53,9 +53,9 @@ class PickedPairs:
     """The pairs of which both rows are wanted; ``left`` and ``right`` say that of each row, or are empty for all."""
 
     def __init__(self, pairs: AllPairs, left: Bools, right: Bools) -> None:
-        found = [np.empty(pairs.total, dtype=np.int32) for _ in range(2)]
-        many = kernels.pick_pairs(found[0], found[1], pairs.rows[0], pairs.rows[1], left, right)
-        self._rows: list[Places] = [rows[:many].copy() for rows in found]
+        picked = [np.empty(pairs.total, dtype=np.int32) for _ in range(2)]
+        count = kernels.pick_pairs(picked[0], picked[1], pairs.rows[0], pairs.rows[1], left, right)
+        self._rows: list[Places] = [rows[:count].copy() for rows in picked]
 
     @property
     def total(self) -> int:

@@ -113,23 +113,28 @@ class BlockInput:
         ``links`` say at which path the block finds a file; the path is empty for what the block holds. The tables are
         one of rows and codes, and, if there is any, one of what the block holds.
         """
-        listed, distances = [], []
+        headers, distances = [], []
         for piece in self._pieces:
-            first, apart = as_distances(piece.rows) if piece.refers else (0, np.zeros(len(piece.rows), dtype=np.int32))
-            listed.append((links[piece.file.path] if piece.refers else "", first, len(piece.rows)))
-            distances.append(apart)
+            if piece.refers:
+                first, piece_distances = as_distances(piece.rows)
+            else:
+                first, piece_distances = 0, np.zeros(len(piece.rows), dtype=np.int32)
+            headers.append((links[piece.file.path] if piece.refers else "", first, len(piece.rows)))
+            distances.append(piece_distances)
         rows = np.concatenate([np.empty(0, dtype=np.int32), *distances])
         codes = {code_column(attribute): pa.array(code) for attribute, code in self._codes.items()}
         tables = [pa.table({_ROW: pa.array(rows), **codes})]
-        held = [piece for piece in self._pieces if not piece.refers]
-        if held:
-            columns = {TIME: pa.array(gather_numbers([(piece.file.times, piece.rows) for piece in held], None))}
-            columns |= {name: column for name in self._names if (column := _gathered(held, name, None)) is not None}
+        held_pieces = [piece for piece in self._pieces if not piece.refers]
+        if held_pieces:
+            columns = {TIME: pa.array(gather_numbers([(piece.file.times, piece.rows) for piece in held_pieces], None))}
+            columns |= {
+                name: column for name in self._names if (column := _gathered(held_pieces, name, None)) is not None
+            }
             tables.append(pa.table(columns))
-        return listed, tables
+        return headers, tables
 
     @classmethod
-    def read(cls, listed: Sequence[tuple[str, int, int]], tables: Iterator[pa.Table], files: TupleFiles) -> BlockInput:
+    def read(cls, headers: Sequence[tuple[str, int, int]], tables: Iterator[pa.Table], files: TupleFiles) -> BlockInput:
         """Read what :meth:`written` returned."""
         table = next(tables)
         prefix = code_column(0)[:-1]
@@ -139,28 +144,28 @@ class BlockInput:
             if name.startswith(prefix)
         }
         distances = np.asarray(one_array(table.column(_ROW)))
-        held = TupleFile.in_memory(next(tables)) if any(not path for path, _, _ in listed) else None
-        pieces, at, taken = [], 0, 0
-        for path, first, many in listed:
-            if held is not None and not path:
-                pieces.append(Piece(held, np.arange(taken, taken + many, dtype=np.int32)))
-                taken += many
+        held_file = TupleFile.in_memory(next(tables)) if any(not path for path, _, _ in headers) else None
+        pieces, at, held_rows = [], 0, 0
+        for path, first, count in headers:
+            if held_file is not None and not path:
+                pieces.append(Piece(held_file, np.arange(held_rows, held_rows + count, dtype=np.int32)))
+                held_rows += count
             else:
-                pieces.append(Piece(files.at(path), from_distances(first, distances[at : at + many])))
-            at += many
+                pieces.append(Piece(files.at(path), from_distances(first, distances[at : at + count])))
+            at += count
         return cls(pieces, codes)
 
 
 def _gathered(pieces: Sequence[Piece], name: str, places: Places | None) -> pa.Array | None:
-    """Return a column, of NULL where the tuples are older than the queries that need it: they see none of these."""
-    found = [(piece.file.column(name), piece.rows) for piece in pieces]
-    kind = next((column.type for column, _ in found if column is not None), None)
+    """Return a column, NULL where tuples are older than the queries that need it, which do not see these tuples."""
+    columns_and_rows = [(piece.file.column(name), piece.rows) for piece in pieces]
+    kind = next((column.type for column, _ in columns_and_rows if column is not None), None)
     if kind is None:
         return None
     return gather(
         [
             (pa.nulls(len(rows), kind), np.arange(len(rows), dtype=np.int32)) if column is None else (column, rows)
-            for column, rows in found
+            for column, rows in columns_and_rows
         ],
         places,
     )
@@ -179,7 +184,7 @@ class JoinBlock:
     @property
     def is_of_pairs(self) -> bool:
         """Whether rows are pairs, of two inputs that are compared by one code."""
-        return len(self.inputs) == 2 and all(len(each.codes) == 1 for each in self.inputs)
+        return len(self.inputs) == 2 and all(len(block_input.codes) == 1 for block_input in self.inputs)
 
     def queries_of(self, start: int, end: int) -> int:
         """Return how many queries have rows of the window ``[start, end)``."""
@@ -189,20 +194,20 @@ class JoinBlock:
     @property
     def nbytes(self) -> int:
         """The memory that it takes once its rows are formed, about."""
-        return int(self.windows.nbytes) + sum(each.nbytes for each in self.inputs)
+        return int(self.windows.nbytes) + sum(block_input.nbytes for block_input in self.inputs)
 
     @property
     def files(self) -> list[str]:
         """The paths of the files that it refers to."""
-        return list(dict.fromkeys(path for each in self.inputs for path in each.files))
+        return list(dict.fromkeys(path for block_input in self.inputs for path in block_input.files))
 
     def serialize(self, links: Mapping[str, str]) -> pa.Buffer:
         """Return the block as Arrow IPC streams after each other.
 
         ``links`` maps the paths of files to those at which whoever reads the block finds them.
         """
-        written = [each.written(links) for each in self.inputs]
-        header = {_INPUTS: orjson.dumps([listed for listed, _ in written])}
+        written = [block_input.written(links) for block_input in self.inputs]
+        header = {_INPUTS: orjson.dumps([headers for headers, _ in written])}
         tables = [narrow(table) for _, tables in written for table in tables]
         sink = pa.BufferOutputStream()
         for table in (self.windows.replace_schema_metadata(header), *tables):
@@ -216,8 +221,8 @@ class JoinBlock:
         source = pa.BufferReader(data)
         windows = pa.ipc.open_stream(source).read_all()
         tables = iter(lambda: widen(pa.ipc.open_stream(source).read_all()), None)
-        listed = orjson.loads(windows.schema.metadata[_INPUTS])
-        return cls(windows, [BlockInput.read(each, tables, files) for each in listed])
+        headers = orjson.loads(windows.schema.metadata[_INPUTS])
+        return cls(windows, [BlockInput.read(piece_headers, tables, files) for piece_headers in headers])
 
 
 def order_by_codes(codes: Sequence[npt.NDArray[np.int32]]) -> npt.NDArray[np.int32] | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operators.joins.block import JoinBlock
 from operators.joins.counts import count_alone
 from operators.joins.firing import JoinedWindow
-from operators.joins.formed_rows import MOST_FORMED, EvaluationFailed, asked_of
+from operators.joins.formed_rows import MOST_FORMED, EvaluationFailed, rows_or_groups
 from operators.joins.groups import fired_windows
 from operators.joins.late_rows import joined_rows
 from operators.joins.partners import Places, pieces
@@ -37,8 +37,8 @@ def fire_tested(
     """
     if not windows:
         return None
-    block = joined_rows(count_alone([held.keys for held in windows[0].held], windows), tuples, MANY).block
-    found = []
+    block = joined_rows(count_alone([contents.keys for contents in windows[0].contents], windows), tuples, MANY).block
+    tables = []
     for window in windows:
         live = window.parts[0].live
         if window.joined.total > MOST_FORMED:
@@ -48,13 +48,13 @@ def fire_tested(
             )
             continue
         try:
-            rows = asked_of(live, _pieces(window, block), most_rows, failures)
+            rows = rows_or_groups(live, _pieces(window, block), most_rows, failures)
         except EvaluationFailed as problem:
             failures[live.id] = str(problem)
             continue
         if rows is not None:
-            found.append((window, rows))
-    return fired_windows(found)
+            tables.append((window, rows))
+    return fired_windows(tables)
 
 
 def _pieces(window: JoinedWindow, block: JoinBlock) -> Iterator[Tuples]:
@@ -62,10 +62,10 @@ def _pieces(window: JoinedWindow, block: JoinBlock) -> Iterator[Tuples]:
     live = window.parts[0].live
     join = join_of(live)
     index = index_window(join, block, window.start, window.end, live.active_from)
-    whole = BlockWindow(0, window.start, window.end, index.total)
+    block_window = BlockWindow(0, window.start, window.end, index.total)
 
     def form(places: Sequence[Places]) -> Tuples:
-        rows = form_rows(join, block, whole, places)
+        rows = form_rows(join, block, block_window, places)
         return Tuples(arrays_of(rows), rows.num_rows)
 
     return pieces(join, index, form)

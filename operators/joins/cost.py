@@ -62,11 +62,12 @@ class Estimate:
 
     def joined(self, relation: Joined) -> Estimate:
         """Return what they give together with another."""
-        mine, theirs = self.distinct, relation.distinct
+        distinct, other_distinct = self.distinct, relation.distinct
         if relation.outer_of:
-            return Estimate(self.rows * max(1.0, relation.rows / math.prod(theirs.values())), mine)
-        found = self.rows * relation.rows / math.prod(max(mine[a], theirs[a]) for a in theirs if a in mine)
-        return Estimate(found, {**mine, **{a: min(count, mine.get(a, count)) for a, count in theirs.items()}})
+            return Estimate(self.rows * max(1.0, relation.rows / math.prod(other_distinct.values())), distinct)
+        keys = math.prod(max(distinct[a], count) for a, count in other_distinct.items() if a in distinct)
+        fewest = {a: min(count, distinct.get(a, count)) for a, count in other_distinct.items()}
+        return Estimate(self.rows * relation.rows / keys, {**distinct, **fewest})
 
 
 class JoinCost:
@@ -74,30 +75,32 @@ class JoinCost:
 
     def __init__(self, relations: Mapping[int, Joined]) -> None:
         self._relations = relations
-        self._known = {frozenset([n]): Estimate(each.rows, each.distinct) for n, each in relations.items()}
+        self._known = {
+            frozenset([number]): Estimate(relation.rows, relation.distinct) for number, relation in relations.items()
+        }
 
     def joined(self, members: frozenset[int], number: int) -> Estimate:
         """Return what a relation gives with some that were joined before; each set is worked out once."""
-        together = members | {number}
-        if together not in self._known:
-            self._known[together] = self._known[members].joined(self._relations[number])
-        return self._known[together]
+        all_members = members | {number}
+        if all_members not in self._known:
+            self._known[all_members] = self._known[members].joined(self._relations[number])
+        return self._known[all_members]
 
     def step(self, members: frozenset[int], number: int, is_formed: bool = True) -> float:
         """Return the cost of joining a relation with some that were joined before; ``is_formed`` is ``b_m``."""
         left, leaf = self._known[members], self._relations[number]
         right = self._known[frozenset([number])]
         attributes = [attribute for attribute in right.distinct if attribute in left.distinct]
-        indexed = leaf.indexed + sum(self._relations[each].indexed for each in members if len(members) == 1)
-        met = min(left.keys(attributes), right.keys(attributes))
-        return indexed + met + (self.joined(members, number).rows if is_formed else 0.0)
+        indexed = leaf.indexed + sum(self._relations[member].indexed for member in members if len(members) == 1)
+        common_keys = min(left.keys(attributes), right.keys(attributes))
+        return indexed + common_keys + (self.joined(members, number).rows if is_formed else 0.0)
 
 
 def join_graph(attributes: Mapping[int, Iterable[int]]) -> nx.Graph:
     """Return the graph of which relations are compared with each other, given by which attributes each is compared."""
     graph = nx.Graph()
     graph.add_nodes_from(attributes)
-    for (one, mine), (other, theirs) in combinations(attributes.items(), 2):
-        if not set(mine).isdisjoint(theirs):
-            graph.add_edge(one, other)
+    for (left, left_attributes), (right, right_attributes) in combinations(attributes.items(), 2):
+        if not set(left_attributes).isdisjoint(right_attributes):
+            graph.add_edge(left, right)
     return graph

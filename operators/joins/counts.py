@@ -18,7 +18,7 @@ import numpy.typing as npt
 from operators import kernels
 from operators.bucket import Bucket
 from operators.components import COUNT_NAME
-from operators.joins.firing import DueJoins, JoinedWindow, Place
+from operators.joins.firing import DueJoins, JoinedWindow, WindowId
 from operators.joins.keys import InputKeys
 from operators.joins.parts import Part, join_of
 from operators.joins.relations import MANY, Rows
@@ -60,51 +60,52 @@ class CountedJoins:
 
     def with_more(self, other: CountedJoins) -> CountedJoins:
         """Add other windows of the same operator."""
-        wanted = [mine | theirs for mine, theirs in zip(self.wanted, other.wanted, strict=True)]
+        wanted = [is_wanted | is_wanted_too for is_wanted, is_wanted_too in zip(self.wanted, other.wanted, strict=True)]
         return CountedJoins([*self.windows, *other.windows], self.keys, wanted)
 
 
 def count_alone(keys: Sequence[InputKeys], windows: Sequence[JoinedWindow]) -> CountedJoins:
     """Count the rows of each window from what its inputs hold by key."""
-    wanted = [np.zeros(each.distinct.num_rows, dtype=np.bool_) for each in keys]
+    wanted = [np.zeros(input_keys.distinct.num_rows, dtype=np.bool_) for input_keys in keys]
     for window in windows:
-        for mask, held, taking_part in zip(wanted, window.held, window.joined.taking_part, strict=True):
-            mask[held.rows[taking_part]] = True
+        for mask, contents, taking_part in zip(wanted, window.contents, window.joined.taking_part, strict=True):
+            mask[contents.rows[taking_part]] = True
     counted = [CountedWindow(w.parts, w.start, w.end, w.joined.total, w.newest) for w in windows]
     return CountedJoins(counted, keys, wanted)
 
 
-def count_together(due: DueJoins, predicates: Predicates) -> tuple[CountedJoins, list[Place]]:
-    """Count the rows of those windows for which pairs are quick; return also the places of all others."""
+def count_together(due: DueJoins, predicates: Predicates) -> tuple[CountedJoins, list[WindowId]]:
+    """Count the rows of those windows for which pairs are quick; return also which windows are left to be counted."""
     candidates = list(_candidates(due, predicates))
-    known = {candidate.place for candidate in candidates}
-    others = [place for place in due.windows if place not in known]
+    candidate_ids = {candidate.window_id for candidate in candidates}
+    uncounted = [window_id for window_id in due.windows if window_id not in candidate_ids]
     if not candidates:
-        return count_alone(due.keys, []), others
+        return count_alone(due.keys, []), uncounted
     sides = [_Side(due, number, candidates, predicates) for number in (0, 1)]
-    met = np.zeros(max(side.codes for side in sides), dtype=np.bool_)
+    has_pairs = np.zeros(max(side.codes for side in sides), dtype=np.bool_)
     windows: list[CountedWindow] = []
-    for alike in _alike(candidates):
-        left, right = (side.entries(alike[0]) for side in sides)
+    for group in _by_slices(candidates):
+        left, right = (side.entries(group[0]) for side in sides)
         if left is None or right is None:
             continue
-        by_cells = _count_pairs(left, right, STEPS_PER_KEY * len(alike) * len(met), met)
+        by_cells = _count_pairs(left, right, STEPS_PER_KEY * len(group) * len(has_pairs), has_pairs)
         if by_cells is None:
-            others += [each.place for each in alike]
+            uncounted += [candidate.window_id for candidate in group]
             continue
         newest = max(left.newest, right.newest)
-        for each, rows in zip(alike, _rows(by_cells, *(side.runs(alike) for side in sides)).tolist(), strict=True):
+        counts = _rows(by_cells, *(side.runs(group) for side in sides)).tolist()
+        for candidate, rows in zip(group, counts, strict=True):
             if rows:
-                query, start, end = each.place
+                query, start, end = candidate.window_id
                 windows.append(CountedWindow(due.by_id[query], start, end, min(rows, MANY), newest))
-    return CountedJoins(windows, due.keys, [side.wanted(met) for side in sides]), others
+    return CountedJoins(windows, due.keys, [side.wanted(has_pairs) for side in sides]), uncounted
 
 
 @dataclass(frozen=True)
 class _Candidate:
     """A window of two inner inputs whose keys are numbered as one: what each reads, and in which cell space."""
 
-    place: Place
+    window_id: WindowId
     inputs: tuple[Due, Due]
     spaces: tuple[SpaceKey, SpaceKey]
 
@@ -120,19 +121,20 @@ def _candidates(due: DueJoins, predicates: Predicates) -> Iterator[_Candidate]:
     parts = due.operator.joins[0]
     if len(parts) != 2 or not parts[0].attributes or parts[0].attributes != parts[1].attributes:
         return
-    for place, inputs in due.windows.items():
-        mine = due.by_id[place[0]]
-        if len(inputs) == 2 and join_of(mine[0].live).is_formed_late and not any(p.input.outer_of for p in mine):
+    for window_id, inputs in due.windows.items():
+        parts_of_query = due.by_id[window_id[0]]
+        is_inner = not any(part.input.outer_of for part in parts_of_query)
+        if len(inputs) == 2 and join_of(parts_of_query[0].live).is_formed_late and is_inner:
             left, right = inputs[0], inputs[1]
-            first, second = (SpaceKey.of(each.query.query, predicates(each.query)) for each in (left, right))
-            yield _Candidate(place, (left, right), (first, second))
+            first, second = (SpaceKey.of(window.query.query, predicates(window.query)) for window in (left, right))
+            yield _Candidate(window_id, (left, right), (first, second))
 
 
-def _alike(candidates: Iterable[_Candidate]) -> Iterator[list[_Candidate]]:
-    """Yield together those that read the same slices, in the same spaces; those of the same slices in a row."""
-    ordered = sorted(candidates, key=lambda each: (each.bounds, each.spaces))
-    for _, alike in itertools.groupby(ordered, key=lambda each: (each.bounds, each.spaces)):
-        yield list(alike)
+def _by_slices(candidates: Iterable[_Candidate]) -> Iterator[list[_Candidate]]:
+    """Yield together the candidates that read the same slices in the same spaces; all of the same slices in a row."""
+    ordered = sorted(candidates, key=lambda candidate: (candidate.bounds, candidate.spaces))
+    for _, group in itertools.groupby(ordered, key=lambda candidate: (candidate.bounds, candidate.spaces)):
+        yield list(group)
 
 
 @dataclass(frozen=True)
@@ -160,9 +162,9 @@ class _Ordered:
         kernels.order_by_code(order, starts, entries.code)
         return cls(starts, kernels.taken(entries.cell, order), kernels.taken(entries.number, order))
 
-    def steps(self, others: _Entries) -> int:
-        """Return how many pairs they form with others."""
-        return int(kernels.taken(np.diff(self.starts), others.code).sum())
+    def steps(self, entries: _Entries) -> int:
+        """Return how many pairs they form with other entries."""
+        return int(kernels.taken(np.diff(self.starts), entries.code).sum())
 
 
 @dataclass(frozen=True)
@@ -182,23 +184,23 @@ class _Space:
 
 
 class _Side:
-    """One of both inputs."""
+    """One of the two inputs: its entries in each window, and the cells of its queries."""
 
     def __init__(self, due: DueJoins, number: int, candidates: Iterable[_Candidate], predicates: Predicates) -> None:
         self._number = number
         (code,) = due.keys[number].codes.values()
         self._code = np.append(code, -1).astype(np.int32)  # the place of a key that is left out is -1
         queries: dict[SpaceKey, dict[str, LiveQuery]] = {}
-        for each in candidates:
-            query = each.inputs[number].query
-            queries.setdefault(each.spaces[number], {})[query.id] = query
+        for candidate in candidates:
+            query = candidate.inputs[number].query
+            queries.setdefault(candidate.spaces[number], {})[query.id] = query
         self._spaces: dict[SpaceKey, _Space] = {}
-        for key, mine in queries.items():
+        for key, by_id in queries.items():
             buckets = [bucket for bucket in due.buckets[number] if bucket.space == key]
             if buckets:
-                runs, cells, cell_of = SpaceQueries(list(mine.values()), predicates).cells(buckets)
+                runs, cells, cell_of = SpaceQueries(list(by_id.values()), predicates).cells(buckets)
                 code_of = [self._code[due.keys[number].places[id(bucket.keys)]] for bucket in buckets]
-                number_of = {query: i for i, query in enumerate(mine)}
+                number_of = {query: i for i, query in enumerate(by_id)}
                 self._spaces[key] = _Space(buckets, cell_of, code_of, cells, runs, number_of)
         self._bounds: tuple[int, ...] = ()
         self._known: dict[SpaceKey, _Entries | None] = {}
@@ -208,14 +210,14 @@ class _Side:
         """How many codes there are at most."""
         return 1 + int(self._code.max())
 
-    def wanted(self, met: Bools) -> Bools:
-        """Return which keys have a code that was met."""
-        return np.append(met, False)[self._code[:-1]]
+    def wanted(self, has_pairs: Bools) -> Bools:
+        """Return which keys have a code with pairs."""
+        return np.append(has_pairs, False)[self._code[:-1]]
 
-    def runs(self, alike: Sequence[_Candidate]) -> CellRuns:
+    def runs(self, windows: Sequence[_Candidate]) -> CellRuns:
         """Return the cells of the queries of windows in the same space."""
-        space = self._spaces[alike[0].spaces[self._number]]
-        return space.runs.taken([space.number_of[each.inputs[self._number].query.id] for each in alike])
+        space = self._spaces[windows[0].spaces[self._number]]
+        return space.runs.taken([space.number_of[window.inputs[self._number].query.id] for window in windows])
 
     def entries(self, window: _Candidate) -> _Entries | None:
         """Return the entries in a window, None for none; they are kept for the next windows with the same bounds."""
@@ -230,50 +232,54 @@ class _Side:
 
 def _entries(space: _Space, start: int, end: int) -> _Entries | None:
     """Return the entries of the slices that lie in ``[start, end)``."""
-    code, cell, number, newest = [], [], [], []
+    code_parts, cell_parts, number_parts, newest_parts = [], [], [], []
     for bucket, cell_of, code_of in zip(space.buckets, space.cell_of, space.code_of, strict=True):
-        inside = (bucket.slices[:, 0] >= start) & (bucket.slices[:, 1] <= end)
-        edges = np.flatnonzero(np.diff(inside, prepend=False, append=False))
+        is_inside = (bucket.slices[:, 0] >= start) & (bucket.slices[:, 1] <= end)
+        edges = np.flatnonzero(np.diff(is_inside, prepend=False, append=False))
         for first, after in edges.reshape(-1, 2).tolist():
-            newest.append(int(bucket.latest[first:after].max()))
+            newest_parts.append(int(bucket.latest[first:after].max()))
             low, high = int(bucket.starts[first]), int(bucket.starts[after])
-            kept, cells, codes = np.empty((3, high - low), dtype=np.int32)
-            mine = bucket.cell[low:high], bucket.key[low:high]
-            count = kernels.keep_mapped(kept, cells, codes, *mine, cell_of, code_of)
-            code.append(codes[:count])
-            cell.append(cells[:count])
-            number.append(kernels.taken(bucket.components[COUNT_NAME][low:high], kept[:count]))
+            positions, cells, codes = np.empty((3, high - low), dtype=np.int32)
+            cell_and_key = bucket.cell[low:high], bucket.key[low:high]
+            count = kernels.keep_mapped(positions, cells, codes, *cell_and_key, cell_of, code_of)
+            code_parts.append(codes[:count])
+            cell_parts.append(cells[:count])
+            number_parts.append(kernels.taken(bucket.components[COUNT_NAME][low:high], positions[:count]))
             if bucket.is_full:
-                some = number[-1] > 0
-                code[-1], cell[-1], number[-1] = code[-1][some], cell[-1][some], number[-1][some]
-    if not newest:
+                occupied = number_parts[-1] > 0
+                for parts in (code_parts, cell_parts, number_parts):
+                    parts[-1] = parts[-1][occupied]
+    if not newest_parts:
         return None
-    numbers = np.concatenate(number).astype(np.int64, copy=False)
-    return _Entries(np.concatenate(code), np.concatenate(cell), numbers, space.cells, max(newest))
+    numbers = np.concatenate(number_parts).astype(np.int64, copy=False)
+    return _Entries(np.concatenate(code_parts), np.concatenate(cell_parts), numbers, space.cells, max(newest_parts))
 
 
-def _count_pairs(left: _Entries, right: _Entries, most_steps: int, met: Bools) -> npt.NDArray[np.int64] | None:
+def _count_pairs(left: _Entries, right: _Entries, most_steps: int, has_pairs: Bools) -> npt.NDArray[np.int64] | None:
     """Return how many pairs with the same code lie in each pair of cells; None where that is not quick.
 
-    Codes with pairs are marked in ``met``, shape (codes,).
+    Codes with pairs are marked in ``has_pairs``, shape (codes,).
     """
-    ordered = _Ordered.of(right, len(met))
+    ordered = _Ordered.of(right, len(has_pairs))
     if ordered.steps(left) > most_steps or left.cells * right.cells > _MOST_CELLS:
         return None
     if float(left.number.sum()) * float(right.number.sum()) > _MOST_ROWS:
         return None
     by_cells = np.zeros((left.cells, right.cells), dtype=np.int64)
-    kernels.count_pairs(by_cells, met, left.code, left.cell, left.number, ordered.starts, ordered.cell, ordered.number)
+    kernels.count_pairs(
+        by_cells, has_pairs, left.code, left.cell, left.number, ordered.starts, ordered.cell, ordered.number
+    )
     return by_cells
 
 
 def _rows(by_cells: npt.NDArray[np.int64], left: CellRuns, right: CellRuns) -> npt.NDArray[np.int64]:
     """Return how many rows there are in each query's cells on the left and on the right."""
-    reduced, found = RangeReduction(by_cells, "sum"), []
+    reduced = RangeReduction(by_cells, "sum")
+    counts = []
     at_once = max(1, _MOST_AT_ONCE // by_cells.shape[1])
     for first in range(0, left.queries, at_once):
-        some = np.arange(first, min(first + at_once, left.queries))
-        mine = reduced.over(left.taken(some))
-        mine *= right.taken(some).masks(by_cells.shape[1])
-        found.append(mine.sum(axis=1))
-    return np.concatenate(found)
+        chunk = np.arange(first, min(first + at_once, left.queries))
+        left_sums = reduced.over(left.taken(chunk))
+        left_sums *= right.taken(chunk).masks(by_cells.shape[1])
+        counts.append(left_sums.sum(axis=1))
+    return np.concatenate(counts)

@@ -43,8 +43,8 @@ def fire_joins(
     due = due_joins(operator, buckets, tuples, after, upto)
     if due is None:
         return None, None
-    counted, others = count_together(due, predicates)
-    windows = list(join_windows(due, others, predicates, failures))
+    counted, uncounted = count_together(due, predicates)
+    windows = list(join_windows(due, uncounted, predicates, failures))
     groups = fire_groups((w for w in windows if w.join.is_factorised and w.join.grouping), failures)
     tested = fire_tested([w for w in windows if not w.join.is_factorised], tuples, most_rows, failures)
     formed = [part for part in (groups, tested) if part is not None]

@@ -33,7 +33,7 @@ from operators.windowing.space_queries import Predicates
 from operators.windows import SessionWindow, Window
 
 # a query's window: the query's id, the window's start and end (µs)
-Place = tuple[str, int, int]
+WindowId = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
@@ -60,34 +60,34 @@ class JoinOperator:
     @cached_property
     def is_outer(self) -> list[bool]:
         """Of each input whether it is an outer one in any of them."""
-        return [any(part.input.outer_of for part in same) for same in zip(*self.joins, strict=True)]
+        return [any(part.input.outer_of for part in parts_of_input) for parts_of_input in zip(*self.joins, strict=True)]
 
     @cached_property
     def by_window(self) -> dict[Window, list[tuple[Part, ...]]]:
-        """They by their window; not for sessions."""
-        found: dict[Window, list[tuple[Part, ...]]] = {}
+        """The joins by their window; not for sessions."""
+        joins: dict[Window, list[tuple[Part, ...]]] = {}
         for parts in self.joins:
             window = join_of(parts[0].live).window
             assert isinstance(window, Window)
-            found.setdefault(window, []).append(parts)
-        return found
+            joins.setdefault(window, []).append(parts)
+        return joins
 
     def reached(self, waterlines: Mapping[str, int | None]) -> int | None:
         """Return the waterline of their windows: the least of their streams, None when one has none."""
-        found = [waterlines.get(stream) for stream in self.streams]
-        return None if None in found else min(each for each in found if each is not None)
+        of_streams = [waterlines.get(stream) for stream in self.streams]
+        return None if None in of_streams else min(waterline for waterline in of_streams if waterline is not None)
 
 
 @dataclass(frozen=True)
 class DueJoins:
     """The windows of an operator's queries that are due, and the keys in the buckets that they read.
 
-    ``windows`` tell what each input reads that may have tuples there, by its number; ``buckets`` are those of each
-    input.
+    ``windows`` tell what each input reads, by its number; inputs that cannot have tuples there are missing. ``buckets``
+    are those of each input.
     """
 
     operator: JoinOperator
-    windows: Mapping[Place, Mapping[int, Due]]
+    windows: Mapping[WindowId, Mapping[int, Due]]
     buckets: Sequence[Sequence[Bucket]]
     keys: Sequence[InputKeys]
 
@@ -98,8 +98,8 @@ class DueJoins:
 
 
 @dataclass(frozen=True)
-class PartHeld:
-    """What a part holds of a window: rows of ``keys.distinct``, and for each of them the numbers of its tuples.
+class PartContents:
+    """What a part holds of a window: rows of ``keys.distinct``, and for each of them the components of its tuples.
 
     ``newest`` is the greatest event time in its slices (µs), None for a part without tuples.
     """
@@ -117,7 +117,7 @@ class JoinedWindow:
     parts: tuple[Part, ...]
     start: int
     end: int
-    held: Sequence[PartHeld]
+    contents: Sequence[PartContents]
     joined: JoinResult
 
     @property
@@ -136,8 +136,8 @@ class JoinedWindow:
     @cached_property
     def multiplicities(self) -> list[Numbers]:
         """How many tuples each part has in each combination; 1 where an outer one has none."""
-        pairs = zip(self.held, self.combinations, strict=True)
-        return [picked(held.numbers[COUNT_NAME], at, 1) for held, at in pairs]
+        pairs = zip(self.contents, self.combinations, strict=True)
+        return [picked(part_contents.numbers[COUNT_NAME], at, 1) for part_contents, at in pairs]
 
     def rows(self) -> Numbers:
         """Return the number of joined rows of each combination."""
@@ -146,17 +146,17 @@ class JoinedWindow:
     @property
     def newest(self) -> int:
         """The greatest event time in the slices that it was made of (µs)."""
-        return max(held.newest for held in self.held if held.newest is not None)
+        return max(part_contents.newest for part_contents in self.contents if part_contents.newest is not None)
 
 
 def join_operators(live: LiveQueries) -> dict[str, JoinOperator]:
     """Return the operators of live joins, by name."""
-    found: dict[tuple[str, str], list[tuple[Part, ...]]] = {}
+    by_name: dict[tuple[str, str], list[tuple[Part, ...]]] = {}
     for query in live.joins:
         for split, starts in splits_of(query, live.splits.get(query.operator, ())):
             name = split.name_of(query.operator)
-            found.setdefault((name, query.operator), []).append(parts_of(query, split, starts))
-    return {name: JoinOperator(name, operator, members) for (name, operator), members in found.items()}
+            by_name.setdefault((name, query.operator), []).append(parts_of(query, split, starts))
+    return {name: JoinOperator(name, operator, members) for (name, operator), members in by_name.items()}
 
 
 def due_joins(
@@ -170,59 +170,61 @@ def due_joins(
 
     ``buckets`` and ``tuples`` are by operator of the parts; of tuples only the keys are looked at.
     """
-    places = dict(_due(operator, buckets, after, upto))
-    if not places:
+    windows = dict(_due(operator, buckets, after, upto))
+    if not windows:
         return None
     parts = operator.joins[0]
-    first, last = min(start for _, start, _ in places), max(end for _, _, end in places)
-    mine = [[due[part.number] for due in places.values() if part.number in due] for part in parts]
-    there = [_read_by(buckets.get(part.operator, ()), due) for part, due in zip(parts, mine, strict=True)]
+    first, last = min(start for _, start, _ in windows), max(end for _, _, end in windows)
+    due_of_parts = [[due[part.number] for due in windows.values() if part.number in due] for part in parts]
+    buckets_of_parts = [
+        _read_by(buckets.get(part.operator, ()), due) for part, due in zip(parts, due_of_parts, strict=True)
+    ]
     keys = number_keys(
         [part.attributes for part in parts],
         operator.is_outer,
         [
             [*(b.keys for b in counted), *(b.keys for b in between(tuples.get(part.operator, ()), first, last))]
-            for part, counted in zip(parts, there, strict=True)
+            for part, counted in zip(parts, buckets_of_parts, strict=True)
         ],
     )
-    return DueJoins(operator, places, there, keys)
+    return DueJoins(operator, windows, buckets_of_parts, keys)
 
 
 def join_windows(
-    due: DueJoins, places: Iterable[Place], predicates: Predicates, failures: dict[str, str]
+    due: DueJoins, window_ids: Iterable[WindowId], predicates: Predicates, failures: dict[str, str]
 ) -> Iterator[JoinedWindow]:
     """Yield those of some windows that have joined rows.
 
     A window with too many combinations of keys is left out, and ``failures`` gets a message for its query, by its id.
     """
-    held: dict[Place, dict[int, list[PartHeld]]] = {}
-    listed = list(places)
+    by_window: dict[WindowId, dict[int, list[PartContents]]] = {}
+    ids = list(window_ids)
     for number, (keys, buckets) in enumerate(zip(due.keys, due.buckets, strict=True)):
-        mine = [due.windows[place][number] for place in listed if number in due.windows[place]]
-        for some in window_contents(buckets, mine, predicates, keys):
-            for each, found in _by_due(some, keys):
-                place = each.query.id.rpartition("#")[0], each.start, each.end
-                held.setdefault(place, {}).setdefault(number, []).append(found)
-    for (query, start, end), inputs in held.items():
+        due_of_input = [due.windows[window_id][number] for window_id in ids if number in due.windows[window_id]]
+        for windows in window_contents(buckets, due_of_input, predicates, keys):
+            for window, contents in _by_due(windows, keys):
+                window_id = window.query.id.rpartition("#")[0], window.start, window.end
+                by_window.setdefault(window_id, {}).setdefault(number, []).append(contents)
+    for (query, start, end), inputs in by_window.items():
         parts = due.by_id[query]
-        together = [_together(inputs.get(part.number), due.keys[part.number]) for part in parts]
+        part_contents = [_concatenated(inputs.get(part.number), due.keys[part.number]) for part in parts]
         relations = [
             Relation(
-                len(each.rows),
-                {attribute: code[each.rows] for attribute, code in each.keys.codes.items()},
+                len(contents.rows),
+                {attribute: code[contents.rows] for attribute, code in contents.keys.codes.items()},
                 part.input.outer_of,
                 part.input.anti,
             )
-            for part, each in zip(parts, together, strict=True)
+            for part, contents in zip(parts, part_contents, strict=True)
         ]
         try:
-            counts = [each.numbers[COUNT_NAME] for each in together]
+            counts = [contents.numbers[COUNT_NAME] for contents in part_contents]
             joined = JoinResult(relations, counts, join_of(parts[0].live).is_reordered)
         except TooManyCombinations as error:
             failures[query] = beyond_combinations(error)
             continue
         if joined.taking_part[0].any():
-            yield JoinedWindow(parts, start, end, together, joined)
+            yield JoinedWindow(parts, start, end, part_contents, joined)
 
 
 def beyond_combinations(error: TooManyCombinations) -> str:
@@ -232,8 +234,8 @@ def beyond_combinations(error: TooManyCombinations) -> str:
 
 def _due(
     operator: JoinOperator, buckets: Mapping[str, Sequence[Bucket]], after: int, upto: int
-) -> Iterator[tuple[Place, dict[int, Due]]]:
-    """Yield the windows that are due, and by the number of each input that may have tuples in it what that reads.
+) -> Iterator[tuple[WindowId, dict[int, Due]]]:
+    """Yield the windows that are due, each with what its inputs read, by the number of each that may have tuples there.
 
     The first input is never an outer one, so there are no rows without it.
     """
@@ -264,52 +266,52 @@ def _read_by(buckets: Sequence[Bucket], due: Sequence[Due]) -> list[Bucket]:
     """Return the buckets that have a slice in some due window."""
     if not due:
         return []
-    first, last = min(each.reads_from for each in due), max(each.end for each in due)
+    first, last = min(window.reads_from for window in due), max(window.end for window in due)
     return [b for b in buckets if ((b.slices[:, 0] >= first) & (b.slices[:, 1] <= last)).any()]
 
 
-def _by_due(held: WindowContents, keys: InputKeys) -> Iterator[tuple[Due, PartHeld]]:
+def _by_due(windows: WindowContents, keys: InputKeys) -> Iterator[tuple[Due, PartContents]]:
     """Yield what each of several windows holds."""
-    counts = held.counts(held.runs)
-    names = [name for name in held.totals.names if name != COUNT_NAME]
-    totals = {name: held.over(name, held.runs) for name in names}
-    for number, due in enumerate(held.due.listed()):
+    counts = windows.counts(windows.runs)
+    names = [name for name in windows.totals.names if name != COUNT_NAME]
+    totals = {name: windows.over(name, windows.runs) for name in names}
+    for number, due in enumerate(windows.due.listed()):
         present = np.flatnonzero(counts[number])
         numbers = {COUNT_NAME: counts[number][present]}
         for name, total in totals.items():
             assert total is not None
             numbers[name] = total[number][present]
-        ranks = {name: dictionary for name, dictionary in held.dictionaries.items() if name in numbers}
+        ranks = {name: dictionary for name, dictionary in windows.dictionaries.items() if name in numbers}
         values = _values_of_ranks(numbers, ranks)
-        yield due, PartHeld(keys, present + held.first_key, {**numbers, **values}, held.newest)
+        yield due, PartContents(keys, present + windows.first_key, {**numbers, **values}, windows.newest)
 
 
 def _values_of_ranks(numbers: Mapping[str, Numbers], dictionaries: Mapping[str, pa.Array]) -> dict[str, Numbers]:
-    """Return what stands behind ranks; it is ordered as they are, and comparable beyond one dictionary."""
-    found: dict[str, Numbers] = {}
+    """Return the values that ranks stand for: ordered alike, and comparable beyond one dictionary."""
+    values_of: dict[str, Numbers] = {}
     for name, dictionary in dictionaries.items():
         ranks = numbers[name]
         known = (ranks >= 0) & (ranks < len(dictionary))
         values = np.full(len(ranks), None, dtype=object)
         values[known] = np.array([*dictionary.to_pylist(), None], dtype=object)[ranks[known]]
-        found[name] = values
-    return found
+        values_of[name] = values
+    return values_of
 
 
-def _together(parts: Sequence[PartHeld] | None, keys: InputKeys) -> PartHeld:
-    """Bring together what one window holds for several ranges of keys."""
+def _concatenated(parts: Sequence[PartContents] | None, keys: InputKeys) -> PartContents:
+    """Return all that one window holds, given what it holds of several ranges of keys."""
     if not parts:
-        return PartHeld(keys, np.empty(0, dtype=np.int64), {COUNT_NAME: np.empty(0, dtype=np.int64)})
+        return PartContents(keys, np.empty(0, dtype=np.int64), {COUNT_NAME: np.empty(0, dtype=np.int64)})
     if len(parts) == 1:
         return parts[0]
     names = parts[0].numbers
     numbers = {name: np.concatenate([part.numbers[name] for part in parts]) for name in names}
-    return PartHeld(parts[0].keys, np.concatenate([part.rows for part in parts]), numbers, parts[0].newest)
+    return PartContents(parts[0].keys, np.concatenate([part.rows for part in parts]), numbers, parts[0].newest)
 
 
 def product(factors: Iterable[Numbers], length: int) -> Numbers:
     """Return the products of numbers, of so many rows; 1 for no factors."""
-    found: Numbers = np.ones(length, dtype=np.int64)
-    for each in factors:
-        found = found * each
-    return found
+    products: Numbers = np.ones(length, dtype=np.int64)
+    for factor in factors:
+        products = products * factor
+    return products

@@ -31,16 +31,18 @@ class EvaluationFailed(Exception):
     """An expression could not be evaluated; the message says why."""
 
 
-def asked_of(live: LiveQuery, pieces: Iterable[Tuples], most: int, failures: dict[str, str]) -> pa.Table | None:
+def rows_or_groups(
+    live: LiveQuery, pieces: Iterable[Tuples], most_rows: int, failures: dict[str, str]
+) -> pa.Table | None:
     """Return the rows of a query, or their groups; None when there is none.
 
-    ``pieces`` are joined rows, columns ``alias.column`` and the bounds of their windows. Without GROUP BY ``most`` rows
-    are kept, and ``failures`` says where there were more. Raises EvaluationFailed.
+    ``pieces`` are joined rows, columns ``alias.column`` and the bounds of their windows. Without GROUP BY ``most_rows``
+    of them are kept, and ``failures`` says where there were more. Raises EvaluationFailed.
     """
-    kept = (_tested(live, piece) for piece in pieces)
+    tested = (_tested(live, piece) for piece in pieces)
     if join_of(live).grouping is None:
-        return _rows(live, kept, most, failures)
-    groups = _groups(live, kept)
+        return _rows(live, tested, most_rows, failures)
+    groups = _groups(live, tested)
     return None if groups is None else apply_having(groups, live, failures)
 
 
@@ -50,18 +52,18 @@ def _tested(live: LiveQuery, piece: Tuples) -> Tuples:
     return piece if where is None else piece.where(np.asarray(value_of(piece, where).fill_null(False)))
 
 
-def _rows(live: LiveQuery, pieces: Iterable[Tuples], most: int, failures: dict[str, str]) -> pa.Table | None:
-    tables, left = [], most
+def _rows(live: LiveQuery, pieces: Iterable[Tuples], most_rows: int, failures: dict[str, str]) -> pa.Table | None:
+    tables, remaining = [], most_rows
     for piece in pieces:
         slot = pa.array(np.full(piece.length, live.slot, dtype=np.int32))
-        tables.append(pa.table({SLOT: slot, **piece.columns}).slice(0, left))
-        if piece.length > left:
+        tables.append(pa.table({SLOT: slot, **piece.columns}).slice(0, remaining))
+        if piece.length > remaining:
             failures[live.id] = (
-                f"A window has more rows in one lane than the first {most}, which are kept (setting join_row_limit)."
-                " Join by more columns, or aggregate."
+                f"A window has more rows in one lane than the first {most_rows}, which are kept"
+                " (setting join_row_limit). Join by more columns, or aggregate."
             )
             break
-        left -= piece.length
+        remaining -= piece.length
     return pa.concat_tables(tables) if tables else None
 
 
@@ -70,27 +72,27 @@ def _groups(live: LiveQuery, pieces: Iterable[Tuples]) -> pa.Table | None:
     grouping = join_of(live).grouping
     assert grouping is not None
     # what is asked of each row, evaluated piece by piece
-    asked = dict.fromkeys(
+    expressions = dict.fromkeys(
         (*grouping.keys, *(measure.argument for measure in grouping.measures if measure.argument is not None))
     )
-    values: dict[Expression, list[pa.Array]] = {expression: [] for expression in asked}
+    values: dict[Expression, list[pa.Array]] = {expression: [] for expression in expressions}
     bounds: dict[str, list[pa.Array]] = {name: [] for name in _BOUNDS}
     length = 0
     for piece in pieces:
         length += piece.length
-        for name, mine in bounds.items():
-            mine.append(piece.columns[name])
-        for expression, found in values.items():
-            found.append(value_of(piece, expression))
+        for name, columns in bounds.items():
+            columns.append(piece.columns[name])
+        for expression, parts in values.items():
+            parts.append(value_of(piece, expression))
     if not length:
         return None
-    whole = {expression: pa.concat_arrays(found) for expression, found in values.items()}
-    windows = [pa.concat_arrays(found) for found in bounds.values()]
-    coded = encode_keys([*windows, *(whole[key] for key in grouping.keys)], length, 1, "")
+    concatenated = {expression: pa.concat_arrays(parts) for expression, parts in values.items()}
+    windows = [pa.concat_arrays(parts) for parts in bounds.values()]
+    coded = encode_keys([*windows, *(concatenated[key] for key in grouping.keys)], length, 1, "")
     names = [*_BOUNDS, *key_names(len(grouping.keys))]
     keys = {name: one_array(coded.keys.column(at)) for name, at in zip(names, key_columns(coded.keys), strict=True)}
     measures = {
-        m.name: _measure(m, None if m.argument is None else whole[m.argument], coded) for m in grouping.measures
+        m.name: _measure(m, None if m.argument is None else concatenated[m.argument], coded) for m in grouping.measures
     }
     slot = pa.array(np.full(coded.count, live.slot, dtype=np.int32))
     return pa.table({SLOT: slot, **keys, **measures})
@@ -104,8 +106,8 @@ def _measure(measure: Measure, values: pa.Array | None, coded: KeyCodes) -> pa.A
     if measure.function == COUNT_DISTINCT:
         return pa.array(distinct_counts(values, codes, count))
     encoded = components.encode(measure, values)
-    there = np.ones(len(codes), dtype=np.int64) if encoded.valid is None else encoded.valid.astype(np.int64)
-    numbers = {components.count_name(measure): merged(COUNT, there, codes, count)}
+    is_counted = np.ones(len(codes), dtype=np.int64) if encoded.valid is None else encoded.valid.astype(np.int64)
+    numbers = {components.count_name(measure): merged(COUNT, is_counted, codes, count)}
     for part in components.components_of(measure):
         numbers[part.name] = merged(part, encoded.numbers[part.name], codes, count)
     return components.decode(measure, numbers, encoded.dictionary)
@@ -113,7 +115,7 @@ def _measure(measure: Measure, values: pa.Array | None, coded: KeyCodes) -> pa.A
 
 def value_of(rows: Tuples, expression: Expression) -> pa.Array:
     """Return an expression over formed rows; raises EvaluationFailed."""
-    found = rows.value(expression)
+    values = rows.value(expression)
     if rows.failures:
         raise EvaluationFailed("; ".join(rows.failures.values()))
-    return found
+    return values

@@ -29,8 +29,8 @@ def gather(pieces: Sequence[tuple[Column, Places]], places: Places | None) -> pa
     arrays = [(one_array(column), rows) for column, rows in pieces]
     plain = [numbers for array, _ in arrays if (numbers := plain_numbers(array)) is not None]
     if len(plain) < len(arrays):
-        together = pa.concat_arrays([array.take(pa.array(rows)) for array, rows in arrays])
-        return together if places is None else together.take(pa.array(inverse(places)))
+        gathered = pa.concat_arrays([array.take(pa.array(rows)) for array, rows in arrays])
+        return gathered if places is None else gathered.take(pa.array(inverse(places)))
     numbers = gather_numbers(list(zip(plain, (rows for _, rows in arrays), strict=True)), places)
     return pa.array(numbers).view(arrays[0][0].type)
 
@@ -39,10 +39,10 @@ def gather_numbers(pieces: Sequence[tuple[Numbers, Places]], places: Places | No
     """Return some of several arrays of numbers in the same way."""
     if places is None:
         return np.concatenate([kernels.taken(numbers, rows) for numbers, rows in pieces])
-    out, done = np.empty(len(places), dtype=pieces[0][0].dtype), 0
+    out, filled = np.empty(len(places), dtype=pieces[0][0].dtype), 0
     for numbers, rows in pieces:
-        kernels.scatter(out, places[done : done + len(rows)], numbers, rows)
-        done += len(rows)
+        kernels.scatter(out, places[filled : filled + len(rows)], numbers, rows)
+        filled += len(rows)
     return out
 
 

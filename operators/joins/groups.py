@@ -28,32 +28,35 @@ _FAR = 2**62
 
 def fire_groups(windows: Iterable[JoinedWindow], failures: dict[str, str]) -> Fired | None:
     """Return the rows of grouped joins, None for no rows; ``failures`` gets messages by query id."""
-    found = []
+    tables = []
     for window in windows:
         live = window.parts[0].live
         try:
-            found.append((window, apply_having(_groups(window), live, failures)))
+            tables.append((window, apply_having(_groups(window), live, failures)))
         except TooManyCombinations as error:
             failures[live.id] = beyond_combinations(error)
-    return fired_windows(found)
+    return fired_windows(tables)
 
 
 def fired_windows(rows: Iterable[tuple[JoinedWindow, pa.Table]]) -> Fired | None:
     """Return what is fired, given the rows of each window as `window_table` makes them; None for no rows."""
-    found: dict[int, list[tuple[JoinedWindow, pa.Table]]] = {}
+    by_slot: dict[int, list[tuple[JoinedWindow, pa.Table]]] = {}
     for window, table in rows:
         if table.num_rows:
-            found.setdefault(window.parts[0].live.slot, []).append((window, table))
-    if not found:
+            by_slot.setdefault(window.parts[0].live.slot, []).append((window, table))
+    if not by_slot:
         return None
-    slots = sorted(found)
-    ordered = [sorted(found[slot], key=lambda each: (each[0].end, each[0].start)) for slot in slots]
-    tables = [table for mine in ordered for _, table in mine]
+    slots = sorted(by_slot)
+    ordered = [
+        sorted(by_slot[slot], key=lambda window_and_rows: (window_and_rows[0].end, window_and_rows[0].start))
+        for slot in slots
+    ]
+    tables = [table for windows in ordered for _, table in windows]
     return Fired(
         WindowRows.of_tables(tables),
         slots,
-        [sum(table.num_rows for _, table in mine) for mine in ordered],
-        [max(window.newest for window, _ in mine) for mine in ordered],
+        [sum(table.num_rows for _, table in windows) for windows in ordered],
+        [max(window.newest for window, _ in windows) for windows in ordered],
     )
 
 
@@ -85,12 +88,12 @@ def key_arrays(coded: KeyCodes) -> dict[str, pa.Array]:
 def _column(window: JoinedWindow, extra: Expression) -> pa.Array:
     """Return the values of an extra key for each combination; NULL where an outer input has no tuple."""
     number = input_of(join_of(window.parts[0].live), extra) or 0
-    part, held, at = window.parts[number], window.held[number], window.combinations[number]
+    part, contents, at = window.parts[number], window.contents[number], window.combinations[number]
     kind = extra.type.arrow
-    if not len(held.rows):
+    if not len(contents.rows):
         return pa.nulls(len(at), kind)
-    column = one_array(held.keys.distinct.column(len(part.attributes) + part.extras.index(extra)))
-    rows = picked(held.rows, at, 0)
+    column = one_array(contents.keys.distinct.column(len(part.attributes) + part.extras.index(extra)))
+    rows = picked(contents.rows, at, 0)
     return column.take(pa.array(rows, mask=at == NO_ROW)).cast(kind)
 
 
@@ -102,53 +105,55 @@ def _measure(window: JoinedWindow, measure: Measure, at: Places, count: int) -> 
     if measure.function == COUNT_DISTINCT:
         assert measure.argument is not None
         return pa.array(distinct_counts(_column(window, measure.argument), at, count))
-    number, mine = of_input
-    held, rows = window.held[number], window.combinations[number]
+    number, input_measure = of_input
+    contents, rows = window.contents[number], window.combinations[number]
 
     def numbers_of(component: Component) -> Numbers:
-        there = held.numbers.get(component.name)
-        if there is None:  # an input without tuples
+        by_key = contents.numbers.get(component.name)
+        if by_key is None:  # an input without tuples
             return np.full(len(rows), component.neutral, component.dtype)
-        return picked(there, rows, component.neutral)
+        return picked(by_key, rows, component.neutral)
 
-    times = product((m for other, m in enumerate(window.multiplicities) if other != number), len(rows))
-    name, parts = components.count_name(mine), components.components_of(mine)
-    counted = picked(held.numbers.get(name, held.numbers[COUNT_NAME]), rows, 0)
-    numbers = {name: _sums(counted * times, at, count)}
+    repeats = product((m for other, m in enumerate(window.multiplicities) if other != number), len(rows))
+    name, parts = components.count_name(input_measure), components.components_of(input_measure)
+    counted = picked(contents.numbers.get(name, contents.numbers[COUNT_NAME]), rows, 0)
+    numbers = {name: _sums(counted * repeats, at, count)}
     dictionary = None
-    if components.is_ranked(mine):
-        encoded = components.encode(mine, _values(mine, held.numbers.get(parts[0].name), rows))
+    if components.is_ranked(input_measure):
+        encoded = components.encode(input_measure, _values(input_measure, contents.numbers.get(parts[0].name), rows))
         dictionary = encoded.dictionary
         numbers[parts[0].name] = merged(parts[0], encoded.numbers[parts[0].name].astype(np.int64), at, count)
-    elif components.has_limbs(mine):
-        limbs = _decimal_sums([numbers_of(part) for part in parts], times, at, count)
-        return components.decimals(limbs, numbers[name] > 0, mine.type.arrow)
+    elif components.has_limbs(input_measure):
+        limbs = _decimal_sums([numbers_of(part) for part in parts], repeats, at, count)
+        return components.decimals(limbs, numbers[name] > 0, input_measure.type.arrow)
     else:
         for part in parts:
-            found = numbers_of(part)
-            numbers[part.name] = merged(part, _often(found, times) if part.merge == "sum" else found, at, count)
-    return components.decode(mine, numbers, dictionary)
+            part_numbers = numbers_of(part)
+            if part.merge == "sum":
+                part_numbers = _repeated(part_numbers, repeats)
+            numbers[part.name] = merged(part, part_numbers, at, count)
+    return components.decode(input_measure, numbers, dictionary)
 
 
-def _often(numbers: Numbers, times: npt.NDArray[np.int64]) -> Numbers:
-    """Return what numbers add up to that come so many times."""
-    return double_double.times(numbers, times.astype(np.float64)) if numbers.dtype.kind == "c" else numbers * times
+def _repeated(numbers: Numbers, repeats: npt.NDArray[np.int64]) -> Numbers:
+    """Return what each number adds up to when it comes so many times."""
+    return double_double.times(numbers, repeats.astype(np.float64)) if numbers.dtype.kind == "c" else numbers * repeats
 
 
 def distinct_counts(values: pa.Array, at: Places, count: int) -> Numbers:
     """Return how many different values there are in each group; NULL is none."""
     encoded = with_one_of_equals(values).dictionary_encode()
-    there = np.asarray(encoded.indices.is_valid())
-    codes = np.asarray(encoded.indices.fill_null(0)).astype(np.int64)[there]
-    pairs = np.unique(at[there].astype(np.int64) * max(1, len(encoded.dictionary)) + codes)
+    is_valid = np.asarray(encoded.indices.is_valid())
+    codes = np.asarray(encoded.indices.fill_null(0)).astype(np.int64)[is_valid]
+    pairs = np.unique(at[is_valid].astype(np.int64) * max(1, len(encoded.dictionary)) + codes)
     return np.bincount(pairs // max(1, len(encoded.dictionary)), minlength=count)
 
 
 def _values(measure: Measure, values: Numbers | None, rows: Rows) -> pa.Array:
     """Return the values of a minimum or maximum that are no numbers."""
     assert measure.argument is not None
-    found = [None] * len(rows) if values is None else picked(values, rows, None).tolist()
-    return pa.array(found, measure.argument.type.arrow)
+    picked_values = [None] * len(rows) if values is None else picked(values, rows, None).tolist()
+    return pa.array(picked_values, measure.argument.type.arrow)
 
 
 def _sums(numbers: Numbers, at: Places, count: int) -> Numbers:
@@ -161,13 +166,13 @@ def merged(component: Component, numbers: Numbers, at: Places, count: int) -> Nu
     return total
 
 
-def _decimal_sums(limbs: list[Numbers], times: Numbers, at: Places, count: int) -> list[Numbers]:
+def _decimal_sums(limbs: list[Numbers], repeats: Numbers, at: Places, count: int) -> list[Numbers]:
     """Return the limbs of sums of decimals, each so many times; as Python integers: exact, and rare enough.
 
-    A sum that is far beyond all digits that a decimal has stays that.
+    A sum far beyond all digits that a decimal has stays beyond them.
     """
     totals = [0] * count
-    for group, weight, *parts in zip(at.tolist(), times.tolist(), *(limb.tolist() for limb in limbs), strict=True):
+    for group, weight, *parts in zip(at.tolist(), repeats.tolist(), *(limb.tolist() for limb in limbs), strict=True):
         totals[group] += weight * sum(part << (LIMB_BITS * place) for place, part in enumerate(parts))
     mask = 2**LIMB_BITS - 1
     lower = [[total >> (LIMB_BITS * place) & mask for total in totals] for place in range(MOST_LIMBS - 1)]

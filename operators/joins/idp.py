@@ -33,12 +33,14 @@ class SubPlan(Generic[N]):
     cost: float
 
 
-def alone(_: frozenset[N]) -> int:
+def unshared(_: frozenset[N]) -> int:
     """Share nothing (MinShared in thesis figure 5.9)."""
     return 1
 
 
-def idp(graph: nx.Graph, step_cost: StepCost[N], block_size: int, shared_by: SharedBy[N] = alone) -> list[SubPlan[N]]:
+def idp(
+    graph: nx.Graph, step_cost: StepCost[N], block_size: int, shared_by: SharedBy[N] = unshared
+) -> list[SubPlan[N]]:
     """Return the sub-plan chosen in each iteration; the last is the plan of all relations, of which there must be some.
 
     The shared cost of a step is its cost divided by how many plans share what comes out of it (thesis 5.4.2). A
@@ -47,31 +49,31 @@ def idp(graph: nx.Graph, step_cost: StepCost[N], block_size: int, shared_by: Sha
     """
     if block_size < 2:
         raise ValueError(f"A block must have at least 2 relations; got {block_size!r}.")
-    chosen: list[SubPlan[N]] = []
+    sub_plans: list[SubPlan[N]] = []
     plans = {frozenset([node]): SubPlan((node,), 0.0) for node in graph}
-    while not chosen or len(chosen[-1].order) < len(graph):
+    while not sub_plans or len(sub_plans[-1].order) < len(graph):
         for _ in range(block_size - 1):
             plans = _wider(graph, plans, step_cost, shared_by) or plans
-        chosen.append(min(plans.values(), key=lambda plan: plan.cost))
-        plans = {frozenset(chosen[-1].order): chosen[-1]}
-    return chosen
+        sub_plans.append(min(plans.values(), key=lambda plan: plan.cost))
+        plans = {frozenset(sub_plans[-1].order): sub_plans[-1]}
+    return sub_plans
 
 
 def _wider(
     graph: nx.Graph, plans: dict[frozenset[N], SubPlan[N]], step_cost: StepCost[N], shared_by: SharedBy[N]
 ) -> dict[frozenset[N], SubPlan[N]]:
     """Return the cheapest plan of each set that has one relation more; nothing where there are no more."""
-    found: dict[frozenset[N], SubPlan[N]] = {}
+    wider: dict[frozenset[N], SubPlan[N]] = {}
     for members, plan in plans.items():
         for node in _next_to(graph, members):
-            together = members | {node}
-            cost = plan.cost + step_cost(members, node) / shared_by(together)
-            if together not in found or cost < found[together].cost:
-                found[together] = SubPlan((*plan.order, node), cost)
-    return found
+            wider_members = members | {node}
+            cost = plan.cost + step_cost(members, node) / shared_by(wider_members)
+            if wider_members not in wider or cost < wider[wider_members].cost:
+                wider[wider_members] = SubPlan((*plan.order, node), cost)
+    return wider
 
 
 def _next_to(graph: nx.Graph, members: frozenset[N]) -> Iterator[N]:
-    """Return the relations that may follow: those with an edge to one before, or all others where there is none."""
-    others = [node for node in graph if node not in members]
-    return iter([node for node in others if not members.isdisjoint(graph.adj[node])] or others)
+    """Return the relations that may follow: those with an edge to a member, or all others where there is none."""
+    outside = [node for node in graph if node not in members]
+    return iter([node for node in outside if not members.isdisjoint(graph.adj[node])] or outside)

@@ -26,9 +26,9 @@ _MARKED = re.compile(f"{_MARK}[0-9]+$")
 class KeySplit:
     """Keys with one of the ``hashes`` are split: the tuples of input ``spread`` are spread over the lanes.
 
-    Which lane a tuple goes to is decided by its columns ``by``, which what one group has must be equal in, or by all
-    that it has where there are none. It is in effect for windows that begin after ``since`` (µs). ``number`` tells it
-    from all others, 0 is none.
+    Which lane a tuple goes to is decided by its columns ``by``, in which all tuples of a group are equal, or by all its
+    columns where there are none. It is in effect for windows that begin after ``since`` (µs). ``number`` tells it from
+    all others, 0 is none.
     """
 
     number: int

@@ -44,34 +44,34 @@ def joined_rows(counted: CountedJoins, tuples: Mapping[str, Sequence[TupleBucket
 
     ``tuples`` are the tuple buckets of each part's operator.
     """
-    listed, beyond = [], {}
+    window_rows, beyond = [], {}
     counts, windows = Counter[int](), Counter[int]()
     latest: dict[int, int] = {}
     for window in counted.windows:
         live, total = window.parts[0].live, window.rows
         if total > most_rows:
             beyond[live.id] = (
-                f"A window has {_many(total)} rows in one lane, of which the first {most_rows} are kept"
+                f"A window has {_row_count(total)} rows in one lane, of which the first {most_rows} are kept"
                 " (setting join_row_limit). Join by more columns, or aggregate."
             )
         rows = min(total, most_rows)
-        listed.append((live.slot, window.end, window.start, rows))
+        window_rows.append((live.slot, window.end, window.start, rows))
         counts[live.slot] += rows
         windows[live.slot] += 1
         latest[live.slot] = max(latest.get(live.slot, window.newest), window.newest)
-    columns = zip(*sorted(listed), strict=True)
+    columns = zip(*sorted(window_rows), strict=True)
     table = pa.table({n: pa.array(c, pa.int64()) for n, c in zip((SLOT, END, START, COUNT), columns, strict=True)})
-    block = JoinBlock(table, [_chosen(counted, number, tuples) for number in range(len(counted.keys))])
+    block = JoinBlock(table, [_block_input(counted, number, tuples) for number in range(len(counted.keys))])
     slots = sorted(counts)
-    rows_of, windows_of, latest_of = ([each[slot] for slot in slots] for each in (counts, windows, latest))
+    rows_of, windows_of, latest_of = ([counter[slot] for slot in slots] for counter in (counts, windows, latest))
     return JoinedRows(block, slots, rows_of, windows_of, latest_of, beyond)
 
 
-def _many(rows: int) -> str:
+def _row_count(rows: int) -> str:
     return str(rows) if rows < MANY else f"more than {MANY}"
 
 
-def _chosen(counted: CountedJoins, number: int, tuples: Mapping[str, Sequence[TupleBucket]]) -> BlockInput:
+def _block_input(counted: CountedJoins, number: int, tuples: Mapping[str, Sequence[TupleBucket]]) -> BlockInput:
     """Return the tuples of one input that take part in some window."""
     windows, keys = counted.windows, counted.keys[number]
     part, lives = windows[0].parts[number], {window.parts[0].live.id: window.parts[0].live for window in windows}
@@ -82,13 +82,13 @@ def _chosen(counted: CountedJoins, number: int, tuples: Mapping[str, Sequence[Tu
     for bucket in between(tuples.get(part.operator, ()), first, last):
         rows, of_keys = (np.empty(len(bucket.key), dtype=np.int32) for _ in range(2))
         place_of, index = keys.places[id(bucket.keys)], bucket.index
-        many = kernels.pick_tuples(
+        count = kernels.pick_tuples(
             rows, of_keys, index.rows, bucket.key, place_of, is_wanted, bucket.file.times, first, last
         )
-        if many:
-            refers = bucket.file.path != "" and many >= max(LEAST_REFERRED, WORTH_REFERRING * index.share)
-            pieces.append(Piece(bucket.file, rows[:many], refers))
-            places.append(of_keys[:many])
+        if count:
+            refers = bucket.file.path != "" and count >= max(LEAST_REFERRED, WORTH_REFERRING * index.share)
+            pieces.append(Piece(bucket.file, rows[:count], refers))
+            places.append(of_keys[:count])
     key_places = np.concatenate(places)
     codes = {attribute: kernels.taken(code.astype(np.int32), key_places) for attribute, code in keys.codes.items()}
     return BlockInput(pieces, codes, names)

@@ -55,16 +55,16 @@ class IndexedTables:
     def index(self, lookup: Lookup) -> TableIndex:
         """Return the index of a lookup's table."""
         key = _index_key(lookup)
-        found = self._indexed.get(key)
-        if found is None:
-            found = self._indexed[key] = TableIndex(self._table(lookup.version), key[1])
-        return found
+        table_index = self._indexed.get(key)
+        if table_index is None:
+            table_index = self._indexed[key] = TableIndex(self._table(lookup.version), key[1])
+        return table_index
 
     def keep(self, lookups: Iterable[Lookup]) -> None:
         """Let go of all tables but those of some lookups."""
-        kept = {_index_key(lookup) for lookup in lookups}
-        self._indexed = {key: index for key, index in self._indexed.items() if key in kept}
-        versions = {version for version, _ in kept}
+        index_keys = {_index_key(lookup) for lookup in lookups}
+        self._indexed = {key: index for key, index in self._indexed.items() if key in index_keys}
+        versions = {version for version, _ in index_keys}
         self._rows = {version: rows for version, rows in self._rows.items() if version in versions}
 
     def _table(self, version: str) -> pa.Table:
@@ -78,7 +78,7 @@ _IndexKey = tuple[str, tuple[Expression, ...]]
 
 
 def _index_key(lookup: Lookup) -> _IndexKey:
-    return lookup.version, tuple(theirs for _, theirs in lookup.keys)
+    return lookup.version, tuple(table_key for _, table_key in lookup.keys)
 
 
 class TableIndex:
@@ -98,9 +98,9 @@ class TableIndex:
             codes = _combined(codes, column.codes, column.size)
             self._known.append(np.unique(codes[codes >= 0]))
             codes = _position(self._known[-1], codes)  # dense again, so that codes never overflow
-        there = codes >= 0
-        self._order = np.argsort(codes, kind="stable")[len(codes) - int(there.sum()) :]
-        self._counts = np.bincount(codes[there])
+        has_key = codes >= 0
+        self._order = np.argsort(codes, kind="stable")[len(codes) - int(has_key.sum()) :]
+        self._counts = np.bincount(codes[has_key])
         self._starts = np.cumsum(self._counts) - self._counts
 
     @property
@@ -113,8 +113,8 @@ class TableIndex:
         coded = encode_keys(columns, length, 1, "")
         keys = [one_array(coded.keys.column(name)) for name in coded.keys.column_names]
         codes = self._columns[0].find(keys[0])
-        for column, key, known in zip(self._columns[1:], keys[1:], self._known, strict=True):
-            codes = _position(known, _combined(codes, column.find(key), column.size))
+        for column, key, known_codes in zip(self._columns[1:], keys[1:], self._known, strict=True):
+            codes = _position(known_codes, _combined(codes, column.find(key), column.size))
         starts, counts = picked(self._starts, codes, 0), picked(self._counts, codes, 0)
         return kernels.taken(starts, coded.codes), kernels.taken(counts, coded.codes)
 
@@ -126,7 +126,7 @@ class TableIndex:
         """Return columns of some rows, by the names that they get; NULL at ``NO_ROW``."""
         missing = rows == NO_ROW
         at = pa.array(rows, mask=missing) if missing.any() else pa.array(rows)
-        return {name: one_array(self._table.column(own)).take(at) for name, own in names.items()}
+        return {name: one_array(self._table.column(column)).take(at) for name, column in names.items()}
 
     @property
     def column_names(self) -> Sequence[str]:
@@ -165,16 +165,17 @@ def _plain(column: pa.Array) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.bo
     return column.to_numpy(zero_copy_only=False), is_null
 
 
-def _combined(codes: Numbers, more: Numbers, size: int) -> Numbers:
-    return np.where((codes < 0) | (more < 0), -1, codes * size + more)
+def _combined(codes: Numbers, digits: Numbers, size: int) -> Numbers:
+    """Return codes with one more digit of base ``size`` each; -1 where either is -1."""
+    return np.where((codes < 0) | (digits < 0), -1, codes * size + digits)
 
 
-def _position(known: Numbers, codes: Numbers) -> Numbers:
+def _position(known_codes: Numbers, codes: Numbers) -> Numbers:
     """Return where codes are among the known ones, -1 for those that are not."""
-    if not len(known):
+    if not len(known_codes):
         return np.full(len(codes), -1)
-    at = np.minimum(np.searchsorted(known, codes), len(known) - 1)
-    return np.where(known[at] == codes, at, -1)
+    at = np.minimum(np.searchsorted(known_codes, codes), len(known_codes) - 1)
+    return np.where(known_codes[at] == codes, at, -1)
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,7 @@ class LookupJoin:
             yield batch
             return
         lookup = self.lookups[number]
-        needed = set(self.needed).union(*(_columns_read(each) for each in self.lookups[number + 1 :]))
+        needed = set(self.needed).union(*map(_columns_read, self.lookups[number + 1 :]))
         for piece in _joined(Tuples.of(batch), tables.index(lookup), lookup, needed):
             yield from self._after(piece, number + 1, tables)
 
@@ -215,16 +216,16 @@ def _check(tuples: Tuples) -> None:
 
 def _columns_read(lookup: Lookup) -> set[str]:
     """Return the columns that a lookup reads, those of its table that its ON names included."""
-    read = [*(mine for mine, _ in lookup.keys), *([] if lookup.on is None else [lookup.on])]
-    return {name for expression in read for name in columns_of(expression)}
+    expressions = [*(stream_key for stream_key, _ in lookup.keys), *([] if lookup.on is None else [lookup.on])]
+    return {name for expression in expressions for name in columns_of(expression)}
 
 
 def _joined(tuples: Tuples, table: TableIndex, lookup: Lookup, needed: set[str]) -> Iterator[pa.RecordBatch]:
     """Yield tuples joined with a table, with the columns that are needed."""
-    columns = [tuples.value(mine) for mine, _ in lookup.keys]
+    columns = [tuples.value(stream_key) for stream_key, _ in lookup.keys]
     _check(tuples)
-    starts, found = table.find(columns, tuples.length)
-    counts = np.maximum(found, 1) if lookup.left else found
+    starts, matches = table.find(columns, tuples.length)
+    counts = np.maximum(matches, 1) if lookup.left else matches
     ends = np.cumsum(counts)
     tested = set() if lookup.on is None else set(columns_of(lookup.on))
     pairs = _Pairs(tuples, table, lookup, tested | needed)
@@ -232,12 +233,12 @@ def _joined(tuples: Tuples, table: TableIndex, lookup: Lookup, needed: set[str])
     while first < tuples.length:
         before = int(ends[first - 1]) if first else 0
         last = max(first + 1, int(np.searchsorted(ends, before + pairs.at_once, side="right")))
-        mine = np.repeat(np.arange(first, last), counts[first:last])
-        nth = np.arange(before, before + len(mine)) - (ends - counts)[mine]
-        theirs = table.row_at(np.where(found[mine] > 0, starts[mine] + nth, NO_ROW))
+        tuple_rows = np.repeat(np.arange(first, last), counts[first:last])
+        nth = np.arange(before, before + len(tuple_rows)) - (ends - counts)[tuple_rows]
+        table_rows = table.row_at(np.where(matches[tuple_rows] > 0, starts[tuple_rows] + nth, NO_ROW))
         if lookup.on is not None:
-            mine, theirs = pairs.where_on(lookup.on, mine, theirs)
-        yield pa.RecordBatch.from_pydict(pairs.columns(mine, theirs, needed))
+            tuple_rows, table_rows = pairs.where_on(lookup.on, tuple_rows, table_rows)
+        yield pa.RecordBatch.from_pydict(pairs.columns(tuple_rows, table_rows, needed))
         first = last
 
 
@@ -257,26 +258,26 @@ class _Pairs:
         widest = max(self.table.widest(self._of_table(self.read).values()), *map(_longest, of_tuples), 1)
         return max(1, min(MOST_AT_ONCE, MOST_BYTES // widest))
 
-    def columns(self, mine: Numbers, theirs: Numbers, names: set[str]) -> dict[str, pa.Array]:
+    def columns(self, tuple_rows: Numbers, table_rows: Numbers, names: set[str]) -> dict[str, pa.Array]:
         """Return columns of pairs."""
-        return {**_taken(self.tuples, mine, names), **self.table.columns(theirs, self._of_table(names))}
+        return {**_rows_of(self.tuples, tuple_rows, names), **self.table.columns(table_rows, self._of_table(names))}
 
     def _of_table(self, names: Iterable[str]) -> dict[str, str]:
-        own = {f"{self.lookup.name}.{name}": name for name in self.table.column_names}
-        return {name: own[name] for name in names if name in own}
+        table_columns = {f"{self.lookup.name}.{name}": name for name in self.table.column_names}
+        return {name: table_columns[name] for name in names if name in table_columns}
 
-    def where_on(self, on: Expression, mine: Numbers, theirs: Numbers) -> tuple[Numbers, Numbers]:
+    def where_on(self, on: Expression, tuple_rows: Numbers, table_rows: Numbers) -> tuple[Numbers, Numbers]:
         """Return the pairs for which ON holds; in a left join a tuple without one has `NO_ROW`."""
-        pairs = Tuples(self.columns(mine, theirs, set(columns_of(on))), len(mine))
-        holds = np.asarray(pairs.value(on).fill_null(False)) & (theirs != NO_ROW)
+        pairs = Tuples(self.columns(tuple_rows, table_rows, set(columns_of(on))), len(tuple_rows))
+        holds = np.asarray(pairs.value(on).fill_null(False)) & (table_rows != NO_ROW)
         _check(pairs)
         if not self.lookup.left:
-            return mine[holds], theirs[holds]
-        alone = np.setdiff1d(mine, mine[holds])
-        mine = np.concatenate([mine[holds], alone])
-        theirs = np.concatenate([theirs[holds], np.full(len(alone), NO_ROW)])
-        order = np.argsort(mine, kind="stable")
-        return mine[order], theirs[order]
+            return tuple_rows[holds], table_rows[holds]
+        unmatched = np.setdiff1d(tuple_rows, tuple_rows[holds])
+        tuple_rows = np.concatenate([tuple_rows[holds], unmatched])
+        table_rows = np.concatenate([table_rows[holds], np.full(len(unmatched), NO_ROW)])
+        order = np.argsort(tuple_rows, kind="stable")
+        return tuple_rows[order], table_rows[order]
 
 
 def _longest(column: pa.Array) -> int:
@@ -286,9 +287,9 @@ def _longest(column: pa.Array) -> int:
     return pc.max(pc.binary_length(column)).as_py() or 0
 
 
-def _taken(tuples: Tuples, rows: Numbers, names: Iterable[str]) -> Mapping[str, pa.Array]:
-    wanted = [name for name in names if name in tuples.columns]
+def _rows_of(tuples: Tuples, rows: Numbers, names: Iterable[str]) -> Mapping[str, pa.Array]:
+    present = [name for name in names if name in tuples.columns]
     if len(rows) == tuples.length and np.array_equal(rows, np.arange(len(rows))):
-        return {name: tuples.columns[name] for name in wanted}
+        return {name: tuples.columns[name] for name in present}
     at = pa.array(rows)
-    return {name: tuples.columns[name].take(at) for name in wanted}
+    return {name: tuples.columns[name].take(at) for name in present}

@@ -39,17 +39,17 @@ def narrow(table: pa.Table) -> pa.Table:
     if not lows:
         return table
     original = pa.schema(list(zip(table.column_names, types, strict=True))).serialize().to_pybytes()
-    known = {**(table.schema.metadata or {}), _LOWS: orjson.dumps(lows), _SCHEMA: original}
-    return pa.Table.from_arrays(columns, names=table.column_names).replace_schema_metadata(known)
+    metadata = {**(table.schema.metadata or {}), _LOWS: orjson.dumps(lows), _SCHEMA: original}
+    return pa.Table.from_arrays(columns, names=table.column_names).replace_schema_metadata(metadata)
 
 
 def widen(table: pa.Table) -> pa.Table:
     """Return what :func:`narrow` was given."""
-    known = dict(table.schema.metadata or {})
-    if _LOWS not in known:
+    metadata = dict(table.schema.metadata or {})
+    if _LOWS not in metadata:
         return table
-    lows = orjson.loads(known.pop(_LOWS))
-    original = pa.ipc.read_schema(pa.py_buffer(known.pop(_SCHEMA)))
+    lows = orjson.loads(metadata.pop(_LOWS))
+    original = pa.ipc.read_schema(pa.py_buffer(metadata.pop(_SCHEMA)))
     columns = []
     for field, column in zip(original, table.columns, strict=True):
         array = one_array(column)
@@ -58,4 +58,4 @@ def widen(table: pa.Table) -> pa.Table:
             numbers = np.add(np.asarray(array), kind.type(lows[field.name]), dtype=kind)
             array = pa.array(numbers).view(field.type)
         columns.append(array)
-    return pa.Table.from_arrays(columns, schema=original).replace_schema_metadata(known or None)
+    return pa.Table.from_arrays(columns, schema=original).replace_schema_metadata(metadata or None)

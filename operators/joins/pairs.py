@@ -24,13 +24,13 @@ class Pairs:
         self, rows: tuple[Places, Places], codes: tuple[Places, Places], outer: bool = False, anti: bool = False
     ) -> None:
         self._left, self._right = rows
-        most = len(self._left)
-        groups, before = np.empty((most, 4), dtype=np.int32), np.empty(most + 1, dtype=np.int64)
-        many = kernels.match_groups(
+        most_groups = len(self._left)
+        groups, before = np.empty((most_groups, 4), dtype=np.int32), np.empty(most_groups + 1, dtype=np.int64)
+        count = kernels.match_groups(
             groups, before, self._left, codes[0], self._right, codes[1], not anti, outer or anti, MANY
         )
-        self._groups: Places = groups[:many].copy()  # often few of the places are used
-        self._before: npt.NDArray[np.int64] = before[: many + 1].copy()
+        self._groups: Places = groups[:count].copy()  # often few of the places are used
+        self._before: npt.NDArray[np.int64] = before[: count + 1].copy()
 
     @property
     def total(self) -> int:
@@ -52,9 +52,9 @@ class Pairs:
 
         -1 stands for no partner.
         """
-        found = [np.empty(max(0, min(count, self.total - first)), dtype=np.int32) for _ in range(2)]
-        if len(found[0]):
+        rows = [np.empty(max(0, min(count, self.total - first)), dtype=np.int32) for _ in range(2)]
+        if len(rows[0]):
             group = int(np.searchsorted(self._before, first, side="right")) - 1
             skipped = first - int(self._before[group])
-            kernels.form_pairs(found[0], found[1], self._groups, self._left, self._right, group, skipped)
-        return found
+            kernels.form_pairs(rows[0], rows[1], self._groups, self._left, self._right, group, skipped)
+        return rows

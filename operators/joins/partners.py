@@ -52,8 +52,8 @@ def pieces(join: Join, joined: JoinedRows, form: Form) -> Iterator[Tuples]:
 
 
 def _pages(total: int) -> Iterator[tuple[int, int]]:
-    most = formed_rows.FORMED_AT_ONCE
-    return ((first, min(first + most, total)) for first in range(0, total, most))
+    page_size = formed_rows.FORMED_AT_ONCE
+    return ((first, min(first + page_size, total)) for first in range(0, total, page_size))
 
 
 def _with_partners(join: Join, number: int, rows: list[Places], form: Form) -> list[Places]:
@@ -61,17 +61,17 @@ def _with_partners(join: Join, number: int, rows: list[Places], form: Form) -> l
     on = join.ons[number]
     formed = (form([places[first:last] for places in rows]) for first, last in _pages(len(rows[0])))
     holds = [np.asarray(value_of(piece, on).fill_null(False)) for piece in formed]
-    kept = np.concatenate([np.empty(0, dtype=np.bool_), *holds])
-    if kept.all():
+    is_kept = np.concatenate([np.empty(0, dtype=np.bool_), *holds])
+    if is_kept.all():
         return rows
-    others = [pa.array(places) for other, places in enumerate(rows) if other != number]
-    coded = encode_keys(others, len(kept), 1, "")
+    other_places = [pa.array(places) for other, places in enumerate(rows) if other != number]
+    coded = encode_keys(other_places, len(is_kept), 1, "")
     has_partner = np.zeros(coded.count, dtype=np.bool_)
-    has_partner[coded.codes[kept]] = True
-    alone = np.flatnonzero(~has_partner[coded.codes])
-    _, first_of_each = np.unique(coded.codes[alone], return_index=True)
-    alone = alone[first_of_each]
-    kept[alone] = True
+    has_partner[coded.codes[is_kept]] = True
+    without_partner = np.flatnonzero(~has_partner[coded.codes])
+    _, first_of_each = np.unique(coded.codes[without_partner], return_index=True)
+    without_partner = without_partner[first_of_each]
+    is_kept[without_partner] = True
     rows[number] = rows[number].copy()
-    rows[number][alone] = NO_ROW
-    return [places[kept] for places in rows]
+    rows[number][without_partner] = NO_ROW
+    return [places[is_kept] for places in rows]

@@ -24,7 +24,7 @@ from operators.queries import Aggregation, Join, JoinInput, Measure
 from operators.windows import SessionWindow
 
 SALT = "join"
-"""What keys of joins are hashed with, whose lanes they decide."""
+"""What the keys of joins are hashed with to find their lanes."""
 
 
 def join_of(live: LiveQuery) -> Join:
@@ -38,7 +38,7 @@ class Placement:
     """Which lane the tuples of an input go to: that of ``salt`` and of the columns ``hashed`` of their key.
 
     All go to all lanes where ``hashed`` is None. Those of keys with one of the hashes ``split`` do, too, unless the
-    input ``is_spread``: then each goes to one, that of its values in the columns ``by``, or of all without any.
+    input ``is_spread``: then each goes to one lane, by its values in the columns ``by``, or in all if these are none.
     """
 
     salt: str
@@ -85,13 +85,13 @@ def splits_of(live: LiveQuery, splits: KeySplits) -> list[tuple[KeySplit, tuple[
     """Return which splits of its operator a live join has, each with the bounds of its windows' starts (µs)."""
     if not splits:
         return [(NOT_SPLIT, (EARLIEST, LATEST))]
-    mine: list[tuple[KeySplit, int]] = []
+    spans: list[tuple[KeySplit, int]] = []
     for split in splits:
         current = split if can_split(join_of(live), split) else NOT_SPLIT
-        if not mine or current.number != mine[-1][0].number:
-            mine.append((current, split.since if mine else EARLIEST))
-    ends = [*(begin for _, begin in mine[1:]), LATEST]
-    return [(split, (begin, end)) for (split, begin), end in zip(mine, ends, strict=True)]
+        if not spans or current.number != spans[-1][0].number:
+            spans.append((current, split.since if spans else EARLIEST))
+    ends = [*(begin for _, begin in spans[1:]), LATEST]
+    return [(split, (begin, end)) for (split, begin), end in zip(spans, ends, strict=True)]
 
 
 def can_split(join: Join, split: KeySplit) -> bool:
@@ -103,18 +103,18 @@ def can_split(join: Join, split: KeySplit) -> bool:
 def columns_to_spread_by(join: Join, number: int) -> tuple[str, ...] | None:
     """Return by which columns the tuples of an input with split keys may be spread, those of others going to all lanes.
 
-    None where they may not, nothing where any way will do. Outer inputs go to all lanes, else nobody knew which tuples
-    have no partner. Groups are not to span lanes: with GROUP BY it has to be columns that are grouped by, of which
-    those that decide about the lane anyway do not serve. Rows that are counted, not formed, gain nothing.
+    None where they may not be spread, empty where any way will do. Outer inputs go to all lanes, else nobody would know
+    which tuples have no partner. With GROUP BY they must be columns that are grouped by, for groups are not to span
+    lanes; those that decide about the lane anyway are of no use. Rows that are counted, not formed, gain nothing.
     """
     if join.is_factorised or isinstance(join.window, SessionWindow) or number >= len(join.inputs):
         return None
-    each, hashed = join.inputs[number], placements_of(join)[number].hashed
-    if each.outer_of or not hashed:
+    join_input, hashed = join.inputs[number], placements_of(join)[number].hashed
+    if join_input.outer_of or not hashed:
         return None
     if join.grouping is None:
         return ()
-    keys = [key for key in each.keys if key is not None]
+    keys = [key for key in join_input.keys if key is not None]
     decide = {key.name for place in hashed if isinstance(key := keys[place], Column)}
     return tuple(name for name in _grouped_columns(join, number) if name not in decide) or None
 
@@ -124,30 +124,30 @@ def parts_of(
 ) -> tuple[Part, ...]:
     """Return the parts of a live join for the windows of a split, one for each input."""
     join = join_of(live)
-    found = []
+    parts = []
     for number, (name, placement) in enumerate(zip(operators_of(join), placements_of(join), strict=True)):
-        each = join.inputs[number]
+        join_input = join.inputs[number]
         query = replace(
             live,
             id=f"{live.id}#{number}",
             operator=split.name_of(name),
             query=Aggregation(
-                each.stream,
+                join_input.stream,
                 join.window,
-                each.where,
+                join_input.where,
                 _keys(join, number),
                 _measures(join, number),
                 (),
-                lookups=each.lookups,
-                apart=each.apart,
+                lookups=join_input.lookups,
+                apart=join_input.apart,
             ),
         )
         if split.hashes:
             is_spread = number == split.spread
             by = split.by if is_spread else ()
             placement = replace(placement, split=split.hashes, is_spread=is_spread, by=by)
-        found.append(Part(live, number, query, attributes_of(join)[number], _extras(join, number), placement, starts))
-    return tuple(found)
+        parts.append(Part(live, number, query, attributes_of(join)[number], _extras(join, number), placement, starts))
+    return tuple(parts)
 
 
 def operators_of(join: Join) -> tuple[str, ...]:
@@ -157,11 +157,11 @@ def operators_of(join: Join) -> tuple[str, ...]:
     itself has an operator for each time it occurs: a query has one bit in each.
     """
     names: list[str] = []
-    for number, (each, placement) in enumerate(zip(join.inputs, placements_of(join), strict=True)):
-        keys = [str(key) for key in each.keys if key is not None]
+    for number, (join_input, placement) in enumerate(zip(join.inputs, placements_of(join), strict=True)):
+        keys = [str(key) for key in join_input.keys if key is not None]
         by = ",".join(keys)
-        extras = ",".join(str(without_alias(extra, each.alias)) for extra in _extras(join, number))
-        name = f"input:{each.input}:{by}" + (f" with {extras}" if extras else "")
+        extras = ",".join(str(without_alias(extra, join_input.alias)) for extra in _extras(join, number))
+        name = f"input:{join_input.input}:{by}" + (f" with {extras}" if extras else "")
         if isinstance(join.window, SessionWindow):
             name += " sessions"
         if placement.is_everywhere:
@@ -170,14 +170,17 @@ def operators_of(join: Join) -> tuple[str, ...]:
             name += f" in one lane, {placement.salt}"
         elif placement.hashed != tuple(range(len(keys))):
             name += f" spread by {','.join(keys[column] for column in placement.hashed or ())}"
-        occurs = sum(earlier.input == each.input for earlier in join.inputs[:number])
-        names.append(f"{name} #{occurs + 1}" if occurs else name)
+        earlier_uses = sum(earlier.input == join_input.input for earlier in join.inputs[:number])
+        names.append(f"{name} #{earlier_uses + 1}" if earlier_uses else name)
     return tuple(names)
 
 
 def attributes_of(join: Join) -> list[tuple[int, ...]]:
     """Return for each input by which attributes it is compared."""
-    return [tuple(a for a, key in enumerate(each.keys) if key is not None) for each in join.inputs]
+    return [
+        tuple(attribute for attribute, key in enumerate(join_input.keys) if key is not None)
+        for join_input in join.inputs
+    ]
 
 
 def placements_of(join: Join) -> list[Placement]:
@@ -186,35 +189,36 @@ def placements_of(join: Join) -> list[Placement]:
     if not spread:
         return [Placement(f"{SALT} {'+'.join(sorted(join.streams))}", ())] * len(join.inputs)
     return [
-        Placement(SALT, tuple(map(mine.index, spread)) if set(spread) <= set(mine) else None)
-        for mine in attributes_of(join)
+        Placement(SALT, tuple(map(attributes.index, spread)) if set(spread) <= set(attributes) else None)
+        for attributes in attributes_of(join)
     ]
 
 
 def spread_by(join: Join) -> tuple[int, ...]:
     """Return the attributes that decide about the lane of each combination; none where all goes to one lane.
 
-    Inputs that are not outer ones are equal in an attribute, so one that such an input has will do, and of an outer one
-    that has it only what is equal there can be a partner. With GROUP BY it must be among the keys, else groups would
-    span lanes. Taken are all attributes that all inputs have, else the one that most have. Then all lanes do the work
-    of the other inputs, which pays where rows are formed and tested in lanes: forming takes longer than all else.
+    Any attribute of an inner input will do: inner inputs that have it are equal there, and so is a partner in an outer
+    input that has it. With GROUP BY it must be among the keys, else groups would span lanes. Of such attributes all are
+    taken that every input has, else the one that most inputs have. Then all lanes do the work of the inputs without it,
+    which pays where rows are formed and tested in lanes: forming takes longer than all else.
     """
-    inner = [(n, each) for n, each in enumerate(join.inputs) if not each.outer_of]
-    by = set()
+    inner = [(number, join_input) for number, join_input in enumerate(join.inputs) if not join_input.outer_of]
+    grouped = set()
     for key in () if join.grouping is None else join.grouping.keys:
         if (number := input_of(join, key)) is not None:
-            by.add((number, without_alias(key, join.inputs[number].alias)))
-    holders = {}
+            grouped.add((number, without_alias(key, join.inputs[number].alias)))
+    inputs_with = {}
     for attribute in range(len(join.inputs[0].keys)):
         if any(
-            each.keys[attribute] is not None and (join.grouping is None or (n, each.keys[attribute]) in by)
-            for n, each in inner
+            join_input.keys[attribute] is not None
+            and (join.grouping is None or (number, join_input.keys[attribute]) in grouped)
+            for number, join_input in inner
         ):
-            holders[attribute] = sum(each.keys[attribute] is not None for each in join.inputs)
-    common = tuple(a for a, count in holders.items() if count == len(join.inputs))
+            inputs_with[attribute] = sum(join_input.keys[attribute] is not None for join_input in join.inputs)
+    common = tuple(attribute for attribute, count in inputs_with.items() if count == len(join.inputs))
     if common or join.is_factorised:
         return common
-    return tuple(sorted(holders, key=lambda a: -holders[a])[:1])
+    return tuple(sorted(inputs_with, key=lambda attribute: -inputs_with[attribute])[:1])
 
 
 def _grouped_columns(join: Join, number: int) -> tuple[str, ...]:
@@ -228,8 +232,8 @@ def _grouped_columns(join: Join, number: int) -> tuple[str, ...]:
 def input_of(join: Join, expression: Expression) -> int | None:
     """Return the one input that an expression over joined rows is over; None when it has no columns."""
     for name in columns_of(expression):
-        for number, each in enumerate(join.inputs):
-            if name.startswith(f"{each.alias}."):
+        for number, join_input in enumerate(join.inputs):
+            if name.startswith(f"{join_input.alias}."):
                 return number
     return None
 
@@ -253,30 +257,30 @@ def measure_of_input(join: Join, measure: Measure) -> tuple[int, Measure] | None
 
 
 def columns_for_rows(join: Join, number: int) -> set[str]:
-    """Return the columns of an input that making rows of a join takes: for what is asked of them, and its predicate."""
-    each = join.inputs[number]
-    prefix = f"{each.alias}."
+    """Return the columns of an input that forming rows takes: for expressions over joined rows, and its predicate."""
+    join_input = join.inputs[number]
+    prefix = f"{join_input.alias}."
     names = {name for expression in join.over_rows for name in columns_of(expression) if name.startswith(prefix)}
-    tested = () if each.where is None else columns_of(each.where)
+    tested = () if join_input.where is None else columns_of(join_input.where)
     return {name[len(prefix) :] for name in names} | set(tested)
 
 
-def parts_over(live: LiveQueries, wanted: str) -> dict[str, list[Part]]:
+def parts_over(live: LiveQueries, input_name: str) -> dict[str, list[Part]]:
     """Return the parts of live joins at one input, by their operator."""
-    found: dict[str, list[Part]] = {}
-    for query in live.joins_over(wanted):
+    by_operator: dict[str, list[Part]] = {}
+    for query in live.joins_over(input_name):
         for split, starts in splits_of(query, live.splits.get(query.operator, ())):
             for part in parts_of(query, split, starts):
-                if part.input.input == wanted:
-                    found.setdefault(part.operator, []).append(part)
-    return found
+                if part.input.input == input_name:
+                    by_operator.setdefault(part.operator, []).append(part)
+    return by_operator
 
 
 def _keys(join: Join, number: int) -> tuple[Expression, ...]:
     """Return what the part at an input is grouped by."""
-    each = join.inputs[number]
-    keys = [key for key in each.keys if key is not None]
-    return (*keys, *(without_alias(extra, each.alias) for extra in _extras(join, number)))
+    join_input = join.inputs[number]
+    keys = [key for key in join_input.keys if key is not None]
+    return (*keys, *(without_alias(extra, join_input.alias) for extra in _extras(join, number)))
 
 
 def _extras(join: Join, number: int) -> tuple[Expression, ...]:
@@ -290,5 +294,5 @@ def _extras(join: Join, number: int) -> tuple[Expression, ...]:
 
 def _measures(join: Join, number: int) -> tuple[Measure, ...]:
     measures = () if join.grouping is None or not join.is_factorised else join.grouping.measures
-    found = [measure_of_input(join, measure) for measure in measures]
-    return tuple(dict.fromkeys(each[1] for each in found if each is not None and each[0] == number))
+    input_measures = [measure_of_input(join, measure) for measure in measures]
+    return tuple(dict.fromkeys(pair[1] for pair in input_measures if pair is not None and pair[0] == number))

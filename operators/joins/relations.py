@@ -40,8 +40,8 @@ class TooManyCombinations(Exception):
     """More than :data:`MOST_COMBINATIONS` would have to be formed; the message says how many."""
 
     def __init__(self, count: int) -> None:
-        many = f"more than {MANY}" if count >= MANY else str(count)
-        super().__init__(f"{many} combinations of keys, and at most {MOST_COMBINATIONS} are formed")
+        number = f"more than {MANY}" if count >= MANY else str(count)
+        super().__init__(f"{number} combinations of keys, and at most {MOST_COMBINATIONS} are formed")
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ class JoinResult:
         self._weights = [weights[number].astype(np.int64) for number in self.order]
         self._pairs = [compared(relations, range(number), number) for number in range(len(relations))]
         parents = [{other for _, other in pairs} for pairs in self._pairs]
-        self._parents = [min(found, default=0) for found in parents]
-        self._is_tree = all(len(found) <= 1 for found in parents)
+        self._parents = [min(others, default=0) for others in parents]
+        self._is_tree = all(len(others) <= 1 for others in parents)
         if self._is_tree:
             self._count()
         else:
@@ -114,9 +114,9 @@ class JoinResult:
         """Return a relation that knows others by their place in the order."""
         return replace(relation, outer_of=tuple(self._place[other] for other in relation.outer_of))
 
-    def _as_given(self, found: Sequence[T]) -> list[T]:
+    def _as_given(self, in_order: Sequence[T]) -> list[T]:
         """Return what there is of each relation in the order in which they were given."""
-        return [found[place] for place in self._place]
+        return [in_order[place] for place in self._place]
 
     @property
     def total(self) -> int:
@@ -126,15 +126,16 @@ class JoinResult:
     @cached_property
     def taking_part(self) -> Sequence[Bools]:
         """Of each relation's rows, whether they are in any combination, or keep one from being there."""
-        kept_whole = _kept_whole(self._relations)
+        are_whole = _kept_whole(self._relations)
         if self._is_tree:
-            return self._as_given([some | kept for some, kept in zip(self._met(), kept_whole, strict=True)])
-        found = []
-        for relation, rows, kept in zip(self._relations, self._formed, kept_whole, strict=True):
-            mask = np.full(relation.rows, kept)
+            pairs = zip(self._in_combination(), are_whole, strict=True)
+            return self._as_given([in_combination | is_whole for in_combination, is_whole in pairs])
+        masks = []
+        for relation, rows, is_whole in zip(self._relations, self._formed, are_whole, strict=True):
+            mask = np.full(relation.rows, is_whole)
             mask[rows[rows != NO_ROW]] = True
-            found.append(mask)
-        return self._as_given(found)
+            masks.append(mask)
+        return self._as_given(masks)
 
     def combinations(self) -> list[Rows]:
         """Return for each relation its row in each combination, ``NO_ROW`` where an outer one has none.
@@ -143,11 +144,11 @@ class JoinResult:
         """
         if not self._is_tree:
             return self._as_given(self._formed)
-        ones = [np.ones(each.rows, dtype=np.int64) for each in self._given]
-        alone = JoinResult(self._given, ones, self._is_reordered)
-        if alone.total > MOST_COMBINATIONS:
-            raise TooManyCombinations(alone.total)
-        return alone.page(0, alone.total)
+        ones = [np.ones(relation.rows, dtype=np.int64) for relation in self._given]
+        unweighted = JoinResult(self._given, ones, self._is_reordered)
+        if unweighted.total > MOST_COMBINATIONS:
+            raise TooManyCombinations(unweighted.total)
+        return unweighted.page(0, unweighted.total)
 
     def page(self, first: int, count: int) -> list[Rows]:
         """Return the joined rows ``[first, first + count)``, as far as there are so many, below :data:`MANY`.
@@ -163,16 +164,16 @@ class JoinResult:
         extents = self._extents(combinations, len(combinations))
         before = begin + np.cumsum(extents) - extents
         low_within = np.maximum(first - before, 0)
-        taken = np.maximum(np.minimum(extents, first + count - before) - low_within, 0)
-        total = int(taken.sum())
-        stride = np.ones(len(taken), dtype=np.int64)  # how many joined rows a member of the relation stays for
-        found = []
+        counts = np.maximum(np.minimum(extents, first + count - before) - low_within, 0)
+        total = int(counts.sum())
+        stride = np.ones(len(counts), dtype=np.int64)  # how many joined rows a member of the relation stays for
+        members_of = []
         for rows, weight, members in reversed(list(zip(combinations, self._weights, self._members, strict=True))):
             member, size = np.empty(total, dtype=np.int64), picked(weight, rows, 1)
-            kernels.expand(member, taken, low_within, stride, size, picked(members, rows, NO_ROW))
-            found.append(member)
+            kernels.expand(member, counts, low_within, stride, size, picked(members, rows, NO_ROW))
+            members_of.append(member)
             stride = _product(stride, size)
-        return self._as_given(found[::-1])
+        return self._as_given(members_of[::-1])
 
     @cached_property
     def _before(self) -> Rows:
@@ -196,20 +197,21 @@ class JoinResult:
             self._sides[number] = left, right
             matches = self._matches[number] = Matches(left, right)
             below = np.minimum(matches.sums(reach[number]), MANY)
-            taken = self._relations[number].taken(matches.counts)
-            below = np.where(matches.counts == taken, below, taken)  # else there is one without a partner, or none
+            continued = self._relations[number].taken(matches.counts)
+            # where these differ a row goes on once without a partner, or not at all
+            below = np.where(matches.counts == continued, below, continued)
             self._below[number] = below
             reach[parent] = _product(reach[parent], below)
         self.counts = reach[0]
 
-    def _met(self) -> list[Bools]:
+    def _in_combination(self) -> list[Bools]:
         """Return of each relation's rows whether they are in any combination: from the first relation to the last."""
-        there = [self.counts > 0]
+        in_combination = [self.counts > 0]
         for number in range(1, len(self._relations)):
             left, right = self._sides[number]
-            met = _is_in(right, left[there[self._parents[number]]])
-            there.append((self._reach[number] > 0) & met & (not self._relations[number].anti))
-        return there
+            has_match = _is_in(right, left[in_combination[self._parents[number]]])
+            in_combination.append((self._reach[number] > 0) & has_match & (not self._relations[number].anti))
+        return in_combination
 
     def _between(self, first: int, count: int) -> tuple[list[Rows], int]:
         """Return the combinations in which joined rows lie, and the number of the first row of the first of them."""
@@ -221,25 +223,25 @@ class JoinResult:
             assert matches is not None
             above = joined[self._parents[number]]
             counts = self._relations[number].taken(picked(matches.counts, above, 0))
-            which = np.repeat(np.arange(len(counts)), counts)
-            nth = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-            joined = [rows[which] for rows in joined] + [matches.nth(above[which], nth)]
+            combination = np.repeat(np.arange(len(counts)), counts)
+            nth = np.arange(len(combination)) - np.repeat(np.cumsum(counts) - counts, counts)
+            joined = [rows[combination] for rows in joined] + [matches.nth(above[combination], nth)]
             before = np.concatenate([[begin], begin + np.cumsum(self._extents(joined, number + 1))])
-            some = (before[1:] > before[:-1]) & (before[:-1] < first + count) & (before[1:] > first)
-            begin = int(before[:-1][some][0]) if some.any() else begin
-            joined = [rows[some] for rows in joined]
+            is_inside = (before[1:] > before[:-1]) & (before[:-1] < first + count) & (before[1:] > first)
+            begin = int(before[:-1][is_inside][0]) if is_inside.any() else begin
+            joined = [rows[is_inside] for rows in joined]
         return joined, begin
 
     def _extents(self, joined: Sequence[Rows], relations: int) -> Rows:
         """Return how many joined rows begin with each of some combinations of the first relations."""
-        found = np.ones(len(joined[0]), dtype=np.int64)
+        extents = np.ones(len(joined[0]), dtype=np.int64)
         for number, weight in enumerate(self._weights):
             if number < relations:
-                found = _product(found, picked(weight, joined[number], 1))
+                extents = _product(extents, picked(weight, joined[number], 1))
             elif (parent := self._parents[number]) < relations:
                 otherwise = 1 if self._relations[number].outer_of else 0
-                found = _product(found, picked(self._below[number], joined[parent], otherwise))
-        return found
+                extents = _product(extents, picked(self._below[number], joined[parent], otherwise))
+        return extents
 
     def _form(self) -> None:
         joined = [np.arange(self._relations[0].rows)]
@@ -249,10 +251,10 @@ class JoinResult:
             counts = self._relations[number].taken(matches.counts)
             if (total := int(counts.sum())) > MOST_COMBINATIONS:
                 raise TooManyCombinations(total)
-            before = np.repeat(np.arange(len(left)), counts)
-            joined = [rows[before] for rows in joined]
-            nth = np.arange(len(before)) - np.repeat(np.cumsum(counts) - counts, counts)
-            joined.append(matches.nth(before, nth))
+            combination = np.repeat(np.arange(len(left)), counts)
+            joined = [rows[combination] for rows in joined]
+            nth = np.arange(len(combination)) - np.repeat(np.cumsum(counts) - counts, counts)
+            joined.append(matches.nth(combination, nth))
         self._formed = joined
         extents = self._extents(joined, len(joined))
         self._formed_before = np.concatenate([[0], np.cumsum(extents)])
@@ -262,16 +264,16 @@ class JoinResult:
 
 
 def _kept_whole(relations: Sequence[Relation]) -> list[bool]:
-    """Return which relations keep combinations from being there by rows that are in none.
+    """Return which relations have to keep all their rows, those in no combination, too.
 
-    They are anti ones, and outer ones that such a one is compared with: a row with a partner in it is in none, and
-    where it were left out, there would be one without a partner instead.
+    They are anti ones, and outer ones that an anti one is compared with: what has a partner there is in no combination.
+    Were that partner left out, it would be in one, as a row without a partner.
     """
-    kept = [each.anti for each in relations]
+    is_whole = [relation.anti for relation in relations]
     for number in range(len(relations) - 1, 0, -1):
-        for other in relations[number].outer_of if kept[number] else ():
-            kept[other] = kept[other] or bool(relations[other].outer_of)
-    return kept
+        for other in relations[number].outer_of if is_whole[number] else ():
+            is_whole[other] = is_whole[other] or bool(relations[other].outer_of)
+    return is_whole
 
 
 def _codes(
@@ -279,41 +281,42 @@ def _codes(
     number: int,
     pairs: Sequence[tuple[int, int]],
     joined: Mapping[int, Rows],
-    otherwise: int,
+    joined_relation: int,
 ) -> tuple[Rows, Rows]:
-    """Return by what a relation is compared with joined rows of others: codes of both sides.
+    """Return the codes by which a relation is compared with joined rows of others: of these rows, and of its own.
 
-    There are as many rows as relation ``otherwise`` has in ``joined``.
+    ``joined`` has the row of other relations in each joined row, among them ``joined_relation``.
     """
-    left = np.zeros(len(joined[otherwise]), dtype=np.int64)
+    left = np.zeros(len(joined[joined_relation]), dtype=np.int64)
     right = np.zeros(relations[number].rows, dtype=np.int64)
     if len(pairs) == 1:
         ((attribute, other),) = pairs
         return picked(relations[other].codes[attribute], joined[other], -1), relations[number].codes[attribute]
     for attribute, other in pairs:
         codes = relations[number].codes[attribute]
-        there = picked(relations[other].codes[attribute], joined[other], -1)
-        size = 1 + max(int(codes.max(initial=-1)), int(there.max(initial=-1)))
+        other_codes = picked(relations[other].codes[attribute], joined[other], -1)
+        size = 1 + max(int(codes.max(initial=-1)), int(other_codes.max(initial=-1)))
         if size * (1.0 + max(left.max(initial=0), right.max(initial=0))) >= 2.0**63:
             left, right = _dense(left, right)
-        left, right = _with(left, there, size), _with(right, codes, size)
+        left, right = _append_digit(left, other_codes, size), _append_digit(right, codes, size)
     return left, right
 
 
 def _dense(left: Rows, right: Rows) -> tuple[Rows, Rows]:
     """Return codes that are equal where these are, and as small as can be; -1 stays -1."""
-    known, codes = np.unique(np.concatenate([[-1], left, right]), return_inverse=True)
-    assert known[0] == -1
+    distinct, codes = np.unique(np.concatenate([[-1], left, right]), return_inverse=True)
+    assert distinct[0] == -1
     return codes[1 : 1 + len(left)] - 1, codes[1 + len(left) :] - 1
 
 
-def _with(code: Rows, more: Rows, size: int) -> Rows:
-    return np.where((code < 0) | (more < 0), -1, code * size + more)
+def _append_digit(code: Rows, digit: Rows, size: int) -> Rows:
+    """Return codes with one more digit of base ``size``; -1 where either is -1."""
+    return np.where((code < 0) | (digit < 0), -1, code * size + digit)
 
 
-def _product(one: Rows, other: Rows) -> Rows:
+def _product(numbers: Rows, factors: Rows) -> Rows:
     """Return products, :data:`MANY` for that or more."""
-    return np.where(one.astype(np.float64) * other >= MANY, MANY, one * other)
+    return np.where(numbers.astype(np.float64) * factors >= MANY, MANY, numbers * factors)
 
 
 def _overlapping(before: Rows, first: int, count: int) -> tuple[int, int]:
@@ -337,13 +340,13 @@ def _size_of_table(left: Rows, right: Rows) -> int | None:
     return size if size <= max(_ALWAYS_A_TABLE, _TABLE_PER_ROW * (len(left) + len(right))) else None
 
 
-def _is_in(codes: Rows, some: Rows) -> Bools:
+def _is_in(codes: Rows, others: Rows) -> Bools:
     """Return which codes are among some others; -1 is not."""
-    size = _size_of_table(codes, some)
+    size = _size_of_table(codes, others)
     if size is None:
-        return np.isin(codes, some[some >= 0])
+        return np.isin(codes, others[others >= 0])
     table = np.zeros(size + 1, dtype=np.bool_)
-    table[some] = True
+    table[others] = True
     table[-1] = False
     return table[codes]
 
@@ -367,14 +370,14 @@ class Matches:
             self._order = np.argsort(right, kind="stable")
             ordered = right[self._order]
             self._starts = np.searchsorted(ordered, left, side="left")
-            found = np.searchsorted(ordered, left, side="right") - self._starts
+            counts = np.searchsorted(ordered, left, side="right") - self._starts
         else:
             starts = np.zeros(size + 1, dtype=np.int64)
             self._order = np.empty(int(np.count_nonzero(right >= 0)), dtype=np.int64)
             kernels.order_by_code(self._order, starts, right)
             self._starts = starts[left]
-            found = starts[1:][left] - self._starts
-        self.counts: Rows = np.where(left < 0, 0, found)
+            counts = starts[1:][left] - self._starts
+        self.counts: Rows = np.where(left < 0, 0, counts)
         """How many there are, shape (left rows,)."""
 
     def sums(self, weights: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -384,8 +387,8 @@ class Matches:
 
     def nth(self, left: Rows, number: Rows) -> Rows:
         """Return the matches of some left rows by their number, ``NO_ROW`` beyond the last and for no left row."""
-        at = picked(self._starts, left, 0) + number
-        there = number < picked(self.counts, left, 0)
+        place = picked(self._starts, left, 0) + number
+        exists = number < picked(self.counts, left, 0)
         if not len(self._order):
             return np.full(len(left), NO_ROW, dtype=np.int64)
-        return np.where(there, self._order[np.where(there, at, 0)], NO_ROW)
+        return np.where(exists, self._order[np.where(exists, place, 0)], NO_ROW)

@@ -46,13 +46,15 @@ class BlockWindow:
 
 def windows_of_slot(blocks: Sequence[JoinBlock], slot: int) -> list[BlockWindow]:
     """Return the windows of the query in a slot that have rows in some blocks, in their order."""
-    found = []
+    windows = []
     for number, block in enumerate(blocks):
         slots = np.asarray(one_array(block.windows.column(SLOT)))
         first, after = np.searchsorted(slots, [slot, slot + 1]).tolist()
-        mine = block.windows.slice(first, after - first).select([START, END, COUNT]).to_pydict()
-        found += [BlockWindow(number, *each) for each in zip(mine[START], mine[END], mine[COUNT], strict=True)]
-    return sorted(found, key=lambda window: (window.end, window.start, window.block))
+        columns = block.windows.slice(first, after - first).select([START, END, COUNT]).to_pydict()
+        windows += [
+            BlockWindow(number, *bounds) for bounds in zip(columns[START], columns[END], columns[COUNT], strict=True)
+        ]
+    return sorted(windows, key=lambda window: (window.end, window.start, window.block))
 
 
 class JoinIndex(Protocol):
@@ -93,20 +95,20 @@ class _GroupIndex:
 
 def what_is_indexed(query: Join, start: int, active_from: ActiveFrom) -> Hashable:
     """Return what decides about the index of a window that begins at ``start``: queries with equal ones share it."""
-    found: list[Hashable] = [query.is_reordered]
-    for each in query.inputs:
-        after = active_from.get(each.stream)
+    parts: list[Hashable] = [query.is_reordered]
+    for join_input in query.inputs:
+        after = active_from.get(join_input.stream)
         sees_after = start - 1 if after is None else max(start - 1, after)
         # 0.0 and -0.0 are equal, but have different texts
-        found.append((each.where, str(each.where), each.outer_of, each.anti, sees_after))
-    return tuple(found)
+        parts.append((join_input.where, str(join_input.where), join_input.outer_of, join_input.anti, sees_after))
+    return tuple(parts)
 
 
 def index_window(query: Join, block: JoinBlock, start: int, end: int, active_from: ActiveFrom) -> JoinIndex:
     """Return what rows of a window are formed from; ``active_from`` is that of the query's streams."""
     inputs = [
-        _rows_in_window(each, tuples, start, end, active_from.get(each.stream))
-        for each, tuples in zip(query.inputs, block.inputs, strict=True)
+        _rows_in_window(join_input, tuples, start, end, active_from.get(join_input.stream))
+        for join_input, tuples in zip(query.inputs, block.inputs, strict=True)
     ]
     if block.is_of_pairs:
         right = query.inputs[1]
@@ -121,8 +123,8 @@ def _pairs(block: JoinBlock, inputs: Sequence[Places], outer: bool = False, anti
 
 def may_pick(query: Join, block: JoinBlock, start: int, end: int, active_from: ActiveFrom) -> bool:
     """Whether rows of a window are some of all pairs of its tuples, of interest to several queries: :func:`pick`."""
-    after = [active_from.get(each.stream) for each in query.inputs]
-    is_whole = all(each is None or each < start for each in after)
+    after = [active_from.get(join_input.stream) for join_input in query.inputs]
+    is_whole = all(clock is None or clock < start for clock in after)
     is_inner = block.is_of_pairs and not query.inputs[1].outer_of
     return is_whole and is_inner and block.queries_of(start, end) >= LEAST_QUERIES
 
@@ -134,50 +136,53 @@ def all_pairs(block: JoinBlock, start: int, end: int) -> AllPairs:
 
 def pick(query: Join, block: JoinBlock, pairs: AllPairs) -> JoinIndex:
     """Return what rows of a window are formed from, where :func:`may_pick`, out of all its pairs."""
-    left, right = (_wanted(each, tuples) for each, tuples in zip(query.inputs, block.inputs, strict=True))
+    left, right = (
+        _satisfying(join_input, tuples) for join_input, tuples in zip(query.inputs, block.inputs, strict=True)
+    )
     return PickedPairs(pairs, left, right)
 
 
-def _wanted(each: JoinInput, tuples: BlockInput) -> Bools:
+def _satisfying(join_input: JoinInput, tuples: BlockInput) -> Bools:
     """Return whether tuples of an input satisfy what a query asks of them; empty where it asks nothing."""
-    if each.where is None or not tuples.length:
+    if join_input.where is None or not tuples.length:
         return _EVERYTHING
-    tested = Tuples({c.name: _column(tuples, c) for c in typed_columns_of(each.where)}, tuples.length)
-    return np.asarray(tested.value(each.where).fill_null(False))
+    columns = {column.name: _column(tuples, column) for column in typed_columns_of(join_input.where)}
+    tested = Tuples(columns, tuples.length)
+    return np.asarray(tested.value(join_input.where).fill_null(False))
 
 
-def _rows_in_window(each: JoinInput, tuples: BlockInput, start: int, end: int, after: int | None) -> Places:
+def _rows_in_window(join_input: JoinInput, tuples: BlockInput, start: int, end: int, after: int | None) -> Places:
     """Return the tuples of an input that lie in a window and satisfy what a query asks of them."""
-    return _between(tuples, start if after is None else max(start, after + 1), end, _wanted(each, tuples))
+    return _between(tuples, start if after is None else max(start, after + 1), end, _satisfying(join_input, tuples))
 
 
-def _between(tuples: BlockInput, start: int, end: int, wanted: Bools = _EVERYTHING) -> Places:
+def _between(tuples: BlockInput, start: int, end: int, is_wanted: Bools = _EVERYTHING) -> Places:
     rows = np.empty(tuples.length, dtype=np.int32)
-    return rows[: kernels.rows_between(rows, tuples.times, start, end, wanted)].copy()
+    return rows[: kernels.rows_between(rows, tuples.times, start, end, is_wanted)].copy()
 
 
 def _index_groups(query: Join, block: JoinBlock, inputs: Sequence[Places]) -> _GroupIndex:
     """Return the joined groups of tuples with equal codes."""
     sizes, relations = [], []
-    for each, tuples, mine in zip(query.inputs, block.inputs, inputs, strict=True):
-        codes = {attribute: kernels.taken(code, mine) for attribute, code in tuples.codes.items()}
-        differs = np.zeros(max(0, len(mine) - 1), dtype=np.bool_)
+    for join_input, tuples, rows in zip(query.inputs, block.inputs, inputs, strict=True):
+        codes = {attribute: kernels.taken(code, rows) for attribute, code in tuples.codes.items()}
+        differs = np.zeros(max(0, len(rows) - 1), dtype=np.bool_)
         for code in codes.values():
             differs |= code[1:] != code[:-1]
-        starts = np.flatnonzero(np.concatenate([np.ones(min(1, len(mine)), dtype=np.bool_), differs]))
-        sizes.append(np.diff(starts, append=len(mine)))
+        starts = np.flatnonzero(np.concatenate([np.ones(min(1, len(rows)), dtype=np.bool_), differs]))
+        sizes.append(np.diff(starts, append=len(rows)))
         of_groups = {attribute: code[starts].astype(np.int64) for attribute, code in codes.items()}
-        relations.append(Relation(len(starts), of_groups, each.outer_of, each.anti))
+        relations.append(Relation(len(starts), of_groups, join_input.outer_of, join_input.anti))
     return _GroupIndex(inputs, JoinResult(relations, sizes, query.is_reordered))
 
 
 def _column(tuples: BlockInput, column: Column) -> pa.Array:
     """Return a column of an input: an outer one may have no tuples, or only some that no query sees that needs it."""
-    found = tuples.column(column.name)
-    return pa.nulls(tuples.length, column.type.arrow) if found is None else found
+    array = tuples.column(column.name)
+    return pa.nulls(tuples.length, column.type.arrow) if array is None else array
 
 
-def _taken(column: pa.Array, rows: Places, missing: Bools | None) -> pa.Array:
+def _rows_of(column: pa.Array, rows: Places, missing: Bools | None) -> pa.Array:
     """Return some rows of a column, NULL for those that are ``missing``."""
     return take(column, rows) if missing is None else column.take(pa.array(rows, mask=missing))
 
@@ -186,13 +191,13 @@ def form_rows(query: Join, block: JoinBlock, window: BlockWindow, rows_of: Seque
     """Return joined rows of a window, given as the row of each input: columns ``alias.column``, and its bounds."""
     columns: dict[str, pa.Array] = {}
     needed = {column.name: column for expression in query.over_rows for column in typed_columns_of(expression)}
-    for each, tuples, rows in zip(query.inputs, block.inputs, rows_of, strict=True):
-        length, prefix = len(rows), f"{each.alias}."
-        missing = rows == NO_ROW if each.outer_of else None
+    for join_input, tuples, rows in zip(query.inputs, block.inputs, rows_of, strict=True):
+        length, prefix = len(rows), f"{join_input.alias}."
+        missing = rows == NO_ROW if join_input.outer_of else None
         for name in needed:
             if name.startswith(prefix):
                 column = _column(tuples, Column(name.removeprefix(prefix), needed[name].type))
-                columns[name] = _taken(column, rows, missing)
+                columns[name] = _rows_of(column, rows, missing)
     for name, column in needed.items():
         columns.setdefault(name, pa.nulls(length, column.type.arrow))
     columns[WINDOW_START] = pa.array(np.full(length, window.start)).view(pa.timestamp("us"))
@@ -206,9 +211,9 @@ def overlapping(windows: Sequence[BlockWindow], start: int, count: int) -> Itera
         if count <= 0:
             return
         if start < window.count:
-            taken = min(window.count - start, count)
-            yield window, start, taken
-            count -= taken
+            in_window = min(window.count - start, count)
+            yield window, start, in_window
+            count -= in_window
             start = 0
         else:
             start -= window.count

@@ -20,7 +20,7 @@ import pyarrow as pa
 from operators import kernels
 from operators.expressions import typed_columns_of
 from operators.joins.firing import JoinOperator, beyond_combinations
-from operators.joins.formed_rows import MOST_FORMED, EvaluationFailed, asked_of
+from operators.joins.formed_rows import MOST_FORMED, EvaluationFailed, rows_or_groups
 from operators.joins.keys import InputKeys, number_keys
 from operators.joins.partners import Places, pieces
 from operators.joins.parts import Part, columns_for_rows, join_of
@@ -73,29 +73,31 @@ def fire_session_joins(
     parts = operator.joins[0]
     keys = _number(operator, tuples, operator.is_outer)
     inputs = [
-        _input(tuples.get(part.operator, ()), each, _columns_of(operator, part.number))
-        for part, each in zip(parts, keys, strict=True)
+        _input(tuples.get(part.operator, ()), input_keys, _columns_of(operator, part.number))
+        for part, input_keys in zip(parts, keys, strict=True)
     ]
-    found: dict[int, tuple[pa.Table, int]] = {}
-    for mine in operator.joins:
-        live = mine[0].live
+    by_slot: dict[int, tuple[pa.Table, int]] = {}
+    for query_parts in operator.joins:
+        live = query_parts[0].live
         try:
-            sessions = _sessions(mine, inputs, after, upto)
-            rows = None if sessions is None else asked_of(live, _pieces(mine, inputs, sessions), most_rows, failures)
+            sessions = _sessions(query_parts, inputs, after, upto)
+            if sessions is None:
+                continue
+            rows = rows_or_groups(live, _pieces(query_parts, inputs, sessions), most_rows, failures)
         except EvaluationFailed as problem:
             failures[live.id] = str(problem)
             continue
-        if sessions is not None and rows is not None and rows.num_rows:
-            found[live.slot] = rows, sessions.newest
-    if not found:
+        if rows is not None and rows.num_rows:
+            by_slot[live.slot] = rows, sessions.newest
+    if not by_slot:
         return None
-    slots = sorted(found)
-    tables = [found[slot][0] for slot in slots]
+    slots = sorted(by_slot)
+    tables = [by_slot[slot][0] for slot in slots]
     return Fired(
         WindowRows.of_tables(tables),
         slots,
         [table.num_rows for table in tables],
-        [found[slot][1] for slot in slots],
+        [by_slot[slot][1] for slot in slots],
     )
 
 
@@ -106,13 +108,13 @@ def open_tuples(
 
     With the longest gap, whatever the predicates, tuples form the longest sessions; all others are within one of them.
     """
-    of_part = {part.operator: tuples.get(part.operator, ()) for part in operator.joins[0]}
-    buckets = [bucket for mine in of_part.values() for bucket in mine]
+    buckets_of = {part.operator: tuples.get(part.operator, ()) for part in operator.joins[0]}
+    buckets = [bucket for part_buckets in buckets_of.values() for bucket in part_buckets]
     if reached is None or not buckets:
         return {id(bucket): True for bucket in buckets}
     place_of = {}
     for part, keys in zip(operator.joins[0], _number(operator, tuples, None), strict=True):
-        for bucket in of_part[part.operator]:
+        for bucket in buckets_of[part.operator]:
             place_of[id(bucket)] = kernels.taken(keys.places[id(bucket.keys)], bucket.key)
     times = np.concatenate([bucket.times for bucket in buckets])
     place = np.concatenate([place_of[id(bucket)] for bucket in buckets]).astype(np.int64)
@@ -121,12 +123,14 @@ def open_tuples(
     _, last = _bounds(number, count, times)
     is_open = (last + gap > reached)[number]
     ends = np.cumsum([len(bucket.key) for bucket in buckets])[:-1]
-    return {id(bucket): bool(mine.any()) for bucket, mine in zip(buckets, np.split(is_open, ends), strict=True)}
+    masks = np.split(is_open, ends)
+    return {id(bucket): bool(mask.any()) for bucket, mask in zip(buckets, masks, strict=True)}
 
 
 def _number(
     operator: JoinOperator, tuples: Mapping[str, Sequence[TupleBucket]], is_outer: Sequence[bool] | None
 ) -> list[InputKeys]:
+    """Number the keys of all inputs together, see :func:`operators.joins.keys.number_keys`."""
     parts = operator.joins[0]
     tables = [[bucket.keys for bucket in tuples.get(part.operator, ())] for part in parts]
     return number_keys([part.attributes for part in parts], is_outer, tables)
@@ -138,15 +142,15 @@ def _columns_of(operator: JoinOperator, number: int) -> set[str]:
 
 
 def _input(buckets: Sequence[TupleBucket], keys: InputKeys, names: Iterable[str]) -> _Input:
-    """Bring the tuples of an input together that have partners as to their keys."""
+    """Bring together the tuples of an input whose keys may have partners."""
     ((_, code_of),) = keys.codes.items()
     tables, times, places = [], [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for bucket in buckets:
         place = kernels.taken(keys.places[id(bucket.keys)], bucket.key)
-        known = np.flatnonzero(place >= 0)
-        tables.append(bucket.taken(known, names))
-        times.append(bucket.times[known])
-        places.append(place[known].astype(np.int64))
+        numbered = np.flatnonzero(place >= 0)
+        tables.append(bucket.taken(numbered, names))
+        times.append(bucket.times[numbered])
+        places.append(place[numbered].astype(np.int64))
     columns = pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
     time, place = np.concatenate(times), np.concatenate(places)
     arrays = arrays_of(columns)
@@ -155,9 +159,9 @@ def _input(buckets: Sequence[TupleBucket], keys: InputKeys, names: Iterable[str]
 
 def _sessions(parts: Sequence[Part], inputs: Sequence[_Input], after: int, upto: int) -> _Sessions | None:
     """Return the sessions of a query that end in ``(after, upto]``, None for none."""
-    seen = [_seen(part, each) for part, each in zip(parts, inputs, strict=True)]
-    place = np.concatenate([each.place[rows] for each, rows in zip(inputs, seen, strict=True)])
-    times = np.concatenate([each.times[rows] for each, rows in zip(inputs, seen, strict=True)])
+    seen_by_input = [_rows_seen(part, input_) for part, input_ in zip(parts, inputs, strict=True)]
+    place = np.concatenate([input_.place[rows] for input_, rows in zip(inputs, seen_by_input, strict=True)])
+    times = np.concatenate([input_.times[rows] for input_, rows in zip(inputs, seen_by_input, strict=True)])
     gap = gap_of(parts[0].query)
     number, count = chain(place, times, times, gap)
     first, last = _bounds(number, count, times)
@@ -166,19 +170,20 @@ def _sessions(parts: Sequence[Part], inputs: Sequence[_Input], after: int, upto:
     if not due.any():
         return None
     rows, session = [], []
-    for mine, numbers in zip(seen, np.split(number, np.cumsum([len(mine) for mine in seen])[:-1]), strict=True):
+    ends = np.cumsum([len(seen_rows) for seen_rows in seen_by_input])[:-1]
+    for seen_rows, numbers in zip(seen_by_input, np.split(number, ends), strict=True):
         ended = due[numbers]
-        rows.append(mine[ended])
+        rows.append(seen_rows[ended])
         session.append(numbers[ended])
     return _Sessions(first, end, rows, session, int(last[due].max()))
 
 
-def _seen(part: Part, mine: _Input) -> Rows:
+def _rows_seen(part: Part, input_: _Input) -> Rows:
     """Return the tuples of an input that a query sees."""
     stream = part.query.query.streams[0]
-    mask = (mine.times > part.query.after(stream)) & (mine.times <= part.query.until(stream))
-    if part.input.where is not None and mine.tuples.length:
-        mask &= np.asarray(mine.tuples.value(part.input.where).fill_null(False))
+    mask = (input_.times > part.query.after(stream)) & (input_.times <= part.query.until(stream))
+    if part.input.where is not None and input_.tuples.length:
+        mask &= np.asarray(input_.tuples.value(part.input.where).fill_null(False))
     return np.flatnonzero(mask)
 
 
@@ -198,11 +203,11 @@ def _bounds(number: Rows, count: int, times: Times) -> tuple[Times, Times]:
 def _pieces(parts: Sequence[Part], inputs: Sequence[_Input], sessions: _Sessions) -> Iterator[Tuples]:
     """Return the joined rows of sessions, some at a time; raises EvaluationFailed for too many."""
     relations = [
-        Relation(len(rows), {0: np.where(each.code[rows] >= 0, session, -1)}, part.input.outer_of, part.input.anti)
-        for part, each, rows, session in zip(parts, inputs, sessions.rows, sessions.session, strict=True)
+        Relation(len(rows), {0: np.where(input_.code[rows] >= 0, session, -1)}, part.input.outer_of, part.input.anti)
+        for part, input_, rows, session in zip(parts, inputs, sessions.rows, sessions.session, strict=True)
     ]
     try:
-        ones = [np.ones(each.rows, dtype=np.int64) for each in relations]
+        ones = [np.ones(relation.rows, dtype=np.int64) for relation in relations]
         joined = JoinResult(relations, ones, join_of(parts[0].live).is_reordered)
     except TooManyCombinations as error:
         raise EvaluationFailed(beyond_combinations(error)) from None
@@ -214,20 +219,21 @@ def _pieces(parts: Sequence[Part], inputs: Sequence[_Input], sessions: _Sessions
     return pieces(join_of(parts[0].live), joined, partial(_piece, parts, inputs, sessions))
 
 
-def _piece(parts: Sequence[Part], inputs: Sequence[_Input], sessions: _Sessions, chosen: Sequence[Places]) -> Tuples:
-    length = len(chosen[0])
+def _piece(parts: Sequence[Part], inputs: Sequence[_Input], sessions: _Sessions, places: Sequence[Places]) -> Tuples:
+    """Return joined rows of sessions, given the place of the tuple of each input among those of the sessions."""
+    length = len(places[0])
     columns: dict[str, pa.Array] = {}
-    for part, each, rows, at in zip(parts, inputs, sessions.rows, chosen, strict=True):
+    for part, input_, rows, at in zip(parts, inputs, sessions.rows, places, strict=True):
         if not len(rows):
             continue
         missing = at == NO_ROW
-        taken = pa.array(rows[np.where(missing, 0, at)], mask=missing)
-        for name, values in each.tuples.columns.items():
-            columns[f"{part.input.alias}.{name}"] = values.take(taken)
+        tuple_rows = pa.array(rows[np.where(missing, 0, at)], mask=missing)
+        for name, values in input_.tuples.columns.items():
+            columns[f"{part.input.alias}.{name}"] = values.take(tuple_rows)
     for expression in join_of(parts[0].live).over_rows:
         for column in typed_columns_of(expression):  # an outer input may have no tuples, nor their columns
             columns.setdefault(column.name, pa.nulls(length, column.type.arrow))
-    session = sessions.session[0][chosen[0]]  # the first input is never an outer one
+    session = sessions.session[0][places[0]]  # the first input is never an outer one
     for name, bound in ((WINDOW_START, sessions.start), (WINDOW_END, sessions.end)):
         columns[name] = pa.array(bound[session]).view(pa.timestamp("us"))
     return Tuples(columns, length)

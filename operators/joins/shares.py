@@ -50,27 +50,27 @@ def shares_of(
     Which lane a tuple is spread to depends on itself alone, on what it is spread by, else on its event time and
     ``columns``: so another attempt that gets the same tuples in other chunks does the same with each.
     """
-    whole = Share.of_all(placement, lanes)
-    inside = (times >= span[0]) & (times < span[1])
-    rows = None if inside.all() else np.flatnonzero(inside).astype(np.int32)
+    unsplit_share = Share.of_all(placement, lanes)
+    in_span = (times >= span[0]) & (times < span[1])
+    rows = None if in_span.all() else np.flatnonzero(in_span).astype(np.int32)
     if rows is not None and not len(rows):
         return []
     if not placement.split or placement.is_everywhere:
-        return [Share(rows, whole.groups, whole.lanes)]
+        return [Share(rows, unsplit_share.groups, unsplit_share.lanes)]
     is_split = _is_split(tuples, keys, placement)
     if not is_split.any():
-        return [Share(rows, whole.groups, whole.lanes)]
-    split = np.flatnonzero(inside & is_split).astype(np.int32)
-    others = np.flatnonzero(inside & ~is_split).astype(np.int32)
-    found = [Share(others, whole.groups, whole.lanes)]
+        return [Share(rows, unsplit_share.groups, unsplit_share.lanes)]
+    split = np.flatnonzero(in_span & is_split).astype(np.int32)
+    not_split = np.flatnonzero(in_span & ~is_split).astype(np.int32)
+    shares = [Share(not_split, unsplit_share.groups, unsplit_share.lanes)]
     if placement.is_spread:
-        when = () if placement.by else (pa.array(times[split]),)
-        values = [*when, *(tuples.columns[name].take(pa.array(split)) for name in placement.by or columns)]
-        turn = key_groups(values, len(split), lanes, placement.salt)
-        found += [Share(split[turn == lane], 1, range(lane, lane + 1)) for lane in range(lanes)]
+        time_column = () if placement.by else (pa.array(times[split]),)
+        values = [*time_column, *(tuples.columns[name].take(pa.array(split)) for name in placement.by or columns)]
+        lane_of = key_groups(values, len(split), lanes, placement.salt)
+        shares += [Share(split[lane_of == lane], 1, range(lane, lane + 1)) for lane in range(lanes)]
     else:
-        found.append(Share(split, 1, range(lanes)))
-    return [share for share in found if share.rows is not None and len(share.rows)]
+        shares.append(Share(split, 1, range(lanes)))
+    return [share for share in shares if share.rows is not None and len(share.rows)]
 
 
 def _is_split(tuples: Tuples, keys: Sequence[Expression], placement: Placement) -> Bools:

@@ -54,11 +54,11 @@ class TupleIndex:
 
     def serialize_with(self, tuples: pa.Table) -> bytes:
         """Return the index and its rows of ``tuples``: what is so small that a file would cost more."""
-        mine = pa.table({name: take(tuples.column(name), self.rows) for name in tuples.column_names})
-        return self._streams({}, pa.table({"key": pa.array(self.key)}), narrow(mine))
+        indexed = pa.table({name: take(tuples.column(name), self.rows) for name in tuples.column_names})
+        return self._streams({}, pa.table({"key": pa.array(self.key)}), narrow(indexed))
 
-    def _streams(self, told: dict[str, Any], places: pa.Table, *tuples: pa.Table) -> bytes:
-        header = {**told, "operator": self.operator, "span": self.span, "share": self.share}
+    def _streams(self, fields: dict[str, Any], places: pa.Table, *tuples: pa.Table) -> bytes:
+        header = {**fields, "operator": self.operator, "span": self.span, "share": self.share}
         places = places.replace_schema_metadata({_HEADER: orjson.dumps(header)})
         sink = pa.BufferOutputStream()
         for table in (narrow(places), self.keys, *tuples):
@@ -92,8 +92,8 @@ class TupleBucket:
     @property
     def times(self) -> npt.NDArray[np.int64]:
         """The event time of each tuple (µs)."""
-        found: npt.NDArray[np.int64] = kernels.taken(self.file.times, self.index.rows)
-        return found
+        times: npt.NDArray[np.int64] = kernels.taken(self.file.times, self.index.rows)
+        return times
 
     @property
     def span(self) -> tuple[int, int]:
@@ -105,12 +105,12 @@ class TupleBucket:
         """The size of the index in memory."""
         return int(self.index.rows.nbytes + self.key.nbytes + self.keys.nbytes)
 
-    def taken(self, some: npt.NDArray[np.integer], names: Iterable[str]) -> pa.Table:
+    def taken(self, positions: npt.NDArray[np.integer], names: Iterable[str]) -> pa.Table:
         """Return columns of some of the tuples, those that the file has."""
-        rows = kernels.taken(self.index.rows, some)
+        rows = kernels.taken(self.index.rows, positions)
         columns = {name: self.file.column(name) for name in names}
-        taken = {name: take(column, rows) for name, column in columns.items() if column is not None}
-        return pa.table(taken) if taken else pa.table({"_": pa.nulls(len(rows))})
+        arrays = {name: take(column, rows) for name, column in columns.items() if column is not None}
+        return pa.table(arrays) if arrays else pa.table({"_": pa.nulls(len(rows))})
 
     @classmethod
     def deserialize(cls, data: bytes | pa.Buffer, files: TupleFiles) -> TupleBucket:
@@ -188,40 +188,40 @@ class IndexedTuples:
         return list(dict.fromkeys(lane for lane, _ in self.indexes))
 
 
-def index_tuples(tuples: Tuples, times: npt.NDArray[np.int64], wanted: Sequence[Wanted]) -> IndexedTuples | None:
+def index_tuples(tuples: Tuples, times: npt.NDArray[np.int64], requests: Sequence[Wanted]) -> IndexedTuples | None:
     """Return the tuples that some operator wants, and the indexes of them all; None if nobody wants any."""
-    by_any = wanted[0].tuples.copy()
-    for each in wanted[1:]:
-        by_any |= each.tuples
-    many = int(np.count_nonzero(by_any))
-    if not many:
+    is_wanted = requests[0].tuples.copy()
+    for request in requests[1:]:
+        is_wanted |= request.tuples
+    count = int(np.count_nonzero(is_wanted))
+    if not count:
         return None
-    kept = np.flatnonzero(by_any).astype(np.int32) if many < WORTH_TAKING * len(by_any) else None
-    place = None if kept is None else np.cumsum(by_any, dtype=np.int32) - np.int32(1)
+    kept_rows = np.flatnonzero(is_wanted).astype(np.int32) if count < WORTH_TAKING * len(is_wanted) else None
+    new_row = None if kept_rows is None else np.cumsum(is_wanted, dtype=np.int32) - np.int32(1)
     indexes = []
-    for each in wanted:
-        there = by_any if kept is not None else None
-        if each.among is not None:
-            there = each.among if there is None else there & each.among
-        shares = _shares(each.keys, there)
-        for group, rows in enumerate(_rows_of_groups(each)):
+    for request in requests:
+        among = is_wanted if kept_rows is not None else None
+        if request.among is not None:
+            among = request.among if among is None else among & request.among
+        shares = _shares(request.keys, among)
+        for group, rows in enumerate(_rows_of_groups(request)):
             if len(rows):
-                first = np.int32(each.keys.group_starts[group])
-                key, when = kernels.taken(each.keys.codes, rows) - first, kernels.taken(times, rows)
+                first = np.int32(request.keys.group_starts[group])
+                key, row_times = kernels.taken(request.keys.codes, rows) - first, kernels.taken(times, rows)
                 index = TupleIndex(
-                    each.operator,
-                    rows if place is None else kernels.taken(place, rows),
+                    request.operator,
+                    rows if new_row is None else kernels.taken(new_row, rows),
                     key,
-                    each.keys.of_group(group),
-                    (int(when.min()), int(when.max()) + 1),
+                    request.keys.of_group(group),
+                    (int(row_times.min()), int(row_times.max()) + 1),
                     int(shares[group]),
                 )
-                indexes += [(group + lane, index) for lane in each.lanes]
-    names = sorted({name for each in wanted for name in each.columns})
+                indexes += [(group + lane, index) for lane in request.lanes]
+    names = sorted({name for request in requests for name in request.columns})
     columns = {TIME: pa.array(times), **{name: tuples.columns[name] for name in names}}
-    return IndexedTuples(
-        pa.table(columns if kept is None else {name: take(column, kept) for name, column in columns.items()}), indexes
-    )
+    if kept_rows is not None:
+        columns = {name: take(column, kept_rows) for name, column in columns.items()}
+    return IndexedTuples(pa.table(columns), indexes)
 
 
 def _groups(keys: KeyCodes) -> Places:
@@ -230,18 +230,18 @@ def _groups(keys: KeyCodes) -> Places:
     return kernels.taken(np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts)), keys.codes)
 
 
-def _shares(keys: KeyCodes, some: Bools | None) -> npt.NDArray[np.int64]:
+def _shares(keys: KeyCodes, among: Bools | None) -> npt.NDArray[np.int64]:
     """Return how many of all tuples, or of some, are in each key group."""
     group = _groups(keys)
-    return np.bincount(group if some is None else group[some], minlength=len(keys.group_starts) - 1)
+    return np.bincount(group if among is None else group[among], minlength=len(keys.group_starts) - 1)
 
 
-def _rows_of_groups(wanted: Wanted) -> list[Places]:
+def _rows_of_groups(request: Wanted) -> list[Places]:
     """Return the wanted tuples of each key group."""
-    starts = wanted.keys.group_starts
+    starts = request.keys.group_starts
     if len(starts) == 2:
-        return [np.flatnonzero(wanted.tuples).astype(np.int32)]
-    group = np.where(wanted.tuples, _groups(wanted.keys), np.int32(-1))
+        return [np.flatnonzero(request.tuples).astype(np.int32)]
+    group = np.where(request.tuples, _groups(request.keys), np.int32(-1))
     order, bounds = np.empty(len(group), dtype=np.int32), np.zeros(len(starts), dtype=np.int64)
     kernels.order_by_code(order, bounds, group)
     return [order[first:after] for first, after in itertools.pairwise(bounds.tolist())]

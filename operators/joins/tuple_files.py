@@ -44,8 +44,8 @@ class TupleFile:
     @cached_property
     def times(self) -> npt.NDArray[np.int64]:
         """The event times (µs)."""
-        found: npt.NDArray[np.int64] = np.asarray(one_array(self.table.column(TIME)))
-        return found
+        times: npt.NDArray[np.int64] = np.asarray(one_array(self.table.column(TIME)))
+        return times
 
     def column(self, name: str) -> pa.Array | None:
         """Return a column, None where the tuples are older than the queries that need it."""
@@ -63,10 +63,10 @@ class TupleFiles:
     def at(self, path: str) -> TupleFile:
         """Return the file at ``path``."""
         with self._lock:
-            found = self._held.get(path)
-            if found is None:
-                found = self._held[path] = TupleFile(path, lambda: self._map(path))
-            return found
+            file = self._held.get(path)
+            if file is None:
+                file = self._held[path] = TupleFile(path, lambda: self._map(path))
+            return file
 
     def _map(self, path: str) -> pa.Table:
         return pa.ipc.open_file(self._storage.open(path)).read_all()

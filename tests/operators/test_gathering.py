@@ -34,12 +34,12 @@ def test_rows_of_pieces_come_in_the_order_asked_for(
     kind: pa.DataType, values: list[Any], pieces: list[list[int]], seed: int
 ) -> None:
     column = pa.chunked_array([pa.array(values[:2], kind), pa.array(values[2:], kind)])
-    rows = [np.array(each, dtype=np.int32) for each in pieces]
+    rows = [np.array(piece, dtype=np.int32) for piece in pieces]
     assert take(column, rows[0]).equals(column.combine_chunks().take(pa.array(rows[0])))
-    expected = [values[row] for each in pieces for row in each]
-    given_pieces = [(column, each) for each in rows]
-    found = gather(given_pieces, None)
-    assert (found.type, found.to_pylist()) == (kind, expected)
+    expected = [values[row] for piece in pieces for row in piece]
+    column_pieces = [(column, rows_of_piece) for rows_of_piece in rows]
+    gathered = gather(column_pieces, None)
+    assert (gathered.type, gathered.to_pylist()) == (kind, expected)
     order = np.random.default_rng(seed).permutation(len(expected)).astype(np.int32)
-    found = gather(given_pieces, inverse(order))
-    assert (found.type, found.to_pylist()) == (kind, [expected[place] for place in order])
+    gathered = gather(column_pieces, inverse(order))
+    assert (gathered.type, gathered.to_pylist()) == (kind, [expected[place] for place in order])

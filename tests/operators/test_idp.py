@@ -30,9 +30,9 @@ def graph_of(pairs: Sequence[str], nodes: Sequence[str] = ()) -> nx.Graph:
 
 def formed(members: Members, number: str) -> float:
     """Return how many combinations come out of a step."""
-    together = members | {number}
-    rows = math.prod(ROWS[each] for each in together)
-    return rows * math.prod(part for pair, part in SELECTIVITIES.items() if together.issuperset(pair))
+    relations = members | {number}
+    rows = math.prod(ROWS[relation] for relation in relations)
+    return rows * math.prod(part for pair, part in SELECTIVITIES.items() if relations.issuperset(pair))
 
 
 def test_five_relations_with_blocks_of_three() -> None:
@@ -49,14 +49,14 @@ def test_five_relations_with_blocks_of_three() -> None:
     assert second.order == ("D", "E", "C", "B", "A")
     assert second.cost == pytest.approx(20 + 10 + 40 + 40)
     # all orders at once find nothing better here
-    (whole,) = idp(chain, formed, block_size=5)
-    assert whole.cost == pytest.approx(second.cost)
+    (exhaustive,) = idp(chain, formed, block_size=5)
+    assert exhaustive.cost == pytest.approx(second.cost)
 
 
 def test_blocks_of_two_always_take_what_costs_least_next() -> None:
-    found = idp(graph_of(list(SELECTIVITIES), list(ROWS)), formed, block_size=2)
-    assert [plan.order for plan in found] == [tuple("DECBA"[:size]) for size in (2, 3, 4, 5)]
-    assert [plan.cost for plan in found] == pytest.approx([20, 30, 70, 110])
+    plans = idp(graph_of(list(SELECTIVITIES), list(ROWS)), formed, block_size=2)
+    assert [plan.order for plan in plans] == [tuple("DECBA"[:size]) for size in (2, 3, 4, 5)]
+    assert [plan.cost for plan in plans] == pytest.approx([20, 30, 70, 110])
 
 
 def test_a_block_may_be_a_trap() -> None:
@@ -95,16 +95,16 @@ def plan_of(query: str, but: Sequence[tuple[str, str]] = ()) -> list[SubPlan[str
 
     def shared_by(members: Members) -> int:
         name = "".join(sorted(members))
-        group = next(each for each in GROUPS[name] if query in each)
-        return len([each for each in group if (each, name) not in but])
+        group = next(queries for queries in GROUPS[name] if query in queries)
+        return len([member for member in group if (member, name) not in but])
 
     return idp(graph_of(JOIN_GRAPHS[query]), cardinality, 2, shared_by)
 
 
 def test_separate_queries_pay_for_themselves() -> None:
     """MinShared: each query has the order that is best for it alone."""
-    found = idp(graph_of(JOIN_GRAPHS["Q2"]), cardinality, 2)
-    assert found == [SubPlan(("W", "C"), 200.0), SubPlan(("W", "C", "V"), 200.0 + 60.0)]
+    plans = idp(graph_of(JOIN_GRAPHS["Q2"]), cardinality, 2)
+    assert plans == [SubPlan(("W", "C"), 200.0), SubPlan(("W", "C", "V"), 200.0 + 60.0)]
 
 
 def test_queries_of_a_group_pay_a_part_each() -> None:
@@ -143,15 +143,15 @@ def test_large_blocks_find_what_exhaustive_search_finds(seed: int) -> None:
     def may_be(order: Sequence[int]) -> bool:
         """Return whether each relation has an edge to one before it, or no other has one either."""
         for place in range(1, count):
-            near = {node for each in order[:place] for node in graph.adj[each]} - set(order[:place])
+            near = {node for earlier in order[:place] for node in graph.adj[earlier]} - set(order[:place])
             if near and order[place] not in near:
                 return False
         return True
 
     best = min(cost_of(order) for order in itertools.permutations(range(count)) if may_be(order))
-    (found,) = idp(graph, lambda m, n: costs[m, n], max(2, count + rng.randint(0, 1)), sharing.__getitem__)
-    assert found.cost == pytest.approx(best) == pytest.approx(cost_of(found.order))
-    assert may_be(found.order)
+    (plan,) = idp(graph, lambda m, n: costs[m, n], max(2, count + rng.randint(0, 1)), sharing.__getitem__)
+    assert plan.cost == pytest.approx(best) == pytest.approx(cost_of(plan.order))
+    assert may_be(plan.order)
     blocks = idp(graph, lambda m, n: costs[m, n], rng.randint(2, 6), sharing.__getitem__)
     assert may_be(blocks[-1].order)
     assert sorted(blocks[-1].order) == list(range(count))

@@ -58,14 +58,14 @@ def test_what_relations_give_does_not_depend_on_their_order(seed: int) -> None:
     relations = {
         n: Known(rng.randint(1, 99), {a: rng.randint(1, 9) for a in rng.sample(range(4), 2)}) for n in range(4)
     }
-    found = []
+    rows_by_order = []
     for order in (list(relations), rng.sample(list(relations), 4)):
         cost, members = JoinCost(relations), frozenset(order[:1])
         for number in order[1:]:
             rows = cost.joined(members, number).rows
             members |= {number}
-        found.append(rows)
-    assert found[0] == pytest.approx(found[1])
+        rows_by_order.append(rows)
+    assert rows_by_order[0] == pytest.approx(rows_by_order[1])
 
 
 def test_relations_with_a_common_attribute_are_next_to_each_other() -> None:

@@ -11,7 +11,7 @@ import pytest
 from operators.joins import counts as join_counts
 from operators.joins import fire as joins
 from operators.joins.counts import CountedJoins
-from operators.joins.firing import DueJoins, Place
+from operators.joins.firing import DueJoins, WindowId
 from operators.windowing.firing import Predicates
 from session.sql.select import plan_select
 from sources.storage import Storage
@@ -28,8 +28,8 @@ def random_sql(rng: random.Random) -> str:
     window = rng.choice(WINDOWS)
     left, right = (rng.choice(CONDITIONS).format(rng.randrange(6)).replace("v ", f"{x}.v ") for x in "xy")
     left, right = (c.replace("m ", f"{x}.m ").replace("k ", f"{x}.k ") for c, x in ((left, "x"), (right, "y")))
-    both = rng.choice(["x.k = y.k", "x.k = y.k AND x.m = y.m"])
-    return f"SELECT x.v, y.v AS w FROM a [{window}] x, b [{window}] y WHERE {both} AND ({left}) AND ({right})"
+    keys = rng.choice(["x.k = y.k", "x.k = y.k AND x.m = y.m"])
+    return f"SELECT x.v, y.v AS w FROM a [{window}] x, b [{window}] y WHERE {keys} AND ({left}) AND ({right})"
 
 
 def random_rows(rng: random.Random, first: int, last: int) -> list[Row]:
@@ -61,28 +61,28 @@ def test_rows_counted_in_pairs_are_those_of_each_query(
         batches.append((rows, [(f"q{second}-{i}", second * 100 + i, rng.choice(queries)) for i in range(3)]))
     nothing = {"k": 9, "m": 9, "v": 9, "x": 0.0, "s": "", "d": None, "t": 99 * SECOND}
     batches.append(({stream.id: [nothing] for stream in STREAMS}, []))
-    together: list[int] = []
+    windows_counted: list[int] = []
 
-    def count_together(due: DueJoins, predicates: Predicates) -> tuple[CountedJoins, list[Place]]:
-        counted, others = join_counts.count_together(due, predicates)
-        together.append(len(counted.windows))
-        return counted, others
+    def count_together(due: DueJoins, predicates: Predicates) -> tuple[CountedJoins, list[WindowId]]:
+        counted, uncounted = join_counts.count_together(due, predicates)
+        windows_counted.append(len(counted.windows))
+        return counted, uncounted
 
     monkeypatch.setattr(joins, "count_together", count_together)
-    found: list[dict[str, list[dict[str, Any]]]] = []
+    rows_by_query: list[dict[str, list[dict[str, Any]]]] = []
     counts = []
     for steps in (0, 1000):
         monkeypatch.setattr(join_counts, "STEPS_PER_KEY", steps)
-        together.clear()
+        windows_counted.clear()
         pipeline = JoinPipeline(Storage(str(tmp_path / str(steps))), STREAMS, random.Random(0))
         for epoch, (rows, created) in enumerate(batches, start=1):
             pipeline.run(rows, [changelog(epoch, created)])
         assert not pipeline.failures
-        counts.append(sum(together))
-        by_text = {name: sorted(mine, key=str) for name, mine in pipeline.rows.items()}
-        found.append(by_text)
-    assert found[0] == found[1]
-    assert found[0]
+        counts.append(sum(windows_counted))
+        by_text = {name: sorted(rows_of_query, key=str) for name, rows_of_query in pipeline.rows.items()}
+        rows_by_query.append(by_text)
+    assert rows_by_query[0] == rows_by_query[1]
+    assert rows_by_query[0]
     assert counts[0] == 0 < counts[1]
 
 

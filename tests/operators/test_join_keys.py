@@ -40,19 +40,19 @@ def test_keys_that_all_inputs_compare_meet_in_one_code(seed: int) -> None:
     extras = [rng.randint(0, 1) for _ in range(inputs)]
     tables = [random_tables(rng, attributes + extra, rng.randint(0, 3)) for extra in extras]
     is_outer = [number > 0 and rng.random() < 0.4 for number in range(inputs)]
-    found = number_keys([tuple(range(attributes))] * inputs, is_outer, tables)
-    there = [{key for table in mine for key in rows_of(table, attributes)} for mine in tables]
-    inner = [keys for keys, outer in zip(there, is_outer, strict=True) if not outer]
+    numbered = number_keys([tuple(range(attributes))] * inputs, is_outer, tables)
+    keys_of_inputs = [{key for table in input_tables for key in rows_of(table, attributes)} for input_tables in tables]
+    inner = [keys for keys, outer in zip(keys_of_inputs, is_outer, strict=True) if not outer]
     code_of: dict[tuple[object, ...], int] = {}
-    for keys, mine in zip(found, tables, strict=True):
-        for table in mine:
-            for key, whole, place in zip(
+    for keys, input_tables in zip(numbered, tables, strict=True):
+        for table in input_tables:
+            for key, full_key, place in zip(
                 rows_of(table, attributes), rows_of(table, table.num_columns), keys.places[id(table)], strict=True
             ):
-                wanted = all(key in other for other in inner) and (len(inner) == 1 or None not in key)
-                assert (place >= 0) == wanted
-                if wanted:
-                    assert rows_of(keys.distinct, table.num_columns)[place] == whole
+                is_wanted = all(key in other_keys for other_keys in inner) and (len(inner) == 1 or None not in key)
+                assert (place >= 0) == is_wanted
+                if is_wanted:
+                    assert rows_of(keys.distinct, table.num_columns)[place] == full_key
                     code = int(keys.codes[0][place])
                     assert (code == -1) == (None in key)
                     assert code == -1 or code_of.setdefault(key, code) == code
@@ -63,18 +63,18 @@ def test_keys_that_all_inputs_compare_meet_in_one_code(seed: int) -> None:
 def test_attributes_that_only_some_inputs_have_get_codes_of_their_own(seed: int) -> None:
     rng = random.Random(seed)
     attributes = [(0,), (0, 1), (1,)]
-    tables = [[*random_tables(rng, len(mine), 2)] for mine in attributes]
+    tables = [[*random_tables(rng, len(input_attributes), 2)] for input_attributes in attributes]
     # the second attribute is a text where it comes second, so it has to be one where it comes first
     tables[2] = [pa.table([pa.array(rng.sample(TEXTS, 2))], names=["key0"])]
-    found = number_keys(attributes, [False] * 3, tables)
+    numbered = number_keys(attributes, [False] * 3, tables)
     for attribute in (0, 1):
         code_of: dict[object, int] = {}
-        for keys, mine, having in zip(found, tables, attributes, strict=True):
-            if attribute not in having:
+        for keys, input_tables, input_attributes in zip(numbered, tables, attributes, strict=True):
+            if attribute not in input_attributes:
                 assert attribute not in keys.codes
                 continue
-            for table in mine:
-                values = table.column(having.index(attribute)).to_pylist()
+            for table in input_tables:
+                values = table.column(input_attributes.index(attribute)).to_pylist()
                 for value, place in zip(values, keys.places[id(table)].tolist(), strict=True):
                     code = int(keys.codes[attribute][place])
                     assert (code == -1) == (value is None)
@@ -83,9 +83,9 @@ def test_attributes_that_only_some_inputs_have_get_codes_of_their_own(seed: int)
 
 
 def test_inputs_without_buckets_have_no_keys_but_their_codes() -> None:
-    found: list[InputKeys] = number_keys([(0, 1), (1,)], [False, True], [[], []])
-    assert [keys.distinct.num_rows for keys in found] == [0, 0]
-    assert [{a: len(code) for a, code in keys.codes.items()} for keys in found] == [{0: 0, 1: 0}, {1: 0}]
+    numbered: list[InputKeys] = number_keys([(0, 1), (1,)], [False, True], [[], []])
+    assert [keys.distinct.num_rows for keys in numbered] == [0, 0]
+    assert [{a: len(code) for a, code in keys.codes.items()} for keys in numbered] == [{0: 0, 1: 0}, {1: 0}]
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -43,7 +43,7 @@ def relation(rows: int, *attributes: int, outer_of: tuple[int, ...] = ()) -> Rel
 def test_each_relation_of_a_tree_is_compared_with_one_before_it(
     attributes: list[tuple[int, ...]], order: list[int]
 ) -> None:
-    assert join_order([relation(3, *mine) for mine in attributes]) == order
+    assert join_order([relation(3, *names) for names in attributes]) == order
 
 
 @given(st.integers(0, 2**32))
@@ -55,7 +55,7 @@ def test_a_random_tree_is_joined_as_one(seed: int) -> None:
         attributes.append({number})
         attributes[rng.randrange(number)].add(number)
     rng.shuffle(attributes)
-    order = join_order([relation(3, *mine) for mine in attributes])
+    order = join_order([relation(3, *names) for names in attributes])
     assert sorted(order) == list(range(len(attributes)))
     for place, number in enumerate(order[1:], 1):
         before = {other: attributes[other] for other in order[:place]}
@@ -82,13 +82,13 @@ def test_the_order_is_the_best_of_all_where_combinations_are_formed(seed: int) -
 
 def orders(relations: list[Relation]) -> Iterator[SubPlan[int]]:
     """Yield all left-deep orders in which no product is formed that need not be."""
-    graph = join_graph({number: each.attributes for number, each in enumerate(relations)})
+    graph = join_graph({number: relation.attributes for number, relation in enumerate(relations)})
     cost = JoinCost(dict(enumerate(relations)))
     for order in itertools.permutations(range(len(relations))):
         total = 0.0
         for place in range(1, len(order)):
             before = frozenset(order[:place])
-            near = {other for each in before for other in graph.adj[each]} - before
+            near = {other for member in before for other in graph.adj[member]} - before
             if near and order[place] not in near:
                 break
             total += cost.step(before, order[place])

@@ -19,25 +19,25 @@ def test_pages_are_the_pairs_with_equal_codes(
     left_codes: list[int], right_codes: list[int], data: st.DataObject, kind: str
 ) -> None:
     codes = np.array(left_codes, dtype=np.int32), np.array(right_codes, dtype=np.int32)
-    some = [sorted(data.draw(st.sets(st.sampled_from(range(len(code)))))) if len(code) else [] for code in codes]
-    left, right = (np.array(rows, dtype=np.int32) for rows in some)
+    chosen_rows = [sorted(data.draw(st.sets(st.sampled_from(range(len(code)))))) if len(code) else [] for code in codes]
+    left, right = (np.array(rows, dtype=np.int32) for rows in chosen_rows)
     expected = []
-    for i in some[0]:
-        partners = [j for j in some[1] if codes[0][i] == codes[1][j] >= 0]
+    for i in chosen_rows[0]:
+        partners = [j for j in chosen_rows[1] if codes[0][i] == codes[1][j] >= 0]
         if kind != "anti":
             expected += [(i, j) for j in partners]
         if kind != "inner" and not partners:
             expected.append((i, -1))
     pairs = Pairs((left, right), codes, outer=kind == "outer", anti=kind == "anti")
     assert pairs.total == len(expected)
-    first, found = 0, []
+    first, pages = 0, []
     while first < pairs.total:
         count = data.draw(st.integers(1, 5))
         rows = pairs.page(first, count)
         assert len(rows[0]) == len(rows[1]) == min(count, pairs.total - first)
-        found += list(zip(rows[0].tolist(), rows[1].tolist(), strict=True))
+        pages += list(zip(rows[0].tolist(), rows[1].tolist(), strict=True))
         first += count
-    assert found == expected
+    assert pages == expected
     assert [len(rows) for rows in pairs.page(pairs.total, 3)] == [0, 0]
 
 
@@ -46,16 +46,16 @@ def test_picked_pairs_are_those_of_the_wanted_rows_in_their_order(
     left_codes: list[int], right_codes: list[int], data: st.DataObject
 ) -> None:
     codes = np.array(left_codes, dtype=np.int32), np.array(right_codes, dtype=np.int32)
-    some = [data.draw(st.lists(st.booleans(), min_size=len(code), max_size=len(code))) for code in codes]
-    wanted = [np.array(each if data.draw(st.booleans()) else [], dtype=np.bool_) for each in some]
+    masks = [data.draw(st.lists(st.booleans(), min_size=len(code), max_size=len(code))) for code in codes]
+    wanted_rows = [np.array(mask if data.draw(st.booleans()) else [], dtype=np.bool_) for mask in masks]
     everything = [np.arange(len(code), dtype=np.int32) for code in codes]
-    alone = [rows[mask] if len(mask) else rows for rows, mask in zip(everything, wanted, strict=True)]
-    expected = Pairs((alone[0], alone[1]), codes)
-    picked = PickedPairs(AllPairs(Pairs((everything[0], everything[1]), codes)), wanted[0], wanted[1])
+    rows_left = [rows[mask] if len(mask) else rows for rows, mask in zip(everything, wanted_rows, strict=True)]
+    expected = Pairs((rows_left[0], rows_left[1]), codes)
+    picked = PickedPairs(AllPairs(Pairs((everything[0], everything[1]), codes)), wanted_rows[0], wanted_rows[1])
     assert picked.total == expected.total
     for first in range(picked.total + 1):
         pages = zip(picked.page(first, 3), expected.page(first, 3), strict=True)
-        assert all(one.tolist() == other.tolist() for one, other in pages)
+        assert all(rows.tolist() == expected_rows.tolist() for rows, expected_rows in pages)
 
 
 @pytest.mark.parametrize("size", [1 << 18, 1 << 20])

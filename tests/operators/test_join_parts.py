@@ -14,9 +14,9 @@ W = "[RANGE 4 SECONDS]"
 
 
 def join(text: str) -> Join:
-    found = plan_select(text.replace("~", W), CATALOG)
-    assert isinstance(found, Join)
-    return found
+    query = plan_select(text.replace("~", W), CATALOG)
+    assert isinstance(query, Join)
+    return query
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def test_keys_are_spread_by_what_decides_about_combinations(text: str, hashed: l
     ],
 )  # fmt: skip
 def test_by_what_tuples_with_split_keys_may_be_spread(text: str, columns: list[tuple[str, ...] | None]) -> None:
-    found = join(text)
-    assert [columns_to_spread_by(found, number) for number in (0, 1)] == columns
-    for number, mine in enumerate(columns):
+    query = join(text)
+    assert [columns_to_spread_by(query, number) for number in (0, 1)] == columns
+    for number, allowed in enumerate(columns):
         for by in ((), ("v",), ("s",), ("s", "v"), ("k",)):
-            may = mine == () or (mine is not None and 0 < len(by) == len(set(by) & set(mine)))
-            assert can_split(found, KeySplit(1, frozenset([1]), number, by=by)) == may
+            may = allowed == () or (allowed is not None and 0 < len(by) == len(set(by) & set(allowed)))
+            assert can_split(query, KeySplit(1, frozenset([1]), number, by=by)) == may
 
 
 def test_an_input_is_shared_by_joins_of_other_streams_that_place_it_alike() -> None:

@@ -100,16 +100,17 @@ def test_one_batch_of_alike_inputs(tmp_path: Any, text: str) -> None:
     pipeline, query = JoinPipeline(storage, STREAMS, random.Random(1)), RandomJoin(text, 4, 4)
     planned = plan(query)
     assert planned is not None
-    other = {"x": 0.0, "s": "", "d": None}
+    filler = {"x": 0.0, "s": "", "d": None}
     drawn = [(1, 1, 10), (2, None, 20), (1, 1, 30), (5, 2, 20), (3, None, 2)]
-    rows = [other | {"k": k, "m": m, "v": v, "t": 5 * SECOND + v} for k, m, v in drawn * 2]  # both tasks have the same
-    seen = pipeline.run({"s-a": rows, "s-b": rows}, [changelog(1, [("q", 0, planned)])])
-    end = [other | {"k": 9, "m": 9, "v": 0, "t": 50 * SECOND}]
+    rows = [filler | {"k": k, "m": m, "v": v, "t": 5 * SECOND + v} for k, m, v in drawn * 2]  # both tasks have the same
+    accepted = pipeline.run({"s-a": rows, "s-b": rows}, [changelog(1, [("q", 0, planned)])])
+    end = [filler | {"k": 9, "m": 9, "v": 0, "t": 50 * SECOND}]
     pipeline.run({stream.id: end for stream in STREAMS})
-    wanted = expected(query, {stream.id: seen.get(stream.id, []) for stream in STREAMS}, {}, None, 40 * SECOND)
+    by_stream = {stream.id: accepted.get(stream.id, []) for stream in STREAMS}
+    expected_rows = expected(query, by_stream, {}, None, 40 * SECOND)
     got = [tuple(value for name, value in row.items() if name != "_partial") for row in pipeline.rows.get("q", [])]
-    assert wanted
-    assert sorted(map(comparable, got)) == sorted(map(comparable, wanted))
+    assert expected_rows
+    assert sorted(map(comparable, got)) == sorted(map(comparable, expected_rows))
 
 
 def test_a_window_has_no_more_rows_than_the_limit(tmp_path: Any) -> None:
@@ -239,7 +240,7 @@ def test_an_inner_and_an_outer_join_share_an_operator(first: str, tmp_path: Path
     end = [row | {"k": 9, "v": 9, "t": 100 * SECOND}]
     pipeline.run({"s-a": left, "s-b": [left[0] | {"v": 7}]}, changes)
     pipeline.run({"s-a": end, "s-b": end})
-    assert {kind: sorted((each["v"], each["w"]) for each in rows) for kind, rows in pipeline.rows.items()} == {
+    assert {kind: sorted((joined["v"], joined["w"]) for joined in rows) for kind, rows in pipeline.rows.items()} == {
         "JOIN": [(0, 7)],
         "LEFT JOIN": [(0, 7), (1, None), (2, None)],
     }
@@ -248,10 +249,10 @@ def test_an_inner_and_an_outer_join_share_an_operator(first: str, tmp_path: Path
 def test_state_is_bounded_while_joins_come_and_go(tmp_path: Path) -> None:
     pipeline = JoinPipeline(Storage(str(tmp_path)), STREAMS, random.Random(5))
     drawn = (random_join(random.Random(number)) for number in itertools.count(2000))
-    plans = (found for query in drawn if (found := plan(query)) is not None)
+    plans = (planned for query in drawn if (planned := plan(query)) is not None)
     for version in TABLES.versions.values():
         pipeline.storage.put(version_path(version.id), version.data)
-    held, files, slots = [], [], {}
+    state_bytes, files, slots = [], [], {}
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(bucket_store, "INLINE_BYTES", 0)
         for number in range(150):
@@ -265,10 +266,10 @@ def test_state_is_bounded_while_joins_come_and_go(tmp_path: Path) -> None:
                 slots[slot] = f"q{number}"
             rows = [random_values(pipeline.rng) | {"t": number * SECOND + at} for at in range(0, SECOND, SECOND // 8)]
             pipeline.run({stream.id: rows for stream in STREAMS}, changes)
-            held.append(sum(len(value) for state in pipeline.states for value in state.data.values()))
+            state_bytes.append(sum(len(value) for state in pipeline.states for value in state.data.values()))
             files.append(len(pipeline.storage.names("buckets")) + len(pipeline.storage.names("tuples")))
     assert sum(map(len, pipeline.rows.values())) > 5_000
-    assert max(held[75:]) <= 1.5 * max(held[25:75]), "as much as the windows of the joins that run need"
+    assert max(state_bytes[75:]) <= 1.5 * max(state_bytes[25:75]), "as much as the windows of the joins that run need"
     assert max(files[75:]) <= 1.5 * max(files[25:75])
 
 

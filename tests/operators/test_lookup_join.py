@@ -57,21 +57,22 @@ def test_tuples_are_joined_as_loops_do(seed: int, tmp_path_factory: pytest.TempP
     rng = random.Random(seed)
     storage = Storage(str(tmp_path_factory.mktemp("data")))
     kinds = [rng.choice(list(VALUES)) for _ in range(rng.choice([1, 1, 2, 3]))]
-    mine = {f"m{i}": kind for i, kind in enumerate(kinds)} | {"v": BIGINT}
-    theirs = {f"k{i}": kind for i, kind in enumerate(kinds)} | {"w": BIGINT}
-    tuples, rows = random_rows(rng, mine, rng.randint(0, 30)), random_rows(rng, theirs, rng.randint(0, 12))
+    tuple_columns = {f"m{i}": kind for i, kind in enumerate(kinds)} | {"v": BIGINT}
+    table_columns = {f"k{i}": kind for i, kind in enumerate(kinds)} | {"w": BIGINT}
+    tuples = random_rows(rng, tuple_columns, rng.randint(0, 30))
+    rows = random_rows(rng, table_columns, rng.randint(0, 12))
     left, on = rng.random() < 0.5, None
     if rng.random() < 0.5:
         on = Call("<", (Column("v", BIGINT), Column("t.w", BIGINT)), BOOLEAN)
     keys = tuple((Column(f"m{i}", kind), Column(f"k{i}", kind)) for i, kind in enumerate(kinds))
-    lookup = Lookup("t-1", stored(storage, table_of(rows, theirs)), "t", keys, on, left)
+    lookup = Lookup("t-1", stored(storage, table_of(rows, table_columns)), "t", keys, on, left)
     monkeypatch = pytest.MonkeyPatch()
     monkeypatch.setattr(lookup_join, "MOST_AT_ONCE", rng.choice([1, 5, 1000]))
     join = LookupJoin([lookup], frozenset({"v", "m0", "t.w"}))
-    batch = table_of(tuples, mine).combine_chunks().to_batches() or [
-        pa.RecordBatch.from_pylist([], table_of([], mine).schema)
+    batch = table_of(tuples, tuple_columns).combine_chunks().to_batches() or [
+        pa.RecordBatch.from_pylist([], table_of([], tuple_columns).schema)
     ]
-    found = [row for joined in join.batches(batch[0], IndexedTables(storage)) for row in joined.to_pylist()]
+    joined_rows = [row for joined in join.batches(batch[0], IndexedTables(storage)) for row in joined.to_pylist()]
     monkeypatch.undo()
 
     def partners(row: dict[str, Any]) -> Rows:
@@ -89,7 +90,7 @@ def test_tuples_are_joined_as_loops_do(seed: int, tmp_path_factory: pytest.TempP
         joined = [other["w"] for other in partners(row)]
         expected += [(row["v"], row["m0"], w) for w in joined or ([None] if left else [])]
     # in order of the tuples, then of the table's rows
-    assert [(row["v"], row["m0"], row["t.w"]) for row in found] == expected
+    assert [(row["v"], row["m0"], row["t.w"]) for row in joined_rows] == expected
 
 
 def test_lookups_follow_each_other(tmp_path: Path) -> None:

@@ -31,10 +31,10 @@ KINDS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
 
 @given(data=st.data(), rows=st.integers(0, 20))
 def test_a_table_becomes_what_it_was(data: st.DataObject, rows: int) -> None:
-    chosen = data.draw(st.lists(st.sampled_from(KINDS), max_size=5))
+    kinds = data.draw(st.lists(st.sampled_from(KINDS), max_size=5))
     columns = {
         f"c{number}": pa.array(data.draw(st.lists(values, min_size=rows, max_size=rows)), kind)
-        for number, (kind, values) in enumerate(chosen)
+        for number, (kind, values) in enumerate(kinds)
     }
     table = pa.table(columns).replace_schema_metadata(data.draw(st.sampled_from([None, {b"a": b"b"}])))
     narrowed = narrow(table)

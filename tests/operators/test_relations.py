@@ -30,16 +30,16 @@ def random_relations(rng: random.Random) -> list[Relation]:
 
 def matches(relations: list[Relation], number: int, row: int, joined: tuple[int, ...]) -> bool:
     """Return whether a row of a relation belongs to rows of those before it."""
-    mine = relations[number]
-    for attribute, codes in mine.codes.items():
-        for other in mine.outer_of or range(number):
-            theirs = relations[other]
-            if attribute not in theirs.codes or (theirs.outer_of and not mine.outer_of):
+    relation = relations[number]
+    for attribute, codes in relation.codes.items():
+        for other in relation.outer_of or range(number):
+            earlier = relations[other]
+            if attribute not in earlier.codes or (earlier.outer_of and not relation.outer_of):
                 continue
-            value = -1 if joined[other] == NO_ROW else int(theirs.codes[attribute][joined[other]])
+            value = -1 if joined[other] == NO_ROW else int(earlier.codes[attribute][joined[other]])
             if value == -1 or codes[row] != value:
                 return False
-            if not mine.outer_of:
+            if not relation.outer_of:
                 break  # what was joined before is equal
     return True
 
@@ -49,27 +49,27 @@ def by_loops(relations: list[Relation]) -> list[tuple[int, ...]]:
     for number in range(1, len(relations)):
         wider = []
         for rows in joined:
-            found = [row for row in range(relations[number].rows) if matches(relations, number, row, rows)]
+            partners = [row for row in range(relations[number].rows) if matches(relations, number, row, rows)]
             if relations[number].outer_of:
-                found = [NO_ROW] * (not found) if relations[number].anti else found or [NO_ROW]
-            wider += [(*rows, row) for row in found]
+                partners = [NO_ROW] * (not partners) if relations[number].anti else partners or [NO_ROW]
+            wider += [(*rows, row) for row in partners]
         joined = wider
     return joined
 
 
 def random_weights(rng: random.Random, relations: list[Relation]) -> list[Rows]:
-    return [np.array([rng.randint(1, 3) for _ in range(each.rows)], dtype=np.int64) for each in relations]
+    return [np.array([rng.randint(1, 3) for _ in range(relation.rows)], dtype=np.int64) for relation in relations]
 
 
 def weighed_by_loops(relations: list[Relation], weights: list[Rows], result: JoinResult) -> list[tuple[int, ...]]:
     """Return the members of each relation in all joined rows, in order."""
     members = [np.split(np.arange(weight.sum()), np.cumsum(weight)[:-1]) for weight in weights]
     place = np.argsort(result.order)
-    found: list[tuple[int, ...]] = []
+    all_members: list[tuple[int, ...]] = []
     for rows in in_order(by_loops(relations), result):
-        each = itertools.product(*([NO_ROW] if rows[n] == NO_ROW else members[n][rows[n]] for n in result.order))
-        found += (tuple(int(row[at]) for at in place) for row in each)
-    return found
+        combined = itertools.product(*([NO_ROW] if rows[n] == NO_ROW else members[n][rows[n]] for n in result.order))
+        all_members += (tuple(int(row[at]) for at in place) for row in combined)
+    return all_members
 
 
 def in_order(joined: list[tuple[int, ...]], result: JoinResult) -> list[tuple[int, ...]]:
@@ -87,7 +87,7 @@ def test_combinations_are_those_of_nested_loops(seed: int) -> None:
     assert list(zip(*(rows.tolist() for rows in result.combinations()), strict=True)) == expected
     for number, mask in enumerate(result.taking_part):
         assert set(np.flatnonzero(mask).tolist()) >= {rows[number] for rows in expected} - {NO_ROW}
-        if not any(each.anti for each in relations):
+        if not any(relation.anti for relation in relations):
             assert set(np.flatnonzero(mask).tolist()) == {rows[number] for rows in expected} - {NO_ROW}
 
 
@@ -95,15 +95,17 @@ def test_combinations_are_those_of_nested_loops(seed: int) -> None:
 def test_rows_that_take_no_part_may_be_left_out_or_not(seed: int) -> None:
     rng = random.Random(seed)
     relations = random_relations(rng)
-    whole = JoinResult(relations, ones(relations))
-    kept = [np.flatnonzero([part or rng.random() < 0.5 for part in mask]) for mask in whole.taking_part]
+    result = JoinResult(relations, ones(relations))
+    kept_rows = [np.flatnonzero([part or rng.random() < 0.5 for part in mask]) for mask in result.taking_part]
     fewer = [
-        replace(each, rows=len(rows), codes={a: codes[rows] for a, codes in each.codes.items()})
-        for each, rows in zip(relations, kept, strict=True)
+        replace(relation, rows=len(rows), codes={a: codes[rows] for a, codes in relation.codes.items()})
+        for relation, rows in zip(relations, kept_rows, strict=True)
     ]
-    found = JoinResult(fewer, ones(fewer)).combinations()
-    mapped = [np.where(at == NO_ROW, NO_ROW, np.append(rows, 0)[at]) for rows, at in zip(kept, found, strict=True)]
-    expected = zip(*(rows.tolist() for rows in whole.combinations()), strict=True)
+    combinations = JoinResult(fewer, ones(fewer)).combinations()
+    mapped = [
+        np.where(at == NO_ROW, NO_ROW, np.append(rows, 0)[at]) for rows, at in zip(kept_rows, combinations, strict=True)
+    ]
+    expected = zip(*(rows.tolist() for rows in result.combinations()), strict=True)
     assert sorted(zip(*(rows.tolist() for rows in mapped), strict=True)) == sorted(expected)
 
 
@@ -129,7 +131,7 @@ def relation(rows: int, *attributes: int) -> Relation:
 
 
 def ones(relations: list[Relation]) -> list[Rows]:
-    return [np.ones(each.rows, dtype=np.int64) for each in relations]
+    return [np.ones(relation.rows, dtype=np.int64) for relation in relations]
 
 
 def test_of_more_rows_than_can_be_counted_the_first_are_there() -> None:
@@ -181,5 +183,5 @@ def test_codes_of_many_attributes_stay_apart(values: list[int], seed: int) -> No
     rng = random.Random(seed)
     sides = [[[rng.choice(values) for _ in range(3)] for _ in range(4)] for _ in range(2)]
     relations = [Relation(4, {a: np.array([row[a] for row in side]) for a in range(3)}) for side in sides]
-    found = list(zip(*(rows.tolist() for rows in JoinResult(relations, ones(relations)).combinations()), strict=True))
-    assert found == by_loops(relations)
+    combinations = JoinResult(relations, ones(relations)).combinations()
+    assert list(zip(*(rows.tolist() for rows in combinations), strict=True)) == by_loops(relations)

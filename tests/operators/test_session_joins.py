@@ -88,7 +88,7 @@ def test_too_many_rows_of_sessions_are_left_out(
     pipeline.run({"s-a": rows, "s-b": rows}, [changelog(1, created)])
     end = [rows[0] | {"t": 50 * SECOND}]
     pipeline.run({"s-a": end, "s-b": end})
-    assert {name: len(mine) for name, mine in pipeline.rows.items()} == {"all": 50, "cut": 60}
+    assert {name: len(rows_of_query) for name, rows_of_query in pipeline.rows.items()} == {"all": 50, "cut": 60}
     assert "more than 99 of their rows" in pipeline.failures["none"]
     assert "the first 60, which are kept" in pipeline.failures["cut"]
     assert "all" not in pipeline.failures

@@ -29,15 +29,15 @@ def lanes_of(
 ) -> dict[int, list[int]]:
     """Return the lanes of each tuple that goes anywhere, by its time."""
     tuples = Tuples({"k": pa.array(keys, pa.int64()), "v": pa.array(np.array(times) % 7)}, len(keys))
-    found: dict[int, list[int]] = {}
+    lanes_of_time: dict[int, list[int]] = {}
     key = [Column("k", BIGINT)]
     for share in shares_of(tuples, np.array(times), span, key, ("k", "v"), placement, LANES):
         rows = np.arange(len(keys)) if share.rows is None else share.rows
         column = tuples.columns["k"].take(pa.array(rows))
         group = key_groups([column], len(rows), share.groups, placement.salt)
-        for row, own in zip(rows.tolist(), group.tolist(), strict=True):
-            found.setdefault(times[row], []).extend(own + lane for lane in share.lanes)
-    return found
+        for row, group_number in zip(rows.tolist(), group.tolist(), strict=True):
+            lanes_of_time.setdefault(times[row], []).extend(group_number + lane for lane in share.lanes)
+    return lanes_of_time
 
 
 def chunks_of(count: int, sizes: tuple[int, ...]) -> Iterator[slice]:
@@ -64,40 +64,40 @@ def test_tuples_with_a_split_key_go_to_one_lane_each_or_to_all() -> None:
     counts = np.bincount([spread[time][0] for time in hot])
     assert counts.min() > 0.8 * len(hot) / LANES
     assert all(sorted(broadcast[time]) == list(range(LANES)) for time in hot)
-    others = set(TIMES) - set(hot)
-    assert all(spread[time] == broadcast[time] == before[time] for time in others)
+    not_hot = set(TIMES) - set(hot)
+    assert all(spread[time] == broadcast[time] == before[time] for time in not_hot)
 
 
 def test_tuples_with_a_split_key_that_are_alike_in_a_column_meet_in_a_lane() -> None:
-    found, before = lanes_of(TIMES, KEYS, BY_COLUMN), lanes_of(TIMES, KEYS, AS_EVER)
+    spread, before = lanes_of(TIMES, KEYS, BY_COLUMN), lanes_of(TIMES, KEYS, AS_EVER)
     lanes: dict[int, set[int]] = {}
     for time, key in zip(TIMES, KEYS, strict=True):
         if key == HOT:
-            lanes.setdefault(time % 7, set()).update(found[time])
+            lanes.setdefault(time % 7, set()).update(spread[time])
         else:
-            assert found[time] == before[time]
-    assert all(len(each) == 1 for each in lanes.values())
+            assert spread[time] == before[time]
+    assert all(len(lanes_of_value) == 1 for lanes_of_value in lanes.values())
     assert set().union(*lanes.values()) == set(range(LANES))
-    assert all(len(each) == 1 for each in found.values())
+    assert all(len(lanes_of_tuple) == 1 for lanes_of_tuple in spread.values())
 
 
 @pytest.mark.parametrize("placement", [SPREAD, BY_COLUMN])
 @pytest.mark.parametrize("sizes", [(1,), (7, 13), (400, 3)])
 def test_where_a_tuple_goes_does_not_depend_on_its_chunk(sizes: tuple[int, ...], placement: Placement) -> None:
-    whole = lanes_of(TIMES, KEYS, placement)
+    at_once = lanes_of(TIMES, KEYS, placement)
     pieces: dict[int, list[int]] = {}
-    for each in chunks_of(len(TIMES), sizes):
-        pieces |= lanes_of(TIMES[each], KEYS[each], placement)
-    assert pieces == whole
+    for chunk in chunks_of(len(TIMES), sizes):
+        pieces |= lanes_of(TIMES[chunk], KEYS[chunk], placement)
+    assert pieces == at_once
 
 
 @pytest.mark.parametrize("placement", [SPREAD, BROADCAST, AS_EVER, BY_COLUMN, Placement(SALT, None)])
 def test_tuples_that_no_window_reads_go_nowhere(placement: Placement) -> None:
-    found = lanes_of(TIMES, KEYS, placement, (100, 300))
-    assert sorted(found) == list(range(100, 300))
-    whole = lanes_of(TIMES, KEYS, placement)
-    assert {time: sorted(lanes) for time, lanes in found.items()} == {
-        time: sorted(whole[time]) for time in range(100, 300)
+    in_span = lanes_of(TIMES, KEYS, placement, (100, 300))
+    assert sorted(in_span) == list(range(100, 300))
+    everywhere = lanes_of(TIMES, KEYS, placement)
+    assert {time: sorted(lanes) for time, lanes in in_span.items()} == {
+        time: sorted(everywhere[time]) for time in range(100, 300)
     }
     assert lanes_of(TIMES, KEYS, placement, (2000, 3000)) == {}
 

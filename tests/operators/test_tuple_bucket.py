@@ -39,21 +39,21 @@ def test_every_wanted_tuple_is_in_the_index_of_its_lane(
     columns = {name: pa.array(rng.integers(0, 20, length)) for name in ("a", "b", "c")}
     times = rng.integers(0, 10**9, length)
     tuples = Tuples(columns, length)
-    wanted = []
+    requests = []
     for name in ("a", "b"):
         keys = encode_keys([columns[name]], length, groups, "salt")
-        wanted.append(Wanted(f"by {name}", rng.random(length) < 0.4, keys, ["c"], range(1)))
+        requests.append(Wanted(f"by {name}", rng.random(length) < 0.4, keys, ["c"], range(1)))
     everywhere = encode_keys([columns["c"]], length, 1, "salt")
-    wanted.append(Wanted("everywhere", rng.random(length) < 0.1, everywhere, [], range(groups)))
-    indexed = index_tuples(tuples, times, wanted)
+    requests.append(Wanted("everywhere", rng.random(length) < 0.1, everywhere, [], range(groups)))
+    indexed = index_tuples(tuples, times, requests)
     assert indexed is not None
     assert indexed.table.column_names == [TIME, "c"]
-    by_any = wanted[0].tuples | wanted[1].tuples | wanted[2].tuples
-    assert indexed.table.num_rows == (by_any.sum() if worth_taking else length)
+    is_wanted = requests[0].tuples | requests[1].tuples | requests[2].tuples
+    assert indexed.table.num_rows == (is_wanted.sum() if worth_taking else length)
 
     storage = Storage(str(tmp_path))
     path, files = put_block(storage, TUPLES, 1, indexed.table), TupleFiles(storage)
-    found: dict[str, list[tuple[int, int, int, int]]] = {}
+    read: dict[str, list[tuple[int, int, int, int]]] = {}
     shares: dict[str, dict[int, int]] = {}
     for lane, index in indexed.indexes:
         data = index.serialize_with(indexed.table) if is_small else index.serialize(path)
@@ -64,22 +64,22 @@ def test_every_wanted_tuple_is_in_the_index_of_its_lane(
         assert rows.column_names == ["c"]
         assert bucket.span == (bucket.times.min(), bucket.times.max() + 1)
         shares.setdefault(index.operator, {})[lane] = bucket.index.share
-        listed = zip([lane] * len(keys), keys.tolist(), bucket.times.tolist(), rows["c"].to_pylist(), strict=True)
-        found.setdefault(bucket.operator, []).extend(listed)
+        entries = zip([lane] * len(keys), keys.tolist(), bucket.times.tolist(), rows["c"].to_pylist(), strict=True)
+        read.setdefault(bucket.operator, []).extend(entries)
     for name in ("by a", "by b"):
         assert sum(shares[name].values()) == indexed.table.num_rows
     assert set(shares["everywhere"].values()) == {indexed.table.num_rows}
-    for each, name in zip(wanted, ("a", "b", "c"), strict=True):
-        group_of_code = np.repeat(np.arange(len(each.keys.group_starts) - 1), np.diff(each.keys.group_starts))
-        group = kernels.taken(group_of_code, each.keys.codes)
+    for request, name in zip(requests, ("a", "b", "c"), strict=True):
+        group_of_code = np.repeat(np.arange(len(request.keys.group_starts) - 1), np.diff(request.keys.group_starts))
+        group = kernels.taken(group_of_code, request.keys.codes)
         values = zip(columns[name].to_pylist(), times.tolist(), columns["c"].to_pylist(), strict=True)
         expected = [
             (int(group[row]) + lane, *value)
             for row, value in enumerate(values)
-            for lane in each.lanes
-            if each.tuples[row]
+            for lane in request.lanes
+            if request.tuples[row]
         ]
-        assert sorted(found[each.operator]) == sorted(expected)
+        assert sorted(read[request.operator]) == sorted(expected)
 
 
 def test_nothing_is_written_that_nobody_wants() -> None:
