@@ -1,4 +1,4 @@
-"""The REST interface as an ASGI application; CONTRACT section 1 says what each call does."""
+"""The REST interface as an ASGI application; its OpenAPI document, at ``/docs``, says what each call does."""
 
 from __future__ import annotations
 

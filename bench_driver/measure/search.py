@@ -48,9 +48,9 @@ Probe = Callable[[int], StepResult]
 class SearchPlan:
     """How far to step: down to `below_taken` of what was taken, then by `down` each; after success, up by `up`.
 
-    At most `most_steps` steps in all. Between what is sustained and what is too much, `refinements` steps go by what was
-    taken, where that lies between them; then each goes to the middle, until what is too much is no more than `far` times
-    what is sustained. No refinements, and the first rate that is sustained is the last step.
+    At most `most_steps` steps in all. Between what is sustained and what is too much, `refinements` steps go by what
+    was taken, where that lies between them; then each goes to the middle, until what is too much is no more than `far`
+    times what is sustained. Without refinements the first rate that is sustained is the last step.
     """
 
     most_steps: int = 9

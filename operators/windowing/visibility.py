@@ -1,4 +1,4 @@
-"""Which queries may see a tuple by its event time alone (CONTRACT section 3: active_from and active_to).
+"""Which queries may see a tuple by its event time alone: those after active_from, up to active_to.
 
 Event time at and above the waterline is cut at the changelog times of the queries; between two cuts the set of queries
 that see tuples is constant. There are few cuts: those below the waterline no longer matter.

@@ -1,7 +1,7 @@
 """Shared selection and aggregation against a plain recomputation, query by query, without Spark.
 
 Random tuples in random batches pass through the kernels just as in the job: predicate index, slices, buckets, lanes,
-firing. Each query's rows must be those of a loop over the tuples that CONTRACT section 3 says it sees.
+firing. Each query's rows must be those of a loop over the tuples that it sees.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A stream's shared operators: who gets a tuple at the borders that CONTRACT section 3 draws, and failures."""
+"""A stream's shared operators: who gets a tuple at the borders of active_from and active_to, and failures."""
 
 from __future__ import annotations
 

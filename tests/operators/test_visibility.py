@@ -1,4 +1,4 @@
-"""Visibility: a tuple is seen by the queries that CONTRACT 3.3 and 3.4 name, also exactly at the borders."""
+"""Visibility: a tuple is seen by the queries between whose active_from and active_to it lies, also at the borders."""
 
 from __future__ import annotations
 
