@@ -17,7 +17,7 @@ from api.queries import created, fields_of, once_running
 from api.service import Service, ServiceDep
 from api.settled import settled
 from session.access.tenant_session import TenantSession
-from session.commands import Begun
+from session.commands import StartedCommand
 from session.query_requests import Replacement
 from session.requests import Outcome
 
@@ -82,7 +82,7 @@ async def resume_query(id: str, request: Request, service: ServiceDep, caller: C
 
 
 async def _pause_or_resume(
-    service: Service, caller: TenantSession, request: Request, query_id: str, begin: Callable[..., Begun]
+    service: Service, caller: TenantSession, request: Request, query_id: str, begin: Callable[..., StartedCommand]
 ) -> Response:
     if idempotency_key(request) is None:
         service.check_running()

@@ -122,7 +122,7 @@ def running(settings: Settings, storage: Storage, listener: socket.socket) -> It
     with contextlib.ExitStack() as stack:
         stack.callback(service.close)
         stack.callback(_stop_all, deliverers)
-        service.session.deliveries.wanted = lambda: _start_all(deliverers)
+        service.session.deliveries.on_wanted = lambda: _start_all(deliverers)
         service.start()
         stack.callback(supervisor.stop, JOB_STOP_SECONDS)
         supervisor.start()

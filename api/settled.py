@@ -9,10 +9,10 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from session.commands import Begun, Wake
+from session.commands import StartedCommand, Wake
 
 
-async def settled(begin: Callable[[Wake], Begun], reads_files: bool = False) -> list[dict[str, Any]]:
+async def settled(begin: Callable[[Wake], StartedCommand], reads_files: bool = False) -> list[dict[str, Any]]:
     """Begin a command, and return its answer once it is durable and applied; one that ``reads_files`` on a thread."""
     loop = asyncio.get_running_loop()
     on_disk: asyncio.Future[None] = loop.create_future()

@@ -101,7 +101,7 @@ class SharedAggregation:
 
         ``rows`` are the tuples that the space takes, None for all.
         """
-        sliced = self._sliced if rows is None else self._sliced.taken(rows)
+        sliced = self._sliced if rows is None else self._sliced.take(rows)
         encoded = sliced.measures.of(measures)
         if isinstance(space, LineSpace):
             cells, entries = self._along_a_line(space, encoded)

@@ -144,10 +144,10 @@ class Encoded:
     def _extents(self) -> dict[str, tuple[int, int, int]]:
         return {}
 
-    def taken(self, rows: npt.NDArray[np.int32]) -> Encoded:
+    def take(self, rows: npt.NDArray[np.int32]) -> Encoded:
         """Return the numbers of some tuples."""
-        numbers = {name: kernels.taken(values, rows) for name, values in self.numbers.items()}
-        valid = None if self.valid is None else kernels.taken(self.valid, rows)
+        numbers = {name: kernels.take(values, rows) for name, values in self.numbers.items()}
+        valid = None if self.valid is None else kernels.take(self.valid, rows)
         return Encoded(numbers, valid, self.dictionary)
 
 

@@ -59,7 +59,7 @@ class DenseTotals:
             starts = np.empty(slices + 1, dtype=np.int64)
             kernels.pick_group(counts, first, last, position, cell, key, starts)
             numbers = {} if packed is None else packed.at(position)
-            numbers |= {name: kernels.taken(total, position) for name, total in totals.items()}
+            numbers |= {name: kernels.take(total, position) for name, total in totals.items()}
             yield group, starts, (cell, key), numbers
 
 

@@ -86,9 +86,9 @@ class EncodedMeasures:
                 self._encoded[measure.name] = self._encode(measure)
         return {measure: self._encoded[measure.name] for measure in measures}
 
-    def taken(self, rows: npt.NDArray[np.int32]) -> EncodedMeasures:
+    def take(self, rows: npt.NDArray[np.int32]) -> EncodedMeasures:
         """Return those of some of the tuples."""
-        return EncodedMeasures(lambda measure: self.of([measure])[measure].taken(rows))
+        return EncodedMeasures(lambda measure: self.of([measure])[measure].take(rows))
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,12 @@ class SlicedTuples:
         """How many tuples there are."""
         return len(self.slice_of)
 
-    def taken(self, rows: npt.NDArray[np.int32]) -> SlicedTuples:
+    def take(self, rows: npt.NDArray[np.int32]) -> SlicedTuples:
         """Return some of the tuples, with the same slices and keys."""
-        keys = replace(self.keys, codes=kernels.taken(self.keys.codes, rows))
+        keys = replace(self.keys, codes=kernels.take(self.keys.codes, rows))
         several = len(self.slices) > 1
-        slice_of = kernels.taken(self.slice_of, rows) if several else np.zeros(len(rows), dtype=np.int32)
-        return SlicedTuples(self.measures.taken(rows), self.slices, slice_of, self.latest, keys)
+        slice_of = kernels.take(self.slice_of, rows) if several else np.zeros(len(rows), dtype=np.int32)
+        return SlicedTuples(self.measures.take(rows), self.slices, slice_of, self.latest, keys)
 
     @cached_property
     def column(self) -> npt.NDArray[np.int32]:
@@ -169,7 +169,7 @@ class SlicedTuples:
         """The tuples ordered by key group and slice, and where those of each (group, slice) begin; one end more."""
         groups, slices = len(self.keys.group_starts) - 1, len(self.slices)
         group_of_key = np.repeat(np.arange(groups, dtype=np.int32), np.diff(self.keys.group_starts))
-        place = kernels.taken(group_of_key, self.keys.codes) * np.int32(slices) + self.slice_of
+        place = kernels.take(group_of_key, self.keys.codes) * np.int32(slices) + self.slice_of
         order, starts = np.empty(len(place), dtype=np.int32), np.zeros(groups * slices + 1, dtype=np.int64)
         kernels.order_by_code(order, starts, place)
         return order, starts
@@ -177,7 +177,7 @@ class SlicedTuples:
     def ordered(self, name: str, numbers: Numbers) -> Numbers:
         """Return the numbers of the tuples in the order of `by_group`; equal names must stand for equal numbers."""
         if name not in self._ordered:
-            self._ordered[name] = kernels.taken(numbers, self.by_group[0])
+            self._ordered[name] = kernels.take(numbers, self.by_group[0])
         return self._ordered[name]
 
     @cached_property
@@ -320,7 +320,7 @@ def tuples_alone(
     length, places = sliced.length, len(sliced.slices) * sliced.keys.count
     if not better_alone(length, len(query_sets) * places, queries * places):
         return None
-    queries_per_tuple = kernels.taken(kernels.set_bits(query_sets), cell)
+    queries_per_tuple = kernels.take(kernels.set_bits(query_sets), cell)
     return queries_per_tuple if queries_per_tuple.sum() <= _MOST_QUERIES_ALONE * length else None
 
 
@@ -351,7 +351,7 @@ def query_by_query(
     totals = new_totals(math.prod(shape), encoded)
     order, starts = np.empty(len(cell), dtype=np.int32), np.zeros(shape[1] * shape[2] + 1, dtype=np.int64)
     kernels.order_by_code(order, starts, sliced.column)
-    ends = np.cumsum(kernels.taken(queries_per_tuple, order))
+    ends = np.cumsum(kernels.take(queries_per_tuple, order))
     first = 0
     while first < len(cell):
         places_before = int(ends[first - 1]) if first else 0
@@ -409,7 +409,7 @@ def _list_entries(
 ) -> Iterator[Entries]:
     """Make each tuple an entry, ordered by key group and slice."""
     order, bounds = sliced.by_group
-    entry_cell, entry_key = kernels.taken(cell, order), sliced.ordered("", sliced.keys.codes)
+    entry_cell, entry_key = kernels.take(cell, order), sliced.ordered("", sliced.keys.codes)
     numbers: dict[str, Numbers] = {COUNT_NAME: np.ones(len(order), dtype=np.int32)}
     for measure, values in encoded.items():
         count_name = components.count_name(measure)

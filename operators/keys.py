@@ -98,7 +98,7 @@ def encode_keys(
     else:
         rank = np.empty(len(order), dtype=np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
-        codes = kernels.taken(rank, codes) if close_keys is None else close_keys.codes(rank)
+        codes = kernels.take(rank, codes) if close_keys is None else close_keys.codes(rank)
     keys = pa.Table.from_arrays([digits.values_at(order) for digits in distinct], names=key_names(len(wrapped)))
     return KeyCodes(codes, keys, starts)
 
@@ -173,7 +173,7 @@ class Digits:
             places.append(coded.numbers + np.int32(first))
             first += coded.span
         united = cls.by_dictionary(pa.concat_arrays(dictionaries))
-        return replace(united, numbers=kernels.taken(united.numbers, np.concatenate(places)))
+        return replace(united, numbers=kernels.take(united.numbers, np.concatenate(places)))
 
     @property
     def length(self) -> int:
@@ -192,13 +192,13 @@ class Digits:
             return hash_column(self.values)
         return self.dictionary.hashes[self.numbers]
 
-    def taken(self, rows: npt.NDArray[np.int64]) -> Digits:
+    def take(self, rows: npt.NDArray[np.int64]) -> Digits:
         """Return some of the values."""
         return replace(self, numbers=self.numbers[rows])
 
     def values_at(self, rows: npt.NDArray[np.int64]) -> pa.Array:
         """Return some of the values as they were."""
-        return self.taken(rows).values
+        return self.take(rows).values
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ def _encode(columns: Sequence[Digits], rows: int) -> tuple[Codes, list[Digits]]:
         if digits.dictionary is not None:
             return digits.numbers.astype(np.int32, copy=False), [replace(digits, numbers=np.arange(digits.span))]
         codes, first = _number(digits.numbers, digits.low, digits.span)
-        return codes, [digits.taken(first)]
+        return codes, [digits.take(first)]
     # the columns of a row are the digits of a number
     code, size = np.zeros(rows, dtype=np.int64), 1
     for digits in columns:
@@ -318,7 +318,7 @@ def _encode(columns: Sequence[Digits], rows: int) -> tuple[Codes, list[Digits]]:
         kernels.append_digit(code, digits.numbers, digits.low, digits.span)
         size *= digits.span
     codes, first = _number(code, 0, size)
-    return codes, [digits.taken(first) for digits in columns]
+    return codes, [digits.take(first) for digits in columns]
 
 
 def _dense(code: npt.NDArray[np.int64], size: int) -> tuple[npt.NDArray[np.int64], int]:

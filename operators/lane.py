@@ -40,7 +40,7 @@ from operators.operator_queries import OperatorQueries
 from operators.predicates.cells import LineCells
 from operators.predicates.space_key import SpaceKey
 from operators.report import Work
-from operators.windowing.early_rows import Current, together, with_changelog_columns
+from operators.windowing.early_rows import Current, combine_fired, with_changelog_columns
 from operators.windowing.fired_rows import Fired
 from operators.windowing.firing import fire
 from operators.windowing.sessions import alive_fragments, fire_sessions, merge_fragments
@@ -184,7 +184,7 @@ class Lane:
             with self.work.timed(name), contained((query.id for query in operator.queries), self.failures):
                 parts = self._fire_one(name, operator, buckets, passed, reached, new_buckets, now_us)
                 if parts:
-                    fired[name] = (operator.queries, together(parts))
+                    fired[name] = (operator.queries, combine_fired(parts))
         for name in self._told.operators:
             if name not in self._operators.aggregations:
                 self._told.revise(name, None, (), None, None, now_us)

@@ -80,7 +80,7 @@ class Refreshed(dict[str, tuple[int, str]]):
     what they hold.
     """
 
-    def now(self, lookup: Lookup) -> Lookup:
+    def current(self, lookup: Lookup) -> Lookup:
         """Return a lookup with the file that its rows are in now as its ``version``."""
         number, file = self.get(lookup.table, (0, ""))
         is_older = refreshes_before(lookup.version) < number

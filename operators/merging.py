@@ -205,7 +205,7 @@ class _Slice:
             return self
         occupied = np.flatnonzero(self.numbers[COUNT_NAME]).astype(np.int32)
         cell, key = np.divmod(occupied, np.int32(keys))
-        return _Slice((cell, key), {name: kernels.taken(numbers, occupied) for name, numbers in self.numbers.items()})
+        return _Slice((cell, key), {name: kernels.take(numbers, occupied) for name, numbers in self.numbers.items()})
 
 
 def _merge_slice(
@@ -238,8 +238,8 @@ def _merge_few(
     keys = renumbered[0].keys
     address = np.concatenate(
         [
-            kernels.taken(renumbered[i].cell_map, buckets[i].cell[low:high]).astype(np.int64) * keys
-            + kernels.taken(renumbered[i].key_map, buckets[i].key[low:high])
+            kernels.take(renumbered[i].cell_map, buckets[i].cell[low:high]).astype(np.int64) * keys
+            + kernels.take(renumbered[i].key_map, buckets[i].key[low:high])
             for i, low, high in spans
         ]
     )

@@ -145,7 +145,7 @@ class PackedSums:
 
     def at(self, positions: npt.NDArray[np.int32]) -> dict[str, Numbers]:
         """Return the counts and the sums of some entries."""
-        return replace(self, numbers=kernels.taken(self.numbers, positions)).unpacked()
+        return replace(self, numbers=kernels.take(self.numbers, positions)).unpacked()
 
     def of_keys(self, shape: tuple[int, int, int], first: int, last: int) -> PackedSums:
         """Return those of the keys ``[first, last)``, slice by slice and cell by cell.

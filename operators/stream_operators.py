@@ -82,10 +82,10 @@ class _Arrived:
     cells: TupleCells
     measures: EncodedMeasures
 
-    def taken(self, rows: Places, names: Iterable[str]) -> _Arrived:
+    def take(self, rows: Places, names: Iterable[str]) -> _Arrived:
         """Return some of them, with the columns ``names``."""
-        tuples = self.tuples.taken(rows, names)
-        times, cells = kernels.taken(self.times, rows), self.cells.taken(rows)
+        tuples = self.tuples.take(rows, names)
+        times, cells = kernels.take(self.times, rows), self.cells.take(rows)
         return _Arrived(tuples, times, cells, EncodedMeasures.of_tuples(tuples))
 
 
@@ -187,7 +187,7 @@ class StreamOperators:
             {name for q in self._selections for output in q.query.outputs for name in columns_of(output.expression)}
         )
         self._expressions = {q.id: [str(expression) for expression in _expressions_of(q)] for q in queries}
-        lookups_now = tuple(live.refreshed.now(lookup) for lookup in lookups)
+        lookups_now = tuple(live.refreshed.current(lookup) for lookup in lookups)
         self.lookup_join = LookupJoin(lookups_now, self._columns_read(queries))
         """Joins tuples with static tables before they come here."""
 
@@ -315,7 +315,7 @@ class StreamOperators:
                 largest = max(largest, self._add_up(operator, share, arrived, output, wanted))
                 continue
             wanted_of_share = list[Wanted]()
-            arrived_of_share = arrived.taken(share.rows, operator.columns_read)
+            arrived_of_share = arrived.take(share.rows, operator.columns_read)
             largest = max(largest, self._add_up(operator, share, arrived_of_share, output, wanted_of_share))
             wanted += [tuples.among_all(share.rows, arrived.tuples.length) for tuples in wanted_of_share]
         return largest

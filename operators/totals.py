@@ -65,7 +65,7 @@ def add_up(
     for measure, values in encoded.items():
         count_name = components.count_name(measure)
         if values.valid is not None and count_name not in done:
-            valid = values.valid if source is None else kernels.taken(values.valid, source)
+            valid = values.valid if source is None else kernels.take(values.valid, source)
             kernels.add(totals[count_name], at, valid)
             done.add(count_name)
         for component in components.components_of(measure):
@@ -73,7 +73,7 @@ def add_up(
                 continue
             done.add(component.name)
             numbers, total = values.numbers[component.name], totals[component.name]
-            numbers = numbers if source is None else kernels.taken(numbers, source)
+            numbers = numbers if source is None else kernels.take(numbers, source)
             if component.merge == "sum" and COUNT_NAME not in done and total.dtype.kind != "c":
                 kernels.count_and_add(totals[COUNT_NAME], total, at, numbers)
                 done.add(COUNT_NAME)

@@ -101,7 +101,7 @@ class Tuples:
             self._values[text] = values
         return values
 
-    def taken(self, rows: Places, names: Iterable[str]) -> Tuples:
+    def take(self, rows: Places, names: Iterable[str]) -> Tuples:
         """Return some of the tuples, with the columns ``names``; both note failures in the same place."""
         places = pa.array(rows)
         tuples = Tuples({name: self.columns[name].take(places) for name in names}, len(rows))

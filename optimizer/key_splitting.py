@@ -164,10 +164,10 @@ class KeySplitting(SplitPolicy):
                 changes.append(change)
         return changes
 
-    def took(self, change: PlanChange) -> None:
+    def note(self, change: PlanChange) -> None:
         """Take note that a change was made, and put a new split on trial."""
-        super().took(change)
-        self._operators[change.operator].took(change)
+        super().note(change)
+        self._operators[change.operator].note(change)
 
 
 class NoSplits(SplitPolicy):
@@ -205,7 +205,7 @@ class _Operator:
         if sum(spent) >= LEAST_WORK:
             self.busiest, self._measured_from = max(spent) / sum(spent), list(seconds)
 
-    def took(self, change: PlanChange) -> None:
+    def note(self, change: PlanChange) -> None:
         """Put a new split on trial, and measure anew once windows from before it are over: at the next look."""
         assert change.split is not None
         self._busiest_before, self.busiest, self._measured_from = self.busiest, None, None

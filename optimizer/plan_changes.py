@@ -99,7 +99,7 @@ class SplitPolicy(ABC):
     def propose(self, situation: Situation) -> list[PlanChange]:
         """Return what should change; asked again and again."""
 
-    def took(self, change: PlanChange) -> None:
+    def note(self, change: PlanChange) -> None:
         """Take note that a change was made."""
         self.log.append(change)
 

@@ -42,7 +42,7 @@ class Rules:
         if self.latency_seconds <= 0 or self.period_seconds <= 0:
             raise ValueError(f"Latency and period must be above 0; got {self!r}.")
 
-    def held(self, executors: int) -> int:
+    def clamped(self, executors: int) -> int:
         """Return the number nearest to ``executors`` that is allowed."""
         return min(max(executors, self.least), self.most)
 

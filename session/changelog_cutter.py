@@ -42,9 +42,9 @@ def cut_changelog(
     freed_ids = {record.id for record in freed}
     regrouped = _regrouped(state, groups or {}, freed_ids)
     split = _split(state, splits or {}, freed_ids)
-    if not (waiting.anything or freed or regrouped or split) and capacity == state.slots.capacity:
+    if not (waiting.has_changes or freed or regrouped or split) and capacity == state.slots.capacity:
         return None
-    bits = resized(state.slots.held(), capacity)
+    bits = resized(state.slots.occupied(), capacity)
     for slot in (*slots, *(_slot(record) for record in freed)):
         bits[slot] = 0
     names = {definition.id: definition.name for definition in waiting.definitions}

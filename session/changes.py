@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from session.admission import NOBODY, Owner
-from session.commands import Begun, Commands, Wake, key_of_request
+from session.commands import Commands, StartedCommand, Wake, key_of_request
 from session.idempotency import current
 from session.query_record import PAUSED, PENDING, RUNNING, QueryRecord, full_name
 from session.query_requests import QueryRequest, Replacement
@@ -22,7 +22,7 @@ class Changes(Commands):
 
     def begin_replace(
         self, id_or_name: str, replacement: Replacement, drain: bool = True, *on_done: Wake, owner: Owner = NOBODY
-    ) -> Begun:
+    ) -> StartedCommand:
         """Begin to accept a query in the place of another, which retires with the same changelog.
 
         The new one sees exactly the tuples that the old one does not, and is of the same tenant, whoever asks. Conflict
@@ -60,7 +60,7 @@ class Changes(Commands):
         with self._lock:
             self._reservations.release_replaced(query_id)
 
-    def begin_pause(self, id_or_name: str, *on_done: Wake) -> Begun:
+    def begin_pause(self, id_or_name: str, *on_done: Wake) -> StartedCommand:
         """Begin to pause a query, which then drains as if it were deleted; harmless to repeat.
 
         Conflict for one that is on its way out. ``on_done`` are not called when there is nothing to wait for.
@@ -68,13 +68,13 @@ class Changes(Commands):
         record = self._find(id_or_name)
         with self._lock:
             if _had_effect_before() or record.state == PAUSED:
-                return Begun(None, lambda: [self.query(record.id)])
+                return StartedCommand(None, lambda: [self.query(record.id)])
             if not record.is_wanted:
                 raise _not_allowed_now(record, "PENDING or RUNNING to be paused")
             logged = self._submit_ending(QueryPaused(record.id, key_of_request()), [record.id], *on_done)
-        return Begun(logged, lambda: [self.query(record.id)])
+        return StartedCommand(logged, lambda: [self.query(record.id)])
 
-    def begin_resume(self, id_or_name: str, *on_done: Wake) -> Begun:
+    def begin_resume(self, id_or_name: str, *on_done: Wake) -> StartedCommand:
         """Begin to run a paused query again, as soon as it has drained; harmless to repeat.
 
         Conflict for one that is on its way out, or was resumed too often. ``on_done`` are not called when there is
@@ -83,7 +83,7 @@ class Changes(Commands):
         record = self._find(id_or_name)
         with self._lock:
             if _had_effect_before() or record.state in (PENDING, RUNNING):
-                return Begun(None, lambda: [self.query(record.id)])
+                return StartedCommand(None, lambda: [self.query(record.id)])
             if record.state != PAUSED:
                 raise _not_allowed_now(record, "PAUSED to be resumed")
             if len(record.all_deployments) >= MOST_DEPLOYMENTS:
@@ -93,7 +93,7 @@ class Changes(Commands):
                     query_id=record.id,
                 )
             logged = self._submit(QueryResumed(record.id, key_of_request()), *on_done)
-        return Begun(logged, lambda: [self.query(record.id)])
+        return StartedCommand(logged, lambda: [self.query(record.id)])
 
     def _find(self, id_or_name: str) -> QueryRecord:
         """Return a query, finished or not; UnknownObject or Gone."""

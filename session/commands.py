@@ -1,7 +1,8 @@
 """Commands on streams, static tables and queries that come and go.
 
 Each command is checked, its request logged, and answered once that is durable and applied. ``begin_…`` return before
-that, with a :class:`Begun` that gives the answer later: for callers that must not block while the disk is flushed.
+that, with a :class:`StartedCommand` that gives the answer later: for callers that must not block while the disk is
+flushed.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ Wake = Callable[[], None]
 
 
 @dataclass(frozen=True)
-class Begun:
+class StartedCommand:
     """A command that has begun: ``logged`` is its request, None when there is nothing to wait for."""
 
     logged: Logged | None
@@ -235,7 +236,7 @@ class Commands(Reads):
 
     def begin_create(
         self, requests: Iterable[QueryRequest], *on_done: Wake, owner: Owner = NOBODY, may_replace: bool = False
-    ) -> Begun:
+    ) -> StartedCommand:
         """Begin to accept all of the queries or none; ``on_done`` are called, on another thread, when that is done."""
         requests = list(requests)
         begun = self._begun_before()
@@ -249,7 +250,7 @@ class Commands(Reads):
 
     def _begin_new(
         self, planned: list[PlannedQuery], request_of: Callable[[tuple[QueryRecord, ...]], Request], *on_done: Wake
-    ) -> Begun:
+    ) -> StartedCommand:
         """Begin to accept queries that are already held by the reservations."""
         try:
             self._tables.keep(table for p in planned for table in p.tables)
@@ -263,7 +264,7 @@ class Commands(Reads):
         except BaseException:
             self._release(planned)
             raise
-        return Begun(logged, lambda: answer)
+        return StartedCommand(logged, lambda: answer)
 
     def _check_refreshed(self, planned: list[PlannedQuery]) -> None:
         """Raise NotAllowed where held queries cannot use the rows that tables got after the queries were planned."""
@@ -271,7 +272,7 @@ class Commands(Reads):
             refreshed, refreshing = self._reservations.refreshed_tables(self._state), self._reservations.refreshing
 
         def is_new(lookup: Lookup) -> bool:
-            return refreshed.now(lookup).version != rows_at_first(lookup.version)
+            return refreshed.current(lookup).version != rows_at_first(lookup.version)
 
         inputs = inputs_with_new_rows([(p.query, None) for p in planned if p.tables], refreshed, is_new)
         if inputs:
@@ -282,12 +283,12 @@ class Commands(Reads):
         with self._lock:
             self._reservations.release_queries(planned)
 
-    def _begun_before(self) -> Begun | None:
+    def _begun_before(self) -> StartedCommand | None:
         """Return the answer of a request whose effect an earlier, interrupted run already had; None for others."""
         running = current()
         if running is None or not running.has_effect:
             return None
-        return Begun(None, lambda: [self.query(query_id) for query_id in running.effect])
+        return StartedCommand(None, lambda: [self.query(query_id) for query_id in running.effect])
 
     def validate(self, requests: list[QueryRequest], owner: Owner = NOBODY) -> list[dict[str, Any]]:
         """Return how each query would run and with which others it would share, or raise what creating them would."""
@@ -342,7 +343,7 @@ class Commands(Reads):
         """Retire all of the queries, or none when one is unknown, and return their descriptions."""
         return self.begin_delete(ids_or_names, drain).wait()
 
-    def begin_delete(self, ids_or_names: Iterable[str], drain: bool, *on_done: Wake) -> Begun:
+    def begin_delete(self, ids_or_names: Iterable[str], drain: bool, *on_done: Wake) -> StartedCommand:
         """Begin to retire queries; ``on_done`` are called, on another thread, when that is done.
 
         When there is nothing to wait for, they are not called.
@@ -362,7 +363,7 @@ class Commands(Reads):
             logged = self._submit_ending(
                 QueriesDeleted(deleted_ids, drain, key=key_of_request()), deleted_ids, *on_done
             )
-        return Begun(logged, lambda: [finished.get(query_id) or self.query(query_id) for query_id in ids])
+        return StartedCommand(logged, lambda: [finished.get(query_id) or self.query(query_id) for query_id in ids])
 
     def _submit_ending(self, request: Request, ids: Sequence[str], *on_done: Wake) -> Logged:
         """Submit a request that ends deployments: until it is applied these queries cannot be replaced.

@@ -65,7 +65,7 @@ class SinkDeliveries:
         self._is_behind = False
         self._is_wanted = False
         self._parts_alive: set[int] = set()
-        self.wanted: Callable[[], None] = lambda: None
+        self.on_wanted: Callable[[], None] = lambda: None
 
     def bring_up(self, state: SessionState) -> None:
         """Write what has changed since the log was written last; nobody else uses the state meanwhile."""
@@ -145,7 +145,7 @@ class SinkDeliveries:
 
     def _call_for_deliverers(self) -> None:
         if self._writer.deliveries.queries and not self._is_wanted:
-            self.wanted()
+            self.on_wanted()
             self._is_wanted = True
 
     def _index_slots(self) -> None:

@@ -2,7 +2,7 @@
 
 A key is bound to its effect by the request log: the request that an action logs carries the key, so both become
 durable at once. If the service dies before the outcome is recorded, a retry runs the action again, and the session
-answers with the effect that the key already had instead of having it twice. See :class:`Running`.
+answers with the effect that the key already had instead of having it twice. See :class:`RunningAction`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Entry:
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningAction:
     """The key that the current action runs for, and the effect that an earlier, interrupted run had, if any."""
 
     key: Key
@@ -51,10 +51,10 @@ class Running:
     effect: Any
 
 
-_running: ContextVar[Running | None] = ContextVar("running", default=None)
+_running: ContextVar[RunningAction | None] = ContextVar("running", default=None)
 
 
-def current() -> Running | None:
+def current() -> RunningAction | None:
     """Return what the current action runs for, None outside of :meth:`Idempotency.run`."""
     return _running.get()
 
@@ -87,14 +87,16 @@ class Idempotency:
                     raise entry.outcome.to_error()
                 if entry.outcome is not None:
                     return entry.outcome
-            return self._act(Running(key, entry is not None, None if entry is None else entry.effect), action, record)
+            return self._act(
+                RunningAction(key, entry is not None, None if entry is None else entry.effect), action, record
+            )
         finally:
             with self._changed:
                 del self._running_fingerprints[key.key]
                 self._changed.notify_all()
 
     def _act(
-        self, running: Running, action: Callable[[], Outcome], record: Callable[[Outcome | Refusal], None]
+        self, running: RunningAction, action: Callable[[], Outcome], record: Callable[[Outcome | Refusal], None]
     ) -> Outcome:
         token = _running.set(running)
         try:

@@ -21,7 +21,7 @@ from sources.storage import Storage
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningPlan:
     """The queries of each operator of the plan, and the key splits of the operators that may get another split now.
 
     ``names`` are those of streams, inputs and operators, in source tasks and in lanes. ``unsettled`` operators still
@@ -35,7 +35,7 @@ class Running:
     next_split: int
 
     @classmethod
-    def of(cls, state: SessionState) -> Running:
+    def of(cls, state: SessionState) -> RunningPlan:
         """Return what runs as of now; under the session's lock."""
         operators = state.plan.operators
         members = {
@@ -86,7 +86,7 @@ class Reoptimization:
         self._due_us = now_us + self._every_us
         return True
 
-    def propose(self, now_us: int, running: Running) -> list[PlanChange]:
+    def propose(self, now_us: int, running: RunningPlan) -> list[PlanChange]:
         """Return what should change now."""
         self._statistics.keep(running.names)
         changes: list[PlanChange] = []
@@ -96,9 +96,9 @@ class Reoptimization:
         situation = Situation(now_us, running.members, running.splits, numbers, lanes, self._statistics)
         return changes + self._splits.propose(situation)
 
-    def took(self, change: PlanChange) -> None:
+    def note(self, change: PlanChange) -> None:
         """Note that a split of keys was made."""
-        self._splits.took(change)
+        self._splits.note(change)
 
     def changes(self) -> list[dict[str, Any]]:
         """Return the newest changes, oldest first, as GET /plan shows them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from operators.job.executors import WANTED, Asked, read_asked, read_registered, write_asked
+from operators.job.executors import WANTED, ExecutorRequest, read_registered, read_requests, write_requests
 from operators.job.masters import has_executors
 from operators.job.plan_log import read_lanes
 from optimizer.scaling import Decision, Load, Pool, Rules, decide
@@ -39,7 +39,7 @@ class Scaling:
                 settings.scale_latency_seconds,
                 settings.scale_period_seconds,
             )
-        self._history: list[Asked] = []
+        self._history: list[ExecutorRequest] = []
         self._decision: Decision | None = None
         self._batch_us = 0
         self._looked_us = 0
@@ -49,11 +49,11 @@ class Scaling:
         if self._rules is None:
             self._storage.delete(WANTED)
             return
-        rules, self._history = self._rules, read_asked(self._storage)
+        rules, self._history = self._rules, read_requests(self._storage)
         wanted_before = self._history[-1].wanted if self._history else None
-        wanted = rules.held(rules.least if wanted_before is None else wanted_before)
+        wanted = rules.clamped(rules.least if wanted_before is None else wanted_before)
         if wanted != wanted_before:
-            self._ask(Asked(wanted, f"There must be from {rules.least} to {rules.most} executors.", now_us))
+            self._ask(ExecutorRequest(wanted, f"There must be from {rules.least} to {rules.most} executors.", now_us))
         newest = self._history[-1]
         self._decision = Decision(newest.wanted, newest.why, newest.at_us / 1e6)
         self._batch_us = now_us
@@ -82,12 +82,12 @@ class Scaling:
         pool = Pool(registered.executors, registered.cores, lanes)
         previous, self._decision = self._decision, decide(self._decision, load, pool, self._rules)
         if self._decision.wanted != previous.wanted:
-            self._ask(Asked(self._decision.wanted, self._decision.why, round(load.at * 1e6)))
+            self._ask(ExecutorRequest(self._decision.wanted, self._decision.why, round(load.at * 1e6)))
 
-    def _ask(self, request: Asked) -> None:
+    def _ask(self, request: ExecutorRequest) -> None:
         assert self._rules is not None
         self._history = [*self._history, request][-KEPT:]
-        write_asked(self._storage, self._rules.most, self._history)
+        write_requests(self._storage, self._rules.most, self._history)
 
     @property
     def now(self) -> int | None:

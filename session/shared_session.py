@@ -36,7 +36,7 @@ from session.idempotency import Idempotency
 from session.journal import open_journal
 from session.maintenance import Maintenance
 from session.recovery import replay_logs
-from session.reoptimization import Reoptimization, Running
+from session.reoptimization import Reoptimization, RunningPlan
 from session.request_log import FOLDER, RequestLog
 from session.requests import QueriesDeleted, Request, new_queries
 from session.scaling import Scaling
@@ -239,7 +239,7 @@ class SharedSession(Changes):
     def reoptimize(self) -> None:
         """Ask the optimizer for changes of the plan, and make them with a changelog."""
         with self._lock:
-            running = Running.of(self._state)
+            running = RunningPlan.of(self._state)
         groups: dict[str, int] = {}
         splits = {name: running.splits[name] for name in running.unsettled}
         changes = self._reoptimization.propose(self._now_us(), running)
@@ -253,7 +253,7 @@ class SharedSession(Changes):
             if change.split is not None and change.operator not in split_operators:  # its windows did not allow it
                 continue
             if change.split is not None:
-                self._reoptimization.took(change)
+                self._reoptimization.note(change)
             log.info("plan changed", extra={"fields": change.to_json()})
 
     def _delete_expired(self, ids: list[str]) -> None:

@@ -34,7 +34,7 @@ class SlotTable:
         """Return the id of the query that holds ``slot``."""
         return self._holders[slot] if 0 <= slot < len(self._holders) else None
 
-    def held(self) -> bitarray:
+    def occupied(self) -> bitarray:
         """Return a bit for each slot: whether it has a holder."""
         return self._held.copy()
 

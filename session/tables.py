@@ -84,7 +84,7 @@ def files_needed(state: SessionState) -> set[str]:
     files |= {file for _, file in newest.values()}  # for queries that are on their way
     for record in state.queries.values():
         for lookup in lookups_of(record.query):
-            files |= {state.active.refreshed.now(lookup).version, newest.now(lookup).version}
+            files |= {state.active.refreshed.current(lookup).version, newest.current(lookup).version}
     return files
 
 
@@ -96,7 +96,7 @@ def inputs_with_new_rows(
     A query that is on its way has no id yet.
     """
     return {
-        tuple(map(refreshed.now, lookups)): query_id
+        tuple(map(refreshed.current, lookups)): query_id
         for query, query_id in queries
         for lookups in lookups_by_input(query)
         if any(map(is_new, lookups))

@@ -33,7 +33,7 @@ class Waiting:
         return bool(self.streams_created or self.streams_dropped)
 
     @property
-    def anything(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether the next changelog would say something."""
         return bool(self.requests or self.free or self.urgent or self.tables_refreshed)
 

@@ -20,7 +20,7 @@ REGISTERED = "registered.json"
 
 
 @dataclass(frozen=True)
-class Asked:
+class ExecutorRequest:
     """So many executors are wanted since ``at_us``, in microseconds since 1970."""
 
     wanted: int
@@ -41,7 +41,7 @@ class Registered:
     idle: bool
 
 
-def write_asked(storage: Storage, most_executors: int, requests: Sequence[Asked]) -> None:
+def write_requests(storage: Storage, most_executors: int, requests: Sequence[ExecutorRequest]) -> None:
     """Ask for the executors of the last of ``requests``; those before it are kept for the record.
 
     There can be ``most_executors`` one day, and no more.
@@ -49,20 +49,20 @@ def write_asked(storage: Storage, most_executors: int, requests: Sequence[Asked]
     storage.put(WANTED, orjson.dumps({"most": most_executors, "asked": [asdict(request) for request in requests]}))
 
 
-def read_asked(storage: Storage) -> list[Asked]:
+def read_requests(storage: Storage) -> list[ExecutorRequest]:
     """Return what was asked for, the newest last; empty while nothing was."""
-    return [Asked(**request) for request in _read_requests(storage).get("asked", [])]
+    return [ExecutorRequest(**request) for request in _read_file(storage).get("asked", [])]
 
 
 def read_wanted(storage: Storage) -> int | None:
     """Return how many executors are wanted, None while nobody says."""
-    requests = read_asked(storage)
+    requests = read_requests(storage)
     return requests[-1].wanted if requests else None
 
 
 def read_most(storage: Storage) -> int | None:
     """Return how many executors there can be one day, None while nobody says."""
-    return _read_requests(storage).get("most")
+    return _read_file(storage).get("most")
 
 
 def write_registered(storage: Storage, registered: Registered) -> None:
@@ -77,7 +77,7 @@ def read_registered(storage: Storage) -> Registered | None:
     return None
 
 
-def _read_requests(storage: Storage) -> dict[str, Any]:
+def _read_file(storage: Storage) -> dict[str, Any]:
     with suppress(FileNotFoundError):
         message: dict[str, Any] = storage.get_json(WANTED)
         return message

@@ -87,7 +87,7 @@ class BlockInput:
         """The codes of the tuples, by attribute."""
         if self._order is None:
             return dict(self._codes)
-        return {attribute: kernels.taken(code, self._order) for attribute, code in self._codes.items()}
+        return {attribute: kernels.take(code, self._order) for attribute, code in self._codes.items()}
 
     @cached_property
     def times(self) -> npt.NDArray[np.int64]:
@@ -229,11 +229,11 @@ def order_by_codes(codes: Sequence[npt.NDArray[np.int32]]) -> npt.NDArray[np.int
     """Return the order of rows by their codes, the last counting most; None when they are in it already."""
     order: npt.NDArray[np.int32] | None = None
     for code in codes:
-        ordered = code if order is None else kernels.taken(code, order)
+        ordered = code if order is None else kernels.take(code, order)
         if (ordered[1:] >= ordered[:-1]).all():
             continue
         step = np.empty(len(code), dtype=np.int32)
         from_zero = ordered + np.int32(1)  # NULL is -1
         kernels.order_by_code(step, np.zeros(int(from_zero.max()) + 2, dtype=np.int64), from_zero)
-        order = step if order is None else kernels.taken(order, step)
+        order = step if order is None else kernels.take(order, step)
     return None if order is None or (order[1:] > order[:-1]).all() else order

@@ -160,11 +160,11 @@ class _Ordered:
     def of(cls, entries: _Entries, codes: int) -> _Ordered:
         starts, order = np.zeros(codes + 1, dtype=np.int64), np.empty(len(entries.code), dtype=np.int32)
         kernels.order_by_code(order, starts, entries.code)
-        return cls(starts, kernels.taken(entries.cell, order), kernels.taken(entries.number, order))
+        return cls(starts, kernels.take(entries.cell, order), kernels.take(entries.number, order))
 
     def steps(self, entries: _Entries) -> int:
         """Return how many pairs they form with other entries."""
-        return int(kernels.taken(np.diff(self.starts), entries.code).sum())
+        return int(kernels.take(np.diff(self.starts), entries.code).sum())
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class _Side:
     def runs(self, windows: Sequence[_Candidate]) -> CellRuns:
         """Return the cells of the queries of windows in the same space."""
         space = self._spaces[windows[0].spaces[self._number]]
-        return space.runs.taken([space.number_of[window.inputs[self._number].query.id] for window in windows])
+        return space.runs.take([space.number_of[window.inputs[self._number].query.id] for window in windows])
 
     def entries(self, window: _Candidate) -> _Entries | None:
         """Return the entries in a window, None for none; they are kept for the next windows with the same bounds."""
@@ -244,7 +244,7 @@ def _entries(space: _Space, start: int, end: int) -> _Entries | None:
             count = kernels.keep_mapped(positions, cells, codes, *cell_and_key, cell_of, code_of)
             code_parts.append(codes[:count])
             cell_parts.append(cells[:count])
-            number_parts.append(kernels.taken(bucket.components[COUNT_NAME][low:high], positions[:count]))
+            number_parts.append(kernels.take(bucket.components[COUNT_NAME][low:high], positions[:count]))
             if bucket.is_full:
                 occupied = number_parts[-1] > 0
                 for parts in (code_parts, cell_parts, number_parts):
@@ -279,7 +279,7 @@ def _rows(by_cells: npt.NDArray[np.int64], left: CellRuns, right: CellRuns) -> n
     at_once = max(1, _MOST_AT_ONCE // by_cells.shape[1])
     for first in range(0, left.queries, at_once):
         chunk = np.arange(first, min(first + at_once, left.queries))
-        left_sums = reduced.over(left.taken(chunk))
-        left_sums *= right.taken(chunk).masks(by_cells.shape[1])
+        left_sums = reduced.over(left.take(chunk))
+        left_sums *= right.take(chunk).masks(by_cells.shape[1])
         counts.append(left_sums.sum(axis=1))
     return np.concatenate(counts)

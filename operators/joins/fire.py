@@ -18,7 +18,7 @@ from operators.joins.groups import fire_groups
 from operators.joins.late_rows import JoinedRows, joined_rows
 from operators.joins.session_joins import fire_session_joins
 from operators.joins.tuple_bucket import TupleBucket
-from operators.windowing.early_rows import together
+from operators.windowing.early_rows import combine_fired
 from operators.windowing.fired_rows import Fired
 from operators.windowing.space_queries import Predicates
 
@@ -49,4 +49,6 @@ def fire_joins(
     tested = fire_tested([w for w in windows if not w.join.is_factorised], tuples, most_rows, failures)
     formed = [part for part in (groups, tested) if part is not None]
     counted = counted.with_more(count_alone(due.keys, [window for window in windows if window.join.is_formed_late]))
-    return together(formed) if formed else None, joined_rows(counted, tuples, most_rows) if counted.windows else None
+    return combine_fired(formed) if formed else None, joined_rows(
+        counted, tuples, most_rows
+    ) if counted.windows else None

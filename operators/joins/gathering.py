@@ -21,7 +21,7 @@ def take(column: Column, rows: Places) -> pa.Array:
     numbers = plain_numbers(array)
     if numbers is None:
         return array.take(pa.array(rows))
-    return pa.array(kernels.taken(numbers, rows)).view(array.type)
+    return pa.array(kernels.take(numbers, rows)).view(array.type)
 
 
 def gather(pieces: Sequence[tuple[Column, Places]], places: Places | None) -> pa.Array:
@@ -38,7 +38,7 @@ def gather(pieces: Sequence[tuple[Column, Places]], places: Places | None) -> pa
 def gather_numbers(pieces: Sequence[tuple[Numbers, Places]], places: Places | None) -> Numbers:
     """Return some of several arrays of numbers in the same way."""
     if places is None:
-        return np.concatenate([kernels.taken(numbers, rows) for numbers, rows in pieces])
+        return np.concatenate([kernels.take(numbers, rows) for numbers, rows in pieces])
     out, filled = np.empty(len(places), dtype=pieces[0][0].dtype), 0
     for numbers, rows in pieces:
         kernels.scatter(out, places[filled : filled + len(rows)], numbers, rows)

@@ -90,5 +90,5 @@ def _block_input(counted: CountedJoins, number: int, tuples: Mapping[str, Sequen
             pieces.append(Piece(bucket.file, rows[:count], refers))
             places.append(of_keys[:count])
     key_places = np.concatenate(places)
-    codes = {attribute: kernels.taken(code.astype(np.int32), key_places) for attribute, code in keys.codes.items()}
+    codes = {attribute: kernels.take(code.astype(np.int32), key_places) for attribute, code in keys.codes.items()}
     return BlockInput(pieces, codes, names)

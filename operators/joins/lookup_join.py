@@ -116,7 +116,7 @@ class TableIndex:
         for column, key, known_codes in zip(self._columns[1:], keys[1:], self._known, strict=True):
             codes = _position(known_codes, _combined(codes, column.find(key), column.size))
         starts, counts = picked(self._starts, codes, 0), picked(self._counts, codes, 0)
-        return kernels.taken(starts, coded.codes), kernels.taken(counts, coded.codes)
+        return kernels.take(starts, coded.codes), kernels.take(counts, coded.codes)
 
     def row_at(self, places: Numbers) -> Numbers:
         """Return the row at each place."""

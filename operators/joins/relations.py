@@ -72,8 +72,8 @@ class Relation:
         """How many different codes each attribute has, NULL apart; at least one."""
         return {attribute: _distinct(codes) for attribute, codes in self.codes.items()}
 
-    def taken(self, matches: Rows) -> Rows:
-        """Return in how many combinations each row before it is continued that has so many matches."""
+    def continuations(self, matches: Rows) -> Rows:
+        """Return in how many combinations each row before it goes on; ``matches`` are the rows it matches here."""
         if self.anti:
             return (matches == 0).astype(np.int64)
         return np.maximum(matches, 1) if self.outer_of else matches
@@ -197,7 +197,7 @@ class JoinResult:
             self._sides[number] = left, right
             matches = self._matches[number] = Matches(left, right)
             below = np.minimum(matches.sums(reach[number]), MANY)
-            continued = self._relations[number].taken(matches.counts)
+            continued = self._relations[number].continuations(matches.counts)
             # where these differ a row goes on once without a partner, or not at all
             below = np.where(matches.counts == continued, below, continued)
             self._below[number] = below
@@ -222,7 +222,7 @@ class JoinResult:
             matches = self._matches[number]
             assert matches is not None
             above = joined[self._parents[number]]
-            counts = self._relations[number].taken(picked(matches.counts, above, 0))
+            counts = self._relations[number].continuations(picked(matches.counts, above, 0))
             combination = np.repeat(np.arange(len(counts)), counts)
             nth = np.arange(len(combination)) - np.repeat(np.cumsum(counts) - counts, counts)
             joined = [rows[combination] for rows in joined] + [matches.nth(above[combination], nth)]
@@ -248,7 +248,7 @@ class JoinResult:
         for number in range(1, len(self._relations)):
             left, right = _codes(self._relations, number, self._pairs[number], dict(enumerate(joined)), 0)
             matches = Matches(left, right)
-            counts = self._relations[number].taken(matches.counts)
+            counts = self._relations[number].continuations(matches.counts)
             if (total := int(counts.sum())) > MOST_COMBINATIONS:
                 raise TooManyCombinations(total)
             combination = np.repeat(np.arange(len(left)), counts)

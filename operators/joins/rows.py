@@ -90,7 +90,7 @@ class _GroupIndex:
 
     def page(self, first: int, count: int) -> list[Places]:
         pages = zip(self.inputs, self.joined.page(first, count), strict=True)
-        return [kernels.taken(np.append(rows, np.int32(NO_ROW)), at) for rows, at in pages]
+        return [kernels.take(np.append(rows, np.int32(NO_ROW)), at) for rows, at in pages]
 
 
 def what_is_indexed(query: Join, start: int, active_from: ActiveFrom) -> Hashable:
@@ -165,7 +165,7 @@ def _index_groups(query: Join, block: JoinBlock, inputs: Sequence[Places]) -> _G
     """Return the joined groups of tuples with equal codes."""
     sizes, relations = [], []
     for join_input, tuples, rows in zip(query.inputs, block.inputs, inputs, strict=True):
-        codes = {attribute: kernels.taken(code, rows) for attribute, code in tuples.codes.items()}
+        codes = {attribute: kernels.take(code, rows) for attribute, code in tuples.codes.items()}
         differs = np.zeros(max(0, len(rows) - 1), dtype=np.bool_)
         for code in codes.values():
             differs |= code[1:] != code[:-1]

@@ -115,7 +115,7 @@ def open_tuples(
     place_of = {}
     for part, keys in zip(operator.joins[0], _number(operator, tuples, None), strict=True):
         for bucket in buckets_of[part.operator]:
-            place_of[id(bucket)] = kernels.taken(keys.places[id(bucket.keys)], bucket.key)
+            place_of[id(bucket)] = kernels.take(keys.places[id(bucket.keys)], bucket.key)
     times = np.concatenate([bucket.times for bucket in buckets])
     place = np.concatenate([place_of[id(bucket)] for bucket in buckets]).astype(np.int64)
     gap = max(gap_of(parts[0].query) for parts in operator.joins)
@@ -146,9 +146,9 @@ def _input(buckets: Sequence[TupleBucket], keys: InputKeys, names: Iterable[str]
     ((_, code_of),) = keys.codes.items()
     tables, times, places = [], [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for bucket in buckets:
-        place = kernels.taken(keys.places[id(bucket.keys)], bucket.key)
+        place = kernels.take(keys.places[id(bucket.keys)], bucket.key)
         numbered = np.flatnonzero(place >= 0)
-        tables.append(bucket.taken(numbered, names))
+        tables.append(bucket.take(numbered, names))
         times.append(bucket.times[numbered])
         places.append(place[numbered].astype(np.int64))
     columns = pa.concat_tables(tables, promote_options="default") if tables else pa.table({})

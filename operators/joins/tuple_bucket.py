@@ -92,7 +92,7 @@ class TupleBucket:
     @property
     def times(self) -> npt.NDArray[np.int64]:
         """The event time of each tuple (µs)."""
-        times: npt.NDArray[np.int64] = kernels.taken(self.file.times, self.index.rows)
+        times: npt.NDArray[np.int64] = kernels.take(self.file.times, self.index.rows)
         return times
 
     @property
@@ -105,9 +105,9 @@ class TupleBucket:
         """The size of the index in memory."""
         return int(self.index.rows.nbytes + self.key.nbytes + self.keys.nbytes)
 
-    def taken(self, positions: npt.NDArray[np.integer], names: Iterable[str]) -> pa.Table:
+    def take(self, positions: npt.NDArray[np.integer], names: Iterable[str]) -> pa.Table:
         """Return columns of some of the tuples, those that the file has."""
-        rows = kernels.taken(self.index.rows, positions)
+        rows = kernels.take(self.index.rows, positions)
         columns = {name: self.file.column(name) for name in names}
         arrays = {name: take(column, rows) for name, column in columns.items() if column is not None}
         return pa.table(arrays) if arrays else pa.table({"_": pa.nulls(len(rows))})
@@ -207,10 +207,10 @@ def index_tuples(tuples: Tuples, times: npt.NDArray[np.int64], requests: Sequenc
         for group, rows in enumerate(_rows_of_groups(request)):
             if len(rows):
                 first = np.int32(request.keys.group_starts[group])
-                key, row_times = kernels.taken(request.keys.codes, rows) - first, kernels.taken(times, rows)
+                key, row_times = kernels.take(request.keys.codes, rows) - first, kernels.take(times, rows)
                 index = TupleIndex(
                     request.operator,
-                    rows if new_row is None else kernels.taken(new_row, rows),
+                    rows if new_row is None else kernels.take(new_row, rows),
                     key,
                     request.keys.of_group(group),
                     (int(row_times.min()), int(row_times.max()) + 1),
@@ -227,7 +227,7 @@ def index_tuples(tuples: Tuples, times: npt.NDArray[np.int64], requests: Sequenc
 def _groups(keys: KeyCodes) -> Places:
     """Return the key group of each tuple."""
     starts = keys.group_starts
-    return kernels.taken(np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts)), keys.codes)
+    return kernels.take(np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts)), keys.codes)
 
 
 def _shares(keys: KeyCodes, among: Bools | None) -> npt.NDArray[np.int64]:

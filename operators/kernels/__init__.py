@@ -53,7 +53,7 @@ from operators.kernels.rows import (
     pick_tuples,
     rows_between,
     scatter,
-    taken,
+    take,
     total,
 )
 
@@ -107,7 +107,7 @@ __all__ = [
     "scatter",
     "set_bits",
     "set_looked_up",
-    "taken",
+    "take",
     "total",
     "unpack",
     "warm_up",

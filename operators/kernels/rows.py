@@ -200,7 +200,7 @@ def _take(out: Numbers, numbers: Numbers, at: Numbers) -> None:
         out[i] = numbers[at[i]]
 
 
-def taken(numbers: Numbers, at: Numbers) -> Numbers:
+def take(numbers: Numbers, at: Numbers) -> Numbers:
     """Return ``numbers[at]``, which numpy does several times slower for indices of 32 or 16 bits; -1 is the last."""
     out = np.empty(len(at), dtype=numbers.dtype)
     _take(out, numbers, at)
@@ -231,8 +231,8 @@ def warm_up() -> None:
     for values in (ints, longs, doubles, np.zeros(1, dtype=np.float32)):
         for order in (at, np.zeros(1, dtype=np.int64)):
             scatter(values.copy(), order, values, table)
-    taken(longs, np.zeros(1, dtype=np.int64))
+    take(longs, np.zeros(1, dtype=np.int64))
     for values in (ints, longs, doubles, np.zeros(1, dtype=np.complex128), np.zeros(1, dtype=np.bool_)):
-        taken(values, table)
-    taken(table, short)
-    taken(np.zeros(1, dtype=np.uint32), table)
+        take(values, table)
+    take(table, short)
+    take(np.zeros(1, dtype=np.uint32), table)

@@ -125,14 +125,14 @@ class SetSpace:
             for name, numbers, axis in zip(self.key.dimensions, self._numbers, self._axes, strict=True):
                 kernels.append_cell(codes, np.int32(len(axis)), numbers, tuple_cells[name], rows)
             numbers, query_sets = self._joint
-            return kernels.taken(numbers, codes), query_sets
+            return kernels.take(numbers, codes), query_sets
         cell, query_sets = np.zeros(len(rows), dtype=np.int32), self._all_queries
         for name, numbers, axis in zip(self.key.dimensions, self._numbers, self._axes, strict=True):
             place = np.zeros(len(rows), dtype=np.int32)
             kernels.append_cell(place, np.int32(1), numbers, tuple_cells[name], rows)
             present, cell = _distinct_pairs(cell, len(query_sets), place, len(axis))
             query_sets, numbers = query_set.distinct(query_sets[present // len(axis)] & axis[present % len(axis)])
-            cell = kernels.taken(numbers, cell)
+            cell = kernels.take(numbers, cell)
         return cell, query_sets
 
     @cached_property
@@ -154,7 +154,7 @@ class SetSpace:
         is_selected = query_set.not_empty(query_sets)
         if not is_selected.all():
             numbers = np.arange(len(is_selected), dtype=np.int32)
-            cell = kernels.taken(np.where(is_selected, numbers, np.int32(NO_CELL)), cell)
+            cell = kernels.take(np.where(is_selected, numbers, np.int32(NO_CELL)), cell)
         return cell, SetCells(self.to_slots(query_sets))
 
     def to_slots(self, query_sets: Words) -> Words:

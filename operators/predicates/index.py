@@ -109,8 +109,8 @@ class TupleCells(Mapping[str, Cells]):
         lookup = None if name in self._cells else self._dimensions[name].lookup(self._tuples)
         return CellLookup.of(self[name], self._dimensions[name].cell_count) if lookup is None else lookup
 
-    def taken(self, rows: Places) -> TupleCells:
+    def take(self, rows: Places) -> TupleCells:
         """Return those of some of the tuples."""
         cells_of_rows = TupleCells(self._dimensions, self._tuples)
-        cells_of_rows._cells = {name: kernels.taken(self[name], rows) for name in self._dimensions}
+        cells_of_rows._cells = {name: kernels.take(self[name], rows) for name in self._dimensions}
         return cells_of_rows

@@ -65,12 +65,12 @@ class CellRuns:
         np.subtract.at(edges, (self.query, self.high), 1)
         return np.cumsum(edges, axis=1)[:, :-1] > 0
 
-    def somebody(self, cells: int) -> Bools:
+    def covered(self, cells: int) -> Bools:
         """Return which cells some query has, shape (cells,)."""
         edges = np.bincount(self.low, minlength=cells + 1) - np.bincount(self.high, minlength=cells + 1)
         return np.cumsum(edges)[:-1] > 0
 
-    def taken(self, queries: Sequence[int] | Places) -> CellRuns:
+    def take(self, queries: Sequence[int] | Places) -> CellRuns:
         """Return those of some of the queries, numbered anew."""
         old_starts, counts = self.starts[queries], self.counts[queries]
         query = np.repeat(np.arange(len(counts)), counts)
@@ -129,7 +129,7 @@ class RangeReduction:
             run = runs.starts[queries] + number
             self._add_runs(result, queries, runs.low[run], runs.high[run])
         for query in np.flatnonzero(~has_few).tolist():
-            (mask,) = runs.taken([query]).masks(len(cells))
+            (mask,) = runs.take([query]).masks(len(cells))
             result[query] = self._ufunc.reduce(cells[mask], axis=0)
         return result
 

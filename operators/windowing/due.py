@@ -37,7 +37,7 @@ class DueWindows:
     def __len__(self) -> int:
         return len(self.query)
 
-    def taken(self, positions: Places | slice) -> DueWindows:
+    def take(self, positions: Places | slice) -> DueWindows:
         """Return some of them."""
         columns = (column[positions] for column in (self.query, self.start, self.end, self.reads_from))
         return DueWindows(self.space, *columns)

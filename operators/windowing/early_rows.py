@@ -59,7 +59,7 @@ def with_changelog_columns(fired: Fired, now_us: int) -> Fired:
     return replace(fired, rows=fired.rows.with_columns(columns))
 
 
-def together(parts: Sequence[Fired]) -> Fired:
+def combine_fired(parts: Sequence[Fired]) -> Fired:
     """Return the rows of different queries of one operator as one."""
     if len(parts) == 1:
         return parts[0]

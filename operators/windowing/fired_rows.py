@@ -178,7 +178,7 @@ class FiredRows:
                 part = _part(contents, due, contents.runs, counts, measures, distinct)
             else:
                 part = _part(
-                    contents, due.taken(in_list), contents.runs.taken(in_list), counts[in_list], measures, distinct
+                    contents, due.take(in_list), contents.runs.take(in_list), counts[in_list], measures, distinct
                 )
             if part.lengths.any():
                 self._by_measures.setdefault(tuple(measure.name for measure in measures), []).append(part)

@@ -59,7 +59,7 @@ def fire(
         counts = DistinctCounts()
         for argument, wide in wide_by_space.items():
             is_counting = np.array([counts_distinct(measures, argument) for measures in due.space.measures])
-            due_counting = due.taken(np.flatnonzero(is_counting[due.space.measures_of[due.query]]))
+            due_counting = due.take(np.flatnonzero(is_counting[due.space.measures_of[due.query]]))
             for contents in _windows(wide.get(space, []), due_counting, False):
                 counts.add(argument, contents)
         for contents in _windows(by_space.get(space, []), due, True):
@@ -107,7 +107,7 @@ def _windows(
     dictionaries, ranks = common_ranks(buckets, names)
     per_pass = max(1, DENSE_ENTRIES // cells)
     order = np.lexsort((-due.reads_from, due.end))
-    due, number_of = due.taken(order), number_of[order]
+    due, number_of = due.take(order), number_of[order]
     ends, end_of = np.unique(due.end, return_inverse=True)
     starts, start_of = np.unique(due.reads_from, return_inverse=True)
     differs = (np.diff(end_of) != 0) | (np.diff(start_of) != 0)
@@ -149,7 +149,7 @@ def _windows(
             for begin in range(low, high, at_once):
                 chunk = slice(begin, min(begin + at_once, high))
                 yield WindowContents(
-                    due.taken(chunk), runs_of.taken(number_of[chunk]), reduced, keys, first_key, newest, dictionaries
+                    due.take(chunk), runs_of.take(number_of[chunk]), reduced, keys, first_key, newest, dictionaries
                 )
 
 

@@ -114,7 +114,7 @@ def _compact(index: Places, counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[
         return present, index if present[0] == 0 else index - np.int32(present[0])
     rank = np.zeros(len(counts), dtype=np.int32)
     rank[present] = np.arange(len(present), dtype=np.int32)
-    return present, kernels.taken(rank, index)
+    return present, kernels.take(rank, index)
 
 
 def _slices_of_scattered(times: Times, combs: Combs, cuts: Sequence[int]) -> tuple[Times, Places]:

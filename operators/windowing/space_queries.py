@@ -85,8 +85,8 @@ class SpaceQueries:
             bits, maps = unite_bits(of_buckets, self.slots[queries])
             return CellRuns.of_masks(np.ascontiguousarray(bits.T)), len(bits), maps
         all_cells, runs_of = self._line
-        cells, runs = _coarsened(all_cells, runs_of.taken(queries))
-        is_read = runs.somebody(cells.count)
+        cells, runs = _coarsened(all_cells, runs_of.take(queries))
+        is_read = runs.covered(cells.count)
         maps = []
         for bucket in buckets:
             assert isinstance(bucket.cells, LineCells)

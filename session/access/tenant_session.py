@@ -13,7 +13,7 @@ from session.access.capacity import Capacity
 from session.access.meters import Meters
 from session.access.principal import ADMIN, READ, WRITE, Principal
 from session.admission import Owner
-from session.commands import Begun, Wake
+from session.commands import StartedCommand, Wake
 from session.query_record import full_name
 from session.query_requests import PlannedQuery, QueryRequest, Replacement
 from session.reads import DeployedQuery, unknown_query
@@ -109,7 +109,7 @@ class TenantSession:
         """Accept all of the queries or none."""
         return self.begin_create(requests).wait()
 
-    def begin_create(self, requests: Iterable[QueryRequest], *on_done: Wake) -> Begun:
+    def begin_create(self, requests: Iterable[QueryRequest], *on_done: Wake) -> StartedCommand:
         """Begin to accept all of the queries or none."""
         self.principal.need(WRITE)
         requests = list(requests)
@@ -135,12 +135,14 @@ class TenantSession:
         """Retire all of the queries, or none when one is unknown."""
         return self.begin_delete(ids_or_names, drain).wait()
 
-    def begin_delete(self, ids_or_names: Iterable[str], drain: bool, *on_done: Wake) -> Begun:
+    def begin_delete(self, ids_or_names: Iterable[str], drain: bool, *on_done: Wake) -> StartedCommand:
         """Begin to retire queries."""
         self.principal.need(WRITE)
         return self._session.begin_delete([self._id_of(name) for name in ids_or_names], drain, *on_done)
 
-    def begin_replace(self, id_or_name: str, replacement: Replacement, drain: bool = True, *on_done: Wake) -> Begun:
+    def begin_replace(
+        self, id_or_name: str, replacement: Replacement, drain: bool = True, *on_done: Wake
+    ) -> StartedCommand:
         """Begin to accept a query in the place of another, which retires."""
         self.principal.need(WRITE)
         owner = self._owner(self._count_creations)
@@ -151,12 +153,12 @@ class TenantSession:
         self.principal.need(WRITE)
         return self._session.create_or_replace(name, sql, self._owner(self._count_creations))
 
-    def begin_pause(self, id_or_name: str, *on_done: Wake) -> Begun:
+    def begin_pause(self, id_or_name: str, *on_done: Wake) -> StartedCommand:
         """Begin to pause a query."""
         self.principal.need(WRITE)
         return self._session.begin_pause(self._id_of(id_or_name), *on_done)
 
-    def begin_resume(self, id_or_name: str, *on_done: Wake) -> Begun:
+    def begin_resume(self, id_or_name: str, *on_done: Wake) -> StartedCommand:
         """Begin to run a paused query again."""
         self.principal.need(WRITE)
         return self._session.begin_resume(self._id_of(id_or_name), *on_done)

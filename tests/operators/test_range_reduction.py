@@ -78,9 +78,9 @@ def test_runs_say_what_masks_say(masks: list[list[bool]], data: st.DataObject) -
     given_masks = np.array(masks)
     runs = CellRuns.of_masks(given_masks)
     assert runs.masks(9).tolist() == masks
-    assert runs.somebody(9).tolist() == given_masks.any(axis=0).tolist()
+    assert runs.covered(9).tolist() == given_masks.any(axis=0).tolist()
     some = data.draw(st.lists(st.integers(0, len(masks) - 1), max_size=4))
-    assert runs.taken(some).masks(9).tolist() == [masks[query] for query in some]
+    assert runs.take(some).masks(9).tolist() == [masks[query] for query in some]
     bounds = list(zip(runs.query.tolist(), runs.low.tolist(), runs.high.tolist(), strict=True))
     listed = [[(low, high) for owner, low, high in bounds if owner == query] for query in range(len(masks))]
     assert CellRuns.of(listed).masks(9).tolist() == masks

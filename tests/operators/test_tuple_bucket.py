@@ -60,7 +60,7 @@ def test_every_wanted_tuple_is_in_the_index_of_its_lane(
         bucket = TupleBucket.deserialize(data, files)
         assert bucket.file.path == ("" if is_small else path)
         keys = bucket.keys["key0"].to_numpy()[bucket.key]
-        rows = bucket.taken(np.arange(len(bucket.key)), ["c", "no such"])
+        rows = bucket.take(np.arange(len(bucket.key)), ["c", "no such"])
         assert rows.column_names == ["c"]
         assert bucket.span == (bucket.times.min(), bucket.times.max() + 1)
         shares.setdefault(index.operator, {})[lane] = bucket.index.share
@@ -71,7 +71,7 @@ def test_every_wanted_tuple_is_in_the_index_of_its_lane(
     assert set(shares["everywhere"].values()) == {indexed.table.num_rows}
     for request, name in zip(requests, ("a", "b", "c"), strict=True):
         group_of_code = np.repeat(np.arange(len(request.keys.group_starts) - 1), np.diff(request.keys.group_starts))
-        group = kernels.taken(group_of_code, request.keys.codes)
+        group = kernels.take(group_of_code, request.keys.codes)
         values = zip(columns[name].to_pylist(), times.tolist(), columns["c"].to_pylist(), strict=True)
         expected = [
             (int(group[row]) + lane, *value)

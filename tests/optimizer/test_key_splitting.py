@@ -101,7 +101,7 @@ class World:
         for change in changes if is_taken else ():
             assert change.split is not None
             self.split = change.split
-            self.policy.took(change)
+            self.policy.note(change)
         return changes[0] if changes else None
 
     def look_until_change(self, most_looks: int = 20) -> PlanChange:

@@ -68,7 +68,7 @@ def test_changelog_sets_say_which_slots_hold_the_same_query(steps: list[tuple[in
             table.take(slot, f"q-{number}")
         if compact:
             table.truncate(table.compacted_capacity(epoch - 1))
-        bits = table.held()
+        bits = table.occupied()
         for slot in new_slots:
             bits[slot] = 0
         changelogs[epoch] = Changelog(epoch, 0, "test", frozenbitarray(bits), table.capacity, epoch)

@@ -200,14 +200,14 @@ def test_what_deliverers_tell_is_shown(driver: Driver, monkeypatch: pytest.Monke
 
 def test_the_first_sink_starts_the_deliverers(driver: Driver) -> None:
     calls = []
-    driver.session.deliveries.wanted = lambda: calls.append(True)
+    driver.session.deliveries.on_wanted = lambda: calls.append(True)
     driver.run(SELECTION.format("purchases", 5))
     assert not calls
     driver.run(SELECTION.format("purchases", 6), sink=FILE)
     driver.run(SELECTION.format("purchases", 7), sink=FILE)
     assert calls == [True]
     restarted = SinkDeliveries(driver.storage, Archive(driver.storage))
-    restarted.wanted = lambda: calls.append(True)
+    restarted.on_wanted = lambda: calls.append(True)
     restarted.bring_up(driver.state)
     assert calls == [True, True], "so does a restart while there is one"
 

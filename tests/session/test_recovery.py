@@ -206,9 +206,9 @@ def check_tables(driver: Driver) -> None:
         assert all(table.describe()["refreshing"] for table in state.catalog.tables())
     for query in state.queries.values():
         for lookup in lookups_of(query.query):
-            active = state.active.refreshed.now(lookup)
+            active = state.active.refreshed.current(lookup)
             table = state.catalog.table_by_id(lookup.table)
-            planned = active if table is None else state.catalog.refreshed().now(lookup)
+            planned = active if table is None else state.catalog.refreshed().current(lookup)
             for version in (active.version, planned.version):
                 assert driver.storage.exists(version_path(version)), "the rows of a query's table are kept"
             if not query.is_finished:

@@ -46,8 +46,8 @@ def test_the_lowest_free_slot_is_given_and_only_free_slots_at_the_end_are_droppe
         assert [table.holder(slot) for slot in range(capacity)] == [model.get(s) for s in range(capacity)]
         read_back = SlotTable.from_json(table.to_json(), model)
         assert read_back.to_json() == table.to_json()
-        assert read_back.held() == table.held()
-        assert table.held().to01() == "".join("01"[s in model] for s in range(capacity))
+        assert read_back.occupied() == table.occupied()
+        assert table.occupied().to01() == "".join("01"[s in model] for s in range(capacity))
 
 
 def test_next_slots_counts_slots_that_are_about_to_be_freed_and_changes_nothing() -> None:

@@ -31,7 +31,7 @@ def lookup(driver: Driver, query: str) -> Lookup:
 
 def rows(driver: Driver, query: str) -> int:
     """Return how many rows the data plane has of the table that a query looks up."""
-    return driver.rows_in(driver.state.active.refreshed.now(lookup(driver, query)).version)
+    return driver.rows_in(driver.state.active.refreshed.current(lookup(driver, query)).version)
 
 
 def refresh(driver: Driver, rows: int) -> None:
