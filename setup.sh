@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make this checkout ready to run: find Python and Java, build .venv, install what requirements.lock pins.
+# Make this checkout ready to run: find Python and Java, build .venv, install what requirements.lock pins, compile kernels.
 #
 # Safe to run again at any time, and quick when nothing changed: a stamp in .venv holds the hash of what was
 # installed. PYTHON=/path/to/python picks the interpreter, JAVA_HOME the Java. Exits 1 with one sentence when
@@ -132,6 +132,9 @@ install_python_packages() {
     fail "installing requirements.lock failed (see above): check the network and the free disk space, then run this again."
   "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps -e . >&2 ||
     fail "installing this checkout into $venv failed (see above)."
+  say "compiling kernels, so that the first service need not"
+  "$venv/bin/python" -c 'from operators import kernels; kernels.warm_up()' >&2 ||
+    fail "compiling the kernels in operators/kernels failed (see above)."
   printf '%s\n' "$wanted" >"$stamp"
 }
 
