@@ -220,7 +220,8 @@ def test_what_a_child_starts_while_it_is_stopped_is_ended(start: Start, tmp_path
     supervisor = start("late")
     wait_until(supervisor.is_ready, 10, "the child is ready")
     supervisor.stop(10)
-    assert gone(orjson.loads((tmp_path / "late.json").read_bytes())["pid"])
+    grandchild = orjson.loads((tmp_path / "late.json").read_bytes())["pid"]
+    wait_until(lambda: gone(grandchild), 10, "what was killed with the group of the child is gone")
 
 
 def test_the_childs_output_goes_to_the_log_file(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
