@@ -30,8 +30,7 @@ demo: setup ## see it at work; SECONDS=60 ends it by itself, else Ctrl-C
 
 test: ## the gate: set up, then lint, types and all tests but those of test-more; stops at the first failure
 	$(call step,setup,bash setup.sh)
-	$(call step,helm,{ [[ -n "$${BRAID_SKIP_HELM:-}" ]] || { bash helm/install-helm.sh && bash tests/helm/install-operator-models.sh; }; })
-	$(call step,servers,bash tests/kit/install.sh)
+	$(call step,what tests need,bash tests/install.sh)
 	$(call step,ruff check,$(PY) -m ruff check .)
 	$(call step,ruff format,$(PY) -m ruff format --check .)
 	$(call step,mypy,$(PY) -m mypy $(PACKAGES))
