@@ -9,6 +9,7 @@ from operators.expressions import Expression
 from operators.functions.arithmetic import ARITHMETIC
 from operators.functions.casts import CASTS
 from operators.functions.comparison import COMPARISON
+from operators.functions.differences import DIFFERENCES
 from operators.functions.logic import LOGIC
 from operators.functions.numbers import NUMBERS
 from operators.functions.regular_expressions import REGULAR_EXPRESSIONS
@@ -18,7 +19,17 @@ from operators.functions.time import TIME
 
 FUNCTIONS: dict[str, Function] = {
     function.name: function
-    for function in (*COMPARISON, *LOGIC, *ARITHMETIC, *NUMBERS, *TEXT, *REGULAR_EXPRESSIONS, *TIME, *CASTS)
+    for function in (
+        *COMPARISON,
+        *LOGIC,
+        *ARITHMETIC,
+        *NUMBERS,
+        *TEXT,
+        *REGULAR_EXPRESSIONS,
+        *TIME,
+        *DIFFERENCES,
+        *CASTS,
+    )
 }
 
 

@@ -49,7 +49,7 @@ def _bind_arithmetic(function: Function, arguments: Arguments) -> Expression:
 def _hint(arguments: Arguments) -> str:
     kinds = {a.type.kind for a in arguments}
     if kinds <= {"DATE", "TIMESTAMP"}:
-        return "Write EXTRACT(EPOCH FROM …) around both to get seconds."
+        return "Write TIMESTAMPDIFF(SECOND, start, end) for the seconds between."
     if kinds & {"DATE", "TIMESTAMP"}:
         return "Write INTERVAL '1' DAY to add a duration."
     return "Write || to join texts." if "VARCHAR" in kinds else "Arithmetic needs numbers."

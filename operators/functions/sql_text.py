@@ -117,6 +117,11 @@ def _date_trunc(call: Call) -> str:
     return f"DATE_TRUNC({unit}, {moment})"
 
 
+def _difference(call: Call) -> str:
+    start, end, unit = map(sql_text, call.arguments)
+    return f"{call.function.upper()}({unit}, {start}, {end})"
+
+
 def _function(call: Call) -> str:
     arguments = ", ".join(map(sql_text, call.arguments))
     # the functions of one timestamp that return a whole number are its fields
@@ -126,4 +131,10 @@ def _function(call: Call) -> str:
 
 
 _SHIFTS = ("add_interval", "add_months")
-_SPECIAL: dict[str, Callable[[Call], str]] = {"case": _case, "cast": _cast, "date_trunc": _date_trunc}
+_SPECIAL: dict[str, Callable[[Call], str]] = {
+    "case": _case,
+    "cast": _cast,
+    "date_trunc": _date_trunc,
+    "timestampdiff": _difference,
+    "datediff": _difference,
+}

@@ -46,6 +46,7 @@ class ExpressionParser(Cursor):
         "TRIM": lambda self: self._parse_trim(),
         "SUBSTRING": lambda self: self._parse_substring(),
         "POSITION": lambda self: self._parse_position(),
+        **dict.fromkeys(("TIMESTAMPDIFF", "DATEDIFF", "DATE_DIFF"), lambda self: self._parse_difference()),
     }
     STRING_PARSERS: ClassVar[dict[Any, Any]] = _pick(Parser.STRING_PARSERS, TokenType.STRING)
     NUMERIC_PARSERS: ClassVar[dict[Any, Any]] = _pick(Parser.NUMERIC_PARSERS, TokenType.NUMBER)
@@ -285,6 +286,17 @@ class ExpressionParser(Cursor):
         needle = self._parse_bitwise()
         self.expect("IN")
         return self._closed(exp.StrPosition(this=self._parse_disjunction(), substr=needle))
+
+    def _parse_difference(self) -> Any:
+        """Read the unit as a word or a text, and what the units are counted between."""
+        name = self._tokens[self._index - 2].text
+        arguments: list[Expr] = []
+        if self.kind == "word" and self.ahead() == ",":
+            unit = self.advance()
+            arguments.append(self.expression(exp.Literal(this=unit.text, is_string=True), unit))
+            self.expect(",")
+        arguments.extend([] if self.at(")") else self._parse_csv(self._parse_disjunction))
+        return self._closed(exp.Anonymous(this=name, expressions=arguments))
 
     # CASE and predicates
 

@@ -29,7 +29,7 @@ _FUNCTIONS = (
     "asin", "acos", "atan", "atan2", "radians", "degrees", "greatest", "least", "coalesce", "nullif", "if", "upper",
     "lower", "initcap", "length", "trim", "ltrim", "rtrim", "lpad", "rpad", "left", "right", "substring", "split_part",
     "concat", "concat_ws", "replace", "reverse", "strpos", "starts_with", "ends_with", "contains", "regexp_like",
-    "regexp_extract", "date_trunc", "to_timestamp",
+    "regexp_extract", "date_trunc", "timestampdiff", "datediff", "to_timestamp",
 )
 # fmt: on
 _SYNONYMS = {
@@ -50,6 +50,7 @@ _SYNONYMS = {
     "endswith": "ends_with",
     "rlike": "regexp_like",
     "iif": "if",
+    "date_diff": "datediff",
     "dayofmonth": "day",
     "dayofyear": "doy",
 }
@@ -123,8 +124,6 @@ _INSTEAD = {
     **dict.fromkeys(("to_date", "date"), "Write CAST(… AS DATE)."),
     "convert": "Write CAST(… AS type).",
     **dict.fromkeys(("trunc", "truncate"), "Write CAST(x AS BIGINT), which cuts the fraction off."),
-    **dict.fromkeys(("datediff", "date_diff"), "Write (EXTRACT(EPOCH FROM a) - EXTRACT(EPOCH FROM b)) / 86400."),
-    "timestampdiff": "Write EXTRACT(EPOCH FROM a) - EXTRACT(EPOCH FROM b).",
 }
 # below it, names have only a few letters in common, such as DECODE and SECOND
 _LEAST_SIMILARITY = 0.75

@@ -54,6 +54,9 @@ TIMES = st.one_of(
     TIMES_0,
     join("({} + INTERVAL '90' MINUTE)", TIMES_0),
     join("({} - INTERVAL '1' MONTH)", TIMES_0),
+    join("(INTERVAL '1' YEAR + {})", TIMES_0),
+    join("({} + INTERVAL '13' MONTH)", DAYS),
+    join("({} - INTERVAL '3' DAY)", DAYS),
     join("date_trunc('week', {})", TIMES_0),
     join("date_trunc('quarter', {})", TIMES_0),
     join("date_trunc('hour', {})", TIMES_0),
@@ -72,6 +75,7 @@ FIELDS = [
     "second",
     "millisecond",
 ]
+UNITS = same_text("millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
 WHOLE_0 = st.one_of(same_text("gem_pack", "user_id"), literal(st.integers(-7, 7)))
 WHOLE_1 = st.one_of(
     WHOLE_0,
@@ -85,6 +89,8 @@ WHOLE_1 = st.one_of(
     join("sign({})", WHOLE_0),
     join("length({})", TEXT_0),
     join("strpos({}, {})", TEXT_0, TEXT_0),
+    join("timestampdiff({}, {}, {})", UNITS, TIMES, TIMES, duck="date_sub('{}', {}, {})"),
+    join("datediff('{}', {}, {})", UNITS, TIMES, TIMES),
     *(join(f"extract({field} FROM {{}})", TIMES) for field in FIELDS),
     join("extract(epoch FROM {})", TIMES, duck="CAST(floor(extract(epoch FROM {})) AS BIGINT)"),
 )

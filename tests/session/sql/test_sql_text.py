@@ -48,6 +48,7 @@ def read(text: str) -> Expression:
         "DATE_TRUNC('hour', time + INTERVAL '90' MINUTE)",
         "time - INTERVAL '1' MONTH + INTERVAL '1500' MILLISECOND - INTERVAL '1' MICROSECOND",
         "EXTRACT(HOUR FROM time)",
+        "TIMESTAMPDIFF('day', time, time + INTERVAL '1' DAY)",
         "day = DATE '2026-01-31'",
         "COALESCE(gem_pack, 1)",
     ],
