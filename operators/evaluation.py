@@ -15,7 +15,7 @@ from sources.columns import one_array
 __all__ = ["FUNCTIONS", "evaluate", "fold", "holds_for_nulls", "is_null_for_nulls"]
 
 # results may be longer than what they are made from
-_GROWING = ("concat", "concat_ws", "replace")
+_GROWING = ("concat", "concat_ws", "replace", "regexp_replace")
 
 
 def evaluate(expression: Expression, columns: Mapping[str, pa.Array], length: int) -> pa.Array:

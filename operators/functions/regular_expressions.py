@@ -1,4 +1,4 @@
-"""REGEXP_LIKE and REGEXP_EXTRACT, in the syntax of RE2: whatever the pattern, time is linear in the length of the text.
+"""REGEXP_LIKE, REGEXP_EXTRACT and REGEXP_REPLACE, in the syntax of RE2: time is linear in the length of the text.
 
 A pattern is a constant, so that it is checked when the query is created and compiled once a batch.
 """
@@ -18,6 +18,7 @@ from sources.schema import BOOLEAN, INT, NULL, VARCHAR
 
 # a compiled pattern grows with both
 _LONGEST_PATTERN, _MOST_REPETITIONS = 1000, 200
+_LONGEST_REPLACEMENT = 100
 _REPETITION = re.compile(r"\{(\d+)(?:,(\d*))?\}")
 # the whole pattern is a group, too, and a replacement names one by a digit
 _MOST_GROUPS = 8
@@ -39,6 +40,30 @@ def _bind_extract(function: Function, arguments: Arguments) -> Expression:
             f" {_groups(pattern)}, up to {_MOST_GROUPS}; 0 is the whole match. Got {sql_text(group)}."
         )
     return Call(function.name, (text, pattern, Literal(number, INT)), VARCHAR)
+
+
+def _bind_replace(function: Function, arguments: Arguments) -> Expression:
+    """Take the flag g for what is meant anyway: all matches, as in Flink and Spark."""
+    text, pattern, replacement = arguments[0], _checked(function, arguments), arguments[2]
+    if not isinstance(replacement, Literal) or not isinstance(replacement.value, str):
+        raise NotAllowed(f"The replacement of {function.usage} must be a text in quotes; got {sql_text(replacement)}.")
+    if len(replacement.value) > _LONGEST_REPLACEMENT:
+        raise NotAllowed(f"A replacement must have at most {_LONGEST_REPLACEMENT} characters.")
+    try:
+        _replaced(_ANY_TEXT, str(pattern.value), replacement.value)
+    except pa.ArrowInvalid as error:
+        reason = str(error).removeprefix("Invalid replacement string: ").rstrip(".")
+        raise NotAllowed(
+            f"The replacement {sql_text(replacement)} does not fit the pattern {sql_text(pattern)}: {reason}."
+            r" Write \1 for the first group, \0 for the whole match, \\ for a backslash."
+        ) from None
+    flags = arguments[3] if len(arguments) == 4 else Literal("g", VARCHAR)
+    if flags != Literal("g", VARCHAR):
+        raise NotAllowed(
+            f"The flags of {function.usage} may be 'g', for all matches, which is meant without it, too; got"
+            f" {sql_text(flags)}. Write (?i) in the pattern to ignore case."
+        )
+    return Call(function.name, (text, pattern, replacement), VARCHAR)
 
 
 def _checked(function: Function, arguments: Arguments) -> Literal:
@@ -87,7 +112,16 @@ def _extract(_call: Call, arguments: Sequence[Datum]) -> Datum:
     return kernel.if_else(matches, _extracted(text, pattern, group), pa.scalar(None, pa.string()))
 
 
+def _replaced(text: Datum, pattern: str, replacement: str) -> Datum:
+    return kernel.replace_substring_regex(text, pattern, replacement)
+
+
+def _replace(_call: Call, arguments: Sequence[Datum]) -> Datum:
+    return _replaced(as_type(arguments[0], pa.string()), constant(arguments[1]), constant(arguments[2]))
+
+
 REGULAR_EXPRESSIONS = (
     Function("regexp_like", "REGEXP_LIKE(text, pattern)", _bind_like, _like, 2, 2),
     Function("regexp_extract", "REGEXP_EXTRACT(text, pattern[, group])", _bind_extract, _extract, 2, 3),
+    Function("regexp_replace", "REGEXP_REPLACE(text, pattern, replacement[, 'g'])", _bind_replace, _replace, 3, 4),
 )

@@ -29,7 +29,7 @@ _FUNCTIONS = (
     "asin", "acos", "atan", "atan2", "radians", "degrees", "greatest", "least", "coalesce", "nullif", "if", "upper",
     "lower", "initcap", "length", "trim", "ltrim", "rtrim", "lpad", "rpad", "left", "right", "substring", "split_part",
     "concat", "concat_ws", "replace", "reverse", "strpos", "starts_with", "ends_with", "contains", "regexp_like",
-    "regexp_extract", "date_trunc", "timestampdiff", "datediff", "to_timestamp",
+    "regexp_extract", "regexp_replace", "date_trunc", "timestampdiff", "datediff", "to_timestamp",
 )
 # fmt: on
 _SYNONYMS = {
@@ -109,7 +109,6 @@ _INSTEAD = {
     ),
     "log": "Write LN(x) for the natural logarithm, LOG10(x) for the common one.",
     **dict.fromkeys(("regexp", "regexp_matches", "similar_to"), "Write REGEXP_LIKE(text, pattern)."),
-    "regexp_replace": "Write REPLACE(text, old, new), or take parts with REGEXP_EXTRACT(text, pattern, group).",
     "split_index": "Write SPLIT_PART(text, separator, number), which counts from 1.",
     **dict.fromkeys(
         ("date_format", "to_char", "strftime"),

@@ -14,7 +14,7 @@ class Limits:
     """Measures expressions bottom-up as they are built; each node once.
 
     An expression's *growth* bounds how many times longer than its inputs a text may get:
-    nested CONCAT and REPLACE multiply it, and LPAD and RPAD say how long their text gets.
+    nested CONCAT, REPLACE and REGEXP_REPLACE multiply it, and LPAD and RPAD say how long their text gets.
     """
 
     def __init__(self, sql: SqlText) -> None:
@@ -30,7 +30,9 @@ class Limits:
         if nodes > MAX_NODES:
             raise self._sql.not_allowed(f"An expression must have at most {MAX_NODES} parts; split it.", at)
         if growth > MAX_GROWTH:
-            raise self._sql.not_allowed("Nested CONCAT and REPLACE may make texts too long; nest fewer.", at)
+            raise self._sql.not_allowed(
+                "Nested CONCAT, REPLACE and REGEXP_REPLACE may make texts too long; nest fewer.", at
+            )
         return expression
 
     def _measure(self, expression: Expression) -> tuple[int, int, int]:
@@ -57,6 +59,8 @@ def _growth(call: Call, growths: list[int]) -> int:
         return sum(growths) + growths[0] * (len(growths) - 3)
     if call.function in ("lpad", "rpad"):
         return max(*growths, *(a.value for a in call.arguments if isinstance(a, Literal) and type(a.value) is int))
+    if call.function == "regexp_replace":  # a pattern may match before each character, or each character
+        return growths[0] * (1 + len(str(call.arguments[2])))
     if call.function != "replace":
         return max(growths)
     old, new = (a.value if isinstance(a, Literal) else None for a in call.arguments[1:])

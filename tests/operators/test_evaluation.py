@@ -378,6 +378,10 @@ def test_decimals_equal_the_doubles_that_look_like_them() -> None:
         (call("regexp_extract", S, lit("l+")), ["ll", None, None]),
         (call("regexp_extract", S, lit("(.)(l)?(o)"), lit(2)), ["l", None, None]),
         (call("regexp_extract", S, lit("$")), ["", "", None]),
+        (call("regexp_replace", S, lit("[lé]"), lit("_")), ["h___o", "", None]),
+        (call("regexp_replace", S, lit("(.)(l)"), lit(r"<\2\1\0\\>"), lit("g")), [r"h<léél\>lo", "", None]),
+        (call("regexp_replace", S, lit("x*"), lit("-")), ["-h-é-l-l-o-", "-", None]),
+        (call("regexp_replace", lit(None), lit("x"), lit("-")), [None, None, None]),
     ],
 )
 def test_text_functions(expression: Expression, expected: list[Any]) -> None:

@@ -16,6 +16,7 @@ BY_USER = SESSION.format("user_id")
 SAME_GROUPS = "PARTITION BY must name what GROUP BY does"
 PRICE_TUMBLE = "TUMBLE(TABLE purchases, DESCRIPTOR(^price), INTERVAL '8' SECOND)"
 REPLACES = ", ".join([f"REPLACE(name, 'a', '{'b' * 600}')"] * 20)
+NESTED_REPLACES = f"REGEXP_REPLACE(REGEXP_REPLACE(name, '', '{'b' * 100}'), '', '{'b' * 100}')"
 
 # statement with ^ before the offending token, status, a part of the message
 REFUSED = [
@@ -123,6 +124,13 @@ REFUSED = [
     ("SELECT ^REGEXP_LIKE(name, 'a{101}b{100}') FROM purchases", 422, "add up to at most 200"),
     (f"SELECT ^REGEXP_LIKE(name, '{'a' * 1001}') FROM purchases", 422, "at most 1000 characters"),
     ("SELECT ^REGEXP_EXTRACT(name, '(a)(b)', 3) FROM purchases", 422, "which has 2, up to 8"),
+    ("SELECT ^REGEXP_REPLACE(name, '(', 'b') FROM purchases", 422, "'(' is no regular expression of RE2: missing )"),
+    ("SELECT ^REGEXP_REPLACE(name, 'a', name) FROM purchases", 422, "must be a text in quotes; got name"),
+    ("SELECT ^REGEXP_REPLACE(name, '(a)', '\\2') FROM purchases", 422, "'\\2' does not fit the pattern '(a)'"),
+    ("SELECT ^REGEXP_REPLACE(name, 'a', 'b\\') FROM purchases", 422, "Write \\1 for the first group"),
+    ("SELECT ^REGEXP_REPLACE(name, 'a', 'b', 'i') FROM purchases", 422, "Write (?i) in the pattern to ignore case"),
+    (f"SELECT ^REGEXP_REPLACE(name, 'a', '{'b' * 101}') FROM purchases", 422, "at most 100 characters"),
+    (f"SELECT ^{NESTED_REPLACES} FROM purchases", 422, "may make texts too long"),
     ("SELECT ^DATEDIFF(eon, time, time) FROM purchases", 422, "needs one of the units microsecond, millisecond"),
     ("SELECT ^DATEDIFF(time, time) FROM purchases", 422, "DATEDIFF('unit', start, end) does not take 2 argument(s)"),
     ("SELECT TIMESTAMPDIFF(DAY, time, time ^FROM purchases", 400, "Expected ), got 'FROM'"),

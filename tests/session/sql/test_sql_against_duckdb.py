@@ -134,6 +134,13 @@ TEXT_1 = st.one_of(
         TEXT_0,
         duck="CASE WHEN regexp_matches({0}, '(a|b)+(.)') THEN regexp_extract({0}, '(a|b)+(.)', 2) END",
     ),
+    join(
+        "regexp_replace({}, {}, {})",
+        TEXT_0,
+        same_text("'a|b'", "'(.)(.)'", "'[^a-z]+'", "'^'", "'b*'", "'(?i)A()'"),
+        same_text("''", "'-'", r"'<\0>'", "'é%'"),
+        duck="regexp_replace({}, {}, {}, 'g')",
+    ),
     join("CAST({} AS VARCHAR)", WHOLE_0),
     join("CAST({} AS VARCHAR)", TIMES_0),
     join("CAST({} AS VARCHAR)", DAYS),
