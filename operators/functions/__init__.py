@@ -8,8 +8,10 @@ from __future__ import annotations
 from operators.expressions import Expression
 from operators.functions.arithmetic import ARITHMETIC
 from operators.functions.casts import CASTS
+from operators.functions.characters import CHARACTERS
 from operators.functions.comparison import COMPARISON
 from operators.functions.differences import DIFFERENCES
+from operators.functions.digests import DIGESTS
 from operators.functions.logic import LOGIC
 from operators.functions.numbers import NUMBERS
 from operators.functions.regular_expressions import REGULAR_EXPRESSIONS
@@ -25,6 +27,8 @@ FUNCTIONS: dict[str, Function] = {
         *ARITHMETIC,
         *NUMBERS,
         *TEXT,
+        *CHARACTERS,
+        *DIGESTS,
         *REGULAR_EXPRESSIONS,
         *TIME,
         *DIFFERENCES,

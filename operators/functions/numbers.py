@@ -1,4 +1,4 @@
-"""Numeric functions: abs, sign, rounding, mod, and those of a DOUBLE, such as sqrt, ln and sin."""
+"""Numeric functions: abs, sign, rounding, mod, pi, and those of a DOUBLE, such as sqrt, ln and sin."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from operators.expressions import Call, Expression, Literal
@@ -23,10 +24,20 @@ from sources.schema import BIGINT, DOUBLE, INT, NULL, ColumnType
 _MOST_DIGITS = 300
 # Arrow's powers of ten are exact up to here
 _KERNEL_DIGITS = 10
+# as doubles, powers of ten are exact up to here, and so are the digits of a number below
+_EXACT_POWER, _EXACT_COUNT = 22, 2.0**50
 _ROUNDINGS = {"floor": decimal.ROUND_FLOOR, "ceil": decimal.ROUND_CEILING}
 _MODULO = next(f for f in ARITHMETIC if f.name == "%")
+
+
+def _cbrt(value: pa.Array) -> pa.Array:
+    roots = np.cbrt(value.to_numpy(zero_copy_only=False))
+    return pa.array(roots, mask=value.is_null().to_numpy(zero_copy_only=False))
+
+
 _OF_DOUBLES = {
     "sqrt": kernel.sqrt,
+    "cbrt": _cbrt,
     "exp": kernel.exp,
     "ln": kernel.ln,
     "log10": kernel.log10,
@@ -90,16 +101,18 @@ def _whole(call: Call, arguments: Sequence[Datum]) -> Datum:
 
 def _bind_round(function: Function, arguments: Arguments) -> Expression:
     result = _number(function, arguments)
-    digits = _digits(arguments)
+    digits = _digits(function, arguments)
     argument = coerce(arguments[0], result)
     if result.kind == "DECIMAL":
         scale = min(max(digits, 0), result.scale)
-        whole = min(MAX_PRECISION - scale, result.precision - result.scale + 1)
+        # 9.9 rounds to 10, with a digit more
+        longer = 1 if function.name == "round" else 0
+        whole = min(MAX_PRECISION - scale, max(result.precision - result.scale + longer, 1 - scale))
         result = ColumnType("DECIMAL", whole + scale, scale)
     return Call(function.name, (argument, Literal(digits, INT)), result)
 
 
-def _digits(arguments: Arguments) -> int:
+def _digits(function: Function, arguments: Arguments) -> int:
     if len(arguments) == 1:
         return 0
     digits = arguments[1]
@@ -107,7 +120,7 @@ def _digits(arguments: Arguments) -> int:
     if isinstance(value, int) and abs(value) <= _MOST_DIGITS:
         return value
     raise NotAllowed(
-        f"ROUND(number, digits) needs a whole number of digits from -{_MOST_DIGITS} to {_MOST_DIGITS};"
+        f"{function.usage} needs a whole number of digits from -{_MOST_DIGITS} to {_MOST_DIGITS};"
         f" got {sql_text(digits)}."
     )
 
@@ -126,15 +139,58 @@ def _round(call: Call, arguments: Sequence[Datum]) -> Datum:
 
 
 def _half_up(value: Any, digits: int) -> Decimal:
+    return _to_digits(value, digits, decimal.ROUND_HALF_UP)
+
+
+def _to_digits(value: Any, digits: int, rounding: str) -> Decimal:
     exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     if not exact.is_finite():
         return exact
-    context = decimal.Context(prec=1000, rounding=decimal.ROUND_HALF_UP)
+    context = decimal.Context(prec=1000, rounding=rounding)
     return exact.quantize(Decimal(1).scaleb(-digits), context=context)
 
 
 def _in_64_bits(value: int) -> int | None:
     return value if BIGINT_RANGE[0] <= value <= BIGINT_RANGE[1] else None
+
+
+def _truncate(call: Call, arguments: Sequence[Datum]) -> Datum:
+    """Cut digits off, toward zero."""
+    value, kind, digits = arguments[0], call.type, arguments[1].as_py()
+    if kind == DOUBLE:
+        # adding zero makes -0.0 plain
+        return kernel.add(_truncated_doubles(value, digits), 0.0)
+    if kind == BIGINT:
+        value = as_type(value, pa.int64())
+        size = 10 ** min(max(-digits, 0), 19)
+        return kernel.multiply(kernel.divide(value, size), size) if size < 10**19 else kernel.multiply(value, 0)
+    if value.type.precision - value.type.scale <= -digits:
+        return kernel.if_else(kernel.is_valid(value), pa.scalar(Decimal(0), kind.arrow), pa.scalar(None, kind.arrow))
+    return kernel.cast(kernel.round(value, ndigits=digits, round_mode="towards_zero"), kind.arrow)
+
+
+def _truncated_doubles(value: pa.Array, digits: int) -> pa.Array:
+    """Cut off digits of the shortest decimals that read as these doubles.
+
+    0.29 stays 0.29, though the product 0.29 * 100 of doubles is below 29.
+    """
+    if digits == 0:
+        return kernel.trunc(value)
+    if abs(digits) <= _EXACT_POWER:
+        numbers, power = value.to_numpy(zero_copy_only=False), 10.0 ** abs(digits)
+        lengths = np.abs(numbers)
+        with np.errstate(all="ignore"):
+            scaled = lengths * power if digits > 0 else lengths / power
+            if not (scaled >= _EXACT_COUNT).any():
+                count = np.rint(scaled)
+                count -= (count / power if digits > 0 else count * power) > lengths
+                result = np.copysign(count / power if digits > 0 else count * power, numbers)
+                return pa.array(result, mask=value.is_null().to_numpy(zero_copy_only=False))
+    return by_row(lambda v: float(_to_digits(v, digits, decimal.ROUND_DOWN)), pa.float64(), value)
+
+
+def _bind_pi(_function: Function, _arguments: Arguments) -> Expression:
+    return Literal(math.pi, DOUBLE)
 
 
 def _double(compute: Callable[..., Datum]) -> Callable[[Call, Sequence[Datum]], Datum]:
@@ -155,6 +211,8 @@ NUMBERS = (
     Function("floor", "FLOOR(number)", _bind_whole, _whole),
     Function("ceil", "CEIL(number)", _bind_whole, _whole),
     Function("round", "ROUND(number[, digits])", _bind_round, _round, 1, 2),
+    Function("trunc", "TRUNC(number[, digits])", _bind_round, _truncate, 1, 2),
+    Function("pi", "PI()", _bind_pi, _never, 0, 0),
     *(Function(n, f"{n.upper()}(number)", typed(DOUBLE, DOUBLE), _double(k)) for n, k in _OF_DOUBLES.items()),
     Function("power", "POWER(number, number)", typed(DOUBLE, DOUBLE, DOUBLE), _double(kernel.power), 2, 2),
     Function("atan2", "ATAN2(y, x)", typed(DOUBLE, DOUBLE, DOUBLE), _double(kernel.atan2), 2, 2),

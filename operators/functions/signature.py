@@ -111,6 +111,13 @@ def by_row(function: Callable[..., Any], target: pa.DataType, *arguments: Datum)
     return pa.array(results, target)
 
 
+def by_distinct(function: Callable[[Any], Any], target: pa.DataType, value: pa.Array) -> pa.Array:
+    """Apply a Python function to each distinct value of an array; NULL stays NULL, as in :func:`by_row`."""
+    encoded = kernel.dictionary_encode(value)
+    results = pa.array([_attempt(function, (v,)) for v in encoded.dictionary.to_pylist()], target)
+    return results.take(encoded.indices)
+
+
 def _attempt(function: Callable[..., Any], row: tuple[Any, ...]) -> Any:
     try:
         return function(*row)

@@ -18,7 +18,7 @@ from operators.functions.casts import cast_to
 from operators.functions.signature import Arguments, Datum, Function, as_type, kernel, typed
 from operators.functions.sql_text import sql_text
 from sources.errors import NotAllowed
-from sources.schema import BIGINT, DOUBLE, TIMESTAMP, VARCHAR
+from sources.schema import BIGINT, DATE, DOUBLE, TIMESTAMP, VARCHAR
 
 _ADD = next(f for f in ARITHMETIC if f.name == "+")
 # RFC 3339 and Python's datetime have the years 1 to 9999
@@ -35,6 +35,24 @@ _UNITS = (
     "month",
     "quarter",
     "year",
+)
+# from Sunday and January
+DAY_NAMES = pa.array(["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"])
+MONTH_NAMES = pa.array(
+    [
+        "January",
+        "February",
+        "March",
+        "April",
+        "May",
+        "June",
+        "July",
+        "August",
+        "September",
+        "October",
+        "November",
+        "December",
+    ]
 )
 
 
@@ -123,9 +141,25 @@ def _add_months(_call: Call, arguments: Sequence[Datum]) -> Datum:
     return pa.array(result, pa.timestamp("us"))
 
 
+def _last_day(_call: Call, arguments: Sequence[Datum]) -> Datum:
+    next_month = kernel.ceil_temporal(arguments[0], unit="month", ceil_is_strictly_greater=True)
+    return kernel.cast(kernel.subtract(next_month, pa.scalar(1, pa.duration("us"))), pa.date32(), safe=False)
+
+
+def _day_name(_call: Call, arguments: Sequence[Datum]) -> Datum:
+    return DAY_NAMES.take(FIELDS["dow"](arguments[0]))
+
+
+def _month_name(_call: Call, arguments: Sequence[Datum]) -> Datum:
+    return MONTH_NAMES.take(kernel.subtract(kernel.month(arguments[0]), 1))
+
+
 TIME = (
     *(Function(n, f"EXTRACT({n.upper()} FROM timestamp)", typed(BIGINT, TIMESTAMP), _field) for n in FIELDS),
     Function("date_trunc", "DATE_TRUNC('unit', timestamp)", _bind_date_trunc, _date_trunc, 2, 2),
+    Function("last_day", "LAST_DAY(timestamp)", typed(DATE, TIMESTAMP), _last_day),
+    Function("dayname", "DAYNAME(timestamp)", typed(VARCHAR, TIMESTAMP), _day_name),
+    Function("monthname", "MONTHNAME(timestamp)", typed(VARCHAR, TIMESTAMP), _month_name),
     Function("to_timestamp", "TO_TIMESTAMP(seconds)", _bind_to_timestamp, _to_timestamp),
     Function("add_interval", "timestamp ± INTERVAL", typed(TIMESTAMP, TIMESTAMP, BIGINT), _add_interval, 2, 2),
     Function("add_months", "timestamp ± INTERVAL", typed(TIMESTAMP, TIMESTAMP, BIGINT), _add_months, 2, 2),

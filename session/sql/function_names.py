@@ -25,16 +25,18 @@ DISTINCT_AGGREGATES = ("count", "min", "max")
 
 # fmt: off
 _FUNCTIONS = (
-    "abs", "sign", "floor", "ceil", "round", "sqrt", "exp", "ln", "log10", "log2", "power", "mod", "sin", "cos", "tan",
-    "asin", "acos", "atan", "atan2", "radians", "degrees", "greatest", "least", "coalesce", "nullif", "if", "upper",
-    "lower", "initcap", "length", "trim", "ltrim", "rtrim", "lpad", "rpad", "left", "right", "substring", "split_part",
-    "concat", "concat_ws", "replace", "reverse", "strpos", "starts_with", "ends_with", "contains", "regexp_like",
-    "regexp_extract", "regexp_replace", "date_trunc", "timestampdiff", "datediff", "to_timestamp",
+    "abs", "sign", "floor", "ceil", "round", "trunc", "sqrt", "cbrt", "exp", "ln", "log10", "log2", "power", "mod",
+    "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "radians", "degrees", "pi", "greatest", "least", "coalesce",
+    "nullif", "if", "upper", "lower", "initcap", "length", "trim", "ltrim", "rtrim", "lpad", "rpad", "left", "right",
+    "substring", "split_part", "concat", "concat_ws", "replace", "reverse", "repeat", "translate", "ascii", "chr",
+    "md5", "sha256", "strpos", "starts_with", "ends_with", "contains", "regexp_like", "regexp_extract",
+    "regexp_replace", "date_trunc", "timestampdiff", "datediff", "last_day", "dayname", "monthname", "to_timestamp",
 )
 # fmt: on
 _SYNONYMS = {
     "ceiling": "ceil",
     "pow": "power",
+    "truncate": "trunc",
     "signum": "sign",
     "char_length": "length",
     "character_length": "length",
@@ -43,6 +45,7 @@ _SYNONYMS = {
     "ucase": "upper",
     "lcase": "lower",
     "btrim": "trim",
+    "char": "chr",
     "ifnull": "coalesce",
     "nvl": "coalesce",
     "instr": "strpos",
@@ -122,7 +125,6 @@ _INSTEAD = {
     **dict.fromkeys(("unix_timestamp", "epoch_ms"), "Write EXTRACT(EPOCH FROM timestamp)."),
     **dict.fromkeys(("to_date", "date"), "Write CAST(… AS DATE)."),
     "convert": "Write CAST(… AS type).",
-    **dict.fromkeys(("trunc", "truncate"), "Write CAST(x AS BIGINT), which cuts the fraction off."),
 }
 # below it, names have only a few letters in common, such as DECODE and SECOND
 _LEAST_SIMILARITY = 0.75

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from operators.expressions import Call, Expression, Literal
+from operators.functions.text import LONGEST_PADDED
 from session.sql.tokens import SqlText
 
 MAX_DEPTH = 100
 MAX_NODES = 100_000
 MAX_GROWTH = 10_000
+_LONGEST_DIGEST = 64
 
 
 class Limits:
     """Measures expressions bottom-up as they are built; each node once.
 
     An expression's *growth* bounds how many times longer than its inputs a text may get:
-    nested CONCAT, REPLACE and REGEXP_REPLACE multiply it, and LPAD and RPAD say how long their text gets.
+    nested CONCAT, REPLACE and REGEXP_REPLACE multiply it, and LPAD, RPAD and REPEAT say how long their text gets.
     """
 
     def __init__(self, sql: SqlText) -> None:
@@ -59,6 +61,12 @@ def _growth(call: Call, growths: list[int]) -> int:
         return sum(growths) + growths[0] * (len(growths) - 3)
     if call.function in ("lpad", "rpad"):
         return max(*growths, *(a.value for a in call.arguments if isinstance(a, Literal) and type(a.value) is int))
+    if call.function == "repeat":  # what is too long is NULL
+        count = call.arguments[1]
+        times = max(count.value, 1) if isinstance(count, Literal) and type(count.value) is int else LONGEST_PADDED
+        return max(growths[0], min(growths[0] * times, LONGEST_PADDED))
+    if call.function in ("md5", "sha256"):
+        return max(*growths, _LONGEST_DIGEST)
     if call.function == "regexp_replace":  # a pattern may match before each character, or each character
         return growths[0] * (1 + len(str(call.arguments[2])))
     if call.function != "replace":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import itertools
 import math
 from decimal import Decimal
@@ -10,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from operators.evaluation import FUNCTIONS, evaluate, fold
@@ -95,6 +96,9 @@ EDGES = [0, 1, -1, 2, 7, -7, 2**31, 2**32 + 1, -(2**32), MAX, MAX - 1, MIN, MIN 
 INTEGERS = st.none() | st.sampled_from(EDGES) | st.integers(MIN, MAX) | st.integers(-100, 100)
 
 
+CENTS = st.integers(-(10**9), 10**9).map(lambda v: v / 100)
+
+
 @given(st.sampled_from("+-*/%"), st.lists(st.tuples(INTEGERS, INTEGERS), min_size=1, max_size=20))
 @settings(max_examples=300)
 def test_integer_arithmetic_is_exact_or_null(name: str, pairs: list[tuple[int | None, int | None]]) -> None:
@@ -169,6 +173,7 @@ def test_decimal_overflow_is_null() -> None:
         (call("round", B, lit(-19)), {"b": [MAX, 1]}, [None, 0]),
         (call("round", M, lit(1)), {"m": [Decimal("1.25")]}, [Decimal("1.3")]),
         (call("round", M, lit(1)), {"m": [Decimal("99999999.99")]}, [Decimal("100000000.0")]),
+        (call("cbrt", D), {"d": [-27.0, math.inf, 0.001, None]}, [-3.0, math.inf, 0.1, None]),
         (call("sqrt", N), {"i": [9, None]}, [3.0, None]),
         (call("power", N, lit(2)), {"i": [3]}, [9.0]),
         (call("mod", N, lit(3)), {"i": [-7]}, [-1]),
@@ -176,6 +181,35 @@ def test_decimal_overflow_is_null() -> None:
 )  # fmt: skip
 def test_numeric_functions(expression: Expression, columns: dict[str, list[Any]], expected: list[Any]) -> None:
     assert values(expression, **columns) == expected
+
+
+@given(st.integers(-25, 25), st.lists(st.floats() | st.floats(-1e6, 1e6) | CENTS, min_size=1, max_size=9))
+@settings(max_examples=300)
+@example(2, [0.29, -0.29, 0.28999999999999998, 0.2899999999999999, 1.15, 2.675])
+@example(-2, [99.99999999999999, -700.0, 1e300])
+def test_doubles_are_truncated_by_their_decimals(digits: int, column: list[float]) -> None:
+    context = decimal.Context(prec=1000, rounding=decimal.ROUND_DOWN)
+    unit = Decimal(1).scaleb(-digits)
+    expected = [
+        float(Decimal(repr(v)).quantize(unit, context=context)) + 0.0 if math.isfinite(v) else v for v in column
+    ]
+    assert str(values(call("trunc", D, lit(digits)), d=[*column, None])) == str([*expected, None])
+    # the answer for a value does not depend on its neighbours
+    assert str(values(call("trunc", D, lit(digits)), d=column[:1])) == str(expected[:1])
+
+
+@given(st.integers(-20, 20), st.lists(INTEGERS, min_size=1, max_size=9))
+def test_integers_are_truncated_exactly(digits: int, column: list[int | None]) -> None:
+    size = 10 ** max(-digits, 0)
+    assert values(call("trunc", B, lit(digits)), b=column) == [
+        None if v is None else truncated(v, size) * size for v in column
+    ]
+
+
+@given(st.integers(-20, 20), st.lists(st.decimals(-99999999, 99999999, places=2), min_size=1, max_size=9))
+def test_decimals_are_truncated_exactly(digits: int, column: list[Decimal]) -> None:
+    expected = [v.quantize(Decimal(1).scaleb(-min(digits, 2)), rounding=decimal.ROUND_DOWN) for v in column]
+    assert values(call("trunc", M, lit(digits)), m=[*column, None]) == [*expected, None]
 
 
 # logic and comparison
@@ -427,6 +461,15 @@ def test_date_trunc_and_intervals() -> None:
     assert values(call("date_trunc", lit("WEEK"), T), t=[MOMENT]) == [dt.datetime(2024, 2, 26)]
     assert values(call("add_months", T, lit(-12)), t=[MOMENT]) == [MOMENT.replace(year=2023, day=28)]
     assert values(call("add_interval", DAY, lit(-1)), day=[dt.date(1970, 1, 1)]) == [BEFORE_1970]
+
+
+def test_names_of_days_and_months() -> None:
+    moments = [MOMENT, BEFORE_1970, dt.datetime.min, dt.datetime.max, None]
+    days = [dt.date(2024, 2, 29), dt.date(1969, 12, 31), dt.date(1, 1, 31), dt.date(9999, 12, 31), None]
+    assert values(call("last_day", T), t=moments) == days
+    assert values(call("last_day", DAY), day=[dt.date(2023, 2, 1)]) == [dt.date(2023, 2, 28)]
+    assert values(call("dayname", T), t=moments) == ["Thursday", "Wednesday", "Monday", "Friday", None]
+    assert values(call("monthname", T), t=moments) == ["February", "December", "January", "December", None]
 
 
 FIRST, LAST = dt.datetime.min, dt.datetime.max

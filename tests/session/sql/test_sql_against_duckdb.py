@@ -48,8 +48,9 @@ def literal(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Pair]:
 
 
 TEXT_0 = same_text("name", "'a'", "'Ab%'", "'é_b'", "''")
-DAYS = same_text("day", "DATE '2024-02-29'", "DATE '1969-12-31'")
+DAYS_0 = same_text("day", "DATE '2024-02-29'", "DATE '1969-12-31'")
 TIMES_0 = same_text("time", "TIMESTAMP '2024-02-29 23:59:58.5'", "CAST(day AS TIMESTAMP)")
+DAYS = st.one_of(DAYS_0, join("last_day({})", DAYS_0), join("last_day({})", TIMES_0))
 TIMES = st.one_of(
     TIMES_0,
     join("({} + INTERVAL '90' MINUTE)", TIMES_0),
@@ -89,6 +90,8 @@ WHOLE_1 = st.one_of(
     join("sign({})", WHOLE_0),
     join("length({})", TEXT_0),
     join("strpos({}, {})", TEXT_0, TEXT_0),
+    join("ascii({})", TEXT_0),
+    join("trunc({}, -1)", WHOLE_0),
     join("timestampdiff({}, {}, {})", UNITS, TIMES, TIMES, duck="date_sub('{}', {}, {})"),
     join("datediff('{}', {}, {})", UNITS, TIMES, TIMES),
     *(join(f"extract({field} FROM {{}})", TIMES) for field in FIELDS),
@@ -104,6 +107,10 @@ REAL_1 = st.one_of(
     join("round({})", REAL_0),
     join("floor({})", REAL_0),
     join("ceil({})", REAL_0),
+    join("trunc({})", REAL_0),
+    join("trunc({}, -2)", REAL_0),
+    join("cbrt({})", REAL_0),
+    join("({} * pi())", REAL_0),
     join("sqrt(abs({}))", REAL_0),
     join("ln(abs({}) + 1)", REAL_0),
     join("power({}, 2)", REAL_0),
@@ -127,6 +134,14 @@ TEXT_1 = st.one_of(
     join("right({}, {})", TEXT_0, WHOLE_0),
     join("lpad({}, 4, 'xy')", TEXT_0),
     join("rpad({}, 1, 'xy')", TEXT_0),
+    join("repeat({}, {})", TEXT_0, WHOLE_0),
+    join("translate({}, {}, {})", TEXT_0, TEXT_0, TEXT_0),
+    join("translate({}, 'aéb', 'é-')", TEXT_0),
+    join("chr(abs({}) + 64)", WHOLE_0, duck="chr(CAST(abs({}) + 64 AS INT))"),
+    join("md5({})", TEXT_0),
+    join("sha256({})", TEXT_0),
+    join("dayname({})", TIMES_0),
+    join("monthname({})", TIMES_0),
     join("concat_ws({}, {}, {})", TEXT_0, TEXT_0, WHOLE_0),
     join("split_part({}, 'b', {})", TEXT_0, same_text("1", "2", "-1", "-2")),
     join(
