@@ -12,6 +12,7 @@ from operators.functions.characters import CHARACTERS
 from operators.functions.comparison import COMPARISON
 from operators.functions.differences import DIFFERENCES
 from operators.functions.digests import DIGESTS
+from operators.functions.formats import FORMATS
 from operators.functions.logic import LOGIC
 from operators.functions.numbers import NUMBERS
 from operators.functions.regular_expressions import REGULAR_EXPRESSIONS
@@ -32,6 +33,7 @@ FUNCTIONS: dict[str, Function] = {
         *REGULAR_EXPRESSIONS,
         *TIME,
         *DIFFERENCES,
+        *FORMATS,
         *CASTS,
     )
 }

@@ -37,8 +37,8 @@ _UNITS = (
     "year",
 )
 # from Sunday and January
-DAY_NAMES = pa.array(["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"])
-MONTH_NAMES = pa.array(
+_DAY_NAMES = pa.array(["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"])
+_MONTH_NAMES = pa.array(
     [
         "January",
         "February",
@@ -146,20 +146,24 @@ def _last_day(_call: Call, arguments: Sequence[Datum]) -> Datum:
     return kernel.cast(kernel.subtract(next_month, pa.scalar(1, pa.duration("us"))), pa.date32(), safe=False)
 
 
-def _day_name(_call: Call, arguments: Sequence[Datum]) -> Datum:
-    return DAY_NAMES.take(FIELDS["dow"](arguments[0]))
+def day_name(moments: pa.Array) -> pa.Array:
+    """Return the names of the days that moments are in."""
+    return _DAY_NAMES.take(FIELDS["dow"](moments))
 
 
-def _month_name(_call: Call, arguments: Sequence[Datum]) -> Datum:
-    return MONTH_NAMES.take(kernel.subtract(kernel.month(arguments[0]), 1))
+def month_name(moments: pa.Array) -> pa.Array:
+    """Return the names of the months that moments are in."""
+    return _MONTH_NAMES.take(kernel.subtract(kernel.month(moments), 1))
 
 
 TIME = (
     *(Function(n, f"EXTRACT({n.upper()} FROM timestamp)", typed(BIGINT, TIMESTAMP), _field) for n in FIELDS),
     Function("date_trunc", "DATE_TRUNC('unit', timestamp)", _bind_date_trunc, _date_trunc, 2, 2),
     Function("last_day", "LAST_DAY(timestamp)", typed(DATE, TIMESTAMP), _last_day),
-    Function("dayname", "DAYNAME(timestamp)", typed(VARCHAR, TIMESTAMP), _day_name),
-    Function("monthname", "MONTHNAME(timestamp)", typed(VARCHAR, TIMESTAMP), _month_name),
+    Function("dayname", "DAYNAME(timestamp)", typed(VARCHAR, TIMESTAMP), lambda _, arguments: day_name(arguments[0])),
+    Function(
+        "monthname", "MONTHNAME(timestamp)", typed(VARCHAR, TIMESTAMP), lambda _, arguments: month_name(arguments[0])
+    ),
     Function("to_timestamp", "TO_TIMESTAMP(seconds)", _bind_to_timestamp, _to_timestamp),
     Function("add_interval", "timestamp ± INTERVAL", typed(TIMESTAMP, TIMESTAMP, BIGINT), _add_interval, 2, 2),
     Function("add_months", "timestamp ± INTERVAL", typed(TIMESTAMP, TIMESTAMP, BIGINT), _add_months, 2, 2),

@@ -30,7 +30,8 @@ _FUNCTIONS = (
     "nullif", "if", "upper", "lower", "initcap", "length", "trim", "ltrim", "rtrim", "lpad", "rpad", "left", "right",
     "substring", "split_part", "concat", "concat_ws", "replace", "reverse", "repeat", "translate", "ascii", "chr",
     "md5", "sha256", "strpos", "starts_with", "ends_with", "contains", "regexp_like", "regexp_extract",
-    "regexp_replace", "date_trunc", "timestampdiff", "datediff", "last_day", "dayname", "monthname", "to_timestamp",
+    "regexp_replace", "date_trunc", "timestampdiff", "datediff", "last_day", "dayname", "monthname",
+    "date_format", "strftime", "to_timestamp",
 )
 # fmt: on
 _SYNONYMS = {
@@ -114,8 +115,8 @@ _INSTEAD = {
     **dict.fromkeys(("regexp", "regexp_matches", "similar_to"), "Write REGEXP_LIKE(text, pattern)."),
     "split_index": "Write SPLIT_PART(text, separator, number), which counts from 1.",
     **dict.fromkeys(
-        ("date_format", "to_char", "strftime"),
-        "Write CAST(… AS VARCHAR), and LEFT(…, 10) of it for the date.",
+        ("to_char", "format_timestamp", "format_datetime"),
+        "Write DATE_FORMAT(timestamp, 'yyyy-MM-dd HH:mm:ss').",
     ),
     **dict.fromkeys(("date_add", "dateadd", "timestampadd", "date_sub"), "Write timestamp + INTERVAL '1' DAY."),
     **dict.fromkeys(

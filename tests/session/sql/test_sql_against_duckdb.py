@@ -142,6 +142,8 @@ TEXT_1 = st.one_of(
     join("sha256({})", TEXT_0),
     join("dayname({})", TIMES_0),
     join("monthname({})", TIMES_0),
+    join("strftime({}, '%Y-%j %I:%M %p, %a')", TIMES),
+    join("date_format({}, 'dd MMM yyyy HH:mm:ss.SSSSSS')", TIMES, duck="strftime({}, '%d %b %Y %H:%M:%S.%f')"),
     join("concat_ws({}, {}, {})", TEXT_0, TEXT_0, WHOLE_0),
     join("split_part({}, 'b', {})", TEXT_0, same_text("1", "2", "-1", "-2")),
     join(
