@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from operators.expressions import Call, Expression
 from operators.functions.coercion import INT_RANGE, describe, integer_type, parse_date, parse_timestamp
-from operators.functions.signature import Arguments, Datum, Function, as_type, by_row, kernel
+from operators.functions.signature import Arguments, Datum, Function, as_type, by_distinct, by_row, kernel
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, INT, ColumnType
 
@@ -145,13 +145,17 @@ def _to_text(value: Datum, source: ColumnType) -> Datum:
 
 def _from_text(value: Datum, target: ColumnType) -> Datum:
     text = kernel.utf8_trim_whitespace(value)
-    pattern = _PLAIN.get(target.kind)
-    if pattern is not None and kernel.all(kernel.match_substring_regex(text, pattern)).as_py() is not False:
-        try:
-            return kernel.cast(text, target.arrow)
-        except pa.ArrowInvalid:
-            pass  # such as month 13: read one by one
-    return by_row(_readers(target)[target.kind], target.arrow, text)
+    pattern, read = _PLAIN.get(target.kind), _readers(target)[target.kind]
+    if pattern is None:
+        return by_distinct(read, target.arrow, text)
+    is_plain, null = kernel.match_substring_regex(text, pattern), pa.scalar(None, pa.string())
+    try:
+        plain = kernel.cast(kernel.if_else(is_plain, text, null), target.arrow)
+    except pa.ArrowInvalid:  # such as month 13
+        return by_distinct(read, target.arrow, text)
+    if kernel.all(is_plain).as_py() is not False:
+        return plain
+    return kernel.coalesce(plain, by_distinct(read, target.arrow, kernel.if_else(is_plain, null, text)))
 
 
 def _readers(target: ColumnType) -> dict[str, Callable[[str], Any]]:

@@ -7,6 +7,7 @@ is read as one. Nothing else converts by itself: the user writes CAST.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Sequence
 from decimal import Context, Decimal
 
@@ -19,6 +20,11 @@ INT_RANGE = (-(2**31), 2**31 - 1)
 BIGINT_RANGE = (-(2**63), 2**63 - 1)
 MAX_PRECISION = 38
 _EXACT = Context(prec=MAX_PRECISION)
+# the rest is a fraction of a second, or an offset
+_DATE_AND_TIME = re.compile(
+    r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:([ T])([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2}))?)?((?![0-9]).*)",
+    re.DOTALL,
+)
 # takes whatever type the expression around it needs
 UNTYPED_NULL = Literal(None, NULL)
 
@@ -151,17 +157,30 @@ def _required(parsed: Value, text: str, kind: str, example: str) -> Value:
 
 
 def parse_timestamp(text: str) -> dt.datetime | None:
-    """Read an ISO 8601 timestamp or date as naive UTC; None when it is neither. Without offset it is UTC."""
+    """Read an ISO 8601 timestamp or date as naive UTC; None when it is neither. Without offset it is UTC.
+
+    Months, days, hours, minutes and seconds may have one digit, as in DuckDB.
+    """
     try:
-        value = dt.datetime.fromisoformat(text.strip())
+        value = dt.datetime.fromisoformat(_with_two_digits(text.strip()))
         return value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo is not None else value
     except (ValueError, OverflowError):
         return None
 
 
+def _with_two_digits(text: str) -> str:
+    """Return the text of a date or timestamp with months, days and times of two digits; any other as it is."""
+    found = _DATE_AND_TIME.fullmatch(text)
+    if found is None:
+        return text
+    year, month, day, separator, hour, minute, second, rest = found.groups()
+    time = "" if hour is None else f"{separator}{hour:0>2}:{minute:0>2}"
+    return f"{year}-{month:0>2}-{day:0>2}{time}{'' if second is None else f':{second:0>2}'}{rest}"
+
+
 def parse_date(text: str) -> dt.date | None:
-    """Read ``YYYY-MM-DD``; None when it is none."""
-    text = text.strip()
+    """Read ``YYYY-MM-DD`` or ``YYYY-M-D``; None when it is none."""
+    text = _with_two_digits(text.strip())
     try:
         return dt.date.fromisoformat(text) if len(text) == 10 else None
     except ValueError:

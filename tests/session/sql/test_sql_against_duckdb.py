@@ -50,7 +50,16 @@ def literal(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Pair]:
 TEXT_0 = same_text("name", "'a'", "'Ab%'", "'é_b'", "''")
 DAYS_0 = same_text("day", "DATE '2024-02-29'", "DATE '1969-12-31'")
 TIMES_0 = same_text("time", "TIMESTAMP '2024-02-29 23:59:58.5'", "CAST(day AS TIMESTAMP)")
-DAYS = st.one_of(DAYS_0, join("last_day({})", DAYS_0), join("last_day({})", TIMES_0))
+DAYS = st.one_of(
+    DAYS_0,
+    join("last_day({})", DAYS_0),
+    join("last_day({})", TIMES_0),
+    join(
+        "CAST('2024-' || abs({}) || '-9 1:30' AS DATE)",
+        same_text("gem_pack", "user_id"),
+        duck="TRY_CAST('2024-' || abs({}) || '-9 1:30' AS DATE)",
+    ),
+)
 TIMES = st.one_of(
     TIMES_0,
     join("({} + INTERVAL '90' MINUTE)", TIMES_0),

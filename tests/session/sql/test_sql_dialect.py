@@ -40,6 +40,8 @@ EXPRESSIONS = [
     ("POWER(price, 2)", "power(price, 2.0)"),
     ("MOD(gem_pack, 2)", "%(gem_pack, 2)"),
     ("DATE_PART('hour', time)", "hour(time)"),
+    ("DATE '2026-2-9'", "DATE '2026-02-09'"),
+    ("TIMESTAMP '2026-2-9 1:02:03'", "TIMESTAMP '2026-02-09T01:02:03'"),
     ("EXTRACT('hour' FROM time)", "hour(time)"),
     ("TIMESTAMPDIFF(DAY, time, time)", "timestampdiff(time, time, 'day')"),
     ("DATE_DIFF('days', time, time)", "datediff(time, time, 'day')"),
