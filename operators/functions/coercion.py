@@ -170,10 +170,10 @@ def parse_timestamp(text: str) -> dt.datetime | None:
 
 def _with_two_digits(text: str) -> str:
     """Return the text of a date or timestamp with months, days and times of two digits; any other as it is."""
-    found = _DATE_AND_TIME.fullmatch(text)
-    if found is None:
+    match = _DATE_AND_TIME.fullmatch(text)
+    if match is None:
         return text
-    year, month, day, separator, hour, minute, second, rest = found.groups()
+    year, month, day, separator, hour, minute, second, rest = match.groups()
     time = "" if hour is None else f"{separator}{hour:0>2}:{minute:0>2}"
     return f"{year}-{month:0>2}-{day:0>2}{time}{'' if second is None else f':{second:0>2}'}{rest}"
 

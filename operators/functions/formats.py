@@ -114,11 +114,11 @@ _LETTERS_OF = {
 def _java_parts(text: str) -> list[Part]:
     """Read a pattern of Java: letters are fields, other characters and what is in single quotes are texts."""
     parts: list[Part] = []
-    for found in _JAVA_PARTS.finditer(text):
-        letters, written = found["letters"], found[0]
+    for match in _JAVA_PARTS.finditer(text):
+        letters, written = match["letters"], match[0]
         if letters is not None and letters not in _JAVA:
             raise _unknown_letters(letters, text)
-        if found["reserved"] is not None:
+        if match["reserved"] is not None:
             raise NotAllowed(
                 f"In DATE_FORMAT, {written!r} must stand in single quotes, doubled inside a text: ''{written}''."
             )
@@ -145,15 +145,15 @@ def _unknown_letters(letters: str, text: str) -> NotAllowed:
 def _strftime_parts(text: str) -> list[Part]:
     """Read a format of C: what follows a percent sign is a field, all else is text."""
     parts: list[Part] = []
-    for found in _C_PARTS.finditer(text):
-        code = found["code"]
+    for match in _C_PARTS.finditer(text):
+        code = match["code"]
         if code is None or code == "%":
-            parts.append((code or found[0], ""))
+            parts.append((code or match[0], ""))
         elif code in _LETTERS_OF:
             parts.append(("", _LETTERS_OF[code]))
         else:
             raise NotAllowed(
-                f"STRFTIME has no {found[0]!r}; it has {', '.join(f'%{known}' for known in _LETTERS_OF)} and %%."
+                f"STRFTIME has no {match[0]!r}; it has {', '.join(f'%{known}' for known in _LETTERS_OF)} and %%."
             )
     return parts
 
