@@ -195,6 +195,7 @@ class ApacheKafka(Server):
             "transaction.state.log.num.partitions": 4,
             "group.initial.rebalance.delay.ms": 0,
             "log.cleaner.backoff.ms": 100,
+            "log.retention.ms": -1,  # messages of tests may have times of long ago
         }
         self._settings.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self.run(
