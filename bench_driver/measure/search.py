@@ -50,7 +50,7 @@ class SearchPlan:
 
     At most `most_steps` steps in all. Between what is sustained and what is too much, `refinements` steps go by what
     was taken, where that lies between them; then each goes to the middle, until what is too much is no more than `far`
-    times what is sustained. Without refinements the first rate that is sustained is the last step.
+    times what is sustained. Without refinements it ends as soon as it knows a rate of either kind.
     """
 
     most_steps: int = 9
