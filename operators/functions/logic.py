@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from operators.expressions import Call, Expression
+from operators.expressions import Call, Expression, Literal
 from operators.functions.coercion import UNTYPED_NULL, common_type, describe, unify, widest
 from operators.functions.comparison import compared
 from operators.functions.signature import Arguments, Datum, Function, as_type, is_true, kernel, typed
@@ -50,7 +50,7 @@ def _bind_is_null(function: Function, arguments: Arguments) -> Expression:
 
 
 def _bind_case(function: Function, arguments: Arguments) -> Expression:
-    """Check ``condition, value, …, else``: conditions are BOOLEAN, values have a common type."""
+    """Check ``condition, value, …, else``: conditions are BOOLEAN, values of one type. NULL if all values are."""
     conditions = arguments[:-1:2]
     values = (*arguments[1:-1:2], arguments[-1])
     for condition in conditions:
@@ -65,6 +65,8 @@ def _bind_case(function: Function, arguments: Arguments) -> Expression:
         )
     if common_type(values) == NULL:
         return UNTYPED_NULL
+    if all(isinstance(value, Literal) and value.value is None for value in unified):
+        return unified[-1]
     pairs = [part for pair in zip(conditions, unified[:-1], strict=True) for part in pair]
     return Call(function.name, (*pairs, unified[-1]), widest(unified))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from operators.expressions import Call, Column, Expression
+from operators.expressions import Call, Column, Expression, Literal
 from operators.functions.sql_text import sql_text
 from operators.functions.time import FIELDS
 from sources.schema import BIGINT, TIMESTAMP
@@ -68,6 +68,12 @@ def test_conditions_are_read_again_as_they_were(condition: str) -> None:
 def test_random_expressions_are_read_again_as_they_were(pair: Pair) -> None:
     expression = read(pair[0])
     assert str(read(sql_text(expression))) == str(expression)
+
+
+def test_a_case_whose_values_are_all_null_is_null() -> None:
+    """Its text would have no type, so that it would be NULL when read again."""
+    expression = read("CASE WHEN ok THEN NULLIF(1, 1) ELSE CAST(NULL AS BIGINT) END")
+    assert expression == Literal(None, BIGINT)
 
 
 def test_each_field_is_an_extract() -> None:
