@@ -29,7 +29,7 @@ from operators.totals import empty
 from operators.windowing.due import Due, DueWindows, WindowedQueries, due_by_space
 from operators.windowing.fired_rows import DistinctCounts, Fired, FiredRows, Reductions, WindowContents, counts_distinct
 from operators.windowing.slice_tree import stretches
-from operators.windowing.space_queries import Predicates
+from operators.windowing.space_queries import Places, Predicates
 
 # so many numbers of (queries, keys) at once
 _MOST_AT_ONCE = 1 << 22
@@ -97,60 +97,79 @@ def _windows(
     buckets = [b for b in buckets if len(b.slices) and b.slices[-1, 0] >= first and b.slices[:, 1].min() <= last]
     if not buckets:
         return
+    due = due.take(np.lexsort((-due.reads_from, due.end)))
     queries, number_of = np.unique(due.query, return_inverse=True)
     runs_of, cells, cell_maps = due.space.cells(buckets, queries)
     if input_keys is None:
         keys, key_maps = common_keys(buckets)
     else:
         keys, key_maps = input_keys.distinct, [input_keys.places[id(bucket.keys)] for bucket in buckets]
-    names = needed_names(buckets, due.space.measures_among(queries) if with_measures else ())
-    dictionaries, ranks = common_ranks(buckets, names)
+    dtypes = needed_names(buckets, due.space.measures_among(queries) if with_measures else ())
+    dictionaries, ranks = common_ranks(buckets, dtypes)
+    slices = _DueSlices(buckets, due)
     per_pass = max(1, DENSE_ENTRIES // cells)
-    order = np.lexsort((-due.reads_from, due.end))
-    due, number_of = due.take(order), number_of[order]
-    ends, end_of = np.unique(due.end, return_inverse=True)
-    starts, start_of = np.unique(due.reads_from, return_inverse=True)
-    differs = (np.diff(end_of) != 0) | (np.diff(start_of) != 0)
-    # windows that read the same slices are neighbours: a group
-    groups = list(itertools.pairwise([0, *(np.flatnonzero(differs) + 1).tolist(), len(due)]))
-    runs = [(i, low, high) for i, bucket in enumerate(buckets) for low, high in _runs(bucket.slices)]
-    # of each run, the first slice from each start on, and the first that does not lie before each end
-    firsts = [(low + np.searchsorted(buckets[i].slices[low:high, 0], starts)).tolist() for i, low, high in runs]
-    afters = [
-        (low + np.searchsorted(buckets[i].slices[low:high, 1], ends, side="right")).tolist() for i, low, high in runs
-    ]
     for first_key in range(0, keys.num_rows, per_pass):
         count = min(per_pass, keys.num_rows - first_key)
         renumbered = [Renumbered(*maps, first_key, count) for maps in zip(cell_maps, key_maps, ranks, strict=True)]
-        current_end = None
-        for low, high in groups:
-            end, start = end_of[low], start_of[low]
-            if end != current_end:
-                current_end = end
-                ending = due.query[low : np.searchsorted(end_of, end, side="right")]
-                ending_names = _of_measures(names, due.space.measures_among(ending) if with_measures else ())
-                totals = {
-                    name: empty(component_named(name, dtype), cells * count) for name, dtype in ending_names.items()
-                }
-                # of each run the first slice that is added up: windows with this end come by falling start
-                reached = [after[end] for after in afters]
-                newest = np.iinfo(np.int64).min
-            for run, (i, _, _) in enumerate(runs):
-                slice_, after = firsts[run][start], reached[run]
-                if slice_ >= after:
-                    continue
-                reached[run] = slice_
-                bucket = buckets[i]
-                newest = max(newest, int(bucket.latest[slice_:after].max()))
-                for entries, begin, stop in stretches(bucket, bucket.above, slice_, after):
-                    renumbered[i].add(totals, entries, begin, stop)
-            reduced = Reductions({name: total.reshape(cells, count) for name, total in totals.items()})
-            at_once = max(1, _MOST_AT_ONCE // count)
-            for begin in range(low, high, at_once):
-                chunk = slice(begin, min(begin + at_once, high))
-                yield WindowContents(
-                    due.take(chunk), runs_of.take(number_of[chunk]), reduced, keys, first_key, newest, dictionaries
-                )
+        for ending in slices.endings:
+            measures = due.space.measures_among(due.query[ending]) if with_measures else ()
+            totals = {
+                name: empty(component_named(name, dtype), cells * count)
+                for name, dtype in _of_measures(dtypes, measures).items()
+            }
+            newest = np.iinfo(np.int64).min
+            for alike, spans in slices.back_from(ending):
+                for number, low, high in spans:
+                    bucket = buckets[number]
+                    newest = max(newest, int(bucket.latest[low:high].max()))
+                    for entries, begin, stop in stretches(bucket, bucket.above, low, high):
+                        renumbered[number].add(totals, entries, begin, stop)
+                reduced = Reductions({name: total.reshape(cells, count) for name, total in totals.items()})
+                for chunk in _chunks(alike, max(1, _MOST_AT_ONCE // count)):
+                    runs = runs_of.take(number_of[chunk])
+                    yield WindowContents(due.take(chunk), runs, reduced, keys, first_key, newest, dictionaries)
+
+
+class _DueSlices:
+    """Where in the slices of buckets due windows begin and end; these are ordered by end, then by falling start."""
+
+    def __init__(self, buckets: Sequence[Bucket], due: DueWindows) -> None:
+        ends, self._end = np.unique(due.end, return_inverse=True)
+        starts, self._start = np.unique(due.reads_from, return_inverse=True)
+        self.endings = _groups(self._end)
+        runs = [(number, *run) for number, bucket in enumerate(buckets) for run in _runs(bucket.slices)]
+        self._bucket_numbers = [number for number, _, _ in runs]
+        slices = [(low, buckets[number].slices[low:high]) for number, low, high in runs]
+        # of each run, the first slice from each start on, and the first that does not lie before each end
+        self._firsts = [(low + np.searchsorted(run[:, 0], starts)).tolist() for low, run in slices]
+        self._afters = [(low + np.searchsorted(run[:, 1], ends, side="right")).tolist() for low, run in slices]
+
+    def back_from(self, ending: slice) -> Iterator[tuple[slice, list[tuple[int, int, int]]]]:
+        """Yield windows that read the same slices, out of those that end together, with what they read.
+
+        That is the number of a bucket, its first slice and the first behind, without what the windows before them read.
+        """
+        reached = [after[self._end[ending.start]] for after in self._afters]
+        for alike in _groups(self._start[ending], ending.start):
+            start = self._start[alike.start]
+            spans = []
+            for run, number in enumerate(self._bucket_numbers):
+                first = self._firsts[run][start]
+                if first < reached[run]:
+                    spans.append((number, first, reached[run]))
+                    reached[run] = first
+            yield alike, spans
+
+
+def _groups(numbers: Places, offset: int = 0) -> list[slice]:
+    """Return the stretches of equal numbers, counted from ``offset`` on."""
+    bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    return [slice(offset + low, offset + high) for low, high in itertools.pairwise(bounds)]
+
+
+def _chunks(whole: slice, size: int) -> Iterator[slice]:
+    for begin in range(whole.start, whole.stop, size):
+        yield slice(begin, min(begin + size, whole.stop))
 
 
 def needed_names(buckets: Sequence[Bucket], measures: Sequence[Measure]) -> dict[str, np.dtype[Any]]:
