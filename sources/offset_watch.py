@@ -12,6 +12,7 @@ from sources.errors import BraidError
 
 STALL_SECONDS = 0.05  # how long a caller waits for the server's answer
 ASK_EVERY_SECONDS = 0.01
+QUIET_SECONDS = 0.1  # between questions, at most, while the answers are all the same
 FIRST_REST, LONGEST_REST = 0.25, 5.0  # between questions that were not answered, seconds
 
 log = logging.getLogger("braid.sources")
@@ -23,7 +24,9 @@ class OffsetWatch:
     """Asks ``ask`` which offsets there are; ``subject`` is the stream, in words, for the log.
 
     A caller of ``extents`` waits for an answer for STALL_SECONDS at most, and only while the server answers that fast.
-    ``errors`` are those that say that it did not answer; ``brief`` puts one in few words.
+    There are ``every_seconds`` between questions, and up to QUIET_SECONDS while the server has nothing new: a service
+    that runs without tuples looks for the next batch all the time. ``errors`` are those that say that it did not
+    answer; ``brief`` puts one in few words.
     """
 
     def __init__(
@@ -39,10 +42,11 @@ class OffsetWatch:
         self._errors: tuple[type[Exception], ...] = (BraidError, *errors)
         self._brief = brief
         self._every = every_seconds
+        self._interval = every_seconds
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="offsets")
         self._extents: dict[str, Extent] = {}
         self._answer: Future[tuple[dict[str, Extent], float]] | None = None
-        self._ask_at = 0.0
+        self._asked_at = self._ask_at = 0.0
         self._rest = 0.0  # 0 while the server answers
         self._is_prompt = True
         self.problem: str | None = None
@@ -53,17 +57,17 @@ class OffsetWatch:
         now = time.monotonic()
         if self._answer is None and now >= self._ask_at:
             self._answer = self._thread.submit(_timed, self._ask)
-            self._ask_at = now + self._every
+            self._asked_at, self._ask_at = now, now + self._every
             if self._is_prompt:
                 wait([self._answer], STALL_SECONDS)
         if self._answer is not None and self._answer.done():
-            self._learn(self._answer)
-            self._answer = None
+            answer, self._answer = self._answer, None
+            self._learn(answer)
         return dict(self._extents)
 
     def _learn(self, answer: Future[tuple[dict[str, Extent], float]]) -> None:
         try:
-            self._extents, seconds = answer.result()
+            extents, seconds = answer.result()
         except self._errors as problem:
             self.problem = f"{self._subject} gets nothing until this is settled: {self._brief(problem)}"
             if not self._rest:
@@ -74,7 +78,10 @@ class OffsetWatch:
         else:
             if self._rest:
                 log.warning("%s is served again", self._subject)
-            self._is_prompt = seconds < STALL_SECONDS
+            longest = max(self._every, QUIET_SECONDS)
+            self._interval = min(2 * self._interval, longest) if extents == self._extents else self._every
+            self._ask_at = self._asked_at + self._interval
+            self._extents, self._is_prompt = extents, seconds < STALL_SECONDS
             self._rest, self.problem = 0.0, None
 
 
