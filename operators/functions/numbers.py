@@ -31,7 +31,8 @@ _MODULO = next(f for f in ARITHMETIC if f.name == "%")
 
 
 def _cbrt(value: pa.Array) -> pa.Array:
-    roots = np.cbrt(value.to_numpy(zero_copy_only=False))
+    # in 64 bits the root of 27 is 3 or 3.0000000000000004, as the machine's mathematics library has it
+    roots = np.cbrt(value.to_numpy(zero_copy_only=False).astype(np.longdouble)).astype(np.float64)
     return pa.array(roots, mask=value.is_null().to_numpy(zero_copy_only=False))
 
 
