@@ -32,6 +32,7 @@ from sources.schema import (
     StreamSchema,
 )
 from sources.static_table import TableDefinition, TableVersion
+from tests.kit.duck import connected
 from tests.operators.pipeline import Row
 
 SECOND = 1_000_000
@@ -335,7 +336,7 @@ def _sessions(query: RandomJoin, visible: Mapping[str, list[Row]]) -> tuple[str,
 def rows_of_duckdb(text: str, tables: Mapping[str, pa.Table]) -> list[tuple[Any, ...]]:
     """Return the rows of a query over some tables; without DuckDB's optimizer where that fails at an assertion."""
     for optimizer in ("enable_optimizer", "disable_optimizer"):
-        with duckdb.connect() as connection, suppress(duckdb.InternalException):
+        with suppress(duckdb.InternalException), connected() as connection:
             connection.execute(f"PRAGMA {optimizer}")
             for name, table in tables.items():
                 connection.register(name, table)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -16,6 +15,7 @@ from operators.functions import call
 from operators.functions.text import LONGEST_PADDED
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, VARCHAR, ColumnType
+from tests.kit.duck import connected
 from tests.kit.examples import examples
 
 TEXT, OLD, NEW, COUNT = Column("t", VARCHAR), Column("o", VARCHAR), Column("n", VARCHAR), Column("c", BIGINT)
@@ -40,7 +40,7 @@ ROWS = st.lists(st.fixed_dictionaries({"t": TEXTS, "o": TEXTS, "n": TEXTS, "c": 
 def test_texts_become_what_they_do_in_duckdb(rows: list[dict[str, Any]]) -> None:
     tuples = pa.Table.from_pylist(rows, pa.schema(list(TYPES.items())))
     columns = {name: tuples[name].combine_chunks() for name in TYPES}
-    with duckdb.connect() as duck:
+    with connected() as duck:
         duck.register("r", tuples)
         expected = duck.execute(f"SELECT {', '.join(sql for _, sql in EXPRESSIONS)} FROM r").fetchall()
     for at, (expression, sql) in enumerate(EXPRESSIONS):

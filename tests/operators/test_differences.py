@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 
-import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -15,6 +14,7 @@ from operators.expressions import Column, Literal
 from operators.functions import call
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, TIMESTAMP, VARCHAR
+from tests.kit.duck import connected
 from tests.kit.examples import examples
 
 UNITS = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
@@ -41,7 +41,7 @@ def test_differences_are_those_of_duckdb(
     tuples = pa.table({"a": [a for a, _ in pairs], "b": [b for _, b in pairs]}, pa.schema(COLUMN_TYPES))
     columns = {column: tuples[column].combine_chunks() for column in ("a", "b")}
     found = evaluate(call(name, unit_of(unit), START, END), columns, len(pairs))
-    with duckdb.connect() as duck:
+    with connected() as duck:
         duck.register("t", tuples)
         expected = duck.execute(f"SELECT {DUCK_NAMES[name]}('{unit}', a, b) FROM t").fetchall()
     assert found.to_pylist() == [value for (value,) in expected]

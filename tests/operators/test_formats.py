@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 
-import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -16,6 +15,7 @@ from operators.expressions import Column, Literal
 from operators.functions import call
 from sources.errors import NotAllowed
 from sources.schema import TIMESTAMP, VARCHAR
+from tests.kit.duck import connected
 from tests.kit.examples import examples
 
 TIME = Column("t", TIMESTAMP)
@@ -70,7 +70,7 @@ def formatted(name: str, form: str, moments: list[dt.datetime | None]) -> list[s
 @given(st.lists(st.sampled_from(CODES + TEXTS), min_size=1, max_size=8).map("".join), COLUMNS)
 @settings(max_examples=examples(150), deadline=None)
 def test_strftime_is_that_of_duckdb(form: str, moments: list[dt.datetime | None]) -> None:
-    with duckdb.connect() as duck:
+    with connected() as duck:
         duck.register("r", pa.table({"t": pa.array(moments, pa.timestamp("us"))}))
         expected = duck.execute(f"SELECT strftime(t, '{form.replace(chr(39), chr(39) * 2)}') FROM r").fetchall()
     assert formatted("strftime", form, moments) == [text for (text,) in expected]

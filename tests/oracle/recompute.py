@@ -11,9 +11,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
-import duckdb
 import pyarrow as pa
 
+from tests.kit.duck import connect
 from tests.oracle.model import SEQUENCE, Aggregation, Query, Row, Selection, Sessions, StreamSchema, literal, micros
 from tests.oracle.wire import ARROW_TYPES
 
@@ -44,7 +44,7 @@ class Recompute:
     def __init__(self, schema: StreamSchema, tuples: Sequence[Row], late: Collection[int]) -> None:
         """Load the tuples that are not late; `late` holds their sequence numbers."""
         self._schema = schema
-        self._connection = duckdb.connect()
+        self._connection = connect()
         fields = []
         for column in schema.columns:
             kind = ARROW_TYPES[column.kind]
@@ -52,7 +52,7 @@ class Recompute:
         on_time = [row for row in tuples if row[SEQUENCE] not in late]
         table = pa.Table.from_pylist([dict(row) for row in on_time], schema=pa.schema(fields))
         self._connection.register("pushed", table)
-        self._connection.execute("CREATE TABLE stream AS SELECT * FROM pushed")
+        self._connection.execute("CREATE TEMP TABLE stream AS SELECT * FROM pushed")
         self._connection.unregister("pushed")
 
     def __enter__(self) -> Recompute:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from operators.evaluation import evaluate
 from operators.queries import Measure
+from tests.kit.duck import connected
 from tests.kit.examples import examples
 from tests.session.sql.catalog import CATALOG, aggregation
 from tests.session.sql.test_sql_against_duckdb import ROWS, same
@@ -53,7 +54,7 @@ def test_what_is_made_of_measures_means_what_it_means_in_duckdb(aggregate: str, 
     query = aggregation(f"SELECT {aggregate} AS a FROM purchases [RANGE 8 SECONDS]")
     tuples = pa.Table.from_pylist(rows, SCHEMA)
     columns = dict(zip(tuples.column_names, tuples.combine_chunks().to_batches()[0].columns, strict=True))
-    with duckdb.connect() as duck:
+    with connected() as duck:
         measured = {measure.name: value_of(duck, measure, columns, len(rows)) for measure in query.measures}
         duck.register("purchases", tuples)
         ((expected,),) = duck.execute(f"SELECT {aggregate} FROM purchases").fetchall()
