@@ -108,6 +108,7 @@ def test_who_replaces_a_query_leaves_it_to_its_tenant(rest: Rest) -> None:
     shop, games = team(rest, "shop", running_queries=1), team(rest, "games")
     shop_query, games_query = shop.query(name="whole"), games.query(name="whole")
     rest.run(shop_query["id"])
+    rest.run(games_query["id"])
     assert rest.read(shop.send("POST", "/queries/whole/pause"), 202)["id"] == shop_query["id"]
     assert rest.read(shop.send("POST", "/queries/whole/resume"), 202)["state"] == "PENDING"
     by_sql = {"sql": f"CREATE OR REPLACE QUERY whole AS {SUMS}"}

@@ -38,6 +38,8 @@ class Api:
     def __init__(self, url: str, on_unreachable: Callable[[], None] | None = None) -> None:
         self._client = httpx.Client(base_url=url, timeout=60)
         self._on_unreachable = on_unreachable
+        self._streams: list[str] = []
+        self._queries: list[str] = []
 
     def __enter__(self) -> Api:
         return self
@@ -79,7 +81,9 @@ class Api:
 
     def create_stream(self, sql: str) -> Json:
         """Declare a stream."""
-        return self.call("POST", "/streams", 201, json={"sql": sql}, headers=idempotency_key())
+        stream = self.call("POST", "/streams", 201, json={"sql": sql}, headers=idempotency_key())
+        self._streams.append(stream["name"])
+        return stream
 
     def refresh_table(self, name: str) -> Json:
         """Give the rows that a static table's file has now to all queries, and wait until they have them."""
@@ -115,7 +119,21 @@ class Api:
         )
         created = [answer] if len(bodies) == 1 else items(answer, "queries")
         assert len(created) == len(bodies), f"{len(bodies)} queries must be registered, got {len(created)}"
+        self._queries += [query["id"] for query in created]
         return created
+
+    def drop_created(self) -> None:
+        """Retire the queries and drop the streams that were created here: a service works for those that are left."""
+        for query in self._queries:
+            self.request("DELETE", f"/queries/{query}", params={"drain": "false"})
+        for query in self._queries:
+            wait_until(lambda query=query: self._is_gone(query), RETRY_SECONDS, f"query {query} has ended")
+        for stream in self._streams:
+            self.request("DELETE", f"/streams/{stream}")  # a test may have done so, or have other queries over it
+
+    def _is_gone(self, query_id: str) -> bool:
+        answer = self.request("GET", f"/queries/{query_id}")
+        return answer.status_code != 200 or answer.json()["state"] in ("RETIRED", "FAILED")
 
     def query(self, query_id: str) -> Json:
         """Return what the service reports of a query."""

@@ -107,9 +107,10 @@ def apache_kafka() -> Iterator[ApacheKafka]:
 
 @pytest.fixture
 def api(service: RunningService) -> Iterator[Api]:
-    """A REST client of the session's service."""
+    """A REST client of the session's service; what it creates goes after the test."""
     with Api(service.url) as client:
         yield client
+        client.drop_created()
 
 
 @pytest.fixture

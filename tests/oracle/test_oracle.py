@@ -102,6 +102,7 @@ def test_every_row_equals_its_recomputation(service: RunningService, run: Run) -
         driver.carry_out(run)
         driver.finish()
         verify(driver)
+        api.drop_created()
 
 
 def push_seeds(run: Run) -> list[int]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from sources.errors import MalformedRequest
 from sources.formats import decode
+from sources.formats.json_document import lines_of, read_document
 from sources.formats.ndjson import read_carefully, read_fast
 from sources.schema import (
     BIGINT,
@@ -262,6 +263,44 @@ def test_the_fast_way_gives_what_the_careful_way_gives(body: bytes) -> None:
         assert careful.malformed == ()
         assert fast.equals(careful.tuples)
         assert repr(fast.column("d").to_pylist()) == repr(careful.tuples.column("d").to_pylist())
+
+
+@st.composite
+def arrays(draw: st.DrawFn) -> bytes:
+    """Arrays of objects, all good or anything, some of them not closed well."""
+    lines = draw(bodies()).decode().splitlines()
+    separator = draw(st.sampled_from([",", ", ", ",", ", ", " ,", ",\n", "", "\n", ",,"]))
+    before, after = draw(
+        st.sampled_from([("[", "]"), ("[", "]"), (" [ ", " ]\n"), ("[", ""), ("[", ",]"), ("[", "]]")])
+    )
+    return (before + separator.join(lines) + after).encode()
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(arrays())
+@example(b'[{"Time":"2024-01-01T00:00:00Z","s":"a},{b"}]')
+@example(b'[{"Time":"2024-01-01T00:00:00Z","s":"},{"}]')
+@example(b'[{"Time":"2024-01-01T00:00:00Z","s":"}, {","b":true}, {"Time":"2024-01-01T00:00:00Z"}]')
+@example(b'[{"Time":"2024-01-01T00:00:00Z"}]')
+@example(b'[{"Time":"2024-01-01T00:00:00Z"},]')
+@example(b'[{"Time":"2024-01-01T00:00:00Z"}]]')
+@example(b'[{"Time":"2024-01-01T00:00:00Z"}\n{"Time":"2024-01-01T00:00:00Z"}]')
+def test_arrays_read_as_lines_give_what_the_careful_way_gives(body: bytes) -> None:
+    lines = lines_of(body)
+    fast = None if lines is None else read_fast(lines, EVERYTHING)
+    if fast is not None:
+        careful = read_document(body, EVERYTHING)
+        assert careful.malformed == ()
+        assert fast.equals(careful.tuples)
+        assert repr(fast.column("d").to_pylist()) == repr(careful.tuples.column("d").to_pylist())
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_usual_arrays_are_read_as_lines(separators: tuple[str, str]) -> None:
+    row = {"user_id": 1, "gem_pack": 2, "price": 3.5, "time": "2024-01-01T00:00:00Z"}
+    lines = lines_of(json.dumps([row, row], separators=separators).encode() + b"\n")
+    assert lines is not None
+    assert read_fast(lines, PURCHASES) is not None
 
 
 @settings(max_examples=examples(100), deadline=None)
