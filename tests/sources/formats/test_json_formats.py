@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sources.errors import MalformedRequest
-from sources.formats import decode
+from sources.formats import decode, ndjson
 from sources.formats.json_document import lines_of, read_document
 from sources.formats.ndjson import read_carefully, read_fast
 from sources.schema import (
@@ -263,6 +263,19 @@ def test_the_fast_way_gives_what_the_careful_way_gives(body: bytes) -> None:
         assert careful.malformed == ()
         assert fast.equals(careful.tuples)
         assert repr(fast.column("d").to_pylist()) == repr(careful.tuples.column("d").to_pylist())
+
+
+@settings(max_examples=examples(100))
+@given(bodies(), st.integers(1, 5))
+@example(b'{"d":NaN}\n{"d":1}', 3)
+@example(b'{"d":1}\n{"d":1}', 8)
+def test_it_makes_no_difference_where_blocks_end(body: bytes, size: int) -> None:
+    whole = read_fast(body, EVERYTHING)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ndjson, "CACHED_BYTES", size)
+        in_blocks = read_fast(body, EVERYTHING)
+    assert (whole is None) == (in_blocks is None)
+    assert whole is None or whole.equals(in_blocks)
 
 
 @st.composite
