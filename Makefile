@@ -16,7 +16,7 @@ define step
 endef
 
 .PHONY: help setup demo test lint types unit test-more test-long test-bounds test-executors fuzz audit bench bench-quick bench-kernels \
-	bench-control bench-kafka soak first-mark clean
+	bench-control bench-kafka bench-push soak first-mark clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.* ## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do \
@@ -87,6 +87,9 @@ first-mark: setup ## measure starts, empty batches and single deployments; ARGUM
 
 bench-kafka: setup ## how many tuples a second come from Kafka; ARGUMENTS="--queries 1000"
 	@$(PY) -m bench_driver.kafka_rate $(ARGUMENTS)
+
+bench-push: setup ## how many tuples a second pushes bring; ARGUMENTS="--format arrow --queries 1000"
+	@$(PY) -m bench_driver.push_rate $(ARGUMENTS)
 
 clean: ## remove caches, builds and what demos left; .venv and .tools stay
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist spark-warehouse metastore_db derby.log

@@ -62,6 +62,7 @@ class SourceTasks:
             return
         began = time.time()
         live = self._plan.at(start, end)
+        self._forget_dropped(live)
         shares: dict[str, StreamShare] = {}
         held_by_stream: dict[str, HeldBuckets] = {}
         samples = _Samples(end.seq) if is_due(start, end) else None
@@ -100,6 +101,11 @@ class SourceTasks:
         body = orjson.dumps(control).decode()
         for lane in self._lanes:
             yield WireRow(lane, CONTROL, body)
+
+    def _forget_dropped(self, live: LiveQueries) -> None:
+        """Let go of the connectors of streams that are gone: a Kafka consumer would go on fetching."""
+        for stream in self._connectors.keys() - live.streams.keys():
+            del self._connectors[stream]
 
     def _spans(self, live: LiveQueries, end: Offset, task: int, tasks: int) -> Iterator[tuple[StreamShare, Span]]:
         """Yield the spans that this task reads, with its share of their stream."""

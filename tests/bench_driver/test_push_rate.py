@@ -1,0 +1,50 @@
+"""Bodies of tuples to push: the same tuples in each format, and the figures that come of pushing them."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench_driver.push_rate import BODY_TIME, MEDIA_TYPES, encode, measure, purchases, render
+from sources.formats import decode
+from sources.schema import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, VARCHAR, Field, StreamSchema
+
+SCHEMA = StreamSchema(
+    (
+        Field("user_id", BIGINT),
+        Field("item", VARCHAR),
+        Field("price", DOUBLE),
+        Field("gems", BIGINT),
+        Field("gift", BOOLEAN),
+        Field("time", TIMESTAMP),
+    ),
+    "time",
+    0,
+)
+
+
+def test_each_format_has_the_same_tuples() -> None:
+    rows = purchases(3, 500)
+    assert rows[-1]["time"] - rows[0]["time"] < BODY_TIME
+    assert rows[-1]["time"] < purchases(4, 500)[0]["time"]
+    decoded = {form: decode(encode(rows, form), media_type, SCHEMA) for form, media_type in MEDIA_TYPES.items()}
+    assert [body.malformed for body in decoded.values()] == [()] * 3
+    assert decoded["ndjson"].tuples.num_rows == 500
+    assert decoded["ndjson"].tuples.equals(decoded["json"].tuples)
+    assert decoded["ndjson"].tuples.equals(decoded["arrow"].tuples)
+
+
+@pytest.mark.service
+def test_what_is_pushed_is_measured() -> None:
+    report = measure("arrow", 1000, 2, 3, 1.0)
+    assert report["tuples_per_second"] > 1000
+    assert 0 < report["p50_seconds"] <= report["p95_seconds"]
+    assert (report["format"], report["queries"], report["clients"], report["refused"]) == ("arrow", 3, 2, 0)
+
+
+def test_the_figures_are_printed() -> None:
+    report = {"format": "json", "queries": 100, "clients": 4, "body_tuples": 10_000, "tuple_bytes": 110.4}
+    report |= {"tuples_per_second": 434_567.8, "p50_seconds": 0.0904, "p95_seconds": 0.1349, "refused": 2}
+    assert render(report) == (
+        "100 queries, 4 clients, bodies of 10000 tuples as json (110 bytes a tuple): 434,568 tuples/s;"
+        " a request takes 90 ms (p50), 135 ms (p95); 2 were told to come later"
+    )
