@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Make this checkout ready to run: find Python and Java, build .venv, install what requirements.lock pins, compile kernels.
+# Make this checkout ready to run: find Python and Java, build .venv, install what requirements.lock pins, compile kernels
+# and archive the classes of Spark, so that starts need not.
 #
 # Safe to run again at any time, and quick when nothing changed: a stamp in .venv holds the hash of what was
 # installed. PYTHON=/path/to/python picks the interpreter, JAVA_HOME the Java. Exits 1 with one sentence when
@@ -89,9 +90,9 @@ check_java() {
     "\`apt-get install ${JAVA_PACKAGES[0]}\` gives one; set JAVA_HOME to it when several are installed."
 }
 
-# What .venv must be built from, as one hash: the pins, the project's metadata, where it lies and which Python.
+# What .venv must be built from, as one hash: the pins, the project's metadata, where it lies, which Python and Java.
 fingerprint() {
-  { cat requirements.lock pyproject.toml && printf '%s\n' "$root" "$1" "$(python_version "$1")"; } |
+  { cat requirements.lock pyproject.toml && printf '%s\n' "$root" "$1" "$(python_version "$1")" "$("$(find_java)" -version 2>&1)"; } |
     "$1" -c 'import hashlib, sys; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())'
 }
 
@@ -132,9 +133,9 @@ install_python_packages() {
     fail "installing requirements.lock failed (see above): check the network and the free disk space, then run this again."
   "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps -e . >&2 ||
     fail "installing this checkout into $venv failed (see above)."
-  say "compiling kernels, so that the first service need not"
-  "$venv/bin/python" -c 'from operators import kernels; kernels.warm_up()' >&2 ||
-    fail "compiling the kernels in operators/kernels failed (see above)."
+  say "compiling kernels and archiving the classes of Spark, so that starts need not"
+  "$venv/bin/python" -m session.prepare >"$venv/prepare.log" 2>&1 ||
+    say "that failed (see $venv/prepare.log): starts will take longer."
   printf '%s\n' "$wanted" >"$stamp"
 }
 

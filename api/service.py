@@ -15,7 +15,7 @@ from api.lag import Lag
 from api.metrics import Metrics
 from api.news import News
 from api.pushes import Pushes
-from operators.job.plan_log import BATCHES
+from operators.job.job_files import BATCHES
 from router.dead_letter_reader import DeadLetterReader
 from router.result_reader import Page, ResultReader
 from router.retention import Retention

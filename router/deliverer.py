@@ -12,7 +12,7 @@ import zlib
 from collections import defaultdict
 from dataclasses import replace
 
-from operators.job.plan_log import BATCHES
+from operators.job.job_files import BATCHES
 from router.courier import Courier
 from router.delivery import Delivery, News
 from router.delivery_log import DeliveredQuery, DeliveryFollower

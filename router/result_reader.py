@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.job.plan_log import BATCHES
+from operators.job.job_files import BATCHES
 from router.cursor import Position, decode_cursor, encode_cursor
 from router.deployment import Deployment, from_batch
 from router.materialize import (

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from operators.bucket_store import BUCKETS, DEAD_LETTERS, RESULTS, STATES, TUPLES, block_paths
-from operators.job.plan_log import BATCHES, shared_plan, write_activation
+from operators.job.job_files import BATCHES, write_activation
 from operators.job.wire import BLOCK, PROGRESS, STATE, WIRE_SCHEMA
 from operators.job.worker_memory import set_aside
 from operators.report import united
@@ -70,8 +70,9 @@ class RouterWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Run the lane that the rows of this task are for; what it returns goes to ``commit``."""
         set_aside()
-        # Spark starts processes that only look this class up or commit; compiled kernels take a second to import
+        # Spark starts processes that only look this class up or commit: what computes takes a second to import
         from operators.job.lane_task import LaneTasks
+        from operators.job.plan_log import shared_plan
 
         if self._uri not in _SHARED:
             storage = Storage(self._uri)

@@ -23,9 +23,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from operators.job.executor_pool import ExecutorPool
 from operators.job.executors import REGISTERED, read_most, read_wanted
+from operators.job.job_files import BATCHES, WARM_UP_BATCHES, read_lanes
 from operators.job.pipeline import JobSettings, settle_lanes, start_job, start_spark
-from operators.job.plan_log import BATCHES, read_lanes
-from operators.job.planner import WARM_UP_BATCHES
 from operators.job.spark_conf import slots
 from router.stream_sink import RouterSink, sweep_unpublished
 from session.supervisor import FAILING_FILE, JOB_FILE, READY_FILE

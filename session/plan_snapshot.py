@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from operators.job.plan_log import ACTIVATIONS, CHANGELOGS, PLANS
+from operators.job.job_files import ACTIVATIONS, CHANGELOGS, PLANS
 from operators.joins.key_splits import OperatorSplits
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.lookups import Refreshed

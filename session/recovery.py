@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from operators.job.plan_log import BATCHES, CHANGELOGS
+from operators.job.job_files import BATCHES, CHANGELOGS
 from session import request_log
 from session.changelog import Changelog
 from session.idempotency import Idempotency

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from operators.job.plan_log import read_lanes
+from operators.job.job_files import read_lanes
 from operators.joins.key_splits import KeySplit
 from optimizer.arbitrary_plans import ArbitraryGroups, ArbitrarySplits
 from optimizer.key_splitting import KeySplitting, NoSplits

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from operators.job.executors import WANTED, ExecutorRequest, read_registered, read_requests, write_requests
+from operators.job.job_files import read_lanes
 from operators.job.masters import has_executors
-from operators.job.plan_log import read_lanes
 from optimizer.scaling import Decision, Load, Pool, Rules, decide
 from session.settings import Settings
 from session.times import rfc3339

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from operators.job.plan_log import PlannedBatch
+from operators.job.job_files import PlannedBatch
 from operators.joins.key_splits import KeySplit
 from operators.queries import lookups_of
 from operators.windows import Window

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from operators.job.plan_log import BATCHES, CHANGELOGS, PlannedBatch, read_planned, read_unavailable
+from operators.job.job_files import BATCHES, CHANGELOGS, PlannedBatch, read_planned, read_unavailable
 from operators.joins.key_splits import KeySplit
 from session import plan_snapshot
 from session.active import SlotChange

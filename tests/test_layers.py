@@ -12,8 +12,10 @@ SPARK = {
     "operators/job/composite_source.py",
     "operators/job/executor_pool.py",
     "operators/job/pipeline.py",
+    "operators/job/task_daemon.py",
     "router/stream_sink.py",
     "session/job_main.py",
+    "session/prepare.py",
 }
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import orjson
 
+from operators.job.job_files import BATCHES
 from operators.job.lane_files import LaneFiles
-from operators.job.plan_log import BATCHES
 from sources.errors import CorruptData
 from sources.record_log import RecordLog
 from sources.storage import Storage

@@ -12,13 +12,14 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
+from operators.job.job_files import WARM_UP_BATCHES
 from operators.job.offsets import Offset
-from operators.job.planner import WARM_UP_BATCHES, Planner
 from operators.job.wire import WIRE_SCHEMA, to_batch
 from operators.job.worker_memory import set_aside
 from sources.storage import Storage
 
 if TYPE_CHECKING:
+    from operators.job.planner import Planner
     from operators.job.source_task import SourceTasks
 
 TUPLES_WORTH_A_TASK = 20_000
@@ -64,6 +65,8 @@ class CompositeReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802, ARG002
         """Return the end of the next batch, or ``start`` when there is nothing to do."""
         if self._planner is None:
+            from operators.job.planner import Planner  # as in read
+
             self._planner = Planner(Storage(self._uri), self._target_seconds)
         return self._planner.latest(Offset.from_json(start), time.time_ns() // 1000).to_json()
 
@@ -83,7 +86,7 @@ class CompositeReader(DataSourceStreamReader):
         """Run one source task."""
         set_aside()
         start, end, task, tasks = partition.value
-        # Spark starts processes that only look this class up or plan; compiled kernels take a second to import
+        # Spark starts processes that only look this class up or plan: what computes takes a second to import
         from operators.job.plan_log import shared_plan
         from operators.job.source_task import SourceTasks
 

@@ -16,7 +16,7 @@ TASK_ATTEMPTS = 4
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
 _LOCAL_RETRIED = re.compile(r"local\[(\*|\d+),\d+\]")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
-_SPARK_FOLDERS = ("bin", "conf", "jars", "python")
+_SPARK_FOLDERS = ("bin", "conf", "jars")
 _PROJECT = Path(__file__).resolve().parents[2]
 
 
@@ -84,11 +84,15 @@ def scaled_options(master: str, executors: int) -> dict[str, str]:
 
 
 def lay_out_home(home: Path, spark: Path) -> None:
-    """Make ``home`` a Spark home in which ``local-cluster`` keeps its executors' folders, in ``work``.
+    """Make ``home`` a Spark home for one machine, which links to the installation in ``spark``.
 
-    Spark puts them below ``$SPARK_HOME`` and nowhere else, which may be read-only and is shared with other services.
-    So ``home`` links to the installation in ``spark``. Of earlier starts the newest folder stays, for its logs.
+    ``local-cluster`` keeps its executors' folders in ``work`` below ``$SPARK_HOME`` and nowhere else, which may be
+    read-only and is shared with other services. Of earlier starts the newest folder stays, for its logs.
+
+    The installation's archive of PySpark, in ``python/lib``, is left out: Python processes would take PySpark from it
+    instead of the same that is installed, and compile each of its modules in every process.
     """
+    spark = (spark / "jars").resolve().parent  # when this is called again, it is a home like this one
     work = home / "work"
     work.mkdir(parents=True, exist_ok=True)
     for folder in sorted(work.iterdir())[:-1]:

@@ -18,9 +18,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 
+from operators.job import class_archive
 from operators.job.composite_source import CompositeSource
+from operators.job.job_files import LANES, read_lanes
 from operators.job.masters import is_local_cluster, is_one_machine, lay_out_home, scaled_options, with_retries
-from operators.job.plan_log import LANES, read_lanes
 from operators.job.spark_conf import DRIVER_OPTIONS, EXECUTOR_OPTIONS, combined
 from operators.key_groups import spread_over_partitions
 from sources.storage import Storage
@@ -52,31 +53,40 @@ def settle_lanes(storage: Storage, lanes: int) -> None:
         storage.put(LANES, orjson.dumps({"lanes": lanes}))
 
 
-def start_spark(settings: JobSettings, log_config: Path | None = None) -> SparkSession:
-    """Start the JVM with the options of :mod:`operators.job.spark_conf` and of the user."""
+def start_spark(settings: JobSettings, home: Path | None = None) -> SparkSession:
+    """Start the JVM with the options of :mod:`operators.job.spark_conf` and of the user.
+
+    On one machine Spark's home is laid out in ``home``, by default in the folder of temporary files, or in the data
+    folder where it keeps logs of executors.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if is_one_machine(settings.master):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    local_root = Storage(settings.uri).local_root
-    if is_local_cluster(settings.master) and local_root is not None:
-        home = local_root / EXECUTORS
-        lay_out_home(home, Path(_find_spark_home()))
-        os.environ["SPARK_HOME"] = str(home)
     temporary = tempfile.gettempdir()
     options = {"spark.local.dir": temporary} | combined(settings.master, settings.spark_conf, temporary)
     if settings.executors is not None:
         options |= scaled_options(settings.master, settings.executors)
-    for name in (DRIVER_OPTIONS, EXECUTOR_OPTIONS) if is_one_machine(settings.master) else (DRIVER_OPTIONS,):
-        options[name] = f"-Djava.io.tmpdir={temporary} {options[name]}"
-    if log_config is not None:
-        options[DRIVER_OPTIONS] += f" -Dlog4j2.configurationFile=file:{log_config}"
+    started_here = [DRIVER_OPTIONS]
+    if is_one_machine(settings.master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        home = home or _home(settings, temporary)
+        lay_out_home(home, Path(_find_spark_home()))
+        os.environ["SPARK_HOME"] = str(home)
+        started_here.append(EXECUTOR_OPTIONS)
+    for name in started_here:
+        options[name] = f"-Djava.io.tmpdir={temporary} {class_archive.reading_options()} {options[name]}"
     builder = SparkSession.builder.appName("braid").master(with_retries(settings.master))
     for name, value in options.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+def _home(settings: JobSettings, temporary: str) -> Path:
+    local_root = Storage(settings.uri).local_root
+    if is_local_cluster(settings.master) and local_root is not None:
+        return local_root / EXECUTORS
+    return Path(temporary) / "spark-home"
 
 
 def start_job(spark: SparkSession, settings: JobSettings, sink: type[DataSource]) -> StreamingQuery:

@@ -7,26 +7,13 @@ applies what is new.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import Any
 
-import orjson
-
+from operators.job.job_files import ACTIVATIONS, CHANGELOGS, PLANS
 from operators.job.offsets import Offset
 from operators.live_queries import LiveQueries
 from sources.errors import CorruptData
 from sources.record_log import RecordLog, file_number
 from sources.storage import Storage
-
-BATCHES = "batches"
-CHANGELOGS = "changelogs"
-ACTIVATIONS = "activations"
-PLANS = "plans"
-PLANNED = "planned.json"
-LANES = "lanes.json"
-UNAVAILABLE = "unavailable.json"
 
 
 class PlanLog:
@@ -78,63 +65,3 @@ _SHARED: dict[str, PlanLog] = {}
 def shared_plan(storage: Storage) -> PlanLog:
     """Return the plan log that all tasks in this process share: those of a batch want the queries of one epoch."""
     return _SHARED.setdefault(storage.uri, PlanLog(storage))
-
-
-def write_activation(storage: Storage, previous_epoch: int, epoch: int, clocks: dict[str, Any]) -> None:
-    """Record the clocks with which the epochs in ``(previous_epoch, epoch]`` became active; nothing for none."""
-    if epoch > previous_epoch:
-        record = {"previous_epoch": previous_epoch, "epoch": epoch, "clocks": clocks}
-        storage.put(f"{ACTIVATIONS}/{epoch:012d}.json", orjson.dumps(record))
-
-
-@dataclass(frozen=True)
-class PlannedBatch:
-    """The newest batch that takes in changelogs: those of the epochs in ``(previous_epoch, epoch]``.
-
-    ``clocks`` are those of the streams at its start, ``planned_us`` its processing time. The planner writes it before
-    Spark logs the batch. If Spark never does, batch ``seq`` is planned again with the same clocks, which the
-    batch before decided, and with the same epochs at least.
-    """
-
-    seq: int
-    previous_epoch: int
-    epoch: int
-    clocks: Mapping[str, int | None]
-    planned_us: int
-
-
-def write_planned(storage: Storage, batch: PlannedBatch) -> None:
-    """Tell the session of a batch that takes in changelogs."""
-    storage.put(PLANNED, orjson.dumps(asdict(batch)), durable=False)
-
-
-def read_planned(storage: Storage) -> PlannedBatch | None:
-    """Return the newest batch that takes in changelogs, None before the first."""
-    message = _read_message(storage, PLANNED)
-    return PlannedBatch(**message) if message else None
-
-
-def write_unavailable(storage: Storage, problems: Mapping[str, str]) -> None:
-    """Tell the session why streams have nothing to read, by their ids."""
-    storage.put(UNAVAILABLE, orjson.dumps(problems), durable=False)
-
-
-def read_unavailable(storage: Storage) -> dict[str, str]:
-    """Return what :func:`write_unavailable` wrote last."""
-    return _read_message(storage, UNAVAILABLE)
-
-
-def _read_message(storage: Storage, path: str) -> dict[str, Any]:
-    """Return what the planner wrote, empty where a power cut tore it: it is not flushed to disk."""
-    with suppress(FileNotFoundError, orjson.JSONDecodeError):
-        message: dict[str, Any] = orjson.loads(storage.get(path))
-        return message
-    return {}
-
-
-def read_lanes(storage: Storage) -> int | None:
-    """Return how many lanes the job of a data folder has, None before its first start decided that."""
-    try:
-        return int(storage.get_json(LANES)["lanes"])
-    except FileNotFoundError:
-        return None

@@ -16,8 +16,16 @@ from typing import Any
 from operators.job.batch_budget import BatchBudget
 from operators.job.batch_start import BatchStart
 from operators.job.idleness import Idleness
+from operators.job.job_files import (
+    BATCHES,
+    CHANGELOGS,
+    PLANS,
+    WARM_UP_BATCHES,
+    PlannedBatch,
+    write_planned,
+    write_unavailable,
+)
 from operators.job.offsets import Offset
-from operators.job.plan_log import BATCHES, CHANGELOGS, PLANS, PlannedBatch, write_planned, write_unavailable
 from operators.queries import query_from_json
 from sources.connector import Connector, Extent
 from sources.connectors import open_for_planner
@@ -25,7 +33,6 @@ from sources.record_log import RecordLog
 from sources.schema import StreamDefinition
 from sources.storage import Storage
 
-WARM_UP_BATCHES = 2
 # how long a stream rests that could not be read: at first, and at most, doubling in between
 FIRST_REST_SECONDS = 1.0
 LONGEST_REST_SECONDS = 30.0

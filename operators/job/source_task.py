@@ -15,8 +15,9 @@ from operators.bucket import Bucket
 from operators.bucket_store import DEAD_LETTERS, RESULTS, StoredTuples, put_block, put_bucket
 from operators.held_buckets import HeldBuckets
 from operators.job.idleness import followed
+from operators.job.job_files import BATCHES
 from operators.job.offsets import Offset, Span
-from operators.job.plan_log import BATCHES, PlanLog
+from operators.job.plan_log import PlanLog
 from operators.job.recent_times import united
 from operators.job.stream_share import StreamShare
 from operators.job.wire import BLOCK, BUCKET, CONTROL, WireRow

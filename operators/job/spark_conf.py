@@ -56,6 +56,7 @@ SUGGESTED = KEPT_MEMORY | {
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.stopTimeout": "5000",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
+    "spark.python.daemon.module": "operators.job.task_daemon",
     "spark.sql.execution.pyspark.udf.idleTimeoutSeconds": "120",
     "spark.sql.execution.pyspark.udf.killOnIdleTimeout": "true",
 }

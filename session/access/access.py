@@ -6,7 +6,7 @@ import os
 import threading
 from functools import partial
 
-from operators.job.plan_log import read_lanes
+from operators.job.job_files import read_lanes
 from session.access.capacity import Capacity
 from session.access.meters import Meters
 from session.access.principal import ANYONE, Quotas

@@ -15,8 +15,9 @@ import orjson
 import pytest
 
 from operators.job.batch_progress import progress_of
+from operators.job.job_files import BATCHES
 from operators.job.offsets import Offset
-from operators.job.plan_log import BATCHES, PlanLog
+from operators.job.plan_log import PlanLog
 from operators.job.source_task import SourceTasks
 from operators.job.wire import BLOCK, PROGRESS, STATE, to_batch
 from operators.live_queries import LiveQueries

@@ -11,9 +11,10 @@ from typing import Any
 
 import orjson
 
+from operators.job.job_files import BATCHES, CHANGELOGS
 from operators.job.lane_task import LaneTasks
 from operators.job.offsets import Offset
-from operators.job.plan_log import BATCHES, CHANGELOGS, PlanLog
+from operators.job.plan_log import PlanLog
 from operators.job.planner import Planner
 from operators.job.source_task import SourceTasks
 from operators.job.wire import WireRow, to_batch

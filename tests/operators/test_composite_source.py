@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from operators.job.composite_source import TUPLES_WORTH_A_TASK, CompositeReader
+from operators.job.job_files import BATCHES
 from operators.job.offsets import Offset
-from operators.job.plan_log import BATCHES
 from operators.job.planner import WARM_UP_BATCHES
 from router.stream_sink import publish
 from sources.errors import NotReady

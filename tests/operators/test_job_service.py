@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 
 import psutil
 import pytest
 
+from operators.job import class_archive
 from operators.job.spark_conf import KEPT_MEMORY
 from tests.kit.client import Api
 from tests.kit.service import RunningService
@@ -46,3 +48,11 @@ def test_processes_that_compute_keep_the_memory_that_they_free(service: RunningS
     wait_until(lambda: service.descendants(is_worker), 30.0, "a batch has run")
     for worker in service.descendants(is_worker):
         assert expected.items() <= worker.environ().items()
+
+
+def test_the_jvm_takes_its_classes_from_the_archive_that_setting_up_wrote(service: RunningService) -> None:
+    jvms = service.descendants(lambda process: process.name() == "java")
+    assert len(jvms) == 1
+    mapped = Path(f"/proc/{jvms[0].pid}/maps").read_text(encoding="utf-8")
+    assert class_archive.PATH.exists(), "make setup writes it"
+    assert str(class_archive.PATH) in mapped, "and a JVM maps what fits"

@@ -82,3 +82,13 @@ def test_a_home_is_linked_anew_and_keeps_the_folder_of_the_newest_start_only(tmp
     assert (home / "jars").readlink() == spark / "jars"
     assert [folder.name for folder in (home / "work").iterdir()] == ["app-3"]
     assert (home / "work" / "app-3" / "0").is_dir()
+
+
+def test_a_home_links_to_the_installation_also_where_it_is_laid_out_once_more(tmp_path: Path) -> None:
+    spark, home = tmp_path / "spark", tmp_path / "home"
+    for folder in ("bin", "jars", "python/lib"):
+        (spark / folder).mkdir(parents=True)
+    lay_out_home(home, spark)
+    lay_out_home(home, home)
+    assert (home / "bin").readlink() == spark / "bin"
+    assert not (home / "python").exists(), "processes would take PySpark from its archive"

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from operators.job.job_files import CHANGELOGS, PLANS, write_activation
 from operators.job.offsets import Offset
-from operators.job.plan_log import CHANGELOGS, PLANS, PlanLog, write_activation
+from operators.job.plan_log import PlanLog
 from operators.live_queries import LiveQueries
 from sources.errors import CorruptData
 from sources.record_log import RecordLog

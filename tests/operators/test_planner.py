@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operators.job.job_files import BATCHES, CHANGELOGS, PLANS, PlannedBatch, read_planned, read_unavailable
 from operators.job.offsets import Offset
-from operators.job.plan_log import BATCHES, CHANGELOGS, PLANS, PlannedBatch, read_planned, read_unavailable
 from operators.job.planner import KEPT_BUSY_US, WARM_UP_BATCHES, Planner, _begins, _skipped
 from operators.live_queries import LiveQueries
 from sources.confinement import Confinement

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from operators.expressions import Column
-from operators.job.plan_log import BATCHES
+from operators.job.job_files import BATCHES
 from operators.queries import Output, Selection
 from router import courier, delivery
 from router.courier import Courier

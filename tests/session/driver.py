@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from operators.job.plan_log import PlannedBatch, write_planned
+from operators.job.job_files import PlannedBatch, write_planned
 from operators.joins.lookup_join import version_path
 from session.archive import Archive
 from session.idempotency import Idempotency

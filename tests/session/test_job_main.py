@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from operators.job.job_files import read_lanes
 from operators.job.pipeline import JobSettings, settle_lanes
-from operators.job.plan_log import read_lanes
 from session import job_main
 from session.job_main import Job
 from sources.storage import Storage

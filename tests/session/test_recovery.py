@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from operators.job.executors import REGISTERED, read_registered
-from operators.job.plan_log import PLANNED, UNAVAILABLE
+from operators.job.job_files import PLANNED, UNAVAILABLE
 from operators.joins.lookup_join import version_path
 from operators.live_queries import LiveQueries
 from operators.queries import lookups_of

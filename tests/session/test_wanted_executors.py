@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from operators.job.executors import WANTED, Registered, read_most, read_wanted, write_registered
-from operators.job.plan_log import LANES
+from operators.job.job_files import LANES
 from session.scaling import KEPT, NOT_DECIDED, Scaling
 from session.settings import Settings
 from sources.storage import Storage

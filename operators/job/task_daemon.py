@@ -1,0 +1,29 @@
+"""PySpark's daemon, which forks the processes of tasks, with all in memory that tasks need.
+
+Spark starts it as ``python -m operators.job.task_daemon WORKER_MODULE``. Each process that PySpark's own daemon forks
+imports operators and loads kernels by itself, which takes a second of a core; processes forked here have them, also one
+that comes in the place of one that was killed. Spark has daemons for a few other modules too, whose processes only look
+a class up or plan: for these nothing is loaded.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+from pyspark import daemon
+
+
+def load() -> None:
+    """Import what runs in tasks, and load compiled kernels."""
+    from operators import kernels
+    from operators.job import lane_task, source_task  # noqa: F401
+
+    kernels.warm_up()
+    gc.freeze()  # what is loaded stays, and stays in pages that all processes share
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["pyspark.worker"]:
+        load()
+    daemon.manager()
