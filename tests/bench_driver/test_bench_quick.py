@@ -1,7 +1,7 @@
 """The quick form of workloads, as a user runs it: a service, its queues, its load and its readers are all real.
 
 Workloads share a service. `make bench-quick` runs all of them at their full quick length. Else they are one for each
-way in which queries come and tuples are made, with steps too short for the windows of joins.
+way in which queries come and tuples are made, with few queries, and with steps too short for the windows of joins.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from bench_driver.workload import list_workloads
 
 # a quick run takes less than three minutes a workload
 QUICK_SECONDS = 180.0
-STEP_SECONDS = os.environ.get("BRAID_BENCH_SECONDS", "2")
 SOME = ["astream-sc1", "astream-sc2", "fluctuating", "shared-data"]
-WORKLOADS = sorted(list_workloads()) if "BRAID_BENCH_SECONDS" in os.environ else SOME
+if "BRAID_BENCH_SECONDS" in os.environ:
+    WORKLOADS, OPTIONS = sorted(list_workloads()), ["--seconds", os.environ["BRAID_BENCH_SECONDS"]]
+else:
+    WORKLOADS, OPTIONS = SOME, ["--seconds", "2", "--queries", "6"]
 
 pytestmark = [pytest.mark.service, pytest.mark.alone]
 
@@ -30,7 +32,7 @@ Report = dict[str, Any]
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     output = tmp_path_factory.mktemp("bench")
-    command = [sys.executable, "-m", "api.cli.main", "bench", *WORKLOADS, "--quick", "--seconds", STEP_SECONDS]
+    command = [sys.executable, "-m", "api.cli.main", "bench", *WORKLOADS, "--quick", *OPTIONS]
     done = subprocess.run(
         [*command, "--output", str(output)],
         capture_output=True,
