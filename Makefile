@@ -30,10 +30,9 @@ demo: setup ## see it at work; SECONDS=60 ends it by itself, else Ctrl-C
 
 test: ## the gate: set up, then lint, types and all tests but those of test-more; stops at the first failure
 	$(call step,setup,bash setup.sh)
-	$(call step,what tests need,bash tests/install.sh)
 	$(call step,ruff check,$(PY) -m ruff check .)
 	$(call step,ruff format,$(PY) -m ruff format --check .)
-	$(call step,mypy,$(PY) -m mypy $(PACKAGES))
+	$(call step,mypy and what tests need,bash tests/install.sh & $(PY) -m mypy $(PACKAGES) && wait $$!)
 	$(call step,audit,$(PY) -m tests.security.audit --if-reachable)
 	$(call step,pytest on two cores,$(PY) -m pytest -n 2 --dist loadgroup -m "not alone and not long")
 	$(call step,pytest of what measures,$(PY) -m pytest -m alone)

@@ -215,6 +215,7 @@ def test_a_read_that_the_server_cancels_fails_and_interrupts_nobody() -> None:
         assert sum(batch.num_rows for batch in reader.read(task)) == 10
 
 
+@pytest.mark.long
 def test_a_real_run_from_the_queue(queue: QueueProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """A query that another takes the place of: rows with event times, one consumer at the queue, nothing left."""
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # it is soon over

@@ -210,7 +210,8 @@ class ApacheKafka(Server):
         self.start()
 
     def _java(self) -> list[str]:
-        return ["java", "-Xmx512m", "-cp", f"{KAFKA_JARS}/*"]
+        soon_over = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        return ["java", "-Xmx512m", *soon_over, "-cp", f"{KAFKA_JARS}/*"]
 
     def command(self) -> list[str]:
         """Return the command."""

@@ -413,8 +413,9 @@ def test_a_key_that_may_only_read_sees_its_own_and_is_told_what_it_may_not(tmp_p
 # for everybody
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [(1440, 900), NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize(
+    ("size", "scheme"), [((1440, 900), "light"), (NARROW, "dark")], ids=["wide-light", "narrow-dark"]
+)
 def test_it_is_accessible_and_fits(rest: Rest, browser: Browser, scheme: str, size: tuple[int, int]) -> None:
     query = rest.query(SUMS, name="sums", labels={"team": "shop"})
     for window in range(8):
