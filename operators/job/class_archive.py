@@ -16,9 +16,9 @@ _QUIET = ("-Xlog:cds=error", "-Xlog:class+path=error")  # else a JVM says on sta
 
 def writing_options(path: Path) -> str:
     """Return the options of a JVM that archives its classes when it ends."""
-    return " ".join((f"-XX:ArchiveClassesAtExit={path}", *_QUIET))
+    return " ".join((f'"-XX:ArchiveClassesAtExit={path}"', *_QUIET))  # a path may have spaces
 
 
 def reading_options(path: Path = PATH) -> str:
     """Return the options of a JVM that takes its classes from the archive, or nothing where there is none."""
-    return " ".join((f"-XX:SharedArchiveFile={path}", *_QUIET)) if path.exists() else ""
+    return " ".join((f'"-XX:SharedArchiveFile={path}"', *_QUIET)) if path.exists() else ""
