@@ -121,7 +121,7 @@ build_venv() {
 install_lock() {
   local pip=("$venv/bin/python" -m pip --disable-pip-version-check)
   if ! "${pip[@]}" config list | grep -q index-url && "${pip[@]}" install -q "$UV" >&2; then
-    "$venv/bin/uv" pip install -q --python "$venv/bin/python" -r requirements.lock >&2 && return
+    "$venv/bin/uv" --system-certs pip install -q --python "$venv/bin/python" -r requirements.lock >&2 && return
     say "uv could not install it (see above); trying pip"
   fi
   "${pip[@]}" install -q -r requirements.lock >&2
