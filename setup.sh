@@ -145,8 +145,8 @@ install_python_packages() {
   "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps -e . >&2 ||
     fail "installing this checkout into $venv failed (see above)."
   say "compiling kernels and archiving the classes of Spark, so that starts need not"
-  "$venv/bin/python" -m session.prepare >"$venv/prepare.log" 2>&1 ||
-    say "that failed (see $venv/prepare.log): starts will take longer."
+  "$venv/bin/python" -m session.prepare >&2 2>"$venv/prepare.log" ||
+    fail "compiling the kernels in operators/kernels failed (see $venv/prepare.log)."
   printf '%s\n' "$wanted" >"$stamp"
 }
 

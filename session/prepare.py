@@ -1,14 +1,14 @@
 """Do once after installing what starts would do else, again and again: ``python -m session.prepare``.
 
 The kernels are compiled into numba's cache, and the classes that Spark's JVM loads until a job has warmed up are
-archived (:mod:`operators.job.class_archive`). Without either, starts take longer, and that is all.
+archived (:mod:`operators.job.class_archive`). Where neither was done, starts take longer, and that is all.
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -30,16 +30,25 @@ POLL_SECONDS = 0.05
 
 
 def prepare(archive: Path) -> None:
-    """Compile the kernels and write the archive of classes, side by side; RuntimeError says what did not come off."""
+    """Compile the kernels, whose errors are raised, and try to write the archive of classes, both side by side."""
+    with ThreadPoolExecutor(1) as compiler:
+        compiled = compiler.submit(kernels.warm_up)
+        try:
+            archive_classes(archive, compiled.result)
+        except Exception as error:  # of Spark, py4j, the JVM or the disk: what is not there is done without
+            print(f"The classes of Spark could not be archived, so starts take longer: {error}", flush=True)
+        compiled.result()
+
+
+def archive_classes(archive: Path, before_job: Callable[[], object]) -> None:
+    """Run a job until it has warmed up, and have its JVM write the archive as it ends; RuntimeError when it did not."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     archive.unlink(missing_ok=True)  # a JVM that reads an archive cannot write one
     with (
         tempfile.TemporaryDirectory(prefix="braid-prepare-") as folder,
         tempfile.TemporaryDirectory(prefix=".part-", dir=archive.parent) as beside,
-        ThreadPoolExecutor(1) as compiler,
     ):
         tempfile.tempdir = folder
-        compiled = compiler.submit(kernels.warm_up)
         part = Path(beside) / archive.name
         settings = JobSettings(
             uri=folder,
@@ -51,11 +60,11 @@ def prepare(archive: Path) -> None:
         )
         # a JVM accepts the archive as long as the jars of this one's class path are there, and are its own
         spark = start_spark(settings, archive.parent / "spark-home")
-        compiled.result()
+        before_job()
         _warm_up(spark, settings)
         _end(spark)
         if not part.exists():
-            raise RuntimeError("the JVM ended without writing an archive")
+            raise RuntimeError("the JVM ended without writing one.")
         part.replace(archive)
 
 
@@ -68,9 +77,9 @@ def _warm_up(spark: SparkSession, settings: JobSettings) -> None:
     deadline = time.monotonic() + WARM_UP_SECONDS
     while batches.latest() < WARM_UP_BATCHES:
         if not query.isActive:
-            raise RuntimeError(f"the job that was to warm up ended: {query.exception()}")
+            raise RuntimeError(f"the job that was to warm up ended: {query.exception()}.")
         if time.monotonic() > deadline:
-            raise RuntimeError(f"the job had not warmed up after {WARM_UP_SECONDS:g} s")
+            raise RuntimeError(f"the job had not warmed up after {WARM_UP_SECONDS:g} s.")
         time.sleep(POLL_SECONDS)
     query.stop()
 
@@ -84,7 +93,4 @@ def _end(spark: SparkSession) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        prepare(class_archive.PATH)
-    except (RuntimeError, OSError) as error:
-        sys.exit(f"The classes of Spark could not be archived: {error}.")
+    prepare(class_archive.PATH)
