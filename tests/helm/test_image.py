@@ -99,9 +99,10 @@ def test_last_stage_has_no_build_tools() -> None:
 
 def test_what_the_chart_starts_is_in_the_image() -> None:
     last = DOCKERFILE.split("\nFROM ")[-1]
-    assert re.search(r"^COPY --chmod=755 helm/spark-executor.sh /usr/local/bin/spark-executor$", last, re.MULTILINE)
-    assert "command: [tini, --, spark-executor]" in EXECUTOR
-    assert 'ENTRYPOINT ["tini", "--", "braid"]' in last
+    for script in ("start", "spark-executor"):
+        assert re.search(rf"^COPY --chmod=755 helm/{script}.sh /usr/local/bin/{script}$", last, re.MULTILINE)
+    assert "command: [start, spark-executor]" in EXECUTOR
+    assert 'ENTRYPOINT ["start", "braid"]' in last
 
 
 def test_linter_finds_nothing() -> None:

@@ -25,7 +25,7 @@ spec:
   containers:
     - name: executor
       image: {{ include "braid.image" . | quote }}
-      command: [tini, --, spark-executor]
+      command: [start, spark-executor]
       workingDir: /tmp
       env:
         {{- include "braid.env" . | nindent 8 }}
