@@ -6,6 +6,7 @@ SHELL := bash
 
 PY := .venv/bin/python
 PACKAGES := api session optimizer router operators sources bench_driver
+unexport PYTHONDONTWRITEBYTECODE # without byte code every process compiles all that it imports
 TWO_EXECUTORS := local-cluster[2,1,1024]
 
 # $(call step,NAME,COMMAND): run it, say how long it took, stop at the first failure
@@ -35,7 +36,7 @@ test: ## the gate: set up, then lint, types and all tests but those of test-more
 	$(call step,mypy and what tests need,bash tests/install.sh & $(PY) -m mypy $(PACKAGES) && wait $$!)
 	$(call step,audit,$(PY) -m tests.security.audit --if-reachable)
 	$(call step,pytest on two cores,$(PY) -m pytest -n 2 --dist loadgroup -m "not alone and not long")
-	$(call step,pytest of what measures,$(PY) -m pytest -m alone)
+	$(call step,pytest of what measures,$(PY) -m pytest -m alone tests/bench_driver)
 	@printf '\n── all passed\n'
 
 lint: setup ## ruff: rules and format

@@ -6,6 +6,7 @@
 # installed. PYTHON=/path/to/python picks the interpreter, JAVA_HOME the Java. Exits 1 with one sentence when
 # something is missing.
 set -euo pipefail
+unset PYTHONDONTWRITEBYTECODE # without byte code every process compiles all that it imports
 
 PYTHON_LEAST=3.11
 JAVA_LEAST=17
@@ -147,6 +148,7 @@ install_python_packages() {
   say "compiling kernels and archiving the classes of Spark, so that starts need not"
   "$venv/bin/python" -m session.prepare >&2 2>"$venv/prepare.log" ||
     fail "compiling the kernels in operators/kernels failed (see $venv/prepare.log)."
+  "$venv/bin/python" -c 'import api.serve, bench_driver.demo' # for their byte code
   printf '%s\n' "$wanted" >"$stamp"
 }
 

@@ -34,6 +34,7 @@ def test_each_format_has_the_same_tuples() -> None:
 
 
 @pytest.mark.service
+@pytest.mark.long
 def test_what_is_pushed_is_measured() -> None:
     report = measure("arrow", 1000, 2, 3, 1.0)
     assert report["tuples_per_second"] > 1000

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 FreshService = Callable[..., RunningService]
 
+# fixtures that take long to start, each once for a file's tests
+SERVERS = {"postgres", "clickhouse", "apache_kafka", "spark_session"}
 # changelogs are cut quickly, so that a test does not wait for them
-SERVERS = {"postgres", "clickhouse", "apache_kafka"}
 ENVIRONMENT = {"BRAID_CHANGELOG_TIMEOUT_SECONDS": "0.1"}
 
 _started_by_test: list[RunningService] = []

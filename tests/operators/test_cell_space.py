@@ -26,6 +26,7 @@ from operators.predicates.space_key import SpaceKey
 from operators.queries import Measure
 from operators.tuples import Tuples
 from sources.schema import BOOLEAN, INT
+from tests.kit.examples import examples
 from tests.operators.pipeline import K, S, V, aggregation, batch_of, compare, live_of
 
 OPERATORS = ["=", "<>", "<", "<=", ">", ">="]
@@ -37,7 +38,7 @@ def where_over(rng: random.Random, dimensions: int) -> Expression | None:
     return Call("and", tuple(parts), BOOLEAN) if parts else None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     dimensions=st.lists(st.integers(0, 3), min_size=1, max_size=80),
@@ -76,7 +77,7 @@ def test_query_sets_of_tuples_are_those_of_each_query(seed: int, dimensions: lis
         assert ((cell == NO_CELL) | wanted).all(), "a tuple that nobody selects must have no cell"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(seed=st.integers(0, 2**32), count=st.integers(1, 30), length=st.integers(1, 60))
 def test_cells_of_one_column_are_true_or_false_as_a_whole(seed: int, count: int, length: int) -> None:
     rng = random.Random(seed)

@@ -242,7 +242,7 @@ def folded(rows: list[tuple[Any, ...]], shown: int) -> dict[tuple[Any, ...], tup
     return table
 
 
-@settings(max_examples=examples(20), deadline=None, print_blob=True)
+@settings(max_examples=examples(8), deadline=None, print_blob=True)
 @given(seed=st.integers(0, 2**32))
 def test_every_change_is_told_when_it_is_due(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     rng = random.Random(seed)
@@ -286,7 +286,7 @@ def final_rows(query: Aggregation, rows: list[tuple[Any, ...]]) -> dict[Any, Any
     return {row[:3]: row[3:] for row in rows}
 
 
-@settings(max_examples=examples(10), deadline=None, print_blob=True)
+@settings(max_examples=examples(4), deadline=None, print_blob=True)
 @given(seed=st.integers(0, 2**32))
 def test_all_forms_end_with_the_final_rows(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Without HAVING: by plain rows nobody learns that a row is gone."""

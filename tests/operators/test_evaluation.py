@@ -21,6 +21,7 @@ from operators.functions.casts import cast_to
 from operators.functions.coercion import decimal_type, integer_type
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
+from tests.kit.examples import examples
 
 MONEY = ColumnType("DECIMAL", 10, 2)
 TYPES = {
@@ -646,7 +647,7 @@ CALLS = every_call()
 
 
 @given(st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_no_data_makes_evaluation_raise(data: st.DataObject) -> None:
     length = data.draw(st.integers(0, 4))
     arrays = {

@@ -41,6 +41,7 @@ from sources.schema import (
     StreamDefinition,
     StreamSchema,
 )
+from tests.kit.examples import examples
 from tests.operators.pipeline import (
     STREAM,
     K,
@@ -281,7 +282,7 @@ def test_query_sets_of_epochs_with_fewer_and_with_more_slots() -> None:
     assert table["count(*)"].to_pylist() == [2, 2, 2]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 40))
 def test_keys_in_chunks_give_the_same(seed: int, entries: int) -> None:
     rng = np.random.default_rng(seed)

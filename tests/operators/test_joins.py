@@ -44,7 +44,7 @@ from tests.operators.join_pipeline import JoinPipeline, changelog
 from tests.operators.random_join_run import run_random_joins
 
 
-@settings(max_examples=examples(12), deadline=None, print_blob=True)
+@settings(max_examples=examples(5), deadline=None, print_blob=True)
 @given(seed=st.integers(0, 2**32))
 def test_joins_give_the_rows_that_duckdb_gives(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     rng = random.Random(seed)

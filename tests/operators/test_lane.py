@@ -20,6 +20,7 @@ from operators.stream_operators import StreamOperators
 from operators.windows import EMIT_AFTER_WATERMARK, Emit, Window
 from sources.schema import BOOLEAN
 from sources.storage import Storage
+from tests.kit.examples import examples
 from tests.operators.pipeline import (
     MEASURES,
     STREAM,
@@ -84,7 +85,7 @@ def rows_of(pipeline: Pipeline) -> dict[str, list[str]]:
     return {name: sorted(map(repr, rows)) for name, rows in pipeline.rows.items()}
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(3), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_restart_before_every_batch_changes_nothing(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("data")
@@ -95,7 +96,7 @@ def test_a_restart_before_every_batch_changes_nothing(seed: int, tmp_path_factor
     assert rows_of(restarted) == rows_of(lasting)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(3), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_workers_that_take_turns_forget_what_others_dropped(
     seed: int, tmp_path_factory: pytest.TempPathFactory
@@ -109,7 +110,7 @@ def test_workers_that_take_turns_forget_what_others_dropped(
     assert rows_of(turns) == rows_of(lasting)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(3), deadline=None)
 @given(seed=st.integers(0, 2**32), most=st.integers(1, 4))
 def test_merging_changes_nothing(seed: int, most: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("data")

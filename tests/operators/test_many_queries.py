@@ -20,7 +20,7 @@ from tests.operators.test_shared_aggregation import random_query, random_tuples
 SECOND = 1_000_000
 MINUTES = 10
 # `make test-long` takes all
-WINDOWS = 2000 if IS_LONG else 200
+WINDOWS = 2000 if IS_LONG else 80
 
 Numbers = npt.NDArray[np.int64]
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from operators.job.offsets import Offset
 from sources.schema import BIGINT, TIMESTAMP, Field, StreamDefinition, StreamSchema
 from sources.waterline_options import SECOND, WaterlineOptions
+from tests.kit.examples import examples
 from tests.operators.job_in_process import Job
 
 NOW = 1_700_000_000 * SECOND
@@ -92,7 +93,7 @@ def outcome(batches: Batches) -> tuple[dict[str, list[Any]], dict[str, Any], dic
     return found, times, malformed, letters
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_tuples_of_the_far_future_never_change_rows(rng: random.Random) -> None:
     batches = drawn(rng)

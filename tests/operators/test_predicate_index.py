@@ -21,6 +21,7 @@ from operators.predicates.analysis import analyse
 from operators.predicates.index import PredicateIndex
 from operators.tuples import Tuples
 from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, ColumnType
+from tests.kit.examples import examples
 
 MONEY = ColumnType("DECIMAL", 12, 2)
 COLUMNS = {
@@ -149,7 +150,7 @@ def test_zero_is_in_a_list_whatever_its_sign() -> None:
         assert selected_by_index(index_of([where]), tuples) == [[True, True, False, False]]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.one_of(st.none(), predicates), max_size=6), rows)
 def test_masks_over_cells_say_what_evaluation_says(
     wheres: list[Expression | None], values: list[dict[str, Any]]
@@ -178,7 +179,7 @@ anything = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(scattered, min_size=1, max_size=40), st.lists(scattered, max_size=20))
 def test_whole_numbers_far_apart_and_close_together(constants: list[int], values: list[int]) -> None:
     wheres = [Call("<", (COLUMN["b"], Literal(c, BIGINT)), BOOLEAN) for c in constants]
@@ -187,7 +188,7 @@ def test_whole_numbers_far_apart_and_close_together(constants: list[int], values
     assert got == [[v < c for v in (*values, *constants)] for c in constants]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(anything, min_size=1, max_size=40), st.lists(st.one_of(anything, doubles), max_size=20))
 def test_doubles_far_apart_and_close_together(constants: list[float], values: list[float]) -> None:
     wheres = [Call("<", (COLUMN["d"], Literal(c, DOUBLE)), BOOLEAN) for c in constants]
@@ -200,7 +201,7 @@ pieces = st.sampled_from(["", "a", "b", "\0", "same beginning ", "é", "\U0001f6
 texts = st.builds("".join, st.lists(pieces, max_size=4))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(70), deadline=None)
 @given(st.lists(texts, min_size=1, max_size=30), st.lists(st.one_of(st.none(), texts), max_size=30), st.booleans())
 def test_texts_are_compared_byte_by_byte(constants: list[str], values: list[str | None], encoded: bool) -> None:
     wheres = [Call("<=", (COLUMN["s"], Literal(c, VARCHAR)), BOOLEAN) for c in constants]
@@ -278,7 +279,7 @@ def test_cost_follows_constants_not_queries() -> None:
     assert [d.cell_count for d in index.dimensions.values()] == [5]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.lists(st.one_of(st.none(), predicates), max_size=8), st.data())
 def test_an_index_that_is_updated_equals_one_that_is_built(
     wheres: list[Expression | None], data: st.DataObject

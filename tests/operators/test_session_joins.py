@@ -36,7 +36,7 @@ def random_session_join(rng: random.Random) -> RandomJoin:
             return query
 
 
-@settings(max_examples=examples(12), deadline=None, print_blob=True)
+@settings(max_examples=examples(5), deadline=None, print_blob=True)
 @given(seed=st.integers(0, 2**32))
 @example(seed=3170).via("queries of one operator whose GROUP BY keys have different types")
 def test_sessions_of_all_inputs_together(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -279,7 +279,7 @@ def test_constants_that_read_alike_are_told_apart_by_their_types(tmp_path: Path)
     assert rows == [(4, 2.5), (4, 2.5), (5, 2.5), (5, 2.5), (3, 2), (3, 2), *[(-5, -2)] * 3]
 
 
-@settings(max_examples=examples(25), deadline=None, print_blob=True)
+@settings(max_examples=examples(10), deadline=None, print_blob=True)
 @given(seed=st.integers(0, 2**32))
 def test_every_query_gets_its_rows(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     rng = random.Random(seed)

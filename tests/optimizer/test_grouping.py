@@ -21,6 +21,7 @@ from optimizer.grouping import (
     group_queries,
     place_queries,
 )
+from tests.kit.examples import examples
 
 RATE = 1_000_000.0
 SAMPLE = 600
@@ -129,7 +130,7 @@ def test_few_queries(count: int) -> None:
     assert group_queries(workload).tolist() == [0] * count
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(12))
 @given(seed=st.integers(0, 2**32), count=st.integers(1, 2 * MOST_PAIRED), width=st.floats(0.01, 1))
 def test_what_is_taken_is_estimated_to_cost_no_more_than_one_group_or_each_alone(
     seed: int, count: int, width: float

@@ -40,7 +40,7 @@ from tests.oracle.wire import CONTENT_TYPES, decode_row
 
 pytestmark = pytest.mark.service
 
-EXAMPLES = int(os.environ.get("BRAID_ORACLE_EXAMPLES", "6"))
+EXAMPLES = int(os.environ.get("BRAID_ORACLE_EXAMPLES", "4"))
 # shrinking replays a run against the service hundreds of times: only when asked
 SHRINKS = os.environ.get("BRAID_ORACLE_SHRINK", "0") == "1"
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate, *([Phase.shrink] if SHRINKS else [])]

@@ -9,7 +9,8 @@ import json
 import os
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,31 @@ def message(number: int) -> bytes:
     return json.dumps({"device": number % 7, "volts": number % 100, "time": f"{at:%FT%T.%f}"}).encode()
 
 
+@dataclass(frozen=True)
+class Sinks:
+    """The servers that rows go to; Kafka is where messages come from, too."""
+
+    kafka: ApacheKafka
+    postgres: Postgres
+    clickhouse: ClickHouse
+    receiver: Receiver
+    folder: Path
+
+    def with_postgres_down(self, meanwhile: Callable[[], None]) -> None:
+        """Have PostgreSQL away for a while, at least as long as something else takes."""
+        self.postgres.stop()
+        try:
+            meanwhile()
+            with pytest.raises(DeadlineExceededError):
+                wait_until(lambda: False, OUTAGE_SECONDS, "the outage is over")
+        finally:
+            self.postgres.start()
+
+
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receiving() as server:
-        yield server
+def sinks(apache_kafka: ApacheKafka, postgres: Postgres, clickhouse: ClickHouse, tmp_path: Path) -> Iterator[Sinks]:
+    with receiving() as receiver:
+        yield Sinks(apache_kafka, postgres, clickhouse, receiver, tmp_path)
 
 
 def taken_by(receiver: Receiver) -> list[dict[str, Any]]:
@@ -110,117 +132,137 @@ def kill_deliverer(service: RunningService) -> None:
     )
 
 
-def test_rows_arrive_once_whatever_ends_meanwhile(
-    fresh_service: FreshService,
-    apache_kafka: ApacheKafka,
-    postgres: Postgres,
-    clickhouse: ClickHouse,
-    receiver: Receiver,
-    tmp_path: Path,
-) -> None:
-    service = fresh_service()
-    suffix = uuid.uuid4().hex[:8]
-    source, target, name = f"in_{suffix}", f"out_{suffix}", f"readings_{suffix}"
-    create_topic(apache_kafka.servers, source, 2)
-    clickhouse.query(
-        f"CREATE TABLE volts_{suffix} (volts Int32, time String, _query String, _row String)"
-        " ENGINE = ReplacingMergeTree ORDER BY (_query, _row)"
-    )
-    totals = f"SELECT device, SUM(volts) AS total FROM {name} [RANGE 2 SECONDS] GROUP BY device"
-    high = f"SELECT volts, time FROM {name} WHERE volts > 90"
-    once = {"properties.bootstrap.servers": apache_kafka.servers, "sink.delivery-guarantee": "exactly-once"}
-    sinks: list[tuple[str, dict[str, Any]]] = [
-        (totals, {"connector": "postgres", "url": postgres.url, "table": f"totals_{suffix}"}),
-        (f"{totals} EMIT STREAM", {"connector": "postgres", "url": postgres.url, "table": f"now_{suffix}"}),
-        (totals, {"connector": "kafka", "topic": target, "key.fields": "device", **once}),
-        (totals, {"connector": "file", "path": str(tmp_path / "totals"), "flush_seconds": 0}),
-        (high, {"connector": "file", "path": str(tmp_path / "high"), "flush_seconds": 0.3}),
-        (high, {"connector": "webhook", "url": receiver.url}),
-        (high, {"connector": "clickhouse", "url": clickhouse.url, "table": f"volts_{suffix}"}),
-    ]
-    with Api(service.url, on_unreachable=service.revive) as api:
+class Delivery:
+    """A stream from Kafka, seven queries over it, each with a sink of its own, and what must arrive there."""
+
+    def __init__(self, api: Api, sinks: Sinks) -> None:
+        self._api, self._sinks = api, sinks
+        self._suffix = uuid.uuid4().hex[:8]
+        self._source, self._target, self._name = (f"{kind}_{self._suffix}" for kind in ("in", "out", "readings"))
+        self._numbers_sent: list[int] = []
+        create_topic(sinks.kafka.servers, self._source, 2)
+        sinks.clickhouse.query(
+            f"CREATE TABLE volts_{self._suffix} (volts Int32, time String, _query String, _row String)"
+            " ENGINE = ReplacingMergeTree ORDER BY (_query, _row)"
+        )
         api.create_stream(
-            f"CREATE STREAM {name} (device INT, volts INT, time TIMESTAMP LATENESS INTERVAL '15' MINUTE) WITH ("
-            f"connector = 'kafka', topic = '{source}', 'properties.bootstrap.servers' = '{apache_kafka.servers}',"
+            f"CREATE STREAM {self._name} (device INT, volts INT, time TIMESTAMP LATENESS INTERVAL '15' MINUTE) WITH ("
+            f"connector = 'kafka', topic = '{self._source}', 'properties.bootstrap.servers' = '{sinks.kafka.servers}',"
             " 'scan.startup.mode' = 'earliest-offset')"
         )
-        queries = [answer["id"] for answer in api.create_queries([{"sql": sql, "sink": sink} for sql, sink in sinks])]
-        for query in queries:
+        bodies = [{"sql": sql, "sink": sink} for sql, sink in self._queries_with_sinks()]
+        self._queries = [answer["id"] for answer in api.create_queries(bodies)]
+        for query in self._queries:
             api.wait_state(query, "RUNNING")
-        numbers_sent: list[int] = []
 
-        def send(numbers: list[int]) -> None:
-            """Produce messages and wait until all are taken in."""
-            numbers_sent.extend(numbers)
-            for partition in range(2):
-                values = [message(n) for n in numbers if n % 2 == partition]
-                produce(apache_kafka.servers, source, values, partition)
-            wait_until(
-                lambda: bool(api.stream(name)["tuples"] == len(numbers_sent)), SECONDS, lambda: str(api.stream(name))
-            )
+    def _queries_with_sinks(self) -> list[tuple[str, dict[str, Any]]]:
+        sinks, suffix = self._sinks, self._suffix
+        totals = f"SELECT device, SUM(volts) AS total FROM {self._name} [RANGE 2 SECONDS] GROUP BY device"
+        high = f"SELECT volts, time FROM {self._name} WHERE volts > 90"
+        once = {"properties.bootstrap.servers": sinks.kafka.servers, "sink.delivery-guarantee": "exactly-once"}
+        return [
+            (totals, {"connector": "postgres", "url": sinks.postgres.url, "table": f"totals_{suffix}"}),
+            (f"{totals} EMIT STREAM", {"connector": "postgres", "url": sinks.postgres.url, "table": f"now_{suffix}"}),
+            (totals, {"connector": "kafka", "topic": self._target, "key.fields": "device", **once}),
+            (totals, {"connector": "file", "path": str(sinks.folder / "totals"), "flush_seconds": 0}),
+            (high, {"connector": "file", "path": str(sinks.folder / "high"), "flush_seconds": 0.3}),
+            (high, {"connector": "webhook", "url": sinks.receiver.url}),
+            (high, {"connector": "clickhouse", "url": sinks.clickhouse.url, "table": f"volts_{suffix}"}),
+        ]
 
-        def send_windows(first: int) -> None:
-            """Send 500 messages, and then one so much later that their windows end."""
-            send(list(range(first, first + 500)))
-            send([first + 50_000])
+    def send_windows(self) -> None:
+        """Send 500 messages, and then one so much later that their windows end."""
+        first = self._numbers_sent[-1] + 10_000 if self._numbers_sent else 0
+        self._send(list(range(first, first + 500)))
+        self._send([first + 50_000])
 
-        send_windows(0)
-        with_postgres_down(postgres, lambda: send_windows(60_000))
-        kill_deliverer(service)
-        receiver.answer = (503, {})
-        send_windows(120_000)
-        clickhouse.stop()
-        service.kill()
-        api.get("/healthz")  # revives it
-        send_windows(180_000)
-        clickhouse.start()
-        receiver.answer = (204, {})
-        apache_kafka.stop()  # where messages come from, and rows go to
-        apache_kafka.start()
-        kill_deliverer(service)
-        send_windows(240_000)
-
-        assert api.stream(name)["late"] == 0
-        expected_rows = Counter((n % 100, START + timedelta(milliseconds=20 * n)) for n in numbers_sent if n % 100 > 90)
-        expected: dict[Group, int] = defaultdict(int)
-        for n in numbers_sent[:-1]:  # the window of the last one is open
-            expected[START + timedelta(seconds=20 * n // 1000 // 2 * 2), n % 7] += n % 100
-        expected_now = dict(expected)
-        expected_now[START + timedelta(seconds=20 * numbers_sent[-1] // 1000 // 2 * 2), numbers_sent[-1] % 7] = (
-            numbers_sent[-1] % 100
+    def _send(self, numbers: list[int]) -> None:
+        """Produce messages and wait until all are taken in."""
+        self._numbers_sent.extend(numbers)
+        for partition in range(2):
+            values = [message(n) for n in numbers if n % 2 == partition]
+            produce(self._sinks.kafka.servers, self._source, values, partition)
+        wait_until(
+            lambda: bool(self._api.stream(self._name)["tuples"] == len(self._numbers_sent)),
+            SECONDS,
+            lambda: str(self._api.stream(self._name)),
         )
 
-        def rows(sink_rows: list[dict[str, Any]]) -> Counter[tuple[int, datetime]]:
-            return Counter((int(row["volts"]), datetime.fromisoformat(row["time"])) for row in sink_rows)
-
-        def in_clickhouse() -> list[dict[str, Any]]:
-            text = clickhouse.query(f"SELECT volts, time FROM volts_{suffix} FINAL FORMAT JSONEachRow")
-            return [json.loads(line) for line in text.splitlines()]
-
-        arrived: list[tuple[Callable[[], object], object]] = [
-            (lambda: in_table(postgres.url, f"totals_{suffix}"), expected),
-            (lambda: in_table(postgres.url, f"now_{suffix}"), expected_now),
-            (lambda: grouped(committed(apache_kafka.servers, target)), expected),
-            (lambda: grouped(in_files(tmp_path / "totals")), expected),
-            (lambda: rows(in_files(tmp_path / "high")), expected_rows),
-            (lambda: rows(taken_by(receiver)), expected_rows),
-            (lambda: rows(in_clickhouse()), expected_rows),
-        ]
-        for query, (read_sink, expected_content) in zip(queries, arrived, strict=True):
+    def verify(self) -> None:
+        """Wait until each sink has exactly the rows of its query."""
+        assert self._api.stream(self._name)["late"] == 0
+        for query, (read_sink, expected_content) in zip(self._queries, self._arrived(), strict=True):
             wait_until(
                 lambda read_sink=read_sink, expected_content=expected_content: read_sink() == expected_content,  # type: ignore[misc]
                 SECONDS,
-                lambda query=query: f"all rows of {query} arrive: {api.get(f'/queries/{query}')['delivery']}",  # type: ignore[misc]
+                lambda query=query: (  # type: ignore[misc]
+                    f"all rows of {query} arrive: {self._api.get(f'/queries/{query}')['delivery']}"
+                ),
             )
+
+    def _arrived(self) -> list[tuple[Callable[[], object], object]]:
+        """Return how each sink is read, and what it must hold."""
+        sinks, suffix, sent = self._sinks, self._suffix, self._numbers_sent
+        expected_rows = Counter((n % 100, START + timedelta(milliseconds=20 * n)) for n in sent if n % 100 > 90)
+        expected = totals_of(sent[:-1])  # the window of the last one is open
+        expected_now = totals_of(sent)
+        clickhouse_rows = f"SELECT volts, time FROM volts_{suffix} FINAL FORMAT JSONEachRow"
+        return [
+            (lambda: in_table(sinks.postgres.url, f"totals_{suffix}"), expected),
+            (lambda: in_table(sinks.postgres.url, f"now_{suffix}"), expected_now),
+            (lambda: grouped(committed(sinks.kafka.servers, self._target)), expected),
+            (lambda: grouped(in_files(sinks.folder / "totals")), expected),
+            (lambda: counted(in_files(sinks.folder / "high")), expected_rows),
+            (lambda: counted(taken_by(sinks.receiver)), expected_rows),
+            (lambda: counted(map(json.loads, sinks.clickhouse.query(clickhouse_rows).splitlines())), expected_rows),
+        ]
+
+
+def totals_of(numbers: list[int]) -> dict[Group, int]:
+    """Return the sums of windows of 2 s by device."""
+    totals: dict[Group, int] = defaultdict(int)
+    for n in numbers:
+        totals[START + timedelta(seconds=20 * n // 1000 // 2 * 2), n % 7] += n % 100
+    return totals
+
+
+def counted(rows: Iterable[dict[str, Any]]) -> Counter[tuple[int, datetime]]:
+    return Counter((int(row["volts"]), datetime.fromisoformat(row["time"])) for row in rows)
+
+
+@pytest.mark.long
+def test_rows_arrive_once_whatever_ends_meanwhile(fresh_service: FreshService, sinks: Sinks) -> None:
+    service = fresh_service()
+    with Api(service.url, on_unreachable=service.revive) as api:
+        delivery = Delivery(api, sinks)
+        delivery.send_windows()
+        sinks.with_postgres_down(delivery.send_windows)
+        kill_deliverer(service)
+        sinks.receiver.answer = (503, {})
+        delivery.send_windows()
+        sinks.clickhouse.stop()
+        service.kill()
+        api.get("/healthz")  # revives it
+        delivery.send_windows()
+        sinks.clickhouse.start()
+        sinks.receiver.answer = (204, {})
+        sinks.kafka.stop()  # where messages come from, and rows go to
+        sinks.kafka.start()
+        kill_deliverer(service)
+        delivery.send_windows()
+        delivery.verify()
         service.stop()
 
 
-def with_postgres_down(postgres: Postgres, meanwhile: Callable[[], None]) -> None:
-    """Have PostgreSQL away for a while, at least as long as something else takes."""
-    postgres.stop()
-    try:
-        meanwhile()
-        with pytest.raises(DeadlineExceededError):
-            wait_until(lambda: False, OUTAGE_SECONDS, "the outage is over")
-    finally:
-        postgres.start()
+def test_rows_arrive_once_whatever_ends_but_the_service(service: RunningService, api: Api, sinks: Sinks) -> None:
+    delivery = Delivery(api, sinks)
+    delivery.send_windows()
+    sinks.with_postgres_down(delivery.send_windows)
+    kill_deliverer(service)
+    sinks.receiver.answer = (503, {})
+    sinks.clickhouse.stop()
+    delivery.send_windows()
+    sinks.clickhouse.start()
+    sinks.receiver.answer = (204, {})
+    delivery.send_windows()
+    delivery.verify()

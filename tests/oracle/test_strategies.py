@@ -6,6 +6,7 @@ import datetime as dt
 
 from hypothesis import HealthCheck, given, settings
 
+from tests.kit.examples import examples
 from tests.oracle.model import SEQUENCE, Push, Row, Run, Window, interval, literal, micros
 from tests.oracle.recompute import Life, Recompute
 from tests.oracle.strategies import runs
@@ -15,7 +16,7 @@ from tests.oracle.wire import decode_row, encode
 SLOW_TO_DRAW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=SLOW_TO_DRAW)  # a run is big by intent
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=SLOW_TO_DRAW)  # a run is big by intent
 @given(runs(pushed=3, tuples=60, created=(5, 15)))
 def test_runs_are_reproducible_and_their_queries_have_the_types_they_declare(run: Run) -> None:
     schema = run.schema

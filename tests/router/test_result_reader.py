@@ -25,6 +25,7 @@ from sources.errors import CorruptData, Gone, MalformedRequest
 from sources.record_log import RecordLog
 from sources.schema import BIGINT, TIMESTAMP, VARCHAR
 from sources.storage import Storage
+from tests.kit.examples import examples
 from tests.router.batches import SECOND, BatchWriter
 
 STREAM = "s-1"
@@ -99,7 +100,7 @@ BATCHES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     BATCHES,
     st.integers(1, 7),
@@ -138,7 +139,7 @@ def test_selection_pages_are_the_rows_of_the_slot_between_its_epochs(
             assert reader.read(deployed, reader.before_last(deployed, 0), 1000).table.num_rows == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 1), st.lists(st.integers(0, 99), max_size=4)), max_size=20),
     st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=4),
@@ -207,7 +208,7 @@ WINDOW_ROWS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.lists(WINDOW_ROWS, max_size=5),
     st.integers(1, 6),

@@ -17,6 +17,7 @@ from router.retention import NEWEST_KEPT, Retention
 from sources.errors import Gone
 from sources.record_log import RecordLog
 from sources.storage import Storage
+from tests.kit.examples import examples
 from tests.router.batches import SECOND, BatchWriter
 from tests.router.test_result_reader import Deployed, read_all
 
@@ -45,7 +46,7 @@ def commit(writer: BatchWriter, reader: ResultReader, batches: int) -> None:
         )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.integers(1, 60), st.integers(0, 70), st.integers(0, 70), st.integers(0, 60), st.integers(0, 60))
 def test_trims_keep_a_readable_suffix(batches: int, now: int, applied: int, age: int, kept_files: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -26,6 +26,7 @@ from session.query_requests import Replacement
 from session.snapshot import PATH
 from sources.errors import Conflict, Gone, NotAllowed, Overloaded, UnknownObject
 from sources.record_log import RecordLog
+from tests.kit.examples import examples
 from tests.router.batches import BatchWriter
 from tests.session.driver import AGGREGATION, BEGINNING, LOOKUP, SECOND, SELECTION, TABLE, Driver
 
@@ -169,7 +170,7 @@ def take(world: World, kind: str, number: int) -> None:
                         session.delete_query(query.id, drain=kind == "delete")
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=STEPS)
 def test_each_query_gets_each_tuple_of_its_deployments_once(steps: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

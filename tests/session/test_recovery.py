@@ -29,6 +29,7 @@ from session.session_state import SessionState
 from session.snapshot import Snapshots
 from sources.errors import Conflict, CorruptData, NotAllowed, NotReady, UnknownObject
 from sources.storage import Storage
+from tests.kit.examples import examples
 from tests.session.driver import (
     AGGREGATION,
     BEGINNING,
@@ -258,7 +259,7 @@ def check_no_gaps(driver: Driver) -> None:
                 assert until is None or (since is not None and until <= since)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_a_restart_at_any_point_equals_no_restart(steps: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -17,6 +17,7 @@ from sources.files.options import FileOptions
 from sources.files.reading import FileFormat
 from sources.files.text import CsvFormat, JsonFormat
 from sources.schema import INT, TIMESTAMP, VARCHAR, Field, StreamSchema
+from tests.kit.examples import examples
 
 SCHEMA = StreamSchema((Field("k", INT), Field("s", VARCHAR), Field("t", TIMESTAMP)), "t", 0)
 
@@ -67,7 +68,7 @@ def check_every_cut(form: FileFormat, content: bytes, folder: Path) -> None:
             assert len(whole[0]) + len(whole[1]) == len(lines)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(LINES.map("\n".join), max_size=1), st.sampled_from(["\n", "\r\n"]), st.booleans(), st.integers(1, 40))
 def test_every_line_is_read_once_wherever_ranges_are_cut(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], end: str, tail: bool, size: int
@@ -76,7 +77,7 @@ def test_every_line_is_read_once_wherever_ranges_are_cut(
     check_every_cut(JsonFormat(SCHEMA, size, size), content, tmp_path_factory.getbasetemp())
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(RECORDS, st.sampled_from(["\n", "\r\n"]), st.booleans(), st.integers(1, 40), st.booleans())
 def test_every_record_of_csv_is_read_once_wherever_ranges_are_cut(
     tmp_path_factory: pytest.TempPathFactory, records: list[str], end: str, tail: bool, size: int, header: bool

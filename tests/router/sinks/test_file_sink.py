@@ -27,6 +27,7 @@ from sources.confinement import OPEN
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, VARCHAR
 from sources.storage import Storage
+from tests.kit.examples import examples
 from tests.router.sinks.subjects import SELECTION, aggregation, rows_of, selected, subject
 
 
@@ -178,7 +179,7 @@ class Crash(Exception):
     """The process ends here."""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 12)), min_size=1, max_size=6), st.booleans())
 def test_whatever_is_interrupted_rows_come_once(writes: list[tuple[int, int]], partitioned: bool) -> None:
     """Each write is cut off before one of the calls that change files; then the sink is opened anew, and goes on."""

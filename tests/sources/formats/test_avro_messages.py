@@ -18,6 +18,7 @@ from sources.errors import NotAllowed
 from sources.formats.avro_messages import check_columns, decode_avro_messages, decode_framed_messages
 from sources.formats.avro_schema import AvroSchema, read_schema
 from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType, Field, StreamSchema
+from tests.kit.examples import examples
 
 SCHEMA = StreamSchema(
     (
@@ -172,7 +173,7 @@ NOISE = st.one_of(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(NOISE, max_size=4), st.sampled_from(SCHEMAS))
 def test_no_bytes_are_fatal_or_touch_others(noise: list[bytes], writer: AvroSchema) -> None:
     values = [GOOD, *noise, GOOD]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sources.formats.csv_messages import WITH_CARE_AT_ONCE, decode_csv_messages
 from sources.schema import BIGINT, DOUBLE, TIMESTAMP, VARCHAR, Field, Schema, StreamSchema
+from tests.kit.examples import examples
 
 FIELDS = (Field("k", BIGINT), Field("x", DOUBLE), Field("s", VARCHAR))
 SCHEMA = Schema(FIELDS)
@@ -22,7 +23,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=5))
 def test_messages_are_decoded_together_as_each_alone(values: list[bytes | None]) -> None:
     together = decode_csv_messages(values, SCHEMA, ",")

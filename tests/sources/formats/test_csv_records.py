@@ -17,6 +17,7 @@ from sources.formats.csv_records import (
     split_fields,
 )
 from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType, Field, Schema
+from tests.kit.examples import examples
 
 SCHEMA = Schema(
     (
@@ -54,7 +55,7 @@ TEXTS = st.tuples(st.lists(ROWS, max_size=4), st.sampled_from(["\n", "\r\n"]), s
 )
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(TEXTS)
 def test_what_arrow_reads_is_what_reading_field_by_field_gives(text: bytes) -> None:
     fast = read_fast(text, SCHEMA, LAYOUT)
@@ -87,7 +88,7 @@ def test_records_end_where_reading_one_character_after_the_other_finds_it() -> N
             assert record_ends(text.encode(), ",").tolist() == ends_by_character(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(TEXTS)
 def test_where_records_end_does_not_depend_on_how_much_is_seen(text: bytes) -> None:
     ends = record_ends(text, ",").tolist()
