@@ -6,10 +6,11 @@ archived (:mod:`operators.job.class_archive`). Where neither was done, starts ta
 
 from __future__ import annotations
 
+import multiprocessing
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, wait
 from pathlib import Path
 
 from pyspark import SparkContext
@@ -30,14 +31,15 @@ POLL_SECONDS = 0.05
 
 
 def prepare(archive: Path) -> None:
-    """Compile the kernels, whose errors are raised, and try to write the archive of classes, both side by side."""
-    with ThreadPoolExecutor(1) as compiler:
-        compiled = compiler.submit(kernels.warm_up)
+    """Compile the kernels, whose errors are raised, and try to write the archive of classes, all side by side."""
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as compilers:
+        compiled = [compilers.submit(warm_up) for warm_up in kernels.WARM_UPS]
         try:
-            archive_classes(archive, compiled.result)
+            archive_classes(archive, lambda: wait(compiled))
         except Exception as error:  # of Spark, py4j, the JVM or the disk: what is not there is done without
             print(f"The classes of Spark could not be archived, so starts take longer: {error}", flush=True)
-        compiled.result()
+        for each in compiled:
+            each.result()
 
 
 def archive_classes(archive: Path, before_job: Callable[[], object]) -> None:

@@ -3,6 +3,8 @@
 Compiled code is cached on disk; :func:`warm_up` loads it before tuples come.
 """
 
+from collections.abc import Callable
+
 from operators.kernels import accumulation, boundaries, double_double, pairs, query_sets, rows
 from operators.kernels.accumulation import (
     GREATEST,
@@ -114,7 +116,13 @@ __all__ = [
 ]
 
 
+WARM_UPS: tuple[Callable[[], None], ...] = tuple(
+    module.warm_up for module in (accumulation, rows, boundaries, pairs, query_sets, double_double)
+)
+"""What loads or compiles the kernels of each module, those that take longest to compile first."""
+
+
 def warm_up() -> None:
     """Load or compile every kernel for the types that it is used with."""
-    for module in (accumulation, boundaries, double_double, pairs, query_sets, rows):
-        module.warm_up()
+    for warm_up_module in WARM_UPS:
+        warm_up_module()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,24 +18,21 @@ def test_without_an_archive_starts_only_take_longer(
     def refuse(_settings: object, _home: Path) -> None:
         raise OSError("no Java here")
 
-    compiled = []
-    monkeypatch.setattr(kernels, "warm_up", lambda: compiled.append(True))
+    compiled = [tmp_path / "these", tmp_path / "those"]
+    monkeypatch.setattr(kernels, "WARM_UPS", tuple(partial(Path.touch, each) for each in compiled))
     monkeypatch.setattr(prepare, "start_spark", refuse)
     monkeypatch.setattr("tempfile.tempdir", None)
     prepare.prepare(tmp_path / "share" / "classes.jsa")
-    assert compiled
+    assert all(each.exists() for each in compiled)
     assert "no Java here" in capsys.readouterr().out
     assert list((tmp_path / "share").iterdir()) == [], "nothing half-done stays"
 
 
 def test_kernels_that_cannot_be_compiled_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
-        raise RuntimeError("no compiler")
-
     def only_wait(_archive: Path, before_job: Callable[[], object]) -> None:
         before_job()
 
-    monkeypatch.setattr(kernels, "warm_up", fail)
+    monkeypatch.setattr(kernels, "WARM_UPS", (partial(Path.rmdir, tmp_path / "no compiler"),))
     monkeypatch.setattr(prepare, "archive_classes", only_wait)
-    with pytest.raises(RuntimeError, match="no compiler"):
+    with pytest.raises(FileNotFoundError, match="no compiler"):
         prepare.prepare(tmp_path / "classes.jsa")
