@@ -140,7 +140,7 @@ def supervise(settings: Settings, storage: Storage) -> JobSupervisor:
     command = [sys.executable, "-m", "session.job_main", "--data-dir", _data_dir(settings, storage)]
     command += ["--master", settings.master, "--lanes", str(settings.lanes)]
     command += ["--batch-target-seconds", str(settings.batch_target_seconds)]
-    command += ["--join-row-limit", str(settings.join_row_limit)]
+    command += ["--join-row-limit", str(settings.join_row_limit), "--flush-batches", settings.flush_batches]
     return JobSupervisor(command, storage, _logs(storage) / "job.log", environment=_environment(settings))
 
 

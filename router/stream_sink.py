@@ -40,7 +40,9 @@ class StagedRows(WriterCommitMessage):
 
 
 class RouterSink(DataSource):
-    """Options: ``uri`` of the data folder, ``lanes`` (JSON list) and ``join_row_limit``, see :class:`LaneTasks`."""
+    """Options: ``uri`` of the data folder, ``lanes`` (JSON list) and ``join_row_limit``, see :class:`LaneTasks`; and
+    ``flush_batches`` (``True``, ``False``).
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -55,17 +57,21 @@ class RouterSink(DataSource):
         """Return the writer; Spark asks once a batch, in a process that does nothing else."""
         set_aside()
         return RouterWriter(
-            self.options["uri"], orjson.loads(self.options["lanes"]), int(self.options["join_row_limit"])
+            self.options["uri"],
+            orjson.loads(self.options["lanes"]),
+            int(self.options["join_row_limit"]),
+            self.options["flush_batches"] == "True",
         )
 
 
 class RouterWriter(DataSourceStreamArrowWriter):
     """``write`` runs in tasks, ``commit`` once a batch in a process that keeps nothing."""
 
-    def __init__(self, uri: str, lanes: list[int], join_row_limit: int) -> None:
+    def __init__(self, uri: str, lanes: list[int], join_row_limit: int, flush_batches: bool) -> None:
         self._uri = uri
         self._lanes = lanes
         self._join_row_limit = join_row_limit
+        self._flush_batches = flush_batches
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Run the lane that the rows of this task are for; what it returns goes to ``commit``."""
@@ -83,7 +89,10 @@ class RouterWriter(DataSourceStreamArrowWriter):
         """Publish the batch; Spark counts from 0."""
         set_aside()
         rows = [row for message in messages if isinstance(message, StagedRows) for row in message.rows]
-        publish(Storage(self._uri), batchId + 1, rows)
+        storage = Storage(self._uri)
+        if self._flush_batches:
+            storage.flush()  # what the record names, and Spark's log of offsets, must outlive a power cut if it does
+        publish(storage, batchId + 1, rows)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing to undo: staged blocks that no record names are swept at the next start."""

@@ -125,6 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--lanes", type=int, default=0, help="0: as many as the master has cores")
     parser.add_argument("--batch-target-seconds", type=float, default=1.0)
     parser.add_argument("--join-row-limit", type=int, default=1_000_000)
+    parser.add_argument("--flush-batches", choices=("on", "off"), default="on")
     options = parser.parse_args(arguments)
     spark_conf = orjson.loads(os.environ.get(SPARK_CONF, "{}"))
     storage = Storage(options.data_dir)
@@ -146,6 +147,7 @@ def main(arguments: list[str] | None = None) -> int:
             lanes=lanes,
             target_seconds=options.batch_target_seconds,
             join_row_limit=options.join_row_limit,
+            flush_batches=options.flush_batches == "on",
             spark_conf=spark_conf,
             executors=read_wanted(storage),
         ),

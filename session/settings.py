@@ -30,6 +30,7 @@ _CHOICES = {
     "key_splits": (AUTO, OFF, ARBITRARY),
     "join_orders": (AUTO, OFF),
     "query_sharing": (AUTO, OFF),
+    "flush_batches": (ON, OFF),
 }
 _MAY_BE_ZERO = (
     "port",
@@ -75,6 +76,9 @@ class Settings:
     ``master`` has cores, or executors in ``spark_conf``. ``latency_target_seconds`` is the event-time latency that
     results should stay below, told to alert rules by ``/metrics``; 0 is none.
 
+    ``flush_batches`` (``on``, ``off``) says whether all that a batch wrote is flushed to disk before the batch counts:
+    else a power cut may leave a data folder that only a backup can replace.
+
     There are from ``executors_min`` to ``executors_max`` executors: :mod:`optimizer.scaling` adds some while tuples
     take longer than ``scale_latency_seconds`` for ``scale_period_seconds``, and gives them back later. With
     ``executors_max`` 0 there are as many as Spark's configuration and the cluster say.
@@ -114,6 +118,7 @@ class Settings:
     latency_target_seconds: float = 10.0
     batch_target_seconds: float = 1.0
     join_row_limit: int = 1_000_000
+    flush_batches: str = ON
     query_groups: str = AUTO
     key_splits: str = AUTO
     join_orders: str = AUTO

@@ -6,6 +6,7 @@ durable when the call returns. Paths are relative to the root and use forward sl
 
 from __future__ import annotations
 
+import ctypes
 import os
 import uuid
 from collections.abc import Iterator
@@ -172,6 +173,14 @@ class Storage:
         (self.local_root / path).replace(target)
         sync_folder(target.parent)
 
+    def flush(self) -> None:
+        """Flush to disk what any process of this machine wrote to the file system of the root; none but a local one.
+
+        OSError where the disk does not take it.
+        """
+        if self.local_root is not None:
+            flush_file_system(self.local_root)
+
     def delete_folder(self, path: str) -> None:
         """Remove the folder at ``path`` with all in it; nothing happens when there is none."""
         if self._fs.get_file_info(self._full(path)).type == fs.FileType.Directory:
@@ -244,5 +253,22 @@ def sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def flush_file_system(folder: Path) -> None:
+    """Flush all that was written to the file system of a local folder; OSError where the disk does not take it."""
+    if not hasattr(_LIBC, "syncfs"):  # Linux has it
+        os.sync()
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        if _LIBC.syncfs(handle):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(folder))
     finally:
         os.close(handle)

@@ -34,6 +34,8 @@ EXECUTORS = "executors"
 class JobSettings:
     """``uri`` is the data folder; ``lanes`` is fixed by the first start, for state is kept by key group.
 
+    ``flush_batches``: all that a batch wrote is flushed to disk before its record is written.
+
     ``spark_conf`` is what the user adds to Spark's configuration. ``executors`` is how many to begin with where their
     number is the service's to decide, else None.
     """
@@ -43,6 +45,7 @@ class JobSettings:
     lanes: int
     target_seconds: float
     join_row_limit: int
+    flush_batches: bool = True
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     executors: int | None = None
 
@@ -107,6 +110,7 @@ def start_job(spark: SparkSession, settings: JobSettings, sink: type[DataSource]
         .option("uri", settings.uri)
         .option("lanes", orjson.dumps(lanes).decode())
         .option("join_row_limit", str(settings.join_row_limit))
+        .option("flush_batches", str(settings.flush_batches))
         .option("checkpointLocation", f"{settings.uri}/{CHECKPOINT}")
         .queryName("braid")
         .start()
