@@ -49,7 +49,7 @@ types: setup ## mypy: strict, on all packages
 unit: setup ## the tests that need no running service
 	$(call step,pytest without a service,$(PY) -m pytest -m "not service")
 
-test-more: setup ## what takes a minute a test: executors, Prometheus, pauses under kills, groups and split keys, a backup, secrets; ten minutes
+test-more: setup ## what takes a minute a test: executors, Prometheus, pauses and sinks under kills, power cuts, groups and split keys, a backup, secrets; twenty minutes
 	$(call step,pytest of what takes long,$(PY) -m pytest -n 2 --dist loadgroup -m long)
 
 test-long: setup ## the oracle with 60 examples and 2000 windows at once, the crash test with 15 kills, and all other tests

@@ -55,7 +55,8 @@ class Storage:
     def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Write ``data`` to ``path``, replacing what was there.
 
-        ``durable=False`` leaves out the flush to disk, for files that a replay would write again.
+        ``durable=False`` leaves out the flush to disk, for files that a replay would write again, or that are flushed
+        together (:meth:`flush`).
         """
         try:
             self._put(path, data, durable)

@@ -3,7 +3,8 @@
 Spark logs the offset of a batch before it runs, and its commit after its record was written; it counts batches from 0,
 the batch log counts from 1. It flushes neither log to disk, so the newest file of each may be torn. A commit that is
 gone has its batch run again, without effect; an offset that is gone has its batch planned again, which is right only
-while that is not published. The state of lanes that the newest record names is not flushed either, and must be whole.
+while that is not published. The offset of a published batch and the state of lanes that its record names were flushed
+before it, unless the setting ``flush_batches`` is off; they must be whole.
 """
 
 from __future__ import annotations

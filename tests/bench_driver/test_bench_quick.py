@@ -1,7 +1,7 @@
 """The quick form of workloads, as a user runs it: a service, its queues, its load and its readers are all real.
 
-Workloads share a service. `make bench-quick` runs all of them at their full quick length. Else they are one whose
-queries come and go and one whose rate changes, with few queries, and steps too short for the windows of joins.
+Workloads share a service. `make bench-quick` runs all of them at their full quick length. Else it is one whose
+queries come and go, with few of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bench_driver.workload import list_workloads
 
 # a quick run takes less than three minutes a workload
 QUICK_SECONDS = 180.0
-SOME = ["astream-sc2", "fluctuating"]
+SOME = ["astream-sc2"]
 if "BRAID_BENCH_SECONDS" in os.environ:
     WORKLOADS, OPTIONS = sorted(list_workloads()), ["--seconds", os.environ["BRAID_BENCH_SECONDS"]]
 else:

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from operators.job.wire import BLOCK, PROGRESS, STATE
-from router.stream_sink import publish, sweep_unpublished
+from router.stream_sink import RouterWriter, StagedRows, publish, sweep_unpublished
 from sources.errors import NotReady
 from sources.record_log import RecordLog
 from sources.storage import Storage
@@ -51,6 +51,20 @@ def test_publishing_a_batch_again_changes_nothing(storage: Storage) -> None:
     assert record["bytes"] == {"state": 7}
     assert record["lanes"] == {"0": "states/1"}
     assert orjson.loads(storage.get("activations/000000000001.json"))["clocks"] == {"s-1": 5}
+
+
+@pytest.mark.parametrize("flush_batches", [True, False])
+def test_a_batch_is_flushed_before_its_record_is_there(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, flush_batches: bool
+) -> None:
+    published_when_flushed = []
+    monkeypatch.setattr(
+        Storage, "flush", lambda flushed: published_when_flushed.append(RecordLog(flushed, "batches").latest())
+    )
+    writer = RouterWriter(storage.uri, [0], join_row_limit=1, flush_batches=flush_batches)
+    writer.commit([StagedRows(rows_of(1, "results/a"))], 0)
+    assert published_when_flushed == ([0] if flush_batches else [])
+    assert RecordLog(storage, "batches").latest() == 1
 
 
 def test_a_batch_that_lanes_saw_differently_is_not_published(storage: Storage) -> None:

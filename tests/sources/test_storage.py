@@ -79,3 +79,12 @@ def test_a_file_of_another_file_system_is_copied() -> None:
     storage.delete("a/one")
     assert storage.get("b/two") == b"tuples"
     assert storage.size("b") == storage.size_of("b/two") == 6
+
+
+def test_flushing_tells_when_it_cannot(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path / "data"))
+    storage.put("a", b"1", durable=False)
+    storage.flush()
+    storage.delete_folder("")
+    with pytest.raises(FileNotFoundError):
+        storage.flush()
