@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from operators.job.offsets import Offset
 from operators.joins.key_splits import unsplit
+from sources.columns import one_array
 
 REPORT_EVERY_US = 1_000_000
 SAMPLE_TUPLES = 64
@@ -87,13 +88,15 @@ def united(reports: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def draw_sample(tuples: pa.RecordBatch | pa.Table, names: Iterable[str], seed: int) -> str:
     """Return the columns ``names`` of :data:`SAMPLE_TUPLES` tuples, or of all if there are fewer, as text."""
-    sample = tuples.select(sorted(set(names) & set(tuples.schema.names)))
+    whole = pa.Table.from_batches([tuples]) if isinstance(tuples, pa.RecordBatch) else tuples
+    sample = whole.select(sorted(set(names) & set(whole.schema.names)))
     if sample.num_rows > SAMPLE_TUPLES:
         rows = np.random.default_rng(seed).choice(sample.num_rows, SAMPLE_TUPLES, replace=False)
-        sample = sample.take(pa.array(np.sort(rows)))
+        # to take rows of a table that came in many chunks would join all of these
+        sample = pa.concat_tables(sample.slice(row, 1) for row in np.sort(rows).tolist())
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, sample.schema) as writer:
-        writer.write_batch(sample.combine_chunks().to_batches()[0] if isinstance(sample, pa.Table) else sample)
+        writer.write_batch(pa.record_batch(list(map(one_array, sample.columns)), schema=sample.schema))
     return base64.b64encode(sink.getvalue()).decode()
 
 

@@ -55,3 +55,9 @@ def test_a_sample_of_many_tuples_is_some_of_them_the_same_for_the_same_seed() ->
     assert len(set(sample)) == SAMPLE_TUPLES
     assert sample == read_sample(draw_sample(tuples, ["k"], 3)).column(0).to_pylist()
     assert max(sample) > 5000 > min(sample)
+
+
+def test_a_sample_is_the_same_however_many_chunks_tuples_come_in() -> None:
+    whole = pa.table({"k": range(10_000), "s": list(map(str, range(10_000)))})
+    chunked = pa.concat_tables(whole.slice(first, 70) for first in range(0, 10_000, 70))
+    assert draw_sample(chunked, ["k", "s"], 3) == draw_sample(whole, ["k", "s"], 3)
