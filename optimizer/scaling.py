@@ -16,7 +16,7 @@ All is pure: times are arguments, in seconds since 1970.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,20 +75,21 @@ class Load:
     waiting: int
 
     @classmethod
-    def of(cls, record: Mapping[str, Any], before_us: int) -> Load:
-        """Read it off the record of a batch; the batch before was committed at ``before_us``.
+    def of(cls, records: Sequence[Mapping[str, Any]], before_us: int) -> Load:
+        """Read it off the records of one or more batches; the batch before them was committed at ``before_us``.
 
-        What takes long is the batch, from its planning to its commit, and what waits, at the pace of the batch. That
-        is the part of event-time latency which cores can help; the age of the data, as in a replay, is none.
+        What takes long is a batch, from its planning to its commit, and what waits, at the pace of the batches. That
+        is the part of event-time latency which cores can help; the age of the data, as in a replay, is none. Of several
+        batches it is the mean.
         """
-        seconds = max(0, record["committed_us"] - record["planned_us"]) / _US
-        tuples = sum(stream["tuples"] for stream in record["streams"].values())
-        waiting: int = record["waiting"]
-        worked_us = sum(record["source_busy_us"]) + sum(record["operator_busy_us"])
+        committed_us, waiting = records[-1]["committed_us"], records[-1]["waiting"]
+        seconds = sum(max(0, record["committed_us"] - record["planned_us"]) for record in records) / _US
+        tuples = sum(stream["tuples"] for record in records for stream in record["streams"].values())
+        worked_us = sum(sum(record["source_busy_us"]) + sum(record["operator_busy_us"]) for record in records)
         return cls(
-            at=record["committed_us"] / _US,
-            latency_seconds=seconds + (seconds * waiting / tuples if tuples else 0.0),
-            busy_cores=worked_us / max(1, record["committed_us"] - before_us),
+            at=committed_us / _US,
+            latency_seconds=seconds / len(records) + (seconds * waiting / tuples if tuples else 0.0),
+            busy_cores=worked_us / max(1, committed_us - before_us),
             waiting=waiting,
         )
 

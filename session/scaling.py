@@ -21,6 +21,8 @@ KEPT = 20
 LOOK_US = 1_000_000
 QUIET_US = 5_000_000
 """After how long without a batch it counts as if a batch without work had come."""
+LOADS_A_PERIOD = 5
+"""Small batches are judged together, so often: one may have all windows that end in a second, the next none."""
 
 NOT_DECIDED = "The setting executors_max is 0: their number is what Spark's configuration and the cluster make it."
 
@@ -41,7 +43,9 @@ class Scaling:
             )
         self._history: list[ExecutorRequest] = []
         self._decision: Decision | None = None
+        self._records: list[Mapping[str, Any]] = []
         self._batch_us = 0
+        self._judged_us = 0
         self._looked_us = 0
 
     def start(self, now_us: int) -> None:
@@ -56,13 +60,16 @@ class Scaling:
             self._ask(ExecutorRequest(wanted, f"There must be from {rules.least} to {rules.most} executors.", now_us))
         newest = self._history[-1]
         self._decision = Decision(newest.wanted, newest.why, newest.at_us / 1e6)
-        self._batch_us = now_us
+        self._batch_us = self._judged_us = now_us
 
     def observe(self, record: Mapping[str, Any]) -> None:
-        """Decide by the record of the next batch."""
-        if self._rules is not None:
-            self._decide(Load.of(record, self._batch_us))
-            self._batch_us = record["committed_us"]
+        """Take note of the record of the next batch, and decide by those that are not judged yet if it is time."""
+        if self._rules is None:
+            return
+        self._records.append(record)
+        self._batch_us = record["committed_us"]
+        if (self._batch_us - self._judged_us) * LOADS_A_PERIOD >= self._rules.period_seconds * 1e6:
+            self._judge(Load.of(self._records, self._judged_us), self._batch_us)
 
     def look(self, now_us: int) -> None:
         """Decide that there is no work, when no batch has come for a while; at most every :data:`LOOK_US`."""
@@ -71,7 +78,12 @@ class Scaling:
         self._looked_us = now_us
         registered = read_registered(self._storage)
         if registered is not None and registered.idle and now_us - self._batch_us > QUIET_US:
-            self._decide(Load(now_us / 1e6, 0.0, 0.0, 0))
+            self._judge(Load(now_us / 1e6, 0.0, 0.0, 0), now_us)
+
+    def _judge(self, load: Load, now_us: int) -> None:
+        """Decide by a load, which is all that there was up to now."""
+        self._records, self._judged_us = [], now_us
+        self._decide(load)
 
     def _decide(self, load: Load) -> None:
         registered, lanes = read_registered(self._storage), read_lanes(self._storage)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -51,9 +52,10 @@ def test_an_executor_comes_under_load_and_goes_without_and_results_stay_right(fr
             driver.create([Aggregation((COUNT,), TUMBLE), ALL], wait=60)
             wait_until(partial(are_all_at_work, service), RECOVERY_SECONDS, "both executors have Python processes")
         driver.push(Push(TUPLES, seed=43, span=10 * SECOND, format="arrow"))
-        # batches go on while the second one leaves
+        # batches go on while the second one leaves, but not so many that they keep the core busy that is left
         seeds = count(44)
-        wait_for(api, service, 1, lambda: driver.push(Push(TRICKLE, seed=next(seeds), span=SECOND)))
+        trickle = at_most_every(0.5, lambda: driver.push(Push(TRICKLE, seed=next(seeds), span=SECOND)))
+        wait_for(api, service, 1, trickle)
         driver.push(Push(TUPLES, seed=43, span=10 * SECOND, format="arrow"))
         driver.settle(RECOVERY_SECONDS)
         driver.finish()
@@ -94,6 +96,19 @@ def wait_for(api: Api, service: RunningService, executors: int, meanwhile: Calla
         return is_told and len(service.descendants(is_executor)) == executors
 
     wait_until(are_there, RECOVERY_SECONDS, lambda: f"{executors} executors are wanted and there, it shows {shown!r}")
+
+
+def at_most_every(seconds: float, act: Callable[[], object]) -> Callable[[], None]:
+    """Return what does something when it is called, unless it was done less than so many seconds ago."""
+    due = time.monotonic()
+
+    def act_when_due() -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            act()
+            due = time.monotonic() + seconds
+
+    return act_when_due
 
 
 def are_all_at_work(service: RunningService) -> bool:

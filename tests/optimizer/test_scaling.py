@@ -118,11 +118,17 @@ RECORD = {
 
 
 def test_a_record_says_how_long_tuples_take_and_how_many_cores_work() -> None:
-    assert Load.of(RECORD, 8_000_000) == Load(12.0, 2.0 + 2.0 * 1000 / 400, 0.5, 1000)
+    assert Load.of([RECORD], 8_000_000) == Load(12.0, 2.0 + 2.0 * 1000 / 400, 0.5, 1000)
+
+
+def test_records_of_several_batches_say_what_these_did_on_average() -> None:
+    without_work = {"streams": {}, "waiting": 300, "source_busy_us": [0, 0], "operator_busy_us": [0, 0]}
+    next_record = {"planned_us": 12_000_000, "committed_us": 13_000_000, **without_work}
+    assert Load.of([RECORD, next_record], 8_000_000) == Load(13.0, 1.5 + 3.0 * 300 / 400, 0.4, 300)
 
 
 def test_a_batch_without_tuples_has_no_pace() -> None:
-    assert Load.of({**RECORD, "streams": {}}, 8_000_000).latency_seconds == 2.0
+    assert Load.of([{**RECORD, "streams": {}}], 8_000_000).latency_seconds == 2.0
 
 
 # what may happen, measured by the rules: for so many periods, the latency by the threshold, of how many executors the

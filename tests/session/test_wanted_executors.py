@@ -42,16 +42,21 @@ class Cluster:
     def batches(self, seconds: int, latency: int, cores: float) -> None:
         """Commit a batch each second."""
         for _ in range(seconds):
-            self.now_us += SECOND
-            record = {
-                "planned_us": self.now_us - latency * SECOND,
-                "committed_us": self.now_us,
-                "streams": {"s-1": {"tuples": 10}},
-                "waiting": 0,
-                "source_busy_us": [int(cores * SECOND)],
-                "operator_busy_us": [0],
-            }
-            self.scaling.observe(record)
+            self.batch(1.0, latency, cores)
+
+    def batch(self, after_seconds: float, latency: float, cores: float) -> None:
+        """Commit a batch so long after the one before, in which so many cores worked."""
+        after_us = int(after_seconds * SECOND)
+        self.now_us += after_us
+        record = {
+            "planned_us": self.now_us - int(latency * SECOND),
+            "committed_us": self.now_us,
+            "streams": {"s-1": {"tuples": 10}},
+            "waiting": 0,
+            "source_busy_us": [int(cores * after_us)],
+            "operator_busy_us": [0],
+        }
+        self.scaling.observe(record)
 
     def wait(self, seconds: int) -> None:
         """Let time pass without batches."""
@@ -86,6 +91,21 @@ def test_executors_are_asked_for_while_tuples_take_long_and_given_back_when_none
     assert body["why"] == body["decisions"][-1]["why"]
     assert body["since"] == body["decisions"][-1]["at"]
     assert (body["now"], body["wanted"], body["bounds"]) == (2, 1, [1, 3])
+
+
+@pytest.mark.parametrize(("cores_of_some", "executors_left"), [(1.6, 2), (3.0, 3)])
+def test_small_batches_count_by_what_they_do_together(
+    cluster: Cluster, cores_of_some: float, executors_left: int
+) -> None:
+    """One of four is that in which windows end, and keeps more cores busy than one executor fewer may have busy."""
+    cluster.restart(executors_min=3)
+    cluster.restart(executors_min=2)
+    cluster.register(3)
+    for _ in range(70 * 3):
+        cluster.batch(0.25, latency=0.2, cores=cores_of_some)
+        for _ in range(3):
+            cluster.batch(0.1, latency=0.1, cores=0.3)
+    assert cluster.scaling.wanted == executors_left
 
 
 def test_nothing_is_decided_before_the_driver_has_told_of_executors(cluster: Cluster) -> None:
