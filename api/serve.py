@@ -8,6 +8,7 @@ sentence, and the exit status is 1, or 2 where settings are wrong.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import resource
@@ -45,6 +46,7 @@ BACKLOG = 2048
 SPARE_DESCRIPTORS = 512
 TRIM_SECONDS = 15.0
 READY_POLL_SECONDS = 0.05
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 NOT_STARTED = 1
 WRONG_SETTINGS = 2
 
@@ -72,10 +74,15 @@ def serve(flags: Mapping[str, Any]) -> int:
         return 0
     except (BraidError, CannotStart) as error:
         return _say(error, NOT_STARTED)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        reason = f"The data directory {settings.data_dir!r} must have room: {error.strerror}"
+        return _say(f"{reason}; free some and start again.", NOT_STARTED)
 
 
-def _say(error: Exception, status: int) -> int:
-    print(f"braid: {error}", file=sys.stderr)
+def _say(problem: object, status: int) -> int:
+    print(f"braid: {problem}", file=sys.stderr)
     return status
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -160,6 +161,17 @@ def test_serve_refuses_in_one_sentence(
         assert "Another Braid service" in refusal(flags, capsys)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert "needs Java 17" in refusal(flags, capsys)
+
+
+def test_serve_refuses_a_full_disk(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Storage, "put", put)
+    said = refusal({"data_dir": str(tmp_path), "port": 0}, capsys)
+    assert f"{str(tmp_path)!r} must have room: No space left on device; free some" in said
 
 
 def test_serve_refuses_a_damaged_data_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
