@@ -10,6 +10,7 @@ import pyarrow as pa
 from operators.expressions import Call, Column, Expression, Literal
 from operators.functions import FUNCTIONS
 from operators.functions.signature import Datum
+from operators.functions.text_size import check_call, check_size, size_of
 from sources.columns import one_array
 
 __all__ = ["FUNCTIONS", "evaluate", "fold", "holds_for_nulls", "is_null_for_nulls"]
@@ -21,10 +22,12 @@ _GROWING = ("concat", "concat_ws", "replace", "regexp_replace")
 def evaluate(expression: Expression, columns: Mapping[str, pa.Array], length: int) -> pa.Array:
     """Return the values of an expression, one per row, in the Arrow type of ``expression.type``.
 
-    ``columns`` are the input columns by name, each of ``length`` rows. Never raises because of data.
+    ``columns`` are the input columns by name, each of ``length`` rows. Never raises because of data, but TooLarge where
+    texts become so much longer that there is no room for them.
     """
     value = _evaluate(expression, columns)
     if isinstance(value, pa.Scalar):
+        check_size("A constant", size_of(value, length), length)
         value = pa.repeat(value, length)
     target = expression.type.arrow
     return value if value.type == target else value.cast(target, safe=False)
@@ -38,9 +41,11 @@ def _evaluate(expression: Expression, columns: Mapping[str, pa.Array]) -> Datum:
     arguments = [_evaluate(argument, columns) for argument in expression.arguments]
     function = FUNCTIONS[expression.function]
     if any(isinstance(argument, pa.Array) for argument in arguments):
+        check_call(function.usage, expression, arguments)
         return function.evaluate(expression, arguments)
     # constants only: one row, whose first argument stands for the column
     rows = [pa.repeat(arguments[0], 1), *arguments[1:]]
+    check_call(function.usage, expression, rows)
     return _first(function.evaluate(expression, rows))
 
 
