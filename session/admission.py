@@ -21,6 +21,9 @@ from session.session_state import SessionState
 from sources.errors import Conflict, Overloaded, UnknownObject
 from sources.static_table import TableVersion
 
+MOST_SHOWN = 20
+"""How many queries an error names."""
+
 
 def _no_check(_: list[PlannedQuery]) -> None:
     return
@@ -242,7 +245,10 @@ class Reservations:
         users += self._used[object_id]
         if users:
             user_ids = (q.id for q in state.queries.values() if not q.is_finished and _uses(q, object_id))
-            shown_ids = ", ".join(islice(user_ids, 20)) or "one is just being accepted, or the table refreshed"
+            shown = list(islice(user_ids, MOST_SHOWN))
+            shown_ids = ", ".join(shown) or "one is just being accepted, or the table refreshed"
+            if shown and users > len(shown):
+                shown_ids += f" and {users - len(shown)} more"
             raise Conflict(
                 f"A {kind} must not be used to be dropped; {users} queries use {name!r}:"
                 f" {shown_ids}. Delete them and wait until they are RETIRED.",

@@ -378,7 +378,10 @@ LONGEST_SHOWN = 200
 
 def unknown_query(query_id: str) -> UnknownObject:
     """Return the error for a query that is not there."""
-    return UnknownObject(f"A query must exist; got {query_id[:LONGEST_SHOWN]!r}. GET /queries lists those that do.")
+    advice = "GET /queries lists those that do."
+    if not _is_id(query_id):
+        advice = "It is known by its id, such as q-1, not by its name; GET /queries lists both."
+    return UnknownObject(f"A query must exist; got {query_id[:LONGEST_SHOWN]!r}. {advice}")
 
 
 def result_columns(query: Query) -> list[dict[str, str]]:

@@ -11,7 +11,6 @@ one finds it as it was.
 
 from __future__ import annotations
 
-import re
 import time
 import zlib
 from collections.abc import Mapping
@@ -29,7 +28,15 @@ from router.sinks.options import check_options, choice, columns
 from router.sinks.sink import DelivererIdentity, Rows, SinkDown, SinkRefused, Subject
 from sources.confinement import Confinement
 from sources.errors import NotAllowed
-from sources.kafka.options import PREFIX, SERVERS, check_confined, check_properties, reveal_properties
+from sources.kafka.options import (
+    PREFIX,
+    SERVERS,
+    TOPIC_RULE,
+    check_confined,
+    check_properties,
+    is_topic,
+    reveal_properties,
+)
 from sources.secret import hide, is_reference
 
 NAME = "kafka"
@@ -43,7 +50,6 @@ TOPIC_SECONDS = 1.0
 MESSAGE_BYTES = 1_000_000
 """The largest message that the client sends (``message.max.bytes``), with all that is around its value."""
 _AROUND_BYTES = 100
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _FOR_READING = ("fetch.", "max.partition.fetch.")
 _REFUSED = (
     KafkaError.MSG_SIZE_TOO_LARGE,
@@ -66,11 +72,8 @@ def validate(options: Mapping[str, str], query: Query, confinement: Confinement)
     """Check what a query says of its topic."""
     known = ("key.fields", GUARANTEE, "format", f"{PREFIX}*")
     check_options(NAME, options, ("topic", f"{PREFIX}{SERVERS}"), known)
-    if not _TOPIC.fullmatch(options["topic"]) or options["topic"] in (".", ".."):
-        raise NotAllowed(
-            f"Option 'topic' of sink {NAME!r} must be up to 249 letters, digits, '.', '_' and '-'; got"
-            f" {options['topic'][:300]!r}."
-        )
+    if not is_topic(options["topic"]):
+        raise NotAllowed(f"Option 'topic' of sink {NAME!r} must be {TOPIC_RULE}; got {options['topic'][:300]!r}.")
     choice(NAME, options, GUARANTEE, (AT_LEAST_ONCE, EXACTLY_ONCE))
     choice(NAME, options, "format", ("json",))
     columns(NAME, options, "key.fields", tuple(schema_of(query).names))

@@ -23,7 +23,7 @@ _REFUSED_JOINS = {
     "OUTER": "Write LEFT OUTER JOIN; there is no other outer join.",
 }
 _REFUSED_CLAUSES = {
-    "ORDER": "ORDER BY is not supported: a stream has no end to sort at. Rows come in order of time already.",
+    "ORDER": "ORDER BY is not supported: a stream has no end to sort at. Rows of windows come by the window's end.",
     "LIMIT": "LIMIT is not supported: a continuous query has no last row. Read with ?limit= instead.",
     "OFFSET": "OFFSET is not supported: read with ?after= instead.",
     "FETCH": "FETCH is not supported: a continuous query has no last row. Read with ?limit= instead.",

@@ -29,6 +29,7 @@ ASK_EVERY_SECONDS = 0.02
 POLL_SECONDS = 0.1
 MESSAGES_AT_ONCE = 50_000
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+_NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
 _LASTING = (
     KafkaError._AUTHENTICATION,
     KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -176,4 +177,9 @@ class KafkaConnector(WatchedConnector):
 def _brief(problem: BaseException) -> str:
     """Return what went wrong without the client's codes."""
     error = problem.args[0] if isinstance(problem, KafkaException) and problem.args else problem
-    return (error.str() if isinstance(error, KafkaError) else str(error)) or type(problem).__name__
+    if not isinstance(error, KafkaError):
+        return str(error) or type(problem).__name__
+    text: str = error.str()
+    if error.code() in _NO_ANSWER:
+        return f"no broker answers there ({text}); start one, or create the stream with the brokers' addresses"
+    return text

@@ -59,6 +59,11 @@ PROPERTIES = (
 )
 _OPTIONS = ("topic", "scan.startup.mode", "scan.startup.timestamp-millis", OFFSETS, ON_GAP)
 _ANY_CA = "probe"  # of ssl.ca.location: where the system has them
+TOPIC_RULE = "up to 249 letters, digits, '.', '_' and '-'"
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_SERVER = re.compile(
+    r"(?:(?:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?(?:[^\s:/\[\]]+|\[[0-9A-Fa-f:.%]+\])(?::(\d{1,5}))?"
+)
 _PLACE = re.compile(r"\s*partition:(\d{1,9}),offset:(\d{1,18})\s*", re.ASCII)
 
 
@@ -80,6 +85,8 @@ class KafkaOptions:
     def __post_init__(self) -> None:
         if not self.topic:
             raise NotAllowed("Connector 'kafka' must know its topic; add topic = 'NAME' to WITH.")
+        if not is_topic(self.topic):
+            raise NotAllowed(f"Option 'topic' must be {TOPIC_RULE}; got {self.topic[:300]!r}.")
         if not self.properties.get(SERVERS):
             raise NotAllowed(
                 f"Connector 'kafka' must know its brokers; add '{PREFIX}{SERVERS}' = 'HOST:PORT,HOST:PORT' to WITH."
@@ -91,11 +98,13 @@ class KafkaOptions:
             )
         if (self.mode == TIMESTAMP) != (self.timestamp_ms is not None):
             raise NotAllowed(
-                f"Option 'scan.startup.timestamp-millis' goes with 'scan.startup.mode' = {TIMESTAMP!r}, and only with"
-                " that."
+                f"'scan.startup.mode' = {TIMESTAMP!r} needs option 'scan.startup.timestamp-millis', and that goes with"
+                " no other mode."
             )
         if (self.mode == SPECIFIC) != bool(self.offsets):
-            raise NotAllowed(f"Option {OFFSETS!r} goes with 'scan.startup.mode' = {SPECIFIC!r}, and only with that.")
+            raise NotAllowed(
+                f"'scan.startup.mode' = {SPECIFIC!r} needs option {OFFSETS!r}, and that goes with no other mode."
+            )
         if self.on_gap not in (FAIL, SKIP):
             raise NotAllowed(f"Option {ON_GAP!r} must be {FAIL!r} or {SKIP!r}; got {self.on_gap!r}.")
 
@@ -124,7 +133,19 @@ def check_properties(properties: Mapping[str, str]) -> None:
             )
         if name.endswith(".url") and "@" in properties[name]:
             raise NotAllowed(f"Option '{PREFIX}{name}' must have no user and password, so that they are not kept.")
+    for server in filter(None, properties.get(SERVERS, "").split(",")):
+        match = _SERVER.fullmatch(server.strip())
+        if match is None or not 0 < int(match[1] or 1) < 1 << 16:
+            raise NotAllowed(
+                f"Option '{PREFIX}{SERVERS}' must be 'HOST:PORT', or several with commas between them; got"
+                f" {server[:300]!r}."
+            )
     check_secrets(properties, SECRETS, PREFIX)
+
+
+def is_topic(name: str) -> bool:
+    """Whether a topic may be called so."""
+    return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
 
 
 def check_confined(properties: Mapping[str, str], confinement: Confinement) -> None:

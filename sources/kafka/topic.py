@@ -11,7 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from confluent_kafka import OFFSET_INVALID, IsolationLevel, TopicCollection, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import OffsetSpec as _OffsetSpec  # type: ignore[attr-defined]
 
@@ -24,6 +31,7 @@ ANSWER_SECONDS = 2.0  # how long brokers may take to say which offsets they have
 LOOK_EVERY_SECONDS = 1.0  # how soon new partitions, and another topic of the name, are seen
 QUIET = {"log_level": 0, "log.connection.close": False}
 OffsetSpec: Any = _OffsetSpec  # the package does not say its types
+UNKNOWN_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _NO_ID = "A" * 22  # what brokers without ids of topics say, zero in base 64
 
 
@@ -66,7 +74,14 @@ class Topic:
         """Find out which partitions there are, and whether it is still the same topic."""
         topics = TopicCollection([self._options.topic])
         (answer,) = self._client.describe_topics(topics, request_timeout=ANSWER_SECONDS).values()
-        description = answer.result()
+        try:
+            description = answer.result()
+        except KafkaException as problem:
+            if problem.args[0].code() not in UNKNOWN_TOPIC:
+                raise
+            if self._options.mode == LATEST and not self._storage.exists(self._begins_path):
+                self._begin({})  # all that the topic will have is later than the stream
+            raise NotReady("The brokers must have the topic, and do not know it; create it.") from problem
         self._check_id(str(description.topic_id))
         self._partitions = sorted(partition.id for partition in description.partitions)
         self._look_again_at = time.monotonic() + LOOK_EVERY_SECONDS
@@ -113,10 +128,12 @@ class Topic:
             elif self._options.mode != LATEST:
                 since = self._offsets(OffsetSpec.for_timestamp(self._options.timestamp_ms or 0))
                 offsets = {number: ends[number] if offset < 0 else offset for number, offset in since.items()}
-            begins = {str(number): offset for number, offset in offsets.items()}
-            self._storage.put(self._begins_path, orjson.dumps(begins))
-            self._begins = begins
-        return self._begins
+            self._begin({str(number): offset for number, offset in offsets.items()})
+        return self._begins or {}
+
+    def _begin(self, begins: dict[str, int]) -> None:
+        self._storage.put(self._begins_path, orjson.dumps(begins))
+        self._begins = begins
 
     def _specific_offsets(self, ends: Mapping[int, int]) -> Mapping[int, int]:
         """Return the offsets of the statement; NotReady when the topic does not have one yet."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import uuid
 from contextlib import suppress
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench_driver.kafka_broker import create_topic
 from sources.connector import Extent
 from sources.errors import NotAllowed, NotReady
 from sources.kafka.connector import KafkaConnector, validate_options
@@ -20,7 +22,7 @@ from sources.schema import StreamDefinition
 from sources.storage import Storage
 from tests.kit.kafka import GIVEN, Broker
 from tests.kit.waiting import wait_until
-from tests.sources.kafka_topics import EARLIEST, SCHEMA, definition_of, ends, keys, message
+from tests.sources.kafka_topics import EARLIEST, SCHEMA, definition_of, ends, keys, message, problem_of
 
 
 def connector(broker: Broker, topic: str, storage: Storage, patience: float = 5.0, **options: str) -> KafkaConnector:
@@ -88,6 +90,23 @@ def test_latest_begins_where_the_topic_was_first_seen_and_new_partitions_at_thei
     assert json.loads(storage.get("streams/s-1/start.json")) == {"0": 2}
 
 
+def test_a_topic_that_is_made_after_its_stream_is_read_from_its_beginning(broker: Broker, storage: Storage) -> None:
+    topic = f"t-{uuid.uuid4().hex[:12]}"
+    assert "create it" in problem_of(connector(broker, topic, storage))
+    create_topic(broker.servers, topic, 1)
+    broker.produce(topic, [message(0), message(1)])
+    again = connector(broker, topic, storage)
+    assert ends(again, {"0": 2}) == {"0": Extent(0, 2)}
+    assert keys(again, "0", 0, 2) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "servers", ["h", "h:1", "h:1, g:65535", "[::1]:9092", "PLAINTEXT://h:9092", "SASL_SSL://b-1.example.org:9096"]
+)
+def test_brokers_are_named_as_the_client_takes_them(servers: str) -> None:
+    validate_options(SCHEMA, "json", {"topic": "t", "properties.bootstrap.servers": servers})
+
+
 @pytest.mark.skipif(GIVEN in os.environ, reason="a broker that is not ours is not paused")
 def test_a_broker_that_does_not_answer_is_waited_for_and_then_read_on(broker: Broker, storage: Storage) -> None:
     topic = broker.create_topic()
@@ -109,7 +128,9 @@ def test_nothing_is_available_without_brokers(storage: Storage) -> None:
     definition = StreamDefinition(
         "s-1", "readings", SCHEMA, "kafka", "json", {"topic": "t", "properties.bootstrap.servers": "127.0.0.1:1"}
     )
-    assert KafkaConnector(definition, storage).available(0) == {}
+    source = KafkaConnector(definition, storage)
+    assert source.available(0) == {}
+    assert "topic 't' at 127.0.0.1:1 gets nothing until this is settled: no broker answers there" in problem_of(source)
 
 
 @pytest.mark.parametrize(
@@ -117,6 +138,12 @@ def test_nothing_is_available_without_brokers(storage: Storage) -> None:
     [
         ({"topic": ""}, "must know its topic"),
         ({"properties.bootstrap.servers": ""}, "'properties.bootstrap.servers' = 'HOST:PORT"),
+        ({"topic": "bad topic/name"}, "up to 249 letters, digits, '.', '_' and '-'; got 'bad topic/name'"),
+        ({"topic": ".."}, "up to 249 letters"),
+        *(
+            ({"properties.bootstrap.servers": servers}, "must be 'HOST:PORT', or several")
+            for servers in ("http://h:1", "h:99999", "h:1,h:0", "h:1:2", "h 1", "h:port", "h/path:1")
+        ),
         ({"brokers": "h:1"}, "has the options 'topic'"),
         ({"properties.sasl.kerberos.kinit.cmd": "x"}, "properties.sasl.kerberos.kinit.cmd' is none that may be set"),
         ({"properties.sasl.password": "hunter2"}, "must be a reference"),
@@ -125,14 +152,14 @@ def test_nothing_is_available_without_brokers(storage: Storage) -> None:
             {"scan.startup.mode": "latest"},
             "'earliest-offset', 'latest-offset', 'timestamp', 'specific-offsets'; got 'latest'",
         ),
-        ({"scan.startup.mode": "timestamp"}, "goes with"),
-        ({"scan.startup.timestamp-millis": "5"}, "goes with"),
+        ({"scan.startup.mode": "timestamp"}, "needs option 'scan.startup.timestamp-millis'"),
+        ({"scan.startup.timestamp-millis": "5"}, "goes with no other mode"),
         (
             {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": "-5"},
             "milliseconds since 1970; got '-5'",
         ),
-        ({"scan.startup.mode": "specific-offsets"}, "goes with 'scan.startup.mode' = 'specific-offsets'"),
-        ({"scan.startup.specific-offsets": "partition:0,offset:1"}, "goes with"),
+        ({"scan.startup.mode": "specific-offsets"}, "'specific-offsets' needs option 'scan.startup.specific-offsets'"),
+        ({"scan.startup.specific-offsets": "partition:0,offset:1"}, "goes with no other mode"),
         *(
             (
                 {"scan.startup.mode": "specific-offsets", "scan.startup.specific-offsets": wrong},
