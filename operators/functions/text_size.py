@@ -46,8 +46,9 @@ def constant_bytes(expression: Expression) -> int:
         return len(expression.value.encode()) if isinstance(expression.value, str) else 0
     if not isinstance(expression, Call):
         return 0
-    if expression.function in ("lpad", "rpad") and isinstance(expression.arguments[1], Literal):
-        return int(str(expression.arguments[1].value or 0))
+    if expression.function in ("lpad", "rpad"):
+        length = expression.arguments[1]
+        return length.value if isinstance(length, Literal) and isinstance(length.value, int) else 0
     sizes = [constant_bytes(argument) for argument in expression.arguments]
     return max(sizes) if expression.function in _CHOICES else sum(sizes)
 

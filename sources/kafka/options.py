@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from sources.confinement import Confinement
 from sources.errors import NotAllowed
 from sources.locations import check_local_file
-from sources.secret import check_secrets, reveal
+from sources.secret import check_secrets, is_reference, reveal
 
 EARLIEST, LATEST, TIMESTAMP, SPECIFIC = "earliest-offset", "latest-offset", "timestamp", "specific-offsets"
 MODES = (EARLIEST, LATEST, TIMESTAMP, SPECIFIC)
@@ -133,7 +133,8 @@ def check_properties(properties: Mapping[str, str]) -> None:
             )
         if name.endswith(".url") and "@" in properties[name]:
             raise NotAllowed(f"Option '{PREFIX}{name}' must have no user and password, so that they are not kept.")
-    for server in filter(None, properties.get(SERVERS, "").split(",")):
+    servers = properties.get(SERVERS, "")
+    for server in [] if is_reference(servers) else filter(None, servers.split(",")):
         match = _SERVER.fullmatch(server.strip())
         if match is None or not 0 < int(match[1] or 1) < 1 << 16:
             raise NotAllowed(

@@ -101,7 +101,16 @@ def test_a_topic_that_is_made_after_its_stream_is_read_from_its_beginning(broker
 
 
 @pytest.mark.parametrize(
-    "servers", ["h", "h:1", "h:1, g:65535", "[::1]:9092", "PLAINTEXT://h:9092", "SASL_SSL://b-1.example.org:9096"]
+    "servers",
+    [
+        "secret:kafka_servers",
+        "h",
+        "h:1",
+        "h:1, g:65535",
+        "[::1]:9092",
+        "PLAINTEXT://h:9092",
+        "SASL_SSL://b-1.example.org:9096",
+    ],
 )
 def test_brokers_are_named_as_the_client_takes_them(servers: str) -> None:
     validate_options(SCHEMA, "json", {"topic": "t", "properties.bootstrap.servers": servers})
