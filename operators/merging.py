@@ -58,9 +58,12 @@ def common_ranks(
 
 
 def numbers_of(
-    entries: Entries, component: Component, low: int, high: int, ranks: Mapping[str, npt.NDArray[np.int64]]
+    entries: Entries,
+    component: Component,
+    which: slice | npt.NDArray[np.int64],
+    ranks: Mapping[str, npt.NDArray[np.int64]],
 ) -> Numbers | None:
-    """Return a component of the entries ``[low, high)`` of a bucket; None when it does not have the component.
+    """Return a component of some entries of a bucket; None when it does not have the component.
 
     A count that was left out is that of all tuples, since no value was NULL. (A bucket older than all queries with this
     measure lacks the count, too; no query with the measure reads its slices.)
@@ -70,7 +73,7 @@ def numbers_of(
         if not component.name.startswith("count("):
             return None
         numbers = entries.components[COUNT_NAME]
-    picked = numbers[low:high]
+    picked = numbers[which]
     if component.name in ranks:
         picked = components.renumber_ranks(picked, ranks[component.name], component)
     return picked
@@ -98,7 +101,7 @@ class Renumbered:
             if name in packed:
                 continue
             component = component_named(name, total.dtype)
-            numbers = numbers_of(entries, component, low, high, self.ranks)
+            numbers = numbers_of(entries, component, slice(low, high), self.ranks)
             if numbers is None:
                 continue
             if entries.is_full and total.dtype.kind != "c":
@@ -251,7 +254,7 @@ def _merge_few(
         totals[name] = empty(component, len(distinct))
         first = 0
         for i, low, high in spans:
-            numbers = numbers_of(buckets[i], component, low, high, renumbered[i].ranks)
+            numbers = numbers_of(buckets[i], component, slice(low, high), renumbered[i].ranks)
             if numbers is not None:
                 merge_into(component, totals[name], at[first : first + high - low], numbers)
             first += high - low

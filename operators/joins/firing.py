@@ -275,6 +275,7 @@ def _by_due(windows: WindowContents, keys: InputKeys) -> Iterator[tuple[Due, Par
     counts = windows.counts(windows.runs)
     names = [name for name in windows.totals.names if name != COUNT_NAME]
     totals = {name: windows.over(name, windows.runs) for name in names}
+    newest = windows.newest.tolist()
     for number, due in enumerate(windows.due.listed()):
         present = np.flatnonzero(counts[number])
         numbers = {COUNT_NAME: counts[number][present]}
@@ -283,7 +284,7 @@ def _by_due(windows: WindowContents, keys: InputKeys) -> Iterator[tuple[Due, Par
             numbers[name] = total[number][present]
         ranks = {name: dictionary for name, dictionary in windows.dictionaries.items() if name in numbers}
         values = _values_of_ranks(numbers, ranks)
-        yield due, PartContents(keys, present + windows.first_key, {**numbers, **values}, windows.newest)
+        yield due, PartContents(keys, present + windows.first_key, {**numbers, **values}, newest[number])
 
 
 def _values_of_ranks(numbers: Mapping[str, Numbers], dictionaries: Mapping[str, pa.Array]) -> dict[str, Numbers]:

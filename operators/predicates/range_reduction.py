@@ -78,6 +78,10 @@ class CellRuns:
         run = np.arange(len(query)) - np.repeat(new_starts, counts) + np.repeat(old_starts, counts)
         return CellRuns(len(counts), query, self.low[run], self.high[run])
 
+    def from_cells(self, first: Places) -> CellRuns:
+        """Return them where the cells of each query are numbered from ``first`` on, shape (queries,)."""
+        return CellRuns(self.queries, self.query, self.low + first[self.query], self.high + first[self.query])
+
     @cached_property
     def counts(self) -> Places:
         """How many runs each query has."""

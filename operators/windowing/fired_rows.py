@@ -80,10 +80,10 @@ class Reductions:
 
 @dataclass(frozen=True)
 class WindowContents:
-    """What windows of several queries hold that read the same slices, for some of the keys.
+    """What windows of several queries hold, for some of the keys.
 
-    ``runs`` are the cells of each query. The components in ``totals`` are of the keys from ``first_key``
-    on; ``newest`` is the greatest event time in the slices.
+    ``runs`` are the cells of each query, of its own window where there are several. The components in ``totals`` are
+    of the keys from ``first_key`` on; ``newest`` is the greatest event time in the slices of each window.
     """
 
     due: DueWindows
@@ -91,8 +91,12 @@ class WindowContents:
     totals: Reductions
     keys: pa.Table
     first_key: int
-    newest: int
+    newest: Places
     dictionaries: Mapping[str, pa.Array]
+
+    def take(self, windows: Places) -> WindowContents:
+        """Return what some of the windows hold."""
+        return replace(self, due=self.due.take(windows), runs=self.runs.take(windows), newest=self.newest[windows])
 
     def over(self, name: str, runs: CellRuns) -> Numbers | None:
         """Return a component over some cells, shape (queries, keys); None when no bucket has it."""
@@ -156,7 +160,7 @@ class _Part:
     due: DueWindows
     lengths: Places
     values: pa.Table
-    newest: int
+    newest: Places
 
 
 class FiredRows:
@@ -175,11 +179,9 @@ class FiredRows:
             in_list = np.flatnonzero(lists == number)
             measures = space.measures[number]
             if len(in_list) == len(due):
-                part = _part(contents, due, contents.runs, counts, measures, distinct)
+                part = _part(contents, counts, measures, distinct)
             else:
-                part = _part(
-                    contents, due.take(in_list), contents.runs.take(in_list), counts[in_list], measures, distinct
-                )
+                part = _part(contents.take(in_list), counts[in_list], measures, distinct)
             if part.lengths.any():
                 self._by_measures.setdefault(tuple(measure.name for measure in measures), []).append(part)
 
@@ -198,15 +200,9 @@ class FiredRows:
         return Fired(WindowRows.concat(window_rows), slots, counts, latest)
 
 
-def _part(
-    contents: WindowContents,
-    due: DueWindows,
-    runs: CellRuns,
-    counts: Numbers,
-    measures: tuple[Measure, ...],
-    distinct: DistinctCounts,
-) -> _Part:
-    """Return the rows of some of the windows, whose queries have the same measures; ``counts`` has their tuples."""
+def _part(contents: WindowContents, counts: Numbers, measures: tuple[Measure, ...], distinct: DistinctCounts) -> _Part:
+    """Return the rows of windows whose queries have the same measures; ``counts`` has their tuples."""
+    due, runs = contents.due, contents.runs
     at = np.flatnonzero(counts)
     query, key = np.divmod(at, counts.shape[1])
     numbers = {COUNT_NAME: counts.reshape(-1)[at]}
@@ -246,7 +242,7 @@ def _rows(parts: Sequence[_Part], by_slot: dict[int, tuple[int, int]], failures:
     columns = zip(*((p.due.space.slots[p.due.query], p.due.start, p.due.end) for p in parts), strict=True)
     slots, starts, ends = (np.concatenate(column) for column in columns)
     lengths = np.concatenate([part.lengths for part in parts])
-    newest = np.repeat([part.newest for part in parts], [len(part.due) for part in parts])
+    newest = np.concatenate([part.newest for part in parts])
     values = pa.concat_tables([part.values for part in parts])
     if values.num_rows < _LEAST_CHUNK * len(parts):
         values = values.combine_chunks()

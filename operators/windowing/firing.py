@@ -12,13 +12,12 @@ hand, in whatever later epoch, so buckets of different epochs are added up as th
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from operators.arrays import Numbers
 from operators.bucket import Bucket
 from operators.components import COUNT_NAME, component_named, names_of
 from operators.joins.keys import InputKeys
@@ -27,9 +26,10 @@ from operators.predicates.space_key import SpaceKey
 from operators.queries import Measure
 from operators.totals import empty
 from operators.windowing.due import Due, DueWindows, WindowedQueries, due_by_space
+from operators.windowing.due_slices import DueSlices
 from operators.windowing.fired_rows import DistinctCounts, Fired, FiredRows, Reductions, WindowContents, counts_distinct
 from operators.windowing.slice_tree import stretches
-from operators.windowing.space_queries import Places, Predicates
+from operators.windowing.space_queries import Predicates
 
 # so many numbers of (queries, keys) at once
 _MOST_AT_ONCE = 1 << 22
@@ -106,65 +106,41 @@ def _windows(
         keys, key_maps = input_keys.distinct, [input_keys.places[id(bucket.keys)] for bucket in buckets]
     dtypes = needed_names(buckets, due.space.measures_among(queries) if with_measures else ())
     dictionaries, ranks = common_ranks(buckets, dtypes)
-    slices = _DueSlices(buckets, due)
+    slices = DueSlices(buckets, due)
     per_pass = max(1, DENSE_ENTRIES // cells)
     for first_key in range(0, keys.num_rows, per_pass):
         count = min(per_pass, keys.num_rows - first_key)
         renumbered = [Renumbered(*maps, first_key, count) for maps in zip(cell_maps, key_maps, ranks, strict=True)]
-        for ending in slices.endings:
-            measures = due.space.measures_among(due.query[ending]) if with_measures else ()
-            totals = {
-                name: empty(component_named(name, dtype), cells * count)
-                for name, dtype in _of_measures(dtypes, measures).items()
-            }
-            newest = np.iinfo(np.int64).min
+        blocks = slices.blocks(cells, count)
+        for block in blocks or ():
+            totals = _totals(dtypes, due, block.due, with_measures, block.size)
+            newest = block.add_up(buckets, renumbered, totals)
+            reduced = Reductions({name: total.reshape(-1, count) for name, total in totals.items()})
+            for chunk in _chunks(block.due, max(1, _MOST_AT_ONCE // count)):
+                windows = block.windows(chunk)
+                runs = runs_of.take(number_of[chunk]).from_cells(block.stride * windows)
+                yield WindowContents(due.take(chunk), runs, reduced, keys, first_key, newest[windows], dictionaries)
+        for ending in slices.endings if blocks is None else ():
+            totals = _totals(dtypes, due, ending, with_measures, cells * count)
+            latest = np.iinfo(np.int64).min
             for alike, spans in slices.back_from(ending):
                 for number, low, high in spans:
                     bucket = buckets[number]
-                    newest = max(newest, int(bucket.latest[low:high].max()))
+                    latest = max(latest, int(bucket.latest[low:high].max()))
                     for entries, begin, stop in stretches(bucket, bucket.above, low, high):
                         renumbered[number].add(totals, entries, begin, stop)
                 reduced = Reductions({name: total.reshape(cells, count) for name, total in totals.items()})
                 for chunk in _chunks(alike, max(1, _MOST_AT_ONCE // count)):
-                    runs = runs_of.take(number_of[chunk])
+                    runs, newest = runs_of.take(number_of[chunk]), np.full(chunk.stop - chunk.start, latest)
                     yield WindowContents(due.take(chunk), runs, reduced, keys, first_key, newest, dictionaries)
 
 
-class _DueSlices:
-    """Where in the slices of buckets due windows begin and end; these are ordered by end, then by falling start."""
-
-    def __init__(self, buckets: Sequence[Bucket], due: DueWindows) -> None:
-        ends, self._end = np.unique(due.end, return_inverse=True)
-        starts, self._start = np.unique(due.reads_from, return_inverse=True)
-        self.endings = _groups(self._end)
-        runs = [(number, *run) for number, bucket in enumerate(buckets) for run in _runs(bucket.slices)]
-        self._bucket_numbers = [number for number, _, _ in runs]
-        slices = [(low, buckets[number].slices[low:high]) for number, low, high in runs]
-        # of each run, the first slice from each start on, and the first that does not lie before each end
-        self._firsts = [(low + np.searchsorted(run[:, 0], starts)).tolist() for low, run in slices]
-        self._afters = [(low + np.searchsorted(run[:, 1], ends, side="right")).tolist() for low, run in slices]
-
-    def back_from(self, ending: slice) -> Iterator[tuple[slice, list[tuple[int, int, int]]]]:
-        """Yield windows that read the same slices, out of those that end together, with what they read.
-
-        That is the number of a bucket, its first slice and the first behind, without what the windows before them read.
-        """
-        reached = [after[self._end[ending.start]] for after in self._afters]
-        for alike in _groups(self._start[ending], ending.start):
-            start = self._start[alike.start]
-            spans = []
-            for run, number in enumerate(self._bucket_numbers):
-                first = self._firsts[run][start]
-                if first < reached[run]:
-                    spans.append((number, first, reached[run]))
-                    reached[run] = first
-            yield alike, spans
-
-
-def _groups(numbers: Places, offset: int = 0) -> list[slice]:
-    """Return the stretches of equal numbers, counted from ``offset`` on."""
-    bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-    return [slice(offset + low, offset + high) for low, high in itertools.pairwise(bounds)]
+def _totals(
+    dtypes: Mapping[str, np.dtype[Any]], due: DueWindows, windows: slice, with_measures: bool, size: int
+) -> dict[str, Numbers]:
+    """Return so many neutral values of each component that some of the windows need."""
+    measures = due.space.measures_among(due.query[windows]) if with_measures else ()
+    return {name: empty(component_named(name, dtype), size) for name, dtype in _of_measures(dtypes, measures).items()}
 
 
 def _chunks(whole: slice, size: int) -> Iterator[slice]:
@@ -180,9 +156,3 @@ def needed_names(buckets: Sequence[Bucket], measures: Sequence[Measure]) -> dict
 def _of_measures(dtypes: Mapping[str, np.dtype[Any]], measures: Sequence[Measure]) -> dict[str, np.dtype[Any]]:
     names = [COUNT_NAME, *(name for measure in measures for name in names_of(measure))]
     return {name: dtypes[name] for name in dict.fromkeys(names) if name in dtypes}
-
-
-def _runs(slices: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield the stretches of a bucket's slices in which none overlaps the next: those of different epochs may."""
-    breaks = np.flatnonzero(slices[1:, 0] < slices[:-1, 1]) + 1
-    return itertools.pairwise([0, *breaks.tolist(), len(slices)])

@@ -205,7 +205,7 @@ class _Joined:
             component = component_named(name, dtype)
             parts = []
             for bucket, rank in zip(buckets, ranks, strict=True):
-                numbers = numbers_of(bucket, component, 0, bucket.entries, rank)
+                numbers = numbers_of(bucket, component, slice(None), rank)
                 parts.append(empty(component, bucket.entries) if numbers is None else numbers)
             self.numbers[name] = np.concatenate(parts)
 
