@@ -15,7 +15,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,6 +43,7 @@ from operators.report import Work
 from operators.windowing.early_rows import Current, combine_fired, with_changelog_columns
 from operators.windowing.fired_rows import Fired
 from operators.windowing.firing import fire
+from operators.windowing.firing_limit import FiringLimit
 from operators.windowing.sessions import alive_fragments, fire_sessions, merge_fragments
 from operators.windowing.slicing import NeededEdges, is_needed
 from operators.windowing.told_log import ToldLog, reach_of
@@ -94,6 +95,17 @@ class Lane:
         self.due_us: int | None = None
         """When a delay of EMIT runs out (processing time), for which the lane needs a batch even if no tuples come."""
 
+    def follow(self, live: LiveQueries) -> FiringLimit:
+        """Take note of the queries of an epoch; return what knows how far their windows fire in a batch."""
+        self._operators.follow(live)
+        return self._operators.limit
+
+    def affordable(
+        self, fired: Mapping[str, int | None], waterlines: Mapping[str, int | None], budget_us: float
+    ) -> dict[str, int]:
+        """Return up to where windows can fire in the next batch, of each stream that has more to fire."""
+        return self._operators.limit.affordable(self._by_operator, fired, waterlines, budget_us)
+
     def advance(
         self,
         seq: int,
@@ -106,7 +118,8 @@ class Lane:
     ) -> dict[str, tuple[Sequence[LiveQuery], Fired]]:
         """Run batch ``seq``: keep its buckets, fire, forget what is no longer needed.
 
-        ``before`` and ``after`` are the waterlines of each stream around the batch, ``now_us`` is its processing time.
+        ``before`` and ``after`` are up to where the windows of each stream have fired around the batch: its waterlines,
+        unless there is more to fire than fits a batch. ``now_us`` is the processing time of the batch.
         Returns, for each operator with rows to tell, its queries and their rows
         (:func:`operators.windowing.firing.fire`).
         """

@@ -11,16 +11,21 @@ from operators.joins.tuple_bucket import TupleBucket
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.operator_queries import OperatorQueries, operators_of, with_distinct
 from operators.predicates.analysis import Predicate, analyse
+from operators.windowing.firing_limit import FiringLimit
 from operators.windowing.slicing import is_needed
 
 
 class LaneOperators:
-    """Operators by name: ``aggregations``, ``joins``, and all those ``with_buckets``."""
+    """Operators by name: ``aggregations``, ``joins``, and all those ``with_buckets``.
+
+    ``limit`` says how far their windows fire in a batch.
+    """
 
     def __init__(self) -> None:
         self.aggregations: dict[str, OperatorQueries] = {}
         self.joins: dict[str, JoinOperator] = {}
         self.with_buckets: dict[str, OperatorQueries] = {}
+        self.limit = FiringLimit({}, ())
         self._joins_of: dict[str, list[JoinOperator]] = {}
         self._predicates: dict[str, Predicate] = {}
         self._live = LiveQueries()
@@ -42,6 +47,7 @@ class LaneOperators:
                 parts.setdefault(part.operator, []).extend(inputs[number].query for inputs in joins.joins)
         self.with_buckets = with_distinct(self.aggregations)
         self.with_buckets |= {name: OperatorQueries(queries, self.predicate_of) for name, queries in parts.items()}
+        self.limit = FiringLimit(self.aggregations, self.joins.values())
         running = {query.id for operator in self.with_buckets.values() for query in operator.queries}
         self._predicates = {query: predicate for query, predicate in self._predicates.items() if query in running}
 

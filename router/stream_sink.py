@@ -124,6 +124,9 @@ def publish(storage: Storage, seq: int, rows: Sequence[tuple[str, str]]) -> None
     record["bytes"] = {"state": sum(lane["bytes"] for lane in lanes)}
     record["oldest_needed"] = min((lane["oldest"] for lane in lanes if lane.get("oldest") is not None), default=None)
     record["emit_due_us"] = min((lane["due_us"] for lane in lanes if lane.get("due_us") is not None), default=None)
+    record["fire_to"] = {
+        stream: min(lane["fire_to"][stream] for lane in lanes) for stream in lanes[0].get("fire_to", {})
+    }
     record["operator_busy_us"] = [lane["busy_us"] for lane in lanes]
     if record.get("report") is not None:
         record["report"]["lanes"] = united(lane["report"] for lane in lanes if lane["report"] is not None)

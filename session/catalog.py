@@ -19,8 +19,9 @@ _COUNTERS = ("tuples", "late", "malformed", "skipped", "bytes")
 class StreamState:
     """A stream and its progress, as of the last batch record applied.
 
-    ``clock`` and ``waterline`` are event times in microseconds, None before the first tuple. ``waterline_moved_us``
-    is when the waterline last rose (time of commit), ``error`` why the last batch could not read the stream,
+    ``clock`` and ``waterline`` are event times in microseconds, None before the first tuple. ``fired`` is up
+    to where its windows have fired, ``fired_moved_us`` when that last rose (time of commit): it trails the waterline
+    where there are many windows to fire. ``error`` says why the last batch could not read the stream,
     ``unavailable`` why it has nothing to read just now, ``users`` how many queries keep it from being dropped,
     ``is_idle`` whether it has been silent for its ``idle_timeout``.
     """
@@ -28,7 +29,8 @@ class StreamState:
     definition: StreamDefinition
     clock: int | None = None
     waterline: int | None = None
-    waterline_moved_us: int = 0
+    fired: int | None = None
+    fired_moved_us: int = 0
     tuples: int = 0
     late: int = 0
     malformed: int = 0
@@ -48,12 +50,13 @@ class StreamState:
         if counts.get("tuples") or counts.get("malformed") or counts.get("unread"):
             self.error = counts.get("unread")
 
-    def move(self, clock: int | None, waterline: int | None, committed_us: int) -> bool:
-        """Set clock and waterline after a batch; return whether the waterline rose."""
+    def move(self, clock: int | None, waterline: int | None, fired: int | None, committed_us: int) -> bool:
+        """Set clock, waterline and up to where windows have fired after a batch; return whether the last rose."""
         self.clock = self.clock if clock is None else clock
-        rose = waterline is not None and (self.waterline is None or waterline > self.waterline)
+        self.waterline = self.waterline if waterline is None else waterline
+        rose = fired is not None and (self.fired is None or fired > self.fired)
         if rose:
-            self.waterline, self.waterline_moved_us = waterline, committed_us
+            self.fired, self.fired_moved_us = fired, committed_us
         return rose
 
     def describe(self) -> dict[str, Any]:
@@ -96,7 +99,8 @@ class StreamState:
             "definition": self.definition.to_json(),
             "clock": self.clock,
             "waterline": self.waterline,
-            "waterline_moved_us": self.waterline_moved_us,
+            "fired": self.fired,
+            "fired_moved_us": self.fired_moved_us,
             **{name: getattr(self, name) for name in _COUNTERS},
             "offsets": dict(self.offsets),
             "error": self.error,
@@ -106,7 +110,10 @@ class StreamState:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> StreamState:
         """Read what :meth:`to_json` wrote."""
-        return cls(**{**value, "definition": StreamDefinition.from_json(value["definition"])})
+        rest = {name: value[name] for name in value.keys() - {"definition", "waterline_moved_us"}}
+        # snapshots of older versions know of waterlines alone
+        fired = {"fired": value["waterline"], "fired_moved_us": value.get("waterline_moved_us", 0)}
+        return cls(StreamDefinition.from_json(value["definition"]), **fired | rest)
 
 
 @dataclass

@@ -79,7 +79,7 @@ class Deadlines:
 
         def moved_us(stream_id: str) -> int:
             stream = state.catalog.by_id(stream_id)
-            return 0 if stream is None else stream.waterline_moved_us
+            return 0 if stream is None else stream.fired_moved_us
 
         silent = state.draining.silent(limit_us, moved_us)
         return [query_id for query_id in silent if state.queries[query_id].freed_epoch is None]

@@ -3,6 +3,7 @@
 A query has drained on stream S when it saw no tuple of S (``active_to`` is None or equals ``active_from``), or when
 no further row can come: a selection sees tuples up to ``active_to``, which are late once the waterline is above it; an
 aggregation emits windows with ``window_end <= active_to``, all of which are final once the waterline reaches it.
+Windows may fire later than they are final, where there are many; so it counts up to where they have fired.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Streams = tuple[str, ...]
 
 
 def threshold(record: QueryRecord, stream: str) -> int | None:
-    """Return the waterline of ``stream`` at which a query that ends has drained; None when it has already."""
+    """Return up to where windows of ``stream`` have fired when a query has drained; None when it has already."""
     assert record.active_to is not None
     assert record.active_from is not None
     active_to = record.active_to[stream]
@@ -27,7 +28,7 @@ def threshold(record: QueryRecord, stream: str) -> int | None:
 
 
 class Draining:
-    """The deleted and paused queries that have not drained, and the waterlines that each of them waits for."""
+    """The queries that have not drained, and up to where windows must fire until each of them has."""
 
     def __init__(self) -> None:
         # by query and stream; an entry of a heap that differs is from before the query was resumed
@@ -44,11 +45,11 @@ class Draining:
     def __contains__(self, query_id: str) -> bool:
         return query_id in self._thresholds
 
-    def add(self, record: QueryRecord, waterline: Callable[[str], int | None]) -> bool:
+    def add(self, record: QueryRecord, fired: Callable[[str], int | None]) -> bool:
         """Watch a query, which ended no earlier than those before it; return True when it has drained already."""
         thresholds = {}
         for stream in record.query.streams:
-            needed, reached = threshold(record, stream), waterline(stream)
+            needed, reached = threshold(record, stream), fired(stream)
             if needed is not None and (reached is None or reached < needed):
                 thresholds[stream] = needed
                 heapq.heappush(self._heaps.setdefault(stream, []), (needed, record.id))
@@ -57,10 +58,10 @@ class Draining:
             self._since.setdefault(record.query.streams, {})[record.id] = record.active_to_us or 0
         return not thresholds
 
-    def passed(self, stream: str, waterline: int | None) -> list[str]:
-        """Remove and return the queries that have drained now that ``stream`` has reached ``waterline``."""
+    def passed(self, stream: str, fired: int | None) -> list[str]:
+        """Remove and return the queries that have drained now that windows of ``stream`` have fired up to ``fired``."""
         heap, drained = self._heaps.get(stream, []), []
-        while heap and waterline is not None and heap[0][0] <= waterline:
+        while heap and fired is not None and heap[0][0] <= fired:
             needed, query_id = heapq.heappop(heap)
             thresholds = self._thresholds.get(query_id)
             if thresholds is not None and thresholds.get(stream) == needed:
@@ -80,9 +81,9 @@ class Draining:
             del self._since[record.query.streams]
 
     def silent(self, limit_us: int, moved_us: Callable[[str], int]) -> Iterator[str]:
-        """Yield the queries that began to drain at or before ``limit_us`` and saw no waterline of theirs rise since.
+        """Yield the queries that began to drain at or before ``limit_us`` and for which no windows fired since.
 
-        ``moved_us`` returns when the waterline of a stream last rose. The cost depends on the queries that are yielded,
+        ``moved_us`` returns when windows of a stream last fired. The cost depends on the queries that are yielded,
         not on those that drain.
         """
         for streams, ids in self._since.items():

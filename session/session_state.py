@@ -283,7 +283,7 @@ class SessionState:
         for query_id, error in record.get("failures", {}).items():
             self._fail(query_id, error, committed_us, seq)
         for stream_id in risen:
-            for query_id in self.draining.passed(stream_id, self._waterline(stream_id)):
+            for query_id in self.draining.passed(stream_id, self._fired(stream_id)):
                 self._end_deployment(self.queries[query_id], committed_us, seq)
         self.active_epoch, self.applied_seq = epoch, seq
         return changes
@@ -291,11 +291,13 @@ class SessionState:
     def _move_clocks(self, record: Mapping[str, Any], committed_us: int) -> list[str]:
         risen = []
         idle = record.get("idle", ())
+        waterlines = record["waterlines"]
+        fired = record.get("fired", waterlines)  # records of older versions say nothing of it
         for stream_id, clock in record["clocks"].items():
             stream = self.catalog.by_id(stream_id)
             if stream is not None:
                 stream.is_idle = stream_id in idle
-                if stream.move(clock, record["waterlines"].get(stream_id), committed_us):
+                if stream.move(clock, waterlines.get(stream_id), fired.get(stream_id), committed_us):
                     risen.append(stream_id)
         return risen
 
@@ -335,7 +337,7 @@ class SessionState:
                     self._end_deployment(record, committed_us, seq)
                     if record.state == PENDING:  # it was resumed meanwhile
                         self._renew(record, committed_us)
-                elif record.deleted_epoch == changed_epoch and self.draining.add(record, self._waterline):
+                elif record.deleted_epoch == changed_epoch and self.draining.add(record, self._fired):
                     self._end_deployment(record, committed_us, seq)
             for query_id, group in inactive.groups.items():
                 self.queries[query_id].group = group
@@ -356,8 +358,8 @@ class SessionState:
         if splits is None or operator_plan is None:
             return operator_plan is not None
         longest_us = max((window.size_us for window in operator_plan.windows if isinstance(window, Window)), default=0)
-        waterlines = [self._waterline(stream) for stream in operator_plan.streams]
-        return all(waterline is not None and waterline >= splits[-1].since + longest_us for waterline in waterlines)
+        fired = [self._fired(stream) for stream in operator_plan.streams]
+        return all(reached is not None and reached >= splits[-1].since + longest_us for reached in fired)
 
     def _end_deployment(self, record: QueryRecord, at_us: int, seq: int) -> None:
         """Note that no further row of a query's deployment will come."""
@@ -395,9 +397,9 @@ class SessionState:
         change(*arguments)
         self.queries.moved(former_state, record)
 
-    def _waterline(self, stream_id: str) -> int | None:
+    def _fired(self, stream_id: str) -> int | None:
         stream = self.catalog.by_id(stream_id)
-        return None if stream is None else stream.waterline
+        return None if stream is None else stream.fired
 
     def _count_users(self, record: QueryRecord, change: int) -> None:
         for stream_id in record.query.streams:
@@ -462,7 +464,7 @@ class SessionState:
                 self.active.take(record)
         for record in sorted(records, key=lambda q: q.active_to_us or 0):
             if record.active_to is not None and not record.is_finished and not self._is_freed(record):
-                self.draining.add(record, self._waterline)
+                self.draining.add(record, self._fired)
         running = [q for q in records if q.epoch is not None and q.freed_epoch is None]
         running.sort(key=lambda q: (q.epoch or 0, number_of(q.id)))
         version = self.plan.version

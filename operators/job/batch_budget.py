@@ -1,10 +1,25 @@
-"""How large a batch may be: learnt from how long batches took, and from what waited meanwhile."""
+"""How large a batch may be: learnt from how long batches took, and from what waited meanwhile.
+
+A batch costs what it reads and what it fires. What is read is counted in tuples of usual size; a tuple of many bytes
+counts as several (:class:`TupleCosts`).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 # how many times the target a batch may take where tuples pile up
 LONGEST_BATCH = 4.0
 _BATCHES_COMPARED = 3
+
+# a tuple of so many bytes costs as much again as one that has hardly any
+_BYTES_OF_A_TUPLE = 1000
+# so many tuples are read of a stream before anything is known of their size
+FIRST_TUPLES = 10_000
+
+# what windows that fire in one batch may cost at first, and in the end (µs, as counted before they fire)
+_FIRST_FIRING_US, _LEAST_FIRING_US, _MOST_FIRING_US = 2e6, 2e3, 2e9
 
 
 class BatchBudget:
@@ -16,16 +31,18 @@ class BatchBudget:
     """
 
     def __init__(
-        self, target_seconds: float, first: int = 200_000, least: int = 50_000, most: int = 100_000_000
+        self, target_seconds: float, first: int = 200_000, least: int = 1_000, most: int = 100_000_000
     ) -> None:
         self._target = target_seconds
         self._least = least
         self._most = most
-        self._recent: list[tuple[float, int]] = []
+        self._recent: list[tuple[float, float]] = []
         self.tuples = first
 
-    def learn(self, tuples: int, seconds: float, waiting: int) -> None:
+    def learn(self, tuples: float, seconds: float, waiting: float) -> None:
         """Take note of a batch, and of the tuples that waited when it was planned and were not for it.
+
+        Both are counted as they cost.
 
         Only batches that used most of the budget change it; windows end in some of them, so several are averaged.
         """
@@ -49,3 +66,42 @@ class BatchBudget:
     def _change(self, factor: float) -> None:
         self.tuples = min(max(int(self.tuples * factor), self._least), self._most)
         self._recent = []
+
+
+class TupleCosts:
+    """What a tuple of each stream costs, by the size of those that were read last; one of hardly any bytes costs 1."""
+
+    def __init__(self) -> None:
+        self._costs: dict[str, float] = {}
+
+    def learn(self, streams: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take note of the counts of a batch, by stream; streams that are not among them are forgotten."""
+        self._costs = {stream: cost for stream, cost in self._costs.items() if stream in streams}
+        for stream, counts in streams.items():
+            read = counts["tuples"] + counts.get("malformed", 0)
+            if read:
+                self._costs[stream] = 1 + counts.get("bytes", 0) / read / _BYTES_OF_A_TUPLE
+
+    def of(self, stream: str) -> float:
+        """Return what a tuple of a stream costs."""
+        return self._costs.get(stream, 1.0)
+
+    def most(self, stream: str, waiting: int) -> int:
+        """Return how many of the tuples that wait may be read: few while nothing is known of their size."""
+        return waiting if stream in self._costs else min(waiting, FIRST_TUPLES)
+
+
+class FiringBudget:
+    """What the windows that fire in one batch may cost: so much that they take about the target.
+
+    Costs are counted before windows fire (:mod:`operators.windowing.firing_limit`), roughly; ``us`` makes up for that.
+    """
+
+    def __init__(self, target_seconds: float) -> None:
+        self._target_us = target_seconds * 1e6
+        self.us = _FIRST_FIRING_US * target_seconds
+
+    def learn(self, busy_us: float) -> None:
+        """Take note of how long a batch took that fired as much as it may."""
+        factor = min(2.0, max(0.25, self._target_us / max(busy_us, 1.0)))
+        self.us = min(max(self.us * factor, _LEAST_FIRING_US), _MOST_FIRING_US)

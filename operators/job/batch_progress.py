@@ -23,6 +23,7 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
     A stream that some task could not read has no part in the batch: it stays where it was, and ``unread`` says why.
     """
     clocks, waterlines = dict(end.clocks), dict(end.waterlines)
+    earliest: dict[str, int] = {}
     unread: dict[str, str] = {}
     for control in reversed(controls):
         unread.update(control["unread"])
@@ -46,6 +47,8 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
                 continue
             for name in ("tuples", "late", "malformed", "bytes"):
                 streams[stream][name] += counts[name]
+            if (first_us := counts["earliest_us"]) is not None:
+                earliest[stream] = min(first_us, earliest.get(stream, first_us))
             latest = counts["latest_us"]
             clock = clocks.get(stream)
             if latest is not None and (clock is None or latest > clock):
@@ -65,6 +68,7 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
         "clocks": clocks,
         "waterlines": raise_idle(waterlines, agreed["follows"]),
         "idle": list(end.idle),
+        "earliest": earliest,
         "recent": recent,
         "planned_us": end.planned_us,
         "waiting": end.waiting,
@@ -78,7 +82,7 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
 
 def digest_of(progress: Mapping[str, Any]) -> int:
     """Return a number that lanes have in common which worked out the same progress of the same tuples."""
-    decisive = {name: progress[name] for name in ("seq", "clocks", "waterlines", "streams", "failures")}
+    decisive = {name: progress[name] for name in ("seq", "clocks", "waterlines", "fired", "streams", "failures")}
     return zlib.crc32(orjson.dumps(decisive, option=orjson.OPT_SORT_KEYS))
 
 

@@ -48,10 +48,12 @@ class LaneTasks:
         start, end = Offset.from_json(controls[0]["start"]), Offset.from_json(controls[0]["end"])
         live = self._plan.at(start, end)
         progress = progress_of(controls, start, end)
-        state = LaneFiles(self._storage, end.seq, end.lanes.get(str(lane_number)))
-        fired = lane.advance(
-            end.seq, payloads, live, dict(end.waterlines), progress["waterlines"], state, end.planned_us
+        limit = lane.follow(live)
+        progress["fired"] = limit.fired(
+            end.fired, progress["waterlines"], progress.pop("earliest"), end.fire_to, end.firing_budget_us
         )
+        state = LaneFiles(self._storage, end.seq, end.lanes.get(str(lane_number)))
+        fired = lane.advance(end.seq, payloads, live, dict(end.fired), progress["fired"], state, end.planned_us)
         output = [(BLOCK, body) for body in blocks]
         for operator, (queries, windows) in fired.items():
             path = put_window_rows(self._storage, RESULTS, end.seq, windows.rows)
@@ -71,6 +73,7 @@ class LaneTasks:
             "bytes": lane.bytes,
             "failures": lane.failures,
             "due_us": lane.due_us,
+            "fire_to": lane.affordable(progress["fired"], progress["waterlines"], end.firing_budget_us),
             "oldest": min((n for n in (lane.oldest, state.oldest) if n is not None), default=None),
             "report": lane.work.tell() if is_due(start, end) else None,
             "path": state.settle(),

@@ -6,6 +6,7 @@ waterlines. Clocks and waterlines in an offset are those at the start of the bat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +23,9 @@ class Offset:
     silent for their ``idle_timeout`` by then; the batch reads nothing of them. ``recent`` sums up the last event times
     of streams with a ``waterline_percentile`` (:mod:`operators.job.recent_times`). ``waiting`` counts
     the tuples that were there and are left for later. ``lanes`` says where the state of each lane is that has any
-    (:mod:`operators.job.lane_files`).
+    (:mod:`operators.job.lane_files`). ``fired`` says up to where the windows of each stream had fired before the
+    batch, ``fire_to`` up to where lanes can fire those of streams that have more to fire than fits a batch, and
+    ``firing_budget_us`` what the others may cost (:mod:`operators.windowing.firing_limit`).
     """
 
     seq: int = 0
@@ -37,6 +40,9 @@ class Offset:
     skipped: Mapping[str, int] = field(default_factory=dict)
     waiting: int = 0
     lanes: Mapping[str, str] = field(default_factory=dict)
+    fired: Mapping[str, int | None] = field(default_factory=dict)
+    fire_to: Mapping[str, int] = field(default_factory=dict)
+    firing_budget_us: float = math.inf
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that Spark logs."""
@@ -53,12 +59,23 @@ class Offset:
             "skipped": dict(self.skipped),
             "waiting": self.waiting,
             "lanes": dict(self.lanes),
+            "fired": dict(self.fired),
+            "fire_to": dict(self.fire_to),
+            "firing_budget_us": self.firing_budget_us if math.isfinite(self.firing_budget_us) else None,
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Offset:
         """Read what :meth:`to_json` wrote."""
-        return cls(**{**value, "idle": tuple(value.get("idle", ()))})
+        budget_us = value.get("firing_budget_us")
+        return cls(
+            **{
+                **value,
+                "idle": tuple(value.get("idle", ())),
+                "fired": value.get("fired", value.get("waterlines", {})),  # offsets of older versions have none
+                "firing_budget_us": math.inf if budget_us is None else budget_us,
+            }
+        )
 
     @property
     def spans(self) -> list[Span]:

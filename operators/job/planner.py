@@ -1,20 +1,21 @@
 """The planner: decides what the next batch reads and which epoch it runs with.
 
 It runs in a Python process of its own, asked by Spark every few milliseconds. Epochs come from the changelog log,
-clocks from the record of the batch before; both lie on disk. A batch is bounded so that a backlog is worked off in
-batches of about the target duration.
+clocks from the record of the batch before; both lie on disk. A batch is bounded by what it reads and by what windows it
+fires, so that a backlog is worked off in batches of about the target duration.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from operators.job.batch_budget import BatchBudget
+from operators.job.batch_budget import BatchBudget, FiringBudget, TupleCosts
 from operators.job.batch_start import BatchStart
+from operators.job.fair_shares import fair_shares
 from operators.job.idleness import Idleness
 from operators.job.job_files import (
     BATCHES,
@@ -60,6 +61,8 @@ class Planner:
         self._definitions: dict[str, StreamDefinition] = {}
         self._connectors: dict[str, Connector] = {}
         self._budget = BatchBudget(target_seconds)
+        self._costs = TupleCosts()
+        self._firing = FiringBudget(target_seconds)
         self._start = BatchStart()
         self._warm_ups = WARM_UP_BATCHES
         self._planned: _Planned | None = None
@@ -83,21 +86,25 @@ class Planner:
         self._tell_problems()
         planned_us = max(now_us, start.planned_us)
         idle = self._idle(begins, available, planned_us)
-        streams = self._bounded(begins, available)
+        fire_to = {stream: us for stream, us in record.get("fire_to", {}).items() if stream in begins}
+        streams = self._bounded(begins, available, fire_to)
         tuples = _tuples_between(begins, streams)
         due_us = record.get("emit_due_us")  # a delay of EMIT runs out, whether tuples come or not
         is_due = due_us is not None and due_us <= now_us
         is_news = self._epoch != start.epoch or idle != start.idle
         is_kept_busy = now_us - start.planned_us >= KEPT_BUSY_US
-        is_needed = is_news or is_due or is_kept_busy or bool(self._warm_ups or skipped)
+        is_needed = is_news or is_due or is_kept_busy or bool(self._warm_ups or skipped or fire_to)
         if not tuples and not is_needed:
             return start
-        waiting = _tuples_between(begins, _ends(begins, available)) - tuples
+        ends = _ends(begins, available)
+        waiting = _tuples_between(begins, ends) - tuples
         is_urgent = is_needed or waiting > 0 or start.waiting > 0
         if not is_urgent and self._start.is_too_early(start.planned_us, now_us):
             return start
         self._warm_ups = max(0, self._warm_ups - 1)
-        self._planned = _Planned(start.seq + 1, tuples, waiting, time.monotonic())
+        cost, all_cost = self._cost_between(begins, streams), self._cost_between(begins, ends)
+        self._planned = _Planned(start.seq + 1, cost, all_cost - cost, bool(fire_to), time.monotonic())
+        fired = record.get("fired", record["waterlines"])  # records of older versions say nothing of it
         end = Offset(
             seq=start.seq + 1,
             epoch=self._epoch,
@@ -111,6 +118,9 @@ class Planner:
             skipped=skipped,
             waiting=waiting,
             lanes=record["lanes"],
+            fired={stream: fired.get(stream) for stream in streams},
+            fire_to=fire_to,
+            firing_budget_us=self._firing.us,
         )
         if end.epoch > start.epoch:
             write_planned(self._storage, PlannedBatch(end.seq, start.epoch, end.epoch, end.clocks, end.planned_us))
@@ -133,8 +143,11 @@ class Planner:
         unread = {stream for stream, counts in record["streams"].items() if counts["unread"] is not None}
         if not unread:  # else the batch took as long as a connector waits for its server
             seconds = time.monotonic() - planned.planned_at
-            self._budget.learn(planned.tuples, seconds, planned.waiting)
+            self._budget.learn(planned.cost, seconds, planned.waiting)
             self._start.learn(record, round(seconds * 1e6))
+        if planned.is_firing and record.get("fire_to"):
+            self._firing.learn(max(record["operator_busy_us"], default=0))
+        self._costs.learn(record["streams"])
         for stream, counts in record["streams"].items():
             if stream in unread:
                 self._let_rest(stream)
@@ -227,26 +240,36 @@ class Planner:
             self._connectors[stream] = open_for_planner(self._definitions[stream], self._storage)
         return self._connectors[stream]
 
-    def _bounded(self, begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> dict[str, dict[str, int]]:
-        """Return the end offsets: everything available, or fair shares of the budget when that is too much."""
+    def _bounded(
+        self, begins: Positions, available: Mapping[str, Mapping[str, Extent]], firing: Collection[str]
+    ) -> dict[str, dict[str, int]]:
+        """Return the end offsets: everything available, or fair shares of the budget when that is too much.
+
+        Nothing is read of the streams that are ``firing``: more windows of theirs would be due before these are done.
+        """
         ends = _ends(begins, available)
-        backlog = _tuples_between(begins, ends)
-        if backlog <= self._budget.tuples:
-            return ends
-        share = self._budget.tuples / backlog
-        return {
-            stream: {p: begin - int(-(ends[stream][p] - begin) * share // 1) for p, begin in partitions.items()}
+        waiting = {
+            stream: 0 if stream in firing else self._costs.most(stream, _tuples_of(partitions, ends[stream]))
             for stream, partitions in begins.items()
         }
+        shares = fair_shares(waiting, {stream: self._costs.of(stream) for stream in waiting}, self._budget.tuples)
+        return {stream: _part_way(partitions, ends[stream], shares[stream]) for stream, partitions in begins.items()}
+
+    def _cost_between(self, begins: Positions, ends: Positions) -> float:
+        return sum(_tuples_of(begins[stream], ends[stream]) * self._costs.of(stream) for stream in ends)
 
 
 @dataclass(frozen=True)
 class _Planned:
-    """A batch that was planned: how many tuples it reads, how many wait for later ones, and when (monotonic clock)."""
+    """A batch that was planned: what its tuples cost, and those that wait for later ones, and when (monotonic clock).
+
+    ``is_firing``: it goes on firing windows that were due before.
+    """
 
     seq: int
-    tuples: int
-    waiting: int
+    cost: float
+    waiting: float
+    is_firing: bool
     planned_at: float
 
 
@@ -300,5 +323,15 @@ def _ends(begins: Positions, available: Mapping[str, Mapping[str, Extent]]) -> d
     }
 
 
+def _part_way(begins: Mapping[str, int], ends: Mapping[str, int], tuples: int) -> dict[str, int]:
+    """Return up to where so many tuples of a stream are read, or a few more: of each partition the same part."""
+    part = tuples / max(1, _tuples_of(begins, ends))
+    return {p: begin - int(-(ends[p] - begin) * part // 1) for p, begin in begins.items()}
+
+
+def _tuples_of(begins: Mapping[str, int], ends: Mapping[str, int]) -> int:
+    return sum(end - begins[p] for p, end in ends.items())
+
+
 def _tuples_between(begins: Positions, ends: Positions) -> int:
-    return sum(end - begins[stream][p] for stream, partitions in ends.items() for p, end in partitions.items())
+    return sum(_tuples_of(begins[stream], partitions) for stream, partitions in ends.items())

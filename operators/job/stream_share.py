@@ -31,7 +31,8 @@ class StreamShare:
         self.waterline = waterline
         self.unread: str | None = None
         """Why the stream could not be read; then it has no part in the batch."""
-        self.counts: dict[str, Any] = {"tuples": 0, "late": 0, "malformed": 0, "bytes": 0, "latest_us": None}
+        self.counts: dict[str, Any] = dict.fromkeys(("tuples", "late", "malformed", "bytes"), 0)
+        self.counts |= {"earliest_us": None, "latest_us": None}
         self.dead_letters: list[pa.Table] = []
         self.failures: dict[str, str] = {}
         self.event_times: list[Sum] = []
@@ -60,7 +61,8 @@ class StreamShare:
             return tuples
         if self.stream.waterline.percentile is not None:
             self.event_times.append(sum_up(times, points=POINTS_OF_CHUNK))
-        latest_so_far = self.counts["latest_us"]
+        earliest_so_far, latest_so_far = self.counts["earliest_us"], self.counts["latest_us"]
+        self.counts["earliest_us"] = earliest if earliest_so_far is None else min(earliest_so_far, earliest)
         self.counts["latest_us"] = latest if latest_so_far is None else max(latest_so_far, latest)
         if self.waterline is None or earliest >= self.waterline:
             return tuples

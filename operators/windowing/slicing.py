@@ -139,33 +139,32 @@ def due_windows(slices: Times, window: Window, after: int, upto: int) -> Times:
 
     Slices have shape (slices, 2); the result has shape (windows, 2), ascending.
     """
+    first, last = window_numbers(slices, window, after, upto)
+    counts = last - first + 1
+    before = np.cumsum(counts) - counts
+    numbers = np.repeat(first - before, counts) + np.arange(counts.sum())
+    begin = numbers * window.slide_us + window.offset_us
+    return np.stack([begin, begin + window.size_us], axis=1)
+
+
+def window_numbers(slices: Times, window: Window, after: int, upto: int) -> tuple[Times, Times]:
+    """Return which windows contain one of the slices and end in ``(after, upto]``, as ranges of their numbers.
+
+    Window k starts at ``k · slide + offset``. The ranges have a first and a last number each; they ascend and do not
+    overlap: neighbouring slices share nearly all their windows.
+    """
     size, slide, offset = window.size_us, window.slide_us, window.offset_us
-    if not len(slices):
-        return np.empty((0, 2), dtype=np.int64)
     starts, ends = slices[:, 0], slices[:, 1]
     lowest = np.maximum(-((offset + size - ends) // slide), (after - offset - size) // slide + 1)
     highest = np.minimum((starts - offset) // slide, (upto - offset - size) // slide)
-    begin = _union(lowest, highest) * slide + offset
-    return np.stack([begin, begin + size], axis=1)
-
-
-def _union(lowest: Times, highest: Times) -> Times:
-    """Return the distinct whole numbers in the ranges ``lowest..highest``, both included, ascending.
-
-    Ranges may be empty. They are joined before they are listed: neighbouring slices share nearly all their windows.
-    """
     is_range = lowest <= highest
     lowest, highest = lowest[is_range], highest[is_range]
     if not len(lowest):
-        return np.empty(0, dtype=np.int64)
+        return lowest, highest
     order = np.argsort(lowest)
     lowest, reached = lowest[order], np.maximum.accumulate(highest[order])
     gaps = np.flatnonzero(lowest[1:] > reached[:-1])
-    first, last = lowest[np.concatenate([[0], gaps + 1])], reached[np.concatenate([gaps, [len(reached) - 1]])]
-    counts = last - first + 1
-    before = np.cumsum(counts) - counts
-    numbers: Times = np.repeat(first - before, counts) + np.arange(counts.sum())
-    return numbers
+    return lowest[np.concatenate([[0], gaps + 1])], reached[np.concatenate([gaps, [len(reached) - 1]])]
 
 
 def with_ends_in(windows: Sequence[Window], after: int, upto: int) -> list[Window]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from operators.job.batch_budget import LONGEST_BATCH, BatchBudget
+from operators.job.batch_budget import FIRST_TUPLES, LONGEST_BATCH, BatchBudget, FiringBudget, TupleCosts
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**7), st.floats(0.0, 60.0), st.integers(0, 10**8)), max_size=40))
@@ -17,7 +17,7 @@ def test_the_budget_changes_by_two_at_most_and_keeps_its_limits(batches: list[tu
         before = budget.tuples
         budget.learn(tuples, seconds, waiting)
         assert before // 2 <= budget.tuples <= 2 * before
-        assert 50_000 <= budget.tuples <= 20_000_000
+        assert 1_000 <= budget.tuples <= 100_000_000
 
 
 def test_the_budget_finds_the_size_that_takes_the_target() -> None:
@@ -61,3 +61,23 @@ def test_batches_stay_below_the_longest_where_they_cannot_keep_up() -> None:
     budget, waiting = behind(0.5, 1_000_000, 2_000_000, 100)
     assert waiting > 10 * 2_000_000
     assert 0.5 + budget.tuples / 1_000_000 <= 1.5 * LONGEST_BATCH
+
+
+def test_large_tuples_count_as_several_and_few_are_read_of_a_stream_of_unknown_ones() -> None:
+    costs = TupleCosts()
+    assert (costs.of("s"), costs.most("s", 10**9)) == (1.0, FIRST_TUPLES)
+    costs.learn({"s": {"tuples": 9, "malformed": 1, "bytes": 10_000_000}})
+    assert (costs.of("s"), costs.most("s", 10**9)) == (1001.0, 10**9)
+    costs.learn({"s": {"tuples": 0, "malformed": 0, "bytes": 0}})
+    assert costs.of("s") == 1001.0, "a batch without tuples of it says nothing"
+    costs.learn({})
+    assert costs.of("s") == 1.0, "it was dropped"
+
+
+@pytest.mark.parametrize("us_each", [0.1, 1.0, 40.0])
+def test_what_fires_in_a_batch_comes_to_the_target_however_wrong_the_count_is(us_each: float) -> None:
+    budget = FiringBudget(1.0)
+    for _ in range(20):
+        busy_us = budget.us * us_each
+        budget.learn(busy_us)
+    assert budget.us * us_each == pytest.approx(1e6)

@@ -34,7 +34,9 @@ def test_a_tuple_after_the_limit_is_malformed_and_one_at_it_is_not() -> None:
     stream_share = share(max_future_us=MINUTE)
     admitted = stream_share.admit(chunk(NOW - 1, NOW + MINUTE, NOW + MINUTE + 1))
     assert admitted.column("k").to_pylist() == [0, 1]
-    assert stream_share.counts == {"tuples": 2, "late": 0, "malformed": 1, "bytes": 100, "latest_us": NOW + MINUTE}
+    assert stream_share.counts == {
+        "tuples": 2, "late": 0, "malformed": 1, "bytes": 100, "earliest_us": NOW - 1, "latest_us": NOW + MINUTE
+    }  # fmt: skip
     (letter,) = letters(stream_share)
     assert letter["reason"] == "malformed"
     assert letter["detail"] == (
@@ -66,7 +68,9 @@ def test_where_nothing_is_wrong_nothing_is_copied(options: dict[str, Any]) -> No
 def test_a_chunk_of_the_future_alone_leaves_the_clock() -> None:
     stream_share = share()
     assert stream_share.admit(chunk(NOW + 61 * MINUTE)).num_rows == 0
-    assert stream_share.counts == {"tuples": 0, "late": 0, "malformed": 1, "bytes": 100, "latest_us": None}
+    assert stream_share.counts == {
+        "tuples": 0, "late": 0, "malformed": 1, "bytes": 100, "earliest_us": None, "latest_us": None
+    }  # fmt: skip
     assert stream_share.event_times == []
 
 
@@ -74,7 +78,9 @@ def test_late_malformed_and_future_tuples_of_one_chunk() -> None:
     stream_share = share(waterline=NOW)
     admitted = stream_share.admit(chunk(NOW + 99 * MINUTE, NOW - 1, NOW, malformed=(Malformed("no JSON", "{"),)))
     assert admitted.column("k").to_pylist() == [2]
-    assert stream_share.counts == {"tuples": 2, "late": 1, "malformed": 2, "bytes": 100, "latest_us": NOW}
+    assert stream_share.counts == {
+        "tuples": 2, "late": 1, "malformed": 2, "bytes": 100, "earliest_us": NOW - 1, "latest_us": NOW
+    }  # fmt: skip
     assert [letter["reason"] for letter in letters(stream_share)] == ["malformed", "malformed", "late"]
     assert letters(stream_share)[2]["detail"] == "event time before the waterline 2023-11-14T22:13:20.000000Z"
 
@@ -85,7 +91,9 @@ def test_many_dead_letters_are_made_some_at_a_time(monkeypatch: pytest.MonkeyPat
     stream_share = share(waterline=NOW)
     late, beyond = [NOW - n for n in range(1, 6)], [NOW + (60 + n) * MINUTE for n in range(1, 6)]
     assert stream_share.admit(chunk(*late, NOW, *beyond)).num_rows == 1
-    assert stream_share.counts == {"tuples": 6, "late": 5, "malformed": 5, "bytes": 100, "latest_us": NOW}
+    assert stream_share.counts == {
+        "tuples": 6, "late": 5, "malformed": 5, "bytes": 100, "earliest_us": NOW - 5, "latest_us": NOW
+    }  # fmt: skip
     assert max(table.num_rows for table in stream_share.dead_letters) == min(at_once, 5)
     assert [letter["reason"] for letter in letters(stream_share)] == ["malformed"] * 5 + ["late"] * 5
     assert [orjson.loads(letter["tuple"])["k"] for letter in letters(stream_share)] == [*range(6, 11), *range(5)]

@@ -188,7 +188,7 @@ def check_invariants(driver: Driver) -> None:
         for q in sorted((q for q in state.queries.values() if q.slot is not None), key=lambda q: q.slot or 0)
         if q.epoch is not None and q.epoch <= state.active_epoch and not state._is_freed(q)
     ], "a slot's holder is the query that the data plane has there"
-    moved_us = {s.definition.id: s.waterline_moved_us for s in state.catalog.states()}
+    moved_us = {s.definition.id: s.fired_moved_us for s in state.catalog.states()}
     draining = [state.queries[query_id] for query_id in state.draining.ids]
     for limit in (driver.clock.us - 5 * SECOND, driver.clock.us):
         silent = [
