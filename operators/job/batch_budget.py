@@ -18,6 +18,9 @@ _BYTES_OF_A_TUPLE = 1000
 # so many tuples are read of a stream before anything is known of their size
 FIRST_TUPLES = 10_000
 
+# lanes that took so much of the target say what the windows of a tuple cost; less is mostly what a batch costs anyway
+_TELLING = 0.1
+
 # what windows that fire in one batch may cost at first, and in the end (µs, as counted before they fire)
 _FIRST_FIRING_US, _LEAST_FIRING_US, _MOST_FIRING_US = 2e6, 2e3, 2e9
 
@@ -69,26 +72,53 @@ class BatchBudget:
 
 
 class TupleCosts:
-    """What a tuple of each stream costs, by the size of those that were read last; one of hardly any bytes costs 1."""
+    """What tuples of each stream cost, by those that were read last: to read, by their size, and to fire their windows.
 
-    def __init__(self) -> None:
-        self._costs: dict[str, float] = {}
+    To read a tuple of hardly any bytes costs 1.
+    """
 
-    def learn(self, streams: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take note of the counts of a batch, by stream; streams that are not among them are forgotten."""
-        self._costs = {stream: cost for stream, cost in self._costs.items() if stream in streams}
+    def __init__(self, target_seconds: float) -> None:
+        self._target_us = target_seconds * 1e6
+        self._reading: dict[str, float] = {}
+        self._firing_us: dict[str, float] = {}
+        self._unfired: dict[str, tuple[int, float]] = {}
+
+    def learn(self, record: Mapping[str, Any]) -> None:
+        """Take note of the record of a batch; streams that it does not name are forgotten.
+
+        What lanes did is put down to the streams by their tuples; where windows go on firing in further batches, all
+        that these do is, too.
+        """
+        streams, still_firing = record["streams"], record.get("fire_to", {})
+        busy_us = max(record.get("operator_busy_us", ()), default=0)
+        for costs in (self._reading, self._firing_us, self._unfired):
+            for stream in costs.keys() - streams.keys():
+                del costs[stream]
+        all_read = sum(counts["tuples"] for counts in streams.values())
         for stream, counts in streams.items():
             read = counts["tuples"] + counts.get("malformed", 0)
             if read:
-                self._costs[stream] = 1 + counts.get("bytes", 0) / read / _BYTES_OF_A_TUPLE
+                self._reading[stream] = 1 + counts.get("bytes", 0) / read / _BYTES_OF_A_TUPLE
+            tuples, firing_us = self._unfired.pop(stream, (0, 0.0))
+            part = counts["tuples"] / all_read if all_read else float(tuples > 0)
+            tuples, firing_us = tuples + counts["tuples"], firing_us + busy_us * part
+            if stream in still_firing:
+                self._unfired[stream] = tuples, firing_us
+            elif tuples and firing_us >= _TELLING * self._target_us:
+                self._firing_us[stream] = firing_us / tuples
 
     def of(self, stream: str) -> float:
-        """Return what a tuple of a stream costs."""
-        return self._costs.get(stream, 1.0)
+        """Return what it costs to read a tuple of a stream."""
+        return self._reading.get(stream, 1.0)
 
     def most(self, stream: str, waiting: int) -> int:
-        """Return how many of the tuples that wait may be read: few while nothing is known of their size."""
-        return waiting if stream in self._costs else min(waiting, FIRST_TUPLES)
+        """Return how many of the tuples that wait may be read: as many as have windows for the target to be fired.
+
+        While nothing is known of a stream that is few.
+        """
+        if stream not in self._reading:
+            return min(waiting, FIRST_TUPLES)
+        return min(waiting, max(1, int(self._target_us / self._firing_us.get(stream, 1e-9))))
 
 
 class FiringBudget:

@@ -61,7 +61,7 @@ class Planner:
         self._definitions: dict[str, StreamDefinition] = {}
         self._connectors: dict[str, Connector] = {}
         self._budget = BatchBudget(target_seconds)
-        self._costs = TupleCosts()
+        self._costs = TupleCosts(target_seconds)
         self._firing = FiringBudget(target_seconds)
         self._start = BatchStart()
         self._warm_ups = WARM_UP_BATCHES
@@ -147,7 +147,7 @@ class Planner:
             self._start.learn(record, round(seconds * 1e6))
         if planned.is_firing and record.get("fire_to"):
             self._firing.learn(max(record["operator_busy_us"], default=0))
-        self._costs.learn(record["streams"])
+        self._costs.learn(record)
         for stream, counts in record["streams"].items():
             if stream in unread:
                 self._let_rest(stream)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -63,15 +66,35 @@ def test_batches_stay_below_the_longest_where_they_cannot_keep_up() -> None:
     assert 0.5 + budget.tuples / 1_000_000 <= 1.5 * LONGEST_BATCH
 
 
+def record(
+    tuples: int, size: int = 0, malformed: int = 0, busy_us: int = 0, fire_to: Sequence[str] = ()
+) -> dict[str, Any]:
+    counts = {"tuples": tuples, "malformed": malformed, "bytes": size}
+    return {"streams": {"s": counts}, "operator_busy_us": [1, busy_us], "fire_to": dict.fromkeys(fire_to, 5)}
+
+
 def test_large_tuples_count_as_several_and_few_are_read_of_a_stream_of_unknown_ones() -> None:
-    costs = TupleCosts()
+    costs = TupleCosts(1.0)
     assert (costs.of("s"), costs.most("s", 10**9)) == (1.0, FIRST_TUPLES)
-    costs.learn({"s": {"tuples": 9, "malformed": 1, "bytes": 10_000_000}})
+    costs.learn(record(9, 10_000_000, malformed=1))
     assert (costs.of("s"), costs.most("s", 10**9)) == (1001.0, 10**9)
-    costs.learn({"s": {"tuples": 0, "malformed": 0, "bytes": 0}})
+    costs.learn(record(0))
     assert costs.of("s") == 1001.0, "a batch without tuples of it says nothing"
-    costs.learn({})
+    costs.learn({"streams": {}})
     assert costs.of("s") == 1.0, "it was dropped"
+
+
+def test_no_more_is_read_than_has_windows_for_the_target_to_be_fired() -> None:
+    costs = TupleCosts(1.0)
+    costs.learn(record(1000, busy_us=50_000))
+    assert costs.most("s", 10**9) == 10**9, "a batch costs that much anyway"
+    costs.learn(record(1000, busy_us=400_000, fire_to=["s"]))
+    costs.learn(record(0, busy_us=500_000, fire_to=["s"]))
+    assert costs.most("s", 10**9) == 10**9, "there is more to fire of what was read"
+    costs.learn(record(0, busy_us=100_000))
+    assert costs.most("s", 10**9) == 1000, "1000 tuples had windows for a second"
+    costs.learn(record(1000, busy_us=200_000))
+    assert costs.most("s", 10**9) == 5000
 
 
 @pytest.mark.parametrize("us_each", [0.1, 1.0, 40.0])

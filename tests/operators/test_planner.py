@@ -428,7 +428,7 @@ def test_bounds_lie_between_start_and_end(
 ) -> None:
     planner = Planner(Storage("unused"), 1.0)
     planner._budget.tuples = budget
-    planner._costs.learn({name: {"tuples": 1} for name in available})
+    planner._costs.learn({"streams": {name: {"tuples": 1} for name in available}})
     extents = {name: {p: Extent(0, end) for p, end in partitions.items()} for name, partitions in available.items()}
     bounded = planner._bounded(_begins(before, extents), extents, ())
     read = 0
