@@ -7,28 +7,43 @@ For what the machine or its disks do wrong, on the other hand, no query is to bl
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 
 from sources.errors import BraidError
 
 log = logging.getLogger("braid.operators")
 
+_observer: Callable[[Sequence[str]], None] | None = None
 _NOT_CONTAINED = (MemoryError, OSError, BraidError)
 
 
 @contextmanager
 def contained(queries: Iterable[str], failures: MutableMapping[str, str]) -> Iterator[None]:
     """Instead of raising an error, put its message into ``failures`` for each of ``queries``, which are ids."""
+    if _observer is not None:
+        queries = list(queries)
+        _observer(queries)
     try:
         yield
     except _NOT_CONTAINED:
         raise
     except Exception as problem:
+        if _observer is not None:
+            _observer(())
         message = describe(problem)
         ids = list(dict.fromkeys(queries))
         log.exception("%d queries fail, %s first: %s", len(ids), ids[0] if ids else "none", message)
         failures.update(dict.fromkeys(ids, message))
+    else:
+        if _observer is not None:
+            _observer(())
+
+
+def observe(observer: Callable[[Sequence[str]], None]) -> None:
+    """Have ``observer`` told which queries are being evaluated from now on, and then that none is."""
+    global _observer
+    _observer = observer
 
 
 def describe(problem: Exception) -> str:

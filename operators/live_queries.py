@@ -7,7 +7,8 @@ the same clocks gives the same state everywhere, which is what makes a replayed 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -125,7 +126,22 @@ class LiveQueries:
         self.streams: dict[str, StreamDefinition] = {}
         self.splits = OperatorSplits()
         self.refreshed = Refreshed()
+        self.without: frozenset[str] = frozenset()
+        """Queries of this epoch that are left out, by id."""
         self._made_index: _Index | None = None
+
+    @property
+    def version(self) -> tuple[int, frozenset[str]]:
+        """What tells these queries from those at other times: the epoch, and who is left out."""
+        return self.epoch, self.without
+
+    def leaving_out(self, ids: Collection[str]) -> LiveQueries:
+        """Return those of the same epoch without some; it is not to be moved to another epoch."""
+        rest = copy(self)
+        rest.without = frozenset(ids)
+        rest._made_index = None
+        rest.by_slot = {slot: live for slot, live in self.by_slot.items() if live.id not in rest.without}
+        return rest
 
     def apply(self, changelog: Mapping[str, Any], clocks: Clocks) -> None:
         """Move to the changelog's epoch; ``clocks`` are those at the start of the batch that activates it.

@@ -39,7 +39,7 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
         }
         for stream in end.streams
     }
-    failures: dict[str, str] = {}
+    failures: dict[str, str] = dict(end.failed)
     for control in controls:
         failures.update(control["failures"])
         for stream, counts in control["streams"].items():
@@ -76,6 +76,7 @@ def progress_of(controls: list[dict[str, Any]], start: Offset, end: Offset) -> d
         "source_busy_us": [control["busy_us"] for control in controls],
         "streams": streams,
         "failures": failures,
+        "failed": dict(end.failed),
         "report": _report([control["report"] for control in controls if control["report"] is not None]),
     }
 

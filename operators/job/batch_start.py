@@ -44,6 +44,9 @@ class WindowEnds:
         self._queries: dict[str, tuple[tuple[str, ...], Window | None]] = {}
         self._combs: _Combs | None = None
 
+    def __contains__(self, query_id: str) -> bool:
+        return query_id in self._queries
+
     def add(self, query_id: str, query: Query) -> None:
         """Take note of a new query."""
         window = None if isinstance(query, Selection) else query.window

@@ -13,6 +13,7 @@ import orjson
 
 from operators.job.job_files import BATCHES
 from operators.job.lane_files import LaneFiles
+from operators.job.offsets import Offset
 from sources.errors import CorruptData
 from sources.record_log import RecordLog
 from sources.storage import Storage
@@ -47,6 +48,26 @@ def check_checkpoint(storage: Storage) -> None:
         raise _missing(f"batches/{committed:012d}.json", f"Spark committed batch {committed}")
     if logged < published or not (logged == 0 or _is_whole(storage, OFFSETS, logged)):
         raise _missing(_path(OFFSETS, published), f"batch {published} was published")
+
+
+def newest_offset(storage: Storage) -> int:
+    """Return the number of the newest batch whose offset Spark has logged, 0 for none."""
+    return _newest(storage, OFFSETS)
+
+
+def read_offset(storage: Storage, seq: int) -> Offset:
+    """Return the offset at which batch ``seq`` ends, as Spark logged it."""
+    return Offset.from_json(orjson.loads(storage.get(_path(OFFSETS, seq)).splitlines()[-1]))
+
+
+def rewrite_offset(storage: Storage, seq: int, offset: Offset) -> None:
+    """Replace the offset of a batch that is not published, in Spark's log; Spark must not run meanwhile."""
+    path = _path(OFFSETS, seq)
+    lines = storage.get(path).splitlines()
+    lines[-1] = orjson.dumps(offset.to_json())
+    storage.put(path, b"\n".join(lines))
+    folder, _, name = path.rpartition("/")
+    storage.delete(f"{folder}/.{name}.crc")  # where Spark's configuration has it write checksums
 
 
 def _newest(storage: Storage, folder: str) -> int:

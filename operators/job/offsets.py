@@ -7,9 +7,19 @@ waterlines. Clocks and waterlines in an offset are those at the start of the bat
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class PassedOver(NamedTuple):
+    """The offsets ``[start, end)`` of a partition of a stream that cannot be read, and why."""
+
+    stream: str
+    partition: str
+    start: int
+    end: int
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -25,7 +35,9 @@ class Offset:
     the tuples that were there and are left for later. ``lanes`` says where the state of each lane is that has any
     (:mod:`operators.job.lane_files`). ``fired`` says up to where the windows of each stream had fired before the
     batch, ``fire_to`` up to where lanes can fire those of streams that have more to fire than fits a batch, and
-    ``firing_budget_us`` what the others may cost (:mod:`operators.windowing.firing_limit`).
+    ``firing_budget_us`` what the others may cost (:mod:`operators.windowing.firing_limit`). ``failed`` are queries, by
+    id, that no batch can be run with, each with the reason, until their slots are freed; ``passed_over`` are spans that
+    this batch could not be run with, which become dead letters (:mod:`operators.job.isolation`).
     """
 
     seq: int = 0
@@ -43,6 +55,8 @@ class Offset:
     fired: Mapping[str, int | None] = field(default_factory=dict)
     fire_to: Mapping[str, int] = field(default_factory=dict)
     firing_budget_us: float = math.inf
+    failed: Mapping[str, str] = field(default_factory=dict)
+    passed_over: Sequence[PassedOver] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that Spark logs."""
@@ -62,6 +76,8 @@ class Offset:
             "fired": dict(self.fired),
             "fire_to": dict(self.fire_to),
             "firing_budget_us": self.firing_budget_us if math.isfinite(self.firing_budget_us) else None,
+            "failed": dict(self.failed),
+            "passed_over": [list(passed_over) for passed_over in self.passed_over],
         }
 
     @classmethod
@@ -74,6 +90,7 @@ class Offset:
                 "idle": tuple(value.get("idle", ())),
                 "fired": value.get("fired", value.get("waterlines", {})),  # offsets of older versions have none
                 "firing_budget_us": math.inf if budget_us is None else budget_us,
+                "passed_over": tuple(PassedOver(*values) for values in value.get("passed_over", ())),
             }
         )
 
@@ -96,6 +113,15 @@ class Span:
     partition: str
     start: int
     end: int
+
+    def without(self, passed_over: Iterable[PassedOver]) -> list[Span]:
+        """Return what is left of it without what is passed over, in order."""
+        left, at = [], self.start
+        for each in sorted(p for p in passed_over if (p.stream, p.partition) == (self.stream, self.partition)):
+            if at < min(each.start, self.end):
+                left.append(Span(self.stream, self.partition, at, min(each.start, self.end)))
+            at = max(at, each.end)
+        return [*left, Span(self.stream, self.partition, at, self.end)] if at < self.end else left
 
     def share(self, task: int, tasks: int) -> Span:
         """Return the part that task ``task`` of ``tasks`` reads."""

@@ -23,10 +23,14 @@ class PlanLog:
         self._storage = storage
         self._changelogs = RecordLog(storage, CHANGELOGS)
         self._live: LiveQueries | None = None
+        self._without: LiveQueries | None = None
         self._activated: list[int] = []
 
     def at(self, start: Offset, end: Offset) -> LiveQueries:
-        """Return the queries of the batch from ``start`` to ``end``; the caller must not keep it for another batch."""
+        """Return the queries of the batch from ``start`` to ``end``; the caller must not keep it for another batch.
+
+        Those that no batch can be run with are left out.
+        """
         live = self._live
         if live is None or live.epoch > end.epoch:
             live = self._load_snapshot(start.epoch) or LiveQueries()
@@ -37,7 +41,12 @@ class PlanLog:
             clocks = end.clocks if epoch > start.epoch else self._clocks_at_activation(epoch)
             live.apply(self._changelogs.read(epoch), clocks)
         self._live = live
-        return live
+        if not end.failed:
+            self._without = None
+            return live
+        if self._without is None or self._without.version != (live.epoch, frozenset(end.failed)):
+            self._without = live.leaving_out(end.failed)
+        return self._without
 
     def _load_snapshot(self, upto: int, after: int = 0) -> LiveQueries | None:
         """Return the newest snapshot with an epoch in ``(after, upto]``, None when there is none."""

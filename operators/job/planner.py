@@ -121,6 +121,7 @@ class Planner:
             fired={stream: fired.get(stream) for stream in streams},
             fire_to=fire_to,
             firing_budget_us=self._firing.us,
+            failed={query: why for query, why in record.get("failed", {}).items() if query in self._start.ends},
         )
         if end.epoch > start.epoch:
             write_planned(self._storage, PlannedBatch(end.seq, start.epoch, end.epoch, end.clocks, end.planned_us))

@@ -49,7 +49,7 @@ class SourceTasks:
         self._lanes = lanes
         self._batches = RecordLog(storage, BATCHES)
         self._connectors: dict[str, Connector] = {}
-        self._operators: dict[str, tuple[int, dict[str, StreamOperators]]] = {}
+        self._operators: dict[str, tuple[object, dict[str, StreamOperators]]] = {}
         self._tables = IndexedTables(storage)
         self._work = Work()
         kernels.warm_up()
@@ -80,6 +80,8 @@ class SourceTasks:
                 for operators in inputs:
                     held_buckets = held_by_stream.setdefault(share.stream.id, HeldBuckets())
                     yield from self._process(share, operators, tuples, held_buckets, end.seq, task, samples)
+        if task == 0:
+            self._pass_over(shares, live, end)
         for stream, held_buckets in held_by_stream.items():
             yield from self._buckets(shares[stream], held_buckets.release(), end.seq, task)
         for share in shares.values():
@@ -115,8 +117,19 @@ class SourceTasks:
             stream, span = live.streams.get(whole_span.stream), whole_span.share(task, tasks)
             if stream is None or span.start == span.end:
                 continue
-            share = shares.setdefault(stream.id, StreamShare(stream, end.waterlines.get(stream.id), end.planned_us))
-            yield share, span
+            share = shares.setdefault(stream.id, self._share_of(stream, end))
+            for readable in span.without(end.passed_over):
+                yield share, readable
+
+    def _share_of(self, stream: StreamDefinition, end: Offset) -> StreamShare:
+        return StreamShare(stream, end.waterlines.get(stream.id), end.planned_us)
+
+    def _pass_over(self, shares: dict[str, StreamShare], live: LiveQueries, end: Offset) -> None:
+        """Make dead letters of what the batch cannot be run with; one task does it for all."""
+        for passed_over in end.passed_over:
+            stream = live.streams.get(passed_over.stream)
+            if stream is not None:
+                shares.setdefault(stream.id, self._share_of(stream, end)).pass_over(passed_over)
 
     def _read(self, share: StreamShare, span: Span) -> Iterator[Chunk]:
         """Yield the chunks of a span; an error of the connector ends the stream's part in the batch."""
@@ -136,14 +149,14 @@ class SourceTasks:
 
     def _operators_of(self, stream: StreamDefinition, live: LiveQueries) -> Iterable[StreamOperators]:
         """Return the operators of each input that queries have of a stream."""
-        epoch, by_input = self._operators.get(stream.id, (None, {}))
-        if epoch != live.epoch:
+        version, by_input = self._operators.get(stream.id, (None, {}))
+        if version != live.version:
             by_input = {
                 name: StreamOperators(live, stream, len(self._lanes), by_input.get(name), name, lookups)
                 for name, lookups in live.inputs(stream.id).items()
             }
             existing = {stream_id: inputs for stream_id, inputs in self._operators.items() if stream_id in live.streams}
-            self._operators = {**existing, stream.id: (live.epoch, by_input)}
+            self._operators = {**existing, stream.id: (live.version, by_input)}
             self._tables.keep(
                 lookup
                 for _, inputs in self._operators.values()

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from operators import kernels
 from operators.job.json_texts import json_texts, times_as_text
+from operators.job.offsets import PassedOver
 from operators.job.recent_times import POINTS_OF_CHUNK, Sum, sum_up
 from sources.connector import Chunk
 from sources.schema import StreamDefinition
@@ -72,6 +73,16 @@ class StreamShare:
         details = pa.repeat(f"event time before the waterline {format_time(self.waterline)}", count)
         self._set_aside("late", details, chunk.received_us, tuples.filter(pa.array(late)))
         return tuples.filter(pa.array(~late))
+
+    def pass_over(self, passed_over: PassedOver) -> None:
+        """Count what the batch cannot be run with as malformed, and make one dead letter of it."""
+        count = passed_over.end - passed_over.start
+        self.counts["malformed"] += count
+        detail = (
+            f"{count} tuples from offset {passed_over.start} of partition {passed_over.partition} on are passed over:"
+            f" {passed_over.reason}"
+        )
+        self.dead_letters.append(dead_letter_table("malformed", pa.array([detail]), self._planned_us))
 
     def _within_max_future(self, chunk: Chunk) -> tuple[pa.RecordBatch, npt.NDArray[np.int64], int, int]:
         """Return the tuples of a chunk that are not too far in the future, their event times, the first and the last.

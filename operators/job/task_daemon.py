@@ -9,9 +9,12 @@ a class up or plan: for these nothing is loaded.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 
 from pyspark import daemon
+
+from operators.job.worker_memory import WORKER_MEMORY, limit_memory
 
 
 def load() -> None:
@@ -24,6 +27,7 @@ def load() -> None:
 
 
 if __name__ == "__main__":
+    limit_memory(int(os.environ.get(WORKER_MEMORY, "0")))
     if sys.argv[1:] == ["pyspark.worker"]:
         load()
     daemon.manager()
