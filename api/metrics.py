@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import prometheus_client
@@ -37,6 +37,10 @@ DEPLOYMENT_SECONDS = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)
 DURATION_SECONDS = (0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)
 BATCH_TUPLES = (0, 1, 10, 100, 1e3, 1e4, 1e5, 3e5, 1e6, 3e6, 1e7)
 SIZES_SECONDS = 10.0
+JOB_COUNTS = {
+    "restarts": "How often the job ended without being asked to, and was started anew.",
+    "stalls": "How often the job showed no sign of life for stall_seconds.",
+}
 
 
 class Metrics:
@@ -50,6 +54,7 @@ class Metrics:
         ready: Callable[[], bool],
         lag: Callable[[], dict[str, int]],
         result_bytes: Callable[[], int],
+        job_counts: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._session = session
@@ -58,6 +63,7 @@ class Metrics:
         self._ready = ready
         self._lag = lag
         self._result_bytes = result_bytes
+        self._job_counts = job_counts
         self._lock = threading.Lock()
         # by slot, the query that holds it
         self._holders: dict[int, QueryRecord] = {}
@@ -163,6 +169,9 @@ class Metrics:
         yield CounterMetricFamily("braid_batches", "Batches committed.", session.applied_seq)
         yield GaugeMetricFamily("braid_epoch", "Epoch of the last batch.", session.active_epoch)
         yield GaugeMetricFamily("braid_ready", "1 when queries run at full speed.", float(self._ready()))
+        job_counts = self._job_counts()
+        for name, text in JOB_COUNTS.items():
+            yield CounterMetricFamily(f"braid_job_{name}", text, job_counts.get(name, 0))
         executors, executors_wanted = session.scaling.now, session.scaling.wanted
         if executors is not None:
             yield GaugeMetricFamily("braid_executors", "Executors that the job has.", executors)

@@ -35,6 +35,7 @@ from session.plan_snapshot import trim_plan_log
 from session.settings import SECRET, Settings, load_settings
 from session.shared_session import SharedSession
 from session.supervisor import JobSupervisor, Supervisor
+from session.watchdog import Watchdog
 from sources.errors import BraidError
 from sources.storage import Storage
 
@@ -123,7 +124,10 @@ def running(settings: Settings, storage: Storage, listener: socket.socket) -> It
     """Start everything; stop it at the end."""
     settings.confinement.write(storage)
     supervisor, deliverers = supervise(settings, storage), supervise_deliverers(settings, storage)
-    service = Service.assemble(SharedSession(storage, settings), storage, settings, lambda: _why_not_ready(supervisor))
+    watchdog = Watchdog(supervisor, storage, settings.stall_seconds, settings.batch_limit_seconds)
+    service = Service.assemble(
+        SharedSession(storage, settings), storage, settings, lambda: _why_not_ready(supervisor), watchdog.counts
+    )
     stopped = threading.Event()
     url = _url(settings.host, listener.getsockname()[1])
     with contextlib.ExitStack() as stack:
@@ -135,6 +139,7 @@ def running(settings: Settings, storage: Storage, listener: socket.socket) -> It
         supervisor.start()
         stack.callback(stopped.set)
         threading.Thread(target=_trim, args=(service, stopped), name="retention", daemon=True).start()
+        threading.Thread(target=watchdog.follow, args=(stopped,), name="watchdog", daemon=True).start()
         threading.Thread(target=_announce, args=(supervisor, url, stopped), name="ready", daemon=True).start()
         interpreter.tune()
         log.info("listening", extra={"fields": {"url": url, "data_dir": settings.data_dir}})
@@ -147,6 +152,8 @@ def supervise(settings: Settings, storage: Storage) -> JobSupervisor:
     command = [sys.executable, "-m", "session.job_main", "--data-dir", _data_dir(settings, storage)]
     command += ["--master", settings.master, "--lanes", str(settings.lanes)]
     command += ["--batch-target-seconds", str(settings.batch_target_seconds)]
+    command += ["--worker-memory-bytes", str(settings.worker_memory_bytes)]
+    command += ["--batch-limit-seconds", str(settings.batch_limit_seconds)]
     command += ["--join-row-limit", str(settings.join_row_limit), "--flush-batches", settings.flush_batches]
     return JobSupervisor(command, storage, _logs(storage) / "job.log", environment=_environment(settings))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, TypeVar
@@ -70,8 +70,12 @@ class Service:
         storage: Storage,
         settings: Settings,
         why_not_ready: Callable[[], str | None],
+        job_counts: Callable[[], Mapping[str, int]] = dict,
     ) -> Service:
-        """Put the parts together and have the session feed them; nothing is started."""
+        """Put the parts together and have the session feed them; nothing is started.
+
+        ``job_counts`` says how often the job was started anew, and the like: a counter each.
+        """
         results = ResultReader(storage)
         dead_letters = DeadLetterReader(storage, results.index)
 
@@ -96,7 +100,9 @@ class Service:
             dead_letters=dead_letters,
             retention=retention,
             pushes=Pushes(storage, settings.idempotency_seconds, settings.push_backlog_bytes, session.offsets),
-            metrics=Metrics(session, storage, settings, lambda: why_not_ready() is None, lag.read, retention.count),
+            metrics=Metrics(
+                session, storage, settings, lambda: why_not_ready() is None, lag.read, retention.count, job_counts
+            ),
             access=Access(session, storage, settings),
             why_not_ready=why_not_ready,
         )

@@ -10,8 +10,10 @@ import argparse
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import threading
+import time
 import traceback
 from typing import Any
 
@@ -23,9 +25,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from operators.job.executor_pool import ExecutorPool
 from operators.job.executors import REGISTERED, read_most, read_wanted
-from operators.job.job_files import BATCHES, WARM_UP_BATCHES, read_lanes
+from operators.job.isolation_log import begin_attempt
+from operators.job.job_files import BATCHES, WARM_UP_BATCHES, read_lanes, write_heartbeat
 from operators.job.pipeline import JobSettings, settle_lanes, start_job, start_spark
-from operators.job.spark_conf import slots
+from operators.job.spark_conf import KEPT_MEMORY, slots
+from operators.job.worker_memory import default_limit
+from operators.key_groups import spread_over_partitions
 from router.stream_sink import RouterSink, sweep_unpublished
 from session.supervisor import FAILING_FILE, JOB_FILE, READY_FILE
 from sources.record_log import RecordLog
@@ -34,6 +39,7 @@ from sources.storage import Storage
 STOP_SECONDS = 3.0
 MOST_FAILURES_IN_A_ROW = 3
 POLL_SECONDS = 0.02
+ISOLATION_POLL_SECONDS = 0.5
 SPARK_CONF = "BRAID_SPARK_CONF"
 """The variable with Spark's configuration as JSON: it may hold secrets, which arguments would show to everybody."""
 
@@ -77,6 +83,10 @@ class Job:
         failures = 0
         while not self._stopping.is_set() and failures < MOST_FAILURES_IN_A_ROW:
             batches_before = self._batches.latest()
+            if begin_attempt(self._storage):
+                self._isolate(failures)
+                if self._stopping.is_set():
+                    break
             query = start_job(spark, self._settings, RouterSink)
             self._follow(query)
             if not self._stopping.is_set():
@@ -87,6 +97,23 @@ class Job:
                 if not _is_alive(spark):
                     break
         return 0 if self._stopping.is_set() else 1
+
+    def _isolate(self, failures: int) -> None:
+        """Find out what the pending batch cannot be run with, in processes that may die."""
+        failing = {"pid": os.getpid(), "times": failures, "is_isolating": True}
+        self._storage.put(FAILING_FILE, orjson.dumps(failing))
+        settings = self._settings
+        lanes = orjson.dumps(spread_over_partitions(settings.lanes)).decode()
+        command = [sys.executable, "-m", "operators.job.isolation", settings.uri, lanes]
+        command += [str(settings.worker_memory_bytes), str(settings.batch_limit_seconds), str(settings.join_row_limit)]
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, env={**os.environ, **KEPT_MEMORY}) as search:
+            while search.poll() is None:
+                write_heartbeat(self._storage, time.monotonic_ns())
+                if self._stopping.wait(ISOLATION_POLL_SECONDS):
+                    search.kill()
+        if search.returncode and not self._stopping.is_set():
+            print(f"Nothing was found that the batch cannot be run with: exit status {search.returncode}.", flush=True)
+        sweep_unpublished(self._storage)
 
     def _follow(self, query: StreamingQuery) -> None:
         """Write the ready file once the warm-up batches are committed; return when the query has ended."""
@@ -125,6 +152,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--lanes", type=int, default=0, help="0: as many as the master has cores")
     parser.add_argument("--batch-target-seconds", type=float, default=1.0)
     parser.add_argument("--join-row-limit", type=int, default=1_000_000)
+    parser.add_argument("--worker-memory-bytes", type=int, default=0, help="0: half of what there is, shared by cores")
+    parser.add_argument("--batch-limit-seconds", type=float, default=60.0)
     parser.add_argument("--flush-batches", choices=("on", "off"), default="on")
     options = parser.parse_args(arguments)
     spark_conf = orjson.loads(os.environ.get(SPARK_CONF, "{}"))
@@ -148,6 +177,8 @@ def main(arguments: list[str] | None = None) -> int:
             target_seconds=options.batch_target_seconds,
             join_row_limit=options.join_row_limit,
             flush_batches=options.flush_batches == "on",
+            worker_memory_bytes=options.worker_memory_bytes or default_limit(slots(options.master, spark_conf)),
+            batch_limit_seconds=options.batch_limit_seconds,
             spark_conf=spark_conf,
             executors=read_wanted(storage),
         ),

@@ -42,6 +42,7 @@ _MAY_BE_ZERO = (
     "deliverers",
     "lanes",
     "executors_max",
+    "worker_memory_bytes",
 )
 
 _MAY_BE_EMPTY = ("table_folder", "sink_folder", "admin_key")
@@ -75,6 +76,10 @@ class Settings:
     ``lanes`` is how many tasks work on state at once, fixed by the first start on a data folder; 0 takes as many as
     ``master`` has cores, or executors in ``spark_conf``. ``latency_target_seconds`` is the event-time latency that
     results should stay below, told to alert rules by ``/metrics``; 0 is none.
+
+    A worker of the job may take ``worker_memory_bytes`` of memory of its own; 0 is half of what there is, shared by the
+    cores. A job without a sign of life for ``stall_seconds`` is not ready, and what hangs of it is ended. A batch that
+    takes longer than ``batch_limit_seconds`` is ended, and then run without the query or the input that holds it.
 
     ``flush_batches`` (``on``, ``off``) says whether all that a batch wrote is flushed to disk before the batch counts:
     else a power cut may leave a data folder that only a backup can replace.
@@ -118,6 +123,9 @@ class Settings:
     latency_target_seconds: float = 10.0
     batch_target_seconds: float = 1.0
     join_row_limit: int = 1_000_000
+    worker_memory_bytes: int = 0
+    stall_seconds: float = 15.0
+    batch_limit_seconds: float = 60.0
     flush_batches: str = ON
     query_groups: str = AUTO
     key_splits: str = AUTO

@@ -32,6 +32,7 @@ import orjson
 import psutil
 
 from operators.job.checkpoint import check_checkpoint
+from operators.job.job_files import HEARTBEAT
 from sources.storage import Storage
 
 JOB_FILE = "job.json"
@@ -198,6 +199,8 @@ class JobSupervisor(Supervisor):
     def __init__(self, command: Sequence[str], storage: Storage, log_file: Path, **options: Any) -> None:
         super().__init__("job", command, log_file, **options)
         self._storage = storage
+        self.stall: str | None = None
+        """Why the job gets nowhere, as the watchdog sees it; None while it gets on."""
 
     def start(self) -> None:
         """End what an earlier service left behind, and start the child; CorruptData for a damaged checkpoint."""
@@ -206,7 +209,9 @@ class JobSupervisor(Supervisor):
         super().start()
 
     def is_ready(self) -> bool:
-        """Whether the child that runs now has committed its first batch."""
+        """Whether the child that runs now has committed its first batch, and gets on."""
+        if self.stall is not None:
+            return False
         ready = _read_json(self._storage, READY_FILE).get("pid")
         return ready is not None and ready == self.pid
 
@@ -214,8 +219,15 @@ class JobSupervisor(Supervisor):
         """Say what the child is doing while it is not ready."""
         if self._stopping.is_set():
             return "The service is stopping."
+        if self.stall is not None:
+            return self.stall
         failing = _read_json(self._storage, FAILING_FILE)
         if self.pid is not None and failing.get("pid") == self.pid:
+            if failing.get("is_isolating"):
+                return (
+                    "A batch could not be run; the job is finding out which query or which input is to blame."
+                    f" The log says how: {self.log_file}."
+                )
             return (
                 f"The Spark job's query ended {failing['times']} times in a row and is started again."
                 f" The log says why: {self.log_file}."
@@ -227,7 +239,18 @@ class JobSupervisor(Supervisor):
             )
         return "The Spark job is starting; its first batch is not committed yet."
 
+    def members(self) -> list[psutil.Process]:
+        """Return the processes of the job that run: the driver, its JVM, and all that they started."""
+        pid = self.pid
+        return [] if pid is None else _family(pid)
+
+    def end_all(self) -> None:
+        """End the job with all its processes, whatever they do; it is started anew."""
+        kill_all(self.members())
+
     def _before_spawn(self) -> None:
+        self.stall = None
+        self._storage.delete(HEARTBEAT)
         self._storage.delete(READY_FILE)
         self._storage.delete(FAILING_FILE)
         self._environment |= make_scratch(self._storage)

@@ -23,12 +23,11 @@ from tempfile import TemporaryFile
 import orjson
 
 from operators import containment
-from operators.job.checkpoint import newest_offset, read_offset, rewrite_offset
-from operators.job.job_files import BATCHES
+from operators.job.checkpoint import read_offset, rewrite_offset
+from operators.job.isolation_log import pending_batch
 from operators.job.offsets import Offset, PassedOver, Span
 from operators.job.plan_log import PlanLog
 from operators.job.worker_memory import limit_memory
-from sources.record_log import RecordLog
 from sources.storage import Storage
 
 POLL_SECONDS = 0.02
@@ -104,14 +103,16 @@ def _without_input(offset: Offset, queries: Sequence[str], run: Run) -> Offset:
         ]
         return run(replace(_leaving_out(offset, queries), passed_over=(*offset.passed_over, *gone)))
 
+    if only(()) is not None:
+        raise RuntimeError(f"Batch {offset.seq} cannot be run even without any query and input.")
     low, high, failure = 0, total, None
     while high - low > 1:
         middle = (low + high) // 2
         tried = only(_first(spans, middle))
         low, high, failure = (middle, high, failure) if tried is None else (low, middle, tried)
     failure = failure or only(_first(spans, high))
-    if failure is None or not total:
-        raise RuntimeError(f"Batch {offset.seq} cannot be run even without any query and input.")
+    if failure is None:
+        return offset  # this time it ran: the caller tries again
     *_, span = _first(spans, high)
     begin = span.end - 1
     whole = next(s for s in spans if (s.stream, s.partition) == (span.stream, span.partition) and s.end > begin)
@@ -229,12 +230,6 @@ def run_batch(storage: Storage, start: Offset, end: Offset, lanes: Sequence[int]
     lane_tasks = LaneTasks(storage, PlanLog(storage), lanes, join_row_limit)
     for lane in lanes:
         lane_tasks.run([to_batch([row for row in rows if row.lane == lane])])
-
-
-def pending_batch(storage: Storage) -> int | None:
-    """Return the number of the batch that Spark has logged and nobody has published, None where there is none."""
-    logged = newest_offset(storage)
-    return logged if logged > RecordLog(storage, BATCHES).latest() else None
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -21,6 +21,7 @@ PLANS = "plans"
 PLANNED = "planned.json"
 LANES = "lanes.json"
 UNAVAILABLE = "unavailable.json"
+HEARTBEAT = "heartbeat.json"
 
 WARM_UP_BATCHES = 2
 """How many batches at a start are there to have every process load what it needs; then the job is ready."""
@@ -68,6 +69,16 @@ def write_unavailable(storage: Storage, problems: Mapping[str, str]) -> None:
 def read_unavailable(storage: Storage) -> dict[str, str]:
     """Return what :func:`write_unavailable` wrote last."""
     return _read_message(storage, UNAVAILABLE)
+
+
+def write_heartbeat(storage: Storage, number: int) -> None:
+    """Give a sign of life: a number that differs from the one before."""
+    storage.put(HEARTBEAT, orjson.dumps({"number": number}), durable=False)
+
+
+def read_heartbeat(storage: Storage) -> int | None:
+    """Return the last sign of life of the job, None before the first since it was started."""
+    return _read_message(storage, HEARTBEAT).get("number")
 
 
 def _read_message(storage: Storage, path: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from operators.job.composite_source import CompositeSource
 from operators.job.job_files import LANES, read_lanes
 from operators.job.masters import is_local_cluster, is_one_machine, lay_out_home, scaled_options, with_retries
 from operators.job.spark_conf import DRIVER_OPTIONS, EXECUTOR_OPTIONS, combined
+from operators.job.worker_memory import WORKER_MEMORY
 from operators.key_groups import spread_over_partitions
 from sources.storage import Storage
 
@@ -36,6 +37,8 @@ class JobSettings:
 
     ``flush_batches``: all that a batch wrote is flushed to disk before its record is written.
 
+    A worker may take ``worker_memory_bytes`` of memory of its own, 0 for any; a batch may take ``batch_limit_seconds``.
+
     ``spark_conf`` is what the user adds to Spark's configuration. ``executors`` is how many to begin with where their
     number is the service's to decide, else None.
     """
@@ -46,6 +49,8 @@ class JobSettings:
     target_seconds: float
     join_row_limit: int
     flush_batches: bool = True
+    worker_memory_bytes: int = 0
+    batch_limit_seconds: float = 60.0
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     executors: int | None = None
 
@@ -66,6 +71,7 @@ def start_spark(settings: JobSettings, home: Path | None = None) -> SparkSession
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     temporary = tempfile.gettempdir()
     options = {"spark.local.dir": temporary} | combined(settings.master, settings.spark_conf, temporary)
+    os.environ[WORKER_MEMORY] = options[f"spark.executorEnv.{WORKER_MEMORY}"] = str(settings.worker_memory_bytes)
     if settings.executors is not None:
         options |= scaled_options(settings.master, settings.executors)
     started_here = [DRIVER_OPTIONS]

@@ -23,6 +23,7 @@ from operators.job.job_files import (
     PLANS,
     WARM_UP_BATCHES,
     PlannedBatch,
+    write_heartbeat,
     write_planned,
     write_unavailable,
 )
@@ -40,6 +41,8 @@ LONGEST_REST_SECONDS = 30.0
 
 # Spark ends Python processes that had nothing to do for a minute, and new ones take seconds to start
 KEPT_BUSY_US = 45_000_000
+
+HEARTBEAT_SECONDS = 1.0
 
 NOTHING = Extent(0, 0)
 _BEFORE_ALL: Mapping[str, Any] = {"clocks": {}, "waterlines": {}, "streams": {}, "lanes": {}}
@@ -70,9 +73,11 @@ class Planner:
         self._idleness = Idleness()
         self._problems: dict[str, str] = {}
         self._told_problems: dict[str, str] | None = None
+        self._heartbeat_due = 0.0
 
     def latest(self, start: Offset, now_us: int) -> Offset:
         """Return the offset at which the next batch ends, or ``start`` when there is nothing to do yet."""
+        self._show_life()
         record = self._record_of(start.seq)
         if record is None:
             return start
@@ -126,6 +131,12 @@ class Planner:
         if end.epoch > start.epoch:
             write_planned(self._storage, PlannedBatch(end.seq, start.epoch, end.epoch, end.clocks, end.planned_us))
         return end
+
+    def _show_life(self) -> None:
+        now = time.monotonic()
+        if now >= self._heartbeat_due:
+            self._heartbeat_due = now + HEARTBEAT_SECONDS
+            write_heartbeat(self._storage, time.monotonic_ns())
 
     def _record_of(self, seq: int) -> Mapping[str, Any] | None:
         """Return the record of batch ``seq``, None while it is not written; kept, as reading one takes milliseconds."""

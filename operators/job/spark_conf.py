@@ -40,12 +40,12 @@ DECIDED = {
 # page, each set to zero by the kernel first. So they keep what they free, up to half a gigabyte at the end of the heap,
 # and Arrow takes from the same heap. glibc reads this when a process starts; other libraries ignore it.
 KEPT_MEMORY = {
-    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
-    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(512 << 20),
-    "spark.executorEnv.MALLOC_TOP_PAD_": str(16 << 20),
-    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the most glibc allows; what is larger is given back
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_TRIM_THRESHOLD_": str(512 << 20),
+    "MALLOC_TOP_PAD_": str(16 << 20),
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the most glibc allows; what is larger is given back
 }
-SUGGESTED = KEPT_MEMORY | {
+SUGGESTED = {f"spark.executorEnv.{name}": value for name, value in KEPT_MEMORY.items()} | {
     # else Spark writes a file of checksums beside each file, and starts a process for each of the two to set its mode
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.driver.memory": "2g",
