@@ -31,6 +31,7 @@ from api.app import create_app
 from api.connections import Connection
 from api.preconditions import CannotStart, check_home, check_java, check_python, lock_data_dir
 from api.service import Service
+from operators.job.masters import is_one_machine
 from session.plan_snapshot import trim_plan_log
 from session.settings import SECRET, Settings, load_settings
 from session.shared_session import SharedSession
@@ -124,7 +125,8 @@ def running(settings: Settings, storage: Storage, listener: socket.socket) -> It
     """Start everything; stop it at the end."""
     settings.confinement.write(storage)
     supervisor, deliverers = supervise(settings, storage), supervise_deliverers(settings, storage)
-    watchdog = Watchdog(supervisor, storage, settings.stall_seconds, settings.batch_limit_seconds)
+    limits = settings.stall_seconds, settings.batch_limit_seconds
+    watchdog = Watchdog(supervisor, storage, *limits, works_here=is_one_machine(settings.master))
     service = Service.assemble(
         SharedSession(storage, settings), storage, settings, lambda: _why_not_ready(supervisor), watchdog.counts
     )

@@ -35,16 +35,25 @@ log = logging.getLogger("braid.watchdog")
 
 
 class Watchdog:
-    """Watches the job of one supervisor; :meth:`look` is called every :data:`LOOK_SECONDS`."""
+    """Watches the job of one supervisor; :meth:`look` is called every :data:`LOOK_SECONDS`.
+
+    ``works_here``: batches run in processes of this machine, so that using no processor means that they hang.
+    """
 
     def __init__(
-        self, supervisor: JobSupervisor, storage: Storage, stall_seconds: float, batch_limit_seconds: float
+        self,
+        supervisor: JobSupervisor,
+        storage: Storage,
+        stall_seconds: float,
+        batch_limit_seconds: float,
+        works_here: bool = True,
     ) -> None:
         self._supervisor = supervisor
         self._storage = storage
         self._batches = RecordLog(storage, BATCHES)
         self._stall_seconds = stall_seconds
         self._batch_limit_seconds = batch_limit_seconds
+        self._works_here = works_here
         self._sign: object = None
         self._silent = 0.0
         # processor seconds by process, of those that ended meanwhile, too; and all of them at each look
@@ -94,7 +103,7 @@ class Watchdog:
         self._use.append(sum(self._used.values()))
         if _are_some_stopped(members):
             self._end("processes of it are stopped")
-        elif len(self._use) * seconds > WATCHED_SECONDS and self._is_still(seconds):
+        elif self._works_here and len(self._use) * seconds > WATCHED_SECONDS and self._is_still(seconds):
             self._end("its processes do nothing")
         elif self._silent >= self._limit():
             self._note_outlasted()
