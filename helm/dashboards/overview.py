@@ -217,7 +217,17 @@ def job() -> list[Part]:
             },
             "Follows open windows, running queries and the retention of results, not the time since start.",
             units.BytesIEC,
-            width=24,
+            width=12,
+        ),
+        series(
+            "Stalls and restarts of the job",
+            {
+                "stalls": f"sum(increase({of('braid_job_stalls_total')}[$__rate_interval]))",
+                "restarts": f"sum(increase({of('braid_job_restarts_total')}[$__rate_interval]))",
+            },
+            "How often the job showed no sign of life for stall_seconds, and how often it ended without being asked to.",
+            units.Short,
+            width=12,
         ),
     ]
 

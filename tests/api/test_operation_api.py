@@ -50,6 +50,8 @@ NAMES = {
     "braid_batch_duration_seconds_bucket",
     "braid_batch_tuples_bucket",
     "braid_batches_total",
+    "braid_job_restarts_total",
+    "braid_job_stalls_total",
     "braid_epoch",
     "braid_state_bytes",
     "braid_bucket_bytes",

@@ -46,6 +46,8 @@ COUNTERS = {
     "braid_stream_malformed_total": {"stream"},
     "braid_stream_skipped_total": {"stream"},
     "braid_batches_total": set(),
+    "braid_job_restarts_total": set(),
+    "braid_job_stalls_total": set(),
     "braid_sink_rows_total": {"query_id"},
     "braid_sink_errors_total": {"query_id"},
 }
