@@ -25,12 +25,10 @@ from operators.aggregation import (
 )
 from operators.arrays import Places
 from operators.bucket import Bucket
-from operators.components import components_of
 from operators.containment import contained
 from operators.entries import EncodedMeasures, SlicedTuples
 from operators.event_times import EARLIEST, LATEST
 from operators.expressions import Expression, columns_of, conjuncts_of
-from operators.functions.text_size import constant_bytes
 from operators.joins.lookup_join import LookupJoin
 from operators.joins.parts import Part, Placement, columns_for_rows, columns_to_spread_by, join_of, parts_over
 from operators.joins.shares import Share, shares_of
@@ -43,7 +41,7 @@ from operators.predicates.index import PredicateIndex, TupleCells
 from operators.predicates.query_set import Words
 from operators.queries import Aggregation, Measure
 from operators.report import Chunk, Work, index_of
-from operators.totals import argument_of
+from operators.tuple_bytes import bytes_a_tuple
 from operators.tuples import Tuples
 from operators.windowing.sessions import fragments, has_sessions
 from operators.windowing.slicing import Combs, cut_slices
@@ -206,14 +204,11 @@ class StreamOperators:
 
     @cached_property
     def width(self) -> int:
-        """How many bytes the numbers take that one tuple adds to measures, and the constant parts of texts made of it.
-
-        Those of a chunk are in memory together.
-        """
-        by_name = {m.name: m for operator in self._operators for _, measures in operator.spaces for m in measures}
-        numbers = sum(component.dtype.itemsize for m in by_name.values() for component in components_of(m))
-        made = {key for operator in self._operators for key in operator.keys} | set(map(argument_of, by_name.values()))
-        return numbers + sum(map(constant_bytes, made))
+        """How many bytes one tuple takes besides its columns; those of a chunk are in memory together."""
+        keys = (key for operator in self._operators for key in operator.keys)
+        measures = (m for operator in self._operators for _, measures in operator.spaces for m in measures)
+        residuals = (d.residual for d in self._index.dimensions.values() if d.residual is not None)
+        return bytes_a_tuple(keys, measures, residuals)
 
     @property
     def queries(self) -> set[str]:

@@ -41,6 +41,7 @@ from session.requests import (
 )
 from session.settings import OFF, Settings
 from session.sql.select import plan_select
+from session.sql.statement_limits import StatementLimits
 from session.sql.statements import CreateStream, CreateTable, Select
 from session.statements import read_create_stream, read_create_table, to_definition, to_table_definition
 from session.tables import NamedTables, Tables, inputs_with_new_rows
@@ -94,6 +95,11 @@ class Commands(Reads):
         self._refreshing = threading.Lock()
         self._requests: RequestLog | None = None
 
+    @property
+    def statement_limits(self) -> StatementLimits:
+        """How large a statement may be."""
+        return self._settings.statement_limits
+
     @abstractmethod
     def _now_us(self) -> int:
         """Return the time in microseconds."""
@@ -106,7 +112,7 @@ class Commands(Reads):
 
     def create_stream(self, sql: str) -> dict[str, Any]:
         """Declare a stream and return its description; pushes may use it at once. Conflict for a name that is taken."""
-        statement = read_create_stream(sql, self._settings.confinement, self._storage)
+        statement = read_create_stream(sql, self._settings.confinement, self._storage, self.statement_limits)
         running = current()
         if running is not None and running.has_effect:
             return self.stream(statement.name)
@@ -145,7 +151,7 @@ class Commands(Reads):
 
         Conflict for a name that is taken.
         """
-        statement = read_create_table(sql)
+        statement = read_create_table(sql, self.statement_limits)
         running = current()
         if running is not None and running.has_effect:
             return self.table(statement.name)
@@ -309,8 +315,16 @@ class Commands(Reads):
         with self._lock:
             catalog = self._state.catalog.copy()
         tables = NamedTables(catalog, self._tables)
-        confinement = self._settings.confinement
-        planned = plan_requests(requests, catalog, tables, confinement, owner.tenant, inherited, may_replace)
+        planned = plan_requests(
+            requests,
+            catalog,
+            tables,
+            self._settings.confinement,
+            owner.tenant,
+            inherited,
+            may_replace,
+            self.statement_limits,
+        )
         return [replace(p, query=self._with_settings(p.query)) for p in planned]
 
     def _with_settings(self, query: Query) -> Query:
@@ -323,7 +337,9 @@ class Commands(Reads):
         """Return how a SELECT would run, as :meth:`validate` does."""
         with self._lock:
             catalog = self._state.catalog.copy()
-        query = self._with_settings(plan_select(select, catalog, tables=NamedTables(catalog, self._tables)))
+        query = self._with_settings(
+            plan_select(select, catalog, NamedTables(catalog, self._tables), self.statement_limits)
+        )
         names = {definition.id: definition.name for definition in catalog.values()}
         return self._explain(query, {stream: names[stream] for stream in query.streams})
 

@@ -36,7 +36,7 @@ def execute_statement(session: Changes | TenantSession, sql: str) -> dict[str, A
     ``nodes`` and ``edges``; DROP STREAM and DROP TABLE give ``{"dropped": name}``, whose name is null when IF EXISTS
     found nothing.
     """
-    statement = parse_statement(sql)
+    statement = parse_statement(sql, session.statement_limits)
     match statement:
         case CreateStream():
             return session.create_stream(sql)

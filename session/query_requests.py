@@ -14,6 +14,7 @@ from router.sinks.connectors import SinkDefinition, read_sink
 from session.catalog import Catalog
 from session.query_record import QueryRecord, full_name
 from session.sharing import shared_dict
+from session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from session.statements import read_query
 from session.tables import NamedTables
 from sources.confinement import OPEN, Confinement
@@ -149,6 +150,7 @@ def plan_requests(
     tenant: str | None = None,
     inherited: Inherited | None = None,
     may_replace: bool = False,
+    limits: StatementLimits = DEFAULT_LIMITS,
 ) -> list[PlannedQuery]:
     """Return every request planned; the error of the first that cannot be says which it was.
 
@@ -160,7 +162,7 @@ def plan_requests(
     base = inherited or Inherited()
     for position, request in enumerate(requests, start=1):
         try:
-            parsed = read_query(request.sql, catalog, tables)
+            parsed = read_query(request.sql, catalog, tables, limits)
             if parsed.or_replace and not may_replace:
                 raise NotAllowed(
                     "CREATE OR REPLACE QUERY is a statement for POST /sql; PUT /queries/{id} replaces a query, too."

@@ -16,6 +16,7 @@ import orjson
 from operators.job.masters import cores_of
 from operators.job.spark_conf import check_spark_conf, flattened
 from router.progress import PARTS
+from session.sql.statement_limits import StatementLimits
 from sources.confinement import Confinement
 from sources.errors import NotAllowed
 from sources.locations import NOWHERE, check_no_secret
@@ -92,6 +93,9 @@ class Settings:
     be reached from other machines; ``admin_key`` is the first key. With access on, no query is accepted that would have
     operators keep more than ``admission_cores`` cores busy; 0: nine tenths of the job's lanes.
 
+    How large a statement may be is said by the settings from ``max_statement_tokens`` to ``max_tuple_bytes``
+    (:class:`session.sql.statement_limits.StatementLimits`).
+
     Requests must name one of ``allowed_hosts`` (``*``: any), or, where that is empty, the address listened on.
     Pages of ``allowed_origins`` (``https://board.example.com``, ``*``: any) may call the service from a browser, others
     may not. A client must send a request, and take its answer, at a pace (:mod:`api.connections`), after
@@ -119,6 +123,16 @@ class Settings:
     max_body_bytes: int = 64 * 1024 * 1024
     push_backlog_bytes: int = 2 * 1024**3
     max_queries: int = 20000
+    max_statement_tokens: int = StatementLimits.max_statement_tokens
+    max_output_columns: int = StatementLimits.max_output_columns
+    max_join_inputs: int = StatementLimits.max_join_inputs
+    max_group_keys: int = StatementLimits.max_group_keys
+    max_measures: int = StatementLimits.max_measures
+    max_distinct_measures: int = StatementLimits.max_distinct_measures
+    max_conditions: int = StatementLimits.max_conditions
+    max_in_values: int = StatementLimits.max_in_values
+    max_text_length: int = StatementLimits.max_text_length
+    max_tuple_bytes: int = StatementLimits.max_tuple_bytes
     metrics_labelled_queries: int = 1000
     latency_target_seconds: float = 10.0
     batch_target_seconds: float = 1.0
@@ -223,6 +237,11 @@ class Settings:
     def needs_keys(self) -> bool:
         """Whether requests need an API key: where it is not said, as soon as others than this machine can send any."""
         return self.access == ON or (self.access == AUTO and not self.is_loopback)
+
+    @property
+    def statement_limits(self) -> StatementLimits:
+        """How large a statement may be."""
+        return StatementLimits(**{limit.name: getattr(self, limit.name) for limit in fields(StatementLimits)})
 
     @property
     def confinement(self) -> Confinement:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from session.sql.lookups import NO_TABLES, KnownTables
 from session.sql.parser import parse_statement
 from session.sql.shapes import ReadQuery, Shapes
+from session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from session.sql.statements import CreateStream, CreateTable
 from sources.confinement import OPEN, Confinement
 from sources.connectors import validate_definition
@@ -18,14 +19,24 @@ from sources.storage import Storage
 _shapes = Shapes()
 
 
-def read_query(sql: str, catalog: Mapping[str, StreamDefinition], tables: KnownTables = NO_TABLES) -> ReadQuery:
+def read_query(
+    sql: str,
+    catalog: Mapping[str, StreamDefinition],
+    tables: KnownTables = NO_TABLES,
+    limits: StatementLimits = DEFAULT_LIMITS,
+) -> ReadQuery:
     """Return the query of a SQL text, with the name and the sink of CREATE QUERY; NotAllowed for other statements."""
-    return _shapes.read(sql, catalog, tables)
+    return _shapes.read(sql, catalog, tables, limits)
 
 
-def read_create_stream(sql: str, confinement: Confinement = OPEN, storage: Storage | None = None) -> CreateStream:
+def read_create_stream(
+    sql: str,
+    confinement: Confinement = OPEN,
+    storage: Storage | None = None,
+    limits: StatementLimits = DEFAULT_LIMITS,
+) -> CreateStream:
     """Return the CREATE STREAM statement of a SQL text; NotAllowed for other ones, and what the storage is not for."""
-    statement = parse_statement(sql)
+    statement = parse_statement(sql, limits)
     if isinstance(statement, CreateStream):
         validate_definition(
             statement.name,
@@ -42,9 +53,9 @@ def read_create_stream(sql: str, confinement: Confinement = OPEN, storage: Stora
     )
 
 
-def read_create_table(sql: str) -> CreateTable:
+def read_create_table(sql: str, limits: StatementLimits = DEFAULT_LIMITS) -> CreateTable:
     """Return the CREATE TABLE statement of a SQL text; NotAllowed for other ones."""
-    statement = parse_statement(sql)
+    statement = parse_statement(sql, limits)
     if isinstance(statement, CreateTable):
         return statement
     raise NotAllowed(

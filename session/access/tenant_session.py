@@ -19,6 +19,7 @@ from session.query_requests import PlannedQuery, QueryRequest, Replacement
 from session.reads import DeployedQuery, unknown_query
 from session.requests import Outcome
 from session.shared_session import SharedSession
+from session.sql.statement_limits import StatementLimits
 from session.sql.statements import Select
 from sources.schema import StreamDefinition
 
@@ -45,6 +46,11 @@ class TenantSession:
     def scoped(self, key: str) -> str:
         """Return an Idempotency-Key as no other tenant can have it."""
         return key if self.principal.tenant is None else f"{self.principal.tenant}\n{key}"
+
+    @property
+    def statement_limits(self) -> StatementLimits:
+        """How large a statement may be."""
+        return self._session.statement_limits
 
     # streams and tables
 

@@ -35,12 +35,12 @@ class Cursor(Parser):
 
     sql_text: SqlText
 
-    def load(self, text: str) -> None:
-        """Take a text to parse; SqlSyntaxError or SqlNotAllowed when its tokens are not in order."""
+    def load(self, text: str, max_tokens: int) -> None:
+        """Take a text to parse; SqlSyntaxError or SqlNotAllowed when its tokens are not in order, or too many."""
         self.reset()
         self.sql = text
         self.sql_text = SqlText(text)
-        self._chunks = [tokenize(self.sql_text)]
+        self._chunks = [tokenize(self.sql_text, max_tokens)]
         self._advance_chunk()
 
     # looking

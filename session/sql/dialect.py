@@ -18,9 +18,12 @@ class Braid(Dialect):
 _BRAID = Braid()
 
 
-def open_parser(text: str) -> BraidParser:
-    """Return a parser at the first token of a text; SqlSyntaxError or SqlNotAllowed when its tokens are not valid."""
+def open_parser(text: str, max_tokens: int) -> BraidParser:
+    """Return a parser at the first token of a text; SqlSyntaxError or SqlNotAllowed when its tokens are not valid.
+
+    There may be at most ``max_tokens`` of them: parsing takes some 40 µs each.
+    """
     # a parser has state: each text gets one of its own, so threads may parse at the same time
     parser = BraidParser(dialect=_BRAID)
-    parser.load(text)
+    parser.load(text, max_tokens)
     return parser

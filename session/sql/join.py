@@ -27,7 +27,6 @@ from session.sql.select_list import aliases, group_keys, output_name, windowed_o
 from session.sql.statements import Select, WindowedSource
 from session.sql.syntax import Node, conjuncts
 
-MAX_INPUTS = 10
 _EQUALITIES = "A join of streams compares each input with others by equal columns, as in a.user_id = b.user_id"
 _EARLY = " An aggregate or GROUP BY, such as SELECT COUNT(*) …, has early rows."
 
@@ -35,8 +34,6 @@ _EARLY = " An aggregate or GROUP BY, such as SELECT COUNT(*) …, has early rows
 def plan_join(select: Select, scopes: Sequence[Scope]) -> Join:
     """Return the join that a SELECT asks for; SqlNotAllowed says what it may not do."""
     sources = (select.source, *(joined.source for joined in select.joins))
-    if len(sources) > MAX_INPUTS:
-        raise select.sql.not_allowed(f"A join must have at most {MAX_INPUTS} inputs.", sources[MAX_INPUTS].at)
     scope = JoinScope(select.sql, scopes, [source.at for source in sources])
     window = _common_window(select, sources)
     if select.emit is not None and select.emit.emit != EMIT_AFTER_WATERMARK:
@@ -366,14 +363,18 @@ class _Attributes:
 
     def __init__(self, input_count: int) -> None:
         self._input_count = input_count
-        self._members: list[list[tuple[int, Expression]]] = []
+        self._members: dict[int, list[tuple[int, Expression]]] = {}
+        self._attribute_of: dict[tuple[int, Expression], int] = {}
+        self._united = 0
 
     def unite(self, equality: _Equality) -> None:
         """Put both sides of an inner equality into one attribute."""
         left, right = (equality.left, equality.left_key), (equality.right, equality.right_key)
-        merged = [members for members in self._members if left in members or right in members]
-        attribute = list(dict.fromkeys([*(member for members in merged for member in members), left, right]))
-        self._members = [members for members in self._members if members not in merged] + [attribute]
+        numbers = sorted({self._attribute_of[side] for side in (left, right) if side in self._attribute_of})
+        merged = [member for number in numbers for member in self._members.pop(number)]
+        self._united += 1
+        self._members[self._united] = list(dict.fromkeys([*merged, left, right]))
+        self._attribute_of.update(dict.fromkeys(self._members[self._united], self._united))
 
     def keys(
         self, outer: list[tuple[int, _Equality]]
@@ -385,7 +386,7 @@ class _Attributes:
         attributes: list[dict[int, Expression]] = []
         conditions: list[tuple[int, Expression]] = []
         attribute_of: dict[tuple[int, Expression], int] = {}
-        for number, members in enumerate(self._members):
+        for number, members in enumerate(self._members.values()):
             chosen_keys: dict[int, Expression] = {}
             for member, key in members:
                 attribute_of[member, key] = number

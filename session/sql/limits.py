@@ -1,4 +1,4 @@
-"""Bounds on the size of expressions, so that a statement cannot take the service's stack, time or memory."""
+"""Bounds on statements and their expressions, so that none takes the service's stack, time or memory."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from sqlglot.errors import SqlglotError
 from session.sql.ddl import check_name, parse_create_stream, parse_create_table, parse_sink
 from session.sql.dialect import open_parser
 from session.sql.select_parser import BraidParser
+from session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from session.sql.statements import (
     CreateQuery,
     DropQuery,
@@ -48,12 +49,12 @@ _SHOWS: dict[str, Callable[[], Statement]] = {
 }
 
 
-def parse_statement(text: str) -> Statement:
+def parse_statement(text: str, limits: StatementLimits = DEFAULT_LIMITS) -> Statement:
     """Return the one statement in the text, which may end with ``;``.
 
     Raises SqlSyntaxError (400) or SqlNotAllowed (422), both with the position of the offending token.
     """
-    cursor = open_parser(text)
+    cursor = open_parser(text, limits.max_statement_tokens)
     try:
         statement = _parse(cursor)
     except SqlglotError as error:

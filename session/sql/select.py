@@ -15,6 +15,7 @@ from session.sql.lookups import NO_TABLES, KnownTables, with_lookups
 from session.sql.parser import parse_statement
 from session.sql.scope import Scope
 from session.sql.select_list import Outputs, aliases, group_keys, output_name, windowed_outputs
+from session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from session.sql.statements import CreateQuery, Explain, Select, Statement
 from session.sql.syntax import Node
 from sources.errors import SqlNotAllowed
@@ -27,6 +28,7 @@ def plan_select(
     statement: str | Statement,
     catalog: Mapping[str, StreamDefinition],
     tables: KnownTables = NO_TABLES,
+    limits: StatementLimits = DEFAULT_LIMITS,
 ) -> Query:
     """Return the query that a SELECT (also inside CREATE QUERY or EXPLAIN) asks for.
 
@@ -34,20 +36,26 @@ def plan_select(
     SqlNotAllowed (422) with a position.
     """
     if isinstance(statement, str):
-        statement = parse_statement(statement)
+        statement = parse_statement(statement, limits)
     if isinstance(statement, (CreateQuery, Explain)):
         statement = statement.select
     if not isinstance(statement, Select):
         raise SqlNotAllowed("A query must be a SELECT; send other statements to POST /sql.")
+    limits.check_select(statement)
     try:
-        return _plan(statement, catalog, tables)
+        query = _plan(statement, catalog, tables, limits)
     except RecursionError:
         position = statement.sql.position(statement.start)
         raise SqlNotAllowed("The statement is nested too deeply; split it.", position=position) from None
+    limits.check_query(statement, query)
+    return query
 
 
-def _plan(select: Select, catalog: Mapping[str, StreamDefinition], tables: KnownTables) -> Query:
+def _plan(
+    select: Select, catalog: Mapping[str, StreamDefinition], tables: KnownTables, limits: StatementLimits
+) -> Query:
     select, scopes = with_lookups(select, catalog, tables)
+    limits.check_inputs(select)
     if select.joins:
         return plan_join(select, scopes)
     (scope,) = scopes

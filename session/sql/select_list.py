@@ -12,8 +12,6 @@ from session.sql.statements import Select, SelectItem
 from session.sql.syntax import Node
 from sources.schema import TIMESTAMP
 
-MAX_OUTPUTS = 1000
-
 
 def group_keys(select: Select, scope: Names) -> tuple[Expression, ...]:
     """Return the GROUP BY expressions besides the window's bounds, each once."""
@@ -82,8 +80,6 @@ class Outputs:
                 + " write AS and another alias.",
                 at,
             )
-        if len(self._outputs) >= MAX_OUTPUTS:
-            raise self._sql.not_allowed(f"A query must have at most {MAX_OUTPUTS} output columns.", at)
         self._names.add(name.lower())
         self._outputs.append(Output(name, expression))
 

@@ -25,6 +25,7 @@ from session.sql.lookups import NO_TABLES, KnownTables
 from session.sql.parser import parse_statement
 from session.sql.scope import Scope
 from session.sql.select import plan_select
+from session.sql.statement_limits import DEFAULT_LIMITS, StatementLimits
 from session.sql.statements import CreateQuery, Select
 from session.sql.syntax import Node, walk
 from session.sql.tokens import SqlText
@@ -94,35 +95,49 @@ class ReadQuery(NamedTuple):
     or_replace: bool = False
 
 
+_Key = tuple[StatementLimits, tuple[str, ...]]
+
+
 class Shapes:
     """The shapes of statements seen before; all are forgotten when there are too many."""
 
     def __init__(self, most: int = MOST_SHAPES) -> None:
         self._most = most
-        self._shapes: dict[tuple[str, ...], Shape] = {}
+        self._shapes: dict[_Key, Shape] = {}
 
     def __len__(self) -> int:
         return len(self._shapes)
 
-    def read(self, text: str, catalog: Mapping[str, StreamDefinition], tables: KnownTables = NO_TABLES) -> ReadQuery:
-        """Return what a text says; NotAllowed for a statement that is no query."""
+    def read(
+        self,
+        text: str,
+        catalog: Mapping[str, StreamDefinition],
+        tables: KnownTables = NO_TABLES,
+        limits: StatementLimits = DEFAULT_LIMITS,
+    ) -> ReadQuery:
+        """Return what a text says; NotAllowed for a statement that is no query, or beyond ``limits``."""
         if len(text) > LONGEST:
-            statement = _parse_query(text)
-            return _to_read_query(statement, plan_select(statement, catalog, tables=tables))
+            statement = _parse_query(text, limits)
+            return _to_read_query(statement, plan_select(statement, catalog, tables, limits))
         cut_text = cut(text)
-        shape = self._shapes.get(cut_text.around)
+        shape = self._shapes.get((limits, cut_text.around))
         if shape is not None and catalog.get(shape.definition.name.lower()) is shape.definition:
             with suppress(BraidError, RecursionError):
                 reader = TreeReader(SqlText(text))
                 query = shape.filled([reader.number(number, 0) for number in cut_text.numbers])
                 return ReadQuery(shape.name, query, shape.sink, shape.or_replace)
-        statement = _parse_query(text)
-        query = plan_select(statement, catalog, tables=tables)
-        self._remember(cut_text, statement, query, catalog)
+        statement = _parse_query(text, limits)
+        query = plan_select(statement, catalog, tables, limits)
+        self._remember((limits, cut_text.around), cut_text, statement, query, catalog)
         return _to_read_query(statement, query)
 
     def _remember(
-        self, cut_text: Cut, statement: CreateQuery | Select, query: Query, catalog: Mapping[str, StreamDefinition]
+        self,
+        key: _Key,
+        cut_text: Cut,
+        statement: CreateQuery | Select,
+        query: Query,
+        catalog: Mapping[str, StreamDefinition],
     ) -> None:
         select = statement.select if isinstance(statement, CreateQuery) else statement
         nodes = () if select.where is None else walk(select.where)
@@ -139,13 +154,13 @@ class Shapes:
         if len(self._shapes) >= self._most:
             self._shapes = {}
         read_query = _to_read_query(statement, query)
-        self._shapes[cut_text.around] = Shape(
+        self._shapes[key] = Shape(
             read_query.name, read_query.sink, read_query.or_replace, select, cut_text.places, definition, scope, query
         )
 
 
-def _parse_query(text: str) -> CreateQuery | Select:
-    statement = parse_statement(text)
+def _parse_query(text: str, limits: StatementLimits) -> CreateQuery | Select:
+    statement = parse_statement(text, limits)
     if isinstance(statement, (CreateQuery, Select)):
         return statement
     raise NotAllowed(

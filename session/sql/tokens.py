@@ -83,11 +83,11 @@ _ENDING_OPERANDS = _CLOSING | {
 _SIGNS = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS})
 
 
-def tokenize(sql: SqlText) -> list[Token]:
+def tokenize(sql: SqlText, max_tokens: int) -> list[Token]:
     """Return sqlglot's tokens of a text.
 
-    Raises SqlSyntaxError at the first character that begins no token, SqlNotAllowed when the text is too long or too
-    deeply nested.
+    Raises SqlSyntaxError at the first character that begins no token, SqlNotAllowed when the text is too long, has too
+    many tokens or is too deeply nested.
     """
     text = sql.text
     if len(text) > MAX_LENGTH:
@@ -105,6 +105,12 @@ def tokenize(sql: SqlText) -> list[Token]:
     tokens = _checked(sql, tokens)
     _skip_space(sql, tokens[-1].end + 1 if tokens else 0)
     _check_nesting(sql, tokens)
+    if len(tokens) > max_tokens:
+        raise sql.not_allowed(
+            f"A statement must have at most {max_tokens} words, numbers, texts and symbols (setting"
+            f" max_statement_tokens); got {len(tokens)}. Split it in several queries.",
+            tokens[max_tokens].start,
+        )
     return tokens
 
 

@@ -205,7 +205,7 @@ def test_what_tuples_add_to_a_measure_is_encoded_once_for_all_operators(monkeypa
     total, spread = Measure("sum", V), Measure("stddev_samp", V)
     by_key, by_text = aggregation(keys=(K,), measures=(total,)), aggregation(keys=(S,), measures=(total, spread))
     operators = StreamOperators(live_of(by_key, by_text), STREAM, 2)
-    assert operators.width == 8 + 3 * 16, "a sum, and the three pairs of a deviation"
+    assert operators.width == 8 + 3 * 16 + 2 * 8, "a sum, the three pairs of a deviation, and two keys"
     encoded: list[str] = []
     encode = components.encode
 

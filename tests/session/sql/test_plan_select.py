@@ -426,5 +426,5 @@ def test_queries_survive_json(sql: str) -> None:
 def test_long_lists_and_conjunctions_are_fine() -> None:
     members = ", ".join(str(i) for i in range(10_000))
     assert selection(f"SELECT price FROM purchases WHERE gem_pack IN ({members})").where is not None
-    conditions = " AND ".join(f"price <> {i}" for i in range(5_000))
+    conditions = " AND ".join(f"price <> {i}" for i in range(1_000))
     assert selection(f"SELECT price FROM purchases WHERE {conditions}").where is not None

@@ -1,0 +1,50 @@
+"""How many bytes a tuple takes, besides its columns, while a source task adds it up.
+
+A source task computes every key, argument and residual condition once for a chunk of tuples, and keeps them until all
+operators have had the chunk. So chunks must be shorter the more there is of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from operators.components import components_of
+from operators.expressions import Call, Expression
+from operators.functions.text_size import constant_bytes
+from operators.predicates.analysis import analyse
+from operators.queries import Aggregation, Join, Measure, Query
+
+_NUMBER_BYTES = 8
+_CONDITION_BYTES = 8  # its truth, and the cell that this is
+COUNT_DISTINCT = "count_distinct"
+
+
+def bytes_a_tuple(keys: Iterable[Expression], measures: Iterable[Measure], residuals: Iterable[Expression]) -> int:
+    """Return how many bytes some keys, measures and residual conditions take for a tuple, each counted once.
+
+    Of texts only the parts that are the same in every row are counted.
+    """
+    keys, by_name = set(keys), {measure.name: measure for measure in measures}
+    residuals = set(residuals)
+    arguments = {measure.argument for measure in by_name.values() if measure.argument is not None}
+    keys |= {m.argument for m in by_name.values() if m.function == COUNT_DISTINCT and m.argument is not None}
+    components = {component for measure in by_name.values() for component in components_of(measure)}
+    values = sum(_NUMBER_BYTES for value in keys | arguments if isinstance(value, Call))
+    texts = sum(map(constant_bytes, keys | arguments | residuals))
+    numbers = sum(component.dtype.itemsize for component in components)
+    return values + texts + numbers + _NUMBER_BYTES * len(keys) + _CONDITION_BYTES * len(residuals)
+
+
+def query_bytes(query: Query) -> int:
+    """Return how many bytes a query takes for a tuple; for a join those of all inputs and of a row of it."""
+    if isinstance(query, Aggregation):
+        return bytes_a_tuple(query.keys, query.measures, analyse(query.where).residuals.values())
+    if not isinstance(query, Join):
+        return bytes_a_tuple((), (), analyse(query.where).residuals.values())
+    keys = [key for join_input in query.inputs for key in join_input.keys if key is not None]
+    wheres = [join_input.where for join_input in query.inputs] + [query.where, *query.ons.values()]
+    residuals = [condition for where in wheres for condition in analyse(where).residuals.values()]
+    grouping = query.grouping
+    if grouping is None:
+        return bytes_a_tuple(keys, (), residuals)
+    return bytes_a_tuple([*keys, *grouping.keys], grouping.measures, residuals)
