@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Annotated
 
@@ -20,9 +20,10 @@ from api.results import deployed_query, is_end, news_for
 from api.service import Service, ServiceDep
 from router.cursor import decode_cursor
 from router.result_reader import Page
-from router.row_text import json_lines
+from router.row_text import PIECE_BYTES, json_lines, pieces
 from session.access.tenant_session import TenantSession
 from session.query_record import FAILED
+from session.reads import DeployedQuery
 from sources.errors import BraidError, NotAllowed
 
 router = APIRouter(tags=["results"])
@@ -61,25 +62,29 @@ async def stream_results(
         decode_cursor(cursor, deployed.id)
     elif tail is not None:
         cursor = await service.on_reader(lambda: service.results.before_last(deployed, tail))
-    first_page = await service.read_page(deployed, cursor, caller.meters.rows_at_once(PAGE_ROWS))
+    first_page = await service.read_page(deployed, cursor, caller.meters.rows_at_once(PAGE_ROWS), PIECE_BYTES)
     ended = is_end(service, deployed, first_page)
     return StreamingResponse(
-        events(service, caller, id, first_page, ended, request),
+        events(service, caller, deployed, first_page, ended, request),
         media_type=MEDIA_TYPE,
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
 async def events(
-    service: Service, caller: TenantSession, query_id: str, page: Page, ended: bool, request: Request
+    service: Service, caller: TenantSession, deployed: DeployedQuery, page: Page, ended: bool, request: Request
 ) -> AsyncIterator[bytes]:
     """Yield the events of ``page`` and of all that follow."""
+    query_id = deployed.id
     yield KEEP_ALIVE  # tells the client, and proxies, that the stream is open
     meters = caller.meters
     while True:
         if page.table.num_rows:
             meters.count_rows(page.table.num_rows)
-            yield await service.on_reader(partial(_frames, page))
+            await service.on_reader(partial(service.note_page, deployed, page))
+            frames = _frames(page)
+            while frame := await service.on_reader(partial(next, frames, b"")):
+                yield frame
         if ended:
             yield _frame("end", page.cursor, b"{}")
             return
@@ -97,7 +102,7 @@ async def events(
                     yield KEEP_ALIVE
                 deployed = await deployed_query(service, caller, query_id)
             was_last_page = not page.has_more
-            page = await service.read_page(deployed, page.cursor, meters.rows_at_once(PAGE_ROWS))
+            page = await service.read_page(deployed, page.cursor, meters.rows_at_once(PAGE_ROWS), PIECE_BYTES)
             if deployed.state == FAILED and was_last_page and not page.table.num_rows:
                 raise NotAllowed(caller.query(query_id)["error"] or "The query failed.")
         except BraidError as error:  # the status is sent already, so the event says it
@@ -106,9 +111,14 @@ async def events(
         ended = is_end(service, deployed, page)
 
 
-def _frames(page: Page) -> bytes:
-    lines = zip(page.cursors(), json_lines(page.table), strict=True)
-    return b"".join(b"id: %b\ndata: %b\n" % (cursor.encode(), line) for cursor, line in lines)
+def _frames(page: Page) -> Iterator[bytes]:
+    """Yield the events of a page, some at a time."""
+    cursors = page.cursors()
+    for piece in pieces(page.table):
+        lines = json_lines(piece)
+        yield b"".join(
+            b"id: %b\ndata: %b\n" % (cursor.encode(), line) for line, cursor in zip(lines, cursors, strict=False)
+        )
 
 
 def _frame(event: str, cursor: str, data: bytes) -> bytes:

@@ -9,7 +9,9 @@ from fastapi import APIRouter, Query, Response
 
 from api.access import CallerDep
 from api.documents import Json, answers
+from api.service import Service, ServiceDep
 from optimizer.graph import to_dot
+from sources.errors import TooLarge
 
 router = APIRouter(tags=["plan"])
 DOT = "text/vnd.graphviz"
@@ -83,17 +85,20 @@ def _graph_responses(description: str, example: Json, *refusals: int) -> dict[in
         " split keys, how many executors there are and should be, and how many cores each lane keeps busy.",
         {**_GRAPH, "changes": _CHANGES, "executors": _EXECUTORS, "lanes": _LANES},
         400,
+        413,
     ),
 )
-def get_plan(caller: CallerDep, format: Form = "json") -> Response:
+def get_plan(caller: CallerDep, service: ServiceDep, format: Form = "json") -> Response:
     """Look at how all queries run and share."""
-    return _graph(caller.plan(), format)
+    return _graph(caller.plan(), format, service)
 
 
-@router.get("/queries/{id}/plan", responses=_graph_responses("The query's part of the graph.", _GRAPH, 400, 404, 410))
-def get_query_plan(id: str, caller: CallerDep, format: Form = "json") -> Response:
+@router.get(
+    "/queries/{id}/plan", responses=_graph_responses("The query's part of the graph.", _GRAPH, 400, 404, 410, 413)
+)
+def get_query_plan(id: str, caller: CallerDep, service: ServiceDep, format: Form = "json") -> Response:
     """Look at how one query runs and with whom it shares."""
-    return _graph(caller.query_plan(id), format)
+    return _graph(caller.query_plan(id), format, service)
 
 
 @router.get("/changelogs", responses=answers(200, "Changelogs in order of epochs.", {"changelogs": [_CHANGELOG]}, 400))
@@ -105,7 +110,11 @@ def get_changelogs(
     return Response(body, media_type="application/json")
 
 
-def _graph(graph: dict[str, Any], form: str) -> Response:
-    if form == "dot":
-        return Response(to_dot(graph), media_type=DOT)
-    return Response(orjson.dumps(graph), media_type="application/json")
+def _graph(graph: dict[str, Any], form: str, service: Service) -> Response:
+    body = to_dot(graph).encode() if form == "dot" else orjson.dumps(graph)
+    if len(body) > service.settings.max_page_bytes:
+        raise TooLarge(
+            f"A plan must have at most {service.settings.max_page_bytes} bytes (setting max_page_bytes); got"
+            f" {len(body)}. GET /queries/{{id}}/plan has that of one query, GET /queries lists them in pages."
+        )
+    return Response(body, media_type=DOT if form == "dot" else "application/json")

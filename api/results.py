@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
-import orjson
 from fastapi import APIRouter, Header, Request, Response
 from starlette.concurrency import run_in_threadpool
 
@@ -15,7 +15,6 @@ from api.news import POLL_SECONDS
 from api.parameters import After, Limit, Wait
 from api.service import Service, ServiceDep
 from router.result_reader import Page
-from router.row_text import ndjson, objects
 from session.access.tenant_session import TenantSession
 from session.query_record import RETIRED
 from session.reads import DeployedQuery
@@ -43,11 +42,16 @@ async def read_results(
     wait: Wait = 0.0,
     accept: str | None = Header(None, include_in_schema=False),
 ) -> Response:
-    """Read rows after a cursor; with `wait`, answer as soon as there is one. `Accept` chooses JSON, NDJSON or Arrow."""
+    """Read rows after a cursor; with `wait`, answer as soon as there is one. `Accept` chooses JSON, NDJSON or Arrow.
+
+    There may be fewer than `limit` though more follow: an answer ends early once it is large. Only `end` says that no
+    row follows.
+    """
     form = rows.negotiate(accept)
-    page, end = await next_page(service, caller, id, after, caller.meters.rows_at_once(limit), wait, request)
+    limit = caller.meters.rows_at_once(limit)
+    deployed, page = await next_page(service, caller, id, after, limit, wait, request)
+    page, body, end = await service.on_reader(partial(_write, service, form, deployed, page))
     caller.meters.count_rows(page.table.num_rows)
-    body = await service.on_reader(lambda: _encode(form, page, end))
     headers = {
         "Braid-Cursor": page.cursor,
         "Braid-End": "true" if end else "false",
@@ -71,8 +75,8 @@ async def next_page(
     limit: int,
     wait: float,
     request: Request,
-) -> tuple[Page, bool]:
-    """Return the next page and whether it is the end.
+) -> tuple[DeployedQuery, Page]:
+    """Return the next page, and the query as it was before that was read.
 
     Waits up to ``wait`` seconds for a first row, without a thread. Where the waiting ends early, because the client
     left or the service stops, the page is empty.
@@ -81,12 +85,11 @@ async def next_page(
     while True:
         deployed = await deployed_query(service, caller, query_id)
         page = await service.read_page(deployed, after, limit)
-        end = is_end(service, deployed, page)
         after = page.cursor
-        if page.table.num_rows or end:
-            return page, end
+        if page.table.num_rows or is_end(service, deployed, page):
+            return deployed, page
         if not await news_for(service, caller, deployed, after, deadline, request):
-            return page, False
+            return deployed, page
 
 
 async def news_for(
@@ -114,9 +117,9 @@ def is_end(service: Service, deployed: DeployedQuery, page: Page) -> bool:
     return deployed.state == RETIRED and not page.has_more and seen_all
 
 
-def _encode(form: str, page: Page, end: bool) -> bytes:
-    if form == rows.NDJSON:
-        return ndjson(page.table)
-    if form == rows.ARROW:
-        return rows.arrow_stream(page.table)
-    return orjson.dumps({"rows": objects(page.table), "cursor": page.cursor, "end": end})
+def _write(service: Service, form: str, deployed: DeployedQuery, page: Page) -> tuple[Page, bytes, bool]:
+    """Return the part of a page that an answer has room for, its text, and whether it is the end."""
+    page, parts = rows.written(form, page, service.settings.max_page_bytes)
+    end = is_end(service, deployed, page)
+    service.note_page(deployed, page)
+    return page, rows.json_page(parts, page.cursor, end) if form == rows.JSON else b"".join(parts), end

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 
+import orjson
 import pyarrow as pa
 
 from api.problems import NotAcceptable
+from router.result_reader import Page
+from router.row_text import ndjson, objects, pieces
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -37,6 +40,29 @@ def _quality(text: str) -> float:
         return float(text)
     except ValueError:
         return 1.0
+
+
+def written(form: str, page: Page, most_bytes: int) -> tuple[Page, list[bytes]]:
+    """Return rows of a page in pieces of the text that a form has for them, and the page of these rows.
+
+    That is a shorter page where the text gets longer than ``most_bytes``; one row at least is written.
+    """
+    if form == ARROW:
+        return page, [arrow_stream(page.table)]
+    parts: list[bytes] = []
+    rows = size = 0
+    for piece in pieces(page.table, most_bytes):
+        if size >= most_bytes:
+            return page.first(rows), parts
+        parts.append(ndjson(piece) if form == NDJSON else orjson.dumps(objects(piece))[1:-1])
+        rows, size = rows + piece.num_rows, size + len(parts[-1])
+    return page, parts
+
+
+def json_page(parts: list[bytes], cursor: str, end: bool | None = None) -> bytes:
+    """Return a page in JSON, given its rows as :func:`written` gives them."""
+    rest = {"cursor": cursor} if end is None else {"cursor": cursor, "end": end}
+    return b'{"rows":[%b],%b' % (b",".join(parts), orjson.dumps(rest)[1:])
 
 
 def arrow_stream(table: pa.Table) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Annotated, TypeVar
 
 from anyio import CapacityLimiter, to_thread
@@ -54,14 +53,15 @@ class Service:
         """Do work that forms rows or writes them out on a thread, no more at once than there are cores."""
         return await to_thread.run_sync(work, limiter=self.readers)
 
-    async def read_page(self, deployed: DeployedQuery, after: str | None, limit: int) -> Page:
-        """Return the next rows of a query for a reader, who is counted as having them."""
-        return await self.on_reader(partial(self._read_page, deployed, after, limit))
+    async def read_page(
+        self, deployed: DeployedQuery, after: str | None, limit: int, page_bytes: int | None = None
+    ) -> Page:
+        """Return the next rows of a query; who hands them on to a reader calls :meth:`note_page`."""
+        return await self.on_reader(lambda: self.results.read(deployed, after, limit, page_bytes=page_bytes))
 
-    def _read_page(self, deployed: DeployedQuery, after: str | None, limit: int) -> Page:
-        page = self.results.read(deployed, after, limit)
+    def note_page(self, deployed: DeployedQuery, page: Page) -> None:
+        """Count a page that a reader is about to have."""
         self.metrics.absorb_page(deployed, page, self.results.index.latest)
-        return page
 
     @classmethod
     def assemble(
@@ -76,7 +76,7 @@ class Service:
 
         ``job_counts`` says how often the job was started anew, and the like: a counter each.
         """
-        results = ResultReader(storage)
+        results = ResultReader(storage, page_bytes=settings.max_page_bytes)
         dead_letters = DeadLetterReader(storage, results.index)
 
         def forget(path: str) -> None:

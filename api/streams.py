@@ -7,14 +7,15 @@ from urllib.parse import quote
 
 import orjson
 from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from api import documents
 from api.access import CallerDep
 from api.bodies import answer_once, outcome, read_body, statement_of
 from api.documents import answers, refused, sql_body
 from api.parameters import After, Limit
+from api.rows import json_page
 from api.service import ServiceDep
+from router.row_text import pieces
 from session.requests import Outcome
 from session.times import rfc3339
 
@@ -65,20 +66,31 @@ def drop_stream(name: str, service: ServiceDep, caller: CallerDep) -> Response:
 async def dead_letters(
     name: str, service: ServiceDep, caller: CallerDep, after: After = None, limit: Limit = 1000
 ) -> Response:
-    """Read the tuples that no query sees: late ones, and inputs that do not fit the schema."""
+    """Read the tuples that no query sees: late ones, and inputs that do not fit the schema.
+
+    There may be fewer than `limit` though more follow: an answer ends early once it is large.
+    """
 
     def read() -> bytes:
         page = service.dead_letters.read(caller.definition(name).id, after, limit)
-        rows = [
-            {
-                "reason": row["reason"],
-                "detail": row["detail"],
-                "received_at": rfc3339(row["received_us"]),
-                "tuple": None if row["tuple"] is None else orjson.Fragment(row["tuple"]),
-                "raw": row["raw"],
-            }
-            for row in page.table.to_pylist()
-        ]
-        return orjson.dumps({"rows": rows, "cursor": page.cursor})
+        parts: list[bytes] = []
+        rows = size = 0
+        for piece in pieces(page.table, service.settings.max_page_bytes):
+            if size >= service.settings.max_page_bytes:
+                page = page.first(rows)
+                break
+            parts.append(orjson.dumps([_letter(row) for row in piece.to_pylist()])[1:-1])
+            rows, size = rows + piece.num_rows, size + len(parts[-1])
+        return json_page(parts, page.cursor)
 
-    return Response(await run_in_threadpool(read), media_type="application/json")
+    return Response(await service.on_reader(read), media_type="application/json")
+
+
+def _letter(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "reason": row["reason"],
+        "detail": row["detail"],
+        "received_at": rfc3339(row["received_us"]),
+        "tuple": None if row["tuple"] is None else orjson.Fragment(row["tuple"]),
+        "raw": row["raw"],
+    }

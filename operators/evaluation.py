@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from sources.columns import one_array
 
 __all__ = ["FUNCTIONS", "evaluate", "fold", "holds_for_nulls", "is_null_for_nulls"]
 
+_CONNECTIVES = ("and", "or")
 # results may be longer than what they are made from
 _GROWING = ("concat", "concat_ws", "replace", "regexp_replace")
 
@@ -38,7 +40,14 @@ def _evaluate(expression: Expression, columns: Mapping[str, pa.Array]) -> Datum:
         return one_array(columns[expression.name])
     if isinstance(expression, Literal):
         return pa.scalar(expression.value, expression.type.arrow)
-    arguments = [_evaluate(argument, columns) for argument in expression.arguments]
+    arguments = (_evaluate(argument, columns) for argument in expression.arguments)
+    if expression.function in _CONNECTIVES:
+        # two at a time: of thousands of conditions no more are in memory
+        return reduce(lambda left, right: _called(expression, [left, right]), arguments)
+    return _called(expression, list(arguments))
+
+
+def _called(expression: Call, arguments: Sequence[Datum]) -> Datum:
     function = FUNCTIONS[expression.function]
     if any(isinstance(argument, pa.Array) for argument in arguments):
         check_call(function.usage, expression, arguments)

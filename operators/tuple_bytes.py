@@ -6,7 +6,7 @@ operators have had the chunk. So chunks must be shorter the more there is of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from operators.components import components_of
 from operators.expressions import Call, Expression
@@ -36,9 +36,13 @@ def bytes_a_tuple(keys: Iterable[Expression], measures: Iterable[Measure], resid
 
 
 def query_bytes(query: Query) -> int:
-    """Return how many bytes a query takes for a tuple; for a join those of all inputs and of a row of it."""
+    """Return how many bytes a query takes for a tuple; for a join those of all inputs and of a row of it.
+
+    Each COUNT(DISTINCT …) has the keys of the query once more.
+    """
     if isinstance(query, Aggregation):
-        return bytes_a_tuple(query.keys, query.measures, analyse(query.where).residuals.values())
+        taken = bytes_a_tuple(query.keys, query.measures, analyse(query.where).residuals.values())
+        return taken + _again(query.keys, query.measures)
     if not isinstance(query, Join):
         return bytes_a_tuple((), (), analyse(query.where).residuals.values())
     keys = [key for join_input in query.inputs for key in join_input.keys if key is not None]
@@ -47,4 +51,9 @@ def query_bytes(query: Query) -> int:
     grouping = query.grouping
     if grouping is None:
         return bytes_a_tuple(keys, (), residuals)
-    return bytes_a_tuple([*keys, *grouping.keys], grouping.measures, residuals)
+    taken = bytes_a_tuple([*keys, *grouping.keys], grouping.measures, residuals)
+    return taken + _again(grouping.keys, grouping.measures)
+
+
+def _again(keys: Sequence[Expression], measures: Iterable[Measure]) -> int:
+    return _NUMBER_BYTES * len(keys) * sum(measure.function == COUNT_DISTINCT for measure in measures)

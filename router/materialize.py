@@ -45,7 +45,7 @@ from operators.predicates.query_set import from_arrow
 from operators.queries import OP, PARTIAL, PTIME, VER, WINDOW_END, WINDOW_START, Aggregation, Join, Query, Selection
 from operators.windowing.window_rows import WindowRows
 from router.deployment import Deployment
-from sources.errors import CorruptData, Gone
+from sources.errors import CorruptData, Gone, TooLarge
 from sources.least_recently_used import LeastRecentlyUsed
 from sources.storage import Storage
 
@@ -98,22 +98,29 @@ class Materializer:
         self._indexes: LeastRecentlyUsed[JoinIndex] = LeastRecentlyUsed(row_index_bytes, lambda index: index.nbytes)
 
     def rows(
-        self, deployed: DeployedQuery, deployment: Deployment, parts: Sequence[BlockPart], start: int, count: int
+        self,
+        deployed: DeployedQuery,
+        deployment: Deployment,
+        parts: Sequence[BlockPart],
+        start: int,
+        count: int,
+        most_bytes: int | None = None,
     ) -> pa.Table:
         """Return rows ``[start, start + count)`` of a query in one batch, with the deployment that it has there.
 
         ``parts`` are the batch's blocks that hold rows of the query, in the order of the batch record. Raises Gone when
-        a block is no longer there, CorruptData when one does not hold what its batch record says.
+        a block is no longer there, CorruptData when one does not hold what its batch record says, TooLarge where the
+        rows of a block, or of a window of a join, take more than ``most_bytes``.
         """
         if isinstance(deployed.query, Join) and deployed.query.is_formed_late:
-            return self._joined_rows(deployed.query, deployment, parts, start, count)
+            return self._joined_rows(deployed.query, deployment, parts, start, count, most_bytes)
         if not isinstance(deployed.query, Selection):
-            return self._window_rows(deployed.query, deployment, parts, start, count)
+            return self._window_rows(deployed.query, deployment, parts, start, count, most_bytes)
         pieces = []
         for part in parts:
             if start < part.count and count > 0:
                 length = min(part.count - start, count)
-                pieces.append(self._selected(deployed.query, deployment.slot, part, start, length))
+                pieces.append(self._selected(deployed.query, deployment.slot, part, start, length, most_bytes))
                 count -= length
                 start = 0
             else:
@@ -129,7 +136,9 @@ class Materializer:
     def _open(self, path: str) -> pa.Table:
         return self._blocks.get(path, lambda: read_block(self._storage, path))
 
-    def _selected(self, query: Query, slot: int, part: BlockPart, start: int, count: int) -> pa.Table:
+    def _selected(
+        self, query: Query, slot: int, part: BlockPart, start: int, count: int, most_bytes: int | None
+    ) -> pa.Table:
         block = self._open(part.path)
         indexes = self._rows.get(("selection", part.path, slot), lambda: rows_of_slot(block, slot))
         _check_count(part, slot, len(indexes))
@@ -138,7 +147,7 @@ class Materializer:
         span = block.slice(first, last - first + 1)
         if len(row_numbers) < len(span):
             span = span.select(_needed(query, span)).take(row_numbers - first)
-        return compute_outputs(query, span, len(row_numbers))
+        return compute_outputs(query, span, len(row_numbers), most_bytes=most_bytes)
 
     def _window_rows(
         self,
@@ -147,6 +156,7 @@ class Materializer:
         parts: Sequence[BlockPart],
         start: int,
         count: int,
+        most_bytes: int | None,
     ) -> pa.Table:
         slices, slot = [], deployment.slot
         for part in parts:
@@ -162,10 +172,16 @@ class Materializer:
         order = self._rows.get(key, lambda: order_windows(all_rows, query))
         row_numbers = order[start : start + count]
         rows = all_rows.select(_needed(query, all_rows)).take(row_numbers)
-        return compute_outputs(query, rows, len(row_numbers), _active_from(deployment))
+        return compute_outputs(query, rows, len(row_numbers), _active_from(deployment), most_bytes)
 
     def _joined_rows(
-        self, query: Join, deployment: Deployment, parts: Sequence[BlockPart], start: int, count: int
+        self,
+        query: Join,
+        deployment: Deployment,
+        parts: Sequence[BlockPart],
+        start: int,
+        count: int,
+        most_bytes: int | None,
     ) -> pa.Table:
         slot, active_from = deployment.slot, deployment.active_from
         paths = [part.path for part in parts]
@@ -190,7 +206,7 @@ class Materializer:
                     f"Block {paths[window.block]!r} must hold {window.count} rows of a window of slot {slot};"
                     " it holds fewer."
                 )
-            pieces.append(compute_outputs(query, rows, length, _active_from(deployment)))
+            pieces.append(compute_outputs(query, rows, length, _active_from(deployment), most_bytes))
         return pa.concat_tables(pieces) if pieces else empty_rows(query)
 
     def _index(
@@ -271,16 +287,23 @@ def order_windows(rows: pa.Table, query: Aggregation | Join) -> Rows:
     return order.to_numpy().astype(np.int64)
 
 
-def compute_outputs(query: Query, rows: pa.Table, length: int, active_from: int | None = None) -> pa.Table:
+def compute_outputs(
+    query: Query, rows: pa.Table, length: int, active_from: int | None = None, most_bytes: int | None = None
+) -> pa.Table:
     """Evaluate the outputs of ``query`` over rows of a block.
 
     Then come ``_partial`` for a windowed query, and the columns of a change for one with EMIT STREAM.
     ``length`` is the number of rows (a query of constants needs no column, and a table of no columns forgets it);
     ``active_from`` (microseconds) is the greatest of the query's streams: a window that began at or before it is
-    partial.
+    partial. Raises TooLarge as soon as the outputs take more than ``most_bytes``.
     """
     columns = {name: _flat(rows.column(name)) for name in _needed(query, rows)}
-    arrays = [evaluate(output.expression, columns, length) for output in query.outputs]
+    arrays, size = [], 0
+    for output in query.outputs:
+        arrays.append(evaluate(output.expression, columns, length))
+        size += arrays[-1].nbytes
+        if most_bytes is not None and size > most_bytes:
+            raise TooLarge(f"{length} rows must take at most {most_bytes} bytes; got more. Read fewer at once.")
     if not isinstance(query, Selection):
         if active_from is None:
             arrays.append(pa.array(np.zeros(length, bool)))

@@ -13,8 +13,8 @@ The batch log says which block of which batch holds how many rows of which slot.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from operators.functions.text_size import constant_bytes
 from operators.job.job_files import BATCHES
 from router.cursor import Position, decode_cursor, encode_cursor
 from router.deployment import Deployment, from_batch
@@ -31,7 +32,7 @@ from router.materialize import (
     Materializer,
     empty_rows,
 )
-from sources.errors import Gone, MalformedRequest
+from sources.errors import Gone, MalformedRequest, TooLarge
 from sources.least_recently_used import LeastRecentlyUsed
 from sources.record_log import RecordLog
 from sources.storage import Storage
@@ -39,6 +40,10 @@ from sources.storage import Storage
 RECENT_RECORDS = 512
 OLD_RECORD_BYTES = 64 << 20
 STRETCH = 64
+PAGE_BYTES = 16 << 20
+# so many rows are formed before it is known how large they are, and then up to so many times as many
+FIRST_ROWS = 1000
+_GROWTH = 8
 
 
 @dataclass(frozen=True)
@@ -235,6 +240,22 @@ class Page:
     completed: Mapping[int, int] = field(default_factory=dict)
     """The batches whose last row it has, and when these were committed (µs)."""
 
+    def first(self, rows: int) -> Page:
+        """Return the page that ends after so many of its rows, which are not all."""
+        runs, left = [], rows
+        for seq, first, count in self.runs:
+            if left > 0:
+                runs.append((seq, first, min(count, left)))
+                left -= count
+        seq, first, count = runs[-1]
+        completed = {
+            number: at for number, at in self.completed.items() if number < seq or (number == seq and not left)
+        }
+        cursor = encode_cursor(Position(seq, first + count), self.owner)
+        return replace(
+            self, table=self.table.slice(0, rows), cursor=cursor, has_more=True, runs=tuple(runs), completed=completed
+        )
+
     def cursors(self) -> Iterator[str]:
         """Yield, for each row, the cursor of the place after it."""
         for seq, first, count in self.runs:
@@ -242,35 +263,89 @@ class Page:
                 yield encode_cursor(Position(seq, row), self.owner)
 
 
+class _RowsOfPage:
+    """Forms the rows of one page piece by piece, so that no more is formed than the page holds.
+
+    A piece has few rows until it is known how large they are.
+    """
+
+    def __init__(self, materializer: Materializer, deployed: DeployedQuery, page_bytes: int) -> None:
+        self._materializer = materializer
+        self._deployed = deployed
+        self._most = page_bytes
+        self.bytes_left = page_bytes
+        self._at_once = FIRST_ROWS
+        outputs = deployed.query.outputs
+        self._row_bytes = float(sum(constant_bytes(output.expression) for output in outputs))
+
+    def take(self, deployment: Deployment, parts: Sequence[BlockPart], start: int, count: int) -> Iterator[pa.Table]:
+        """Yield rows ``[start, start + count)`` of a batch, or fewer where the page is full; one at least."""
+        while count and self.bytes_left > 0:
+            rows = min(count, self._at_once)
+            if self._row_bytes:
+                rows = max(1, min(rows, int(self.bytes_left / self._row_bytes)))
+            table = self._form(deployment, parts, start, rows)
+            rows, size = table.num_rows, table.nbytes
+            yield table
+            start, count = start + rows, count - rows
+            self.bytes_left -= size
+            self._row_bytes = max(size / rows, 1.0)
+            self._at_once *= _GROWTH
+
+    def _form(self, deployment: Deployment, parts: Sequence[BlockPart], start: int, rows: int) -> pa.Table:
+        """Return so many rows, or fewer where these are larger than was to be expected."""
+        while True:
+            most_bytes = None if rows == 1 else 2 * self._most
+            try:
+                return self._materializer.rows(self._deployed, deployment, parts, start, rows, most_bytes)
+            except TooLarge:
+                if rows == 1:
+                    raise
+                self._at_once = rows = max(1, rows // _GROWTH)
+
+
 class ResultReader:
     """Pages of rows of any query."""
 
-    def __init__(self, storage: Storage, index: BatchIndex | None = None) -> None:
+    def __init__(self, storage: Storage, index: BatchIndex | None = None, page_bytes: int = PAGE_BYTES) -> None:
         self.index = index or BatchIndex(RecordLog(storage, BATCHES))
         self.materializer = Materializer(storage)
+        self._page_bytes = page_bytes
 
     def absorb(self, record: dict[str, Any]) -> None:
         """Make the results of a batch visible."""
         self.index.absorb(record)
 
-    def read(self, deployed: DeployedQuery, after: str | None, limit: int, latest: int | None = None) -> Page:
+    def read(
+        self,
+        deployed: DeployedQuery,
+        after: str | None,
+        limit: int,
+        latest: int | None = None,
+        page_bytes: int | None = None,
+    ) -> Page:
         """Return up to ``limit`` rows after a cursor, or from the oldest rows kept; of batches up to ``latest``.
 
+        A page ends early once its rows take ``page_bytes`` in Arrow's form; of rows that are larger it has one.
         Raises MalformedRequest for a cursor that is not of this query, Gone for one below what is kept.
         """
         latest = self.index.latest if latest is None else latest
         position = Position(self.index.first) if after is None else self.index.position(after, deployed.id, latest)
         end = Position(latest + 1)
-        tables, runs, completed, has_more = [], [], {}, False
+        tables: list[pa.Table] = []
+        runs, completed, has_more = [], {}, False
+        rows = _RowsOfPage(self.materializer, deployed, page_bytes or self._page_bytes)
         for entry, deployment in self._batches(deployed, position.seq, latest):
             parts = entry.parts(deployment.slot)
             total = sum(part.count for part in parts)
             start = position.row_in(entry.seq)
             if start > total:
                 raise MalformedRequest(f"The cursor {after!r} points past the end of its batch.")
-            count = min(limit, total - start)
+            count = min(limit, total - start) if rows.bytes_left > 0 else 0
             if count:
-                tables.append(self.materializer.rows(deployed, deployment, parts, start, count))
+                taken = list(rows.take(deployment, parts, start, count))
+                tables += taken
+                count = sum(table.num_rows for table in taken)
                 runs.append((entry.seq, start, count))
                 limit -= count
                 if start + count == total:

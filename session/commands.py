@@ -86,7 +86,7 @@ class Commands(Reads):
         tables: Tables,
         deliveries: SinkDeliveries,
     ) -> None:
-        super().__init__(changelogs, archive, deliveries)
+        super().__init__(changelogs, archive, deliveries, settings.max_page_bytes)
         self._storage = storage
         self._settings = settings
         self._tables = tables

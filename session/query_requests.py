@@ -24,6 +24,7 @@ from sources.static_table import TableVersion
 _ID = re.compile(r"q-\d+")
 LONGEST_NAME = 200
 MOST_LABELS = 64
+LONGEST_LABEL = 1000
 LONGEST_TTL_SECONDS = 10 * 365 * 86400
 
 
@@ -54,8 +55,12 @@ class QueryRequest:
             not isinstance(labels, Mapping)
             or len(labels) > MOST_LABELS
             or not all(isinstance(k, str) and isinstance(v, str) and k for k, v in labels.items())
+            or any(max(len(k), len(v)) > LONGEST_LABEL for k, v in labels.items())
         ):
-            raise NotAllowed(f"labels must be an object of at most {MOST_LABELS} texts by name; got {labels!r:.300}.")
+            raise NotAllowed(
+                f"labels must be an object of at most {MOST_LABELS} texts by name, neither longer than {LONGEST_LABEL}"
+                f" characters; got {labels!r:.300}."
+            )
 
 
 def check_name(name: str) -> None:

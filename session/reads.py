@@ -31,6 +31,7 @@ from sources.schema import StreamDefinition
 
 MOST_LISTED = 1000
 MOST_LOOKED_AT = 1000
+_DESCRIPTION_BYTES = 1000
 
 
 @dataclass(frozen=True)
@@ -87,13 +88,14 @@ class QueryFilter:
 class Reads:
     """Look-ups in the state, each under the lock for a moment, and in the archive, without the lock."""
 
-    def __init__(self, changelogs: RecordLog, archive: Archive, deliveries: SinkDeliveries) -> None:
+    def __init__(self, changelogs: RecordLog, archive: Archive, deliveries: SinkDeliveries, page_bytes: int) -> None:
         self._state = SessionState()
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._changelogs = changelogs
         self._history = ChangelogHistory(changelogs)
         self._archive = archive
+        self._page_bytes = page_bytes
         self._statistics = Statistics()
         self.deliveries = deliveries
 
@@ -242,8 +244,8 @@ class Reads:
         """Return ``{"queries", "cursor"}``: a page of queries, oldest first; ``cursor`` is None after the last.
 
         ``label`` is ``name`` or ``name=value``; ``name`` is part of the query's name, whatever the case. A page may be
-        short, even empty, when many queries had to be looked at to find those that the reader sees: only a cursor of
-        None says that there are no more.
+        short when its queries are long, and even empty when many had to be looked at to find those that the reader
+        sees: only a cursor of None says that there are no more.
         """
         if state is not None and state not in STATES:
             raise MalformedRequest(f"state must be one of {', '.join(STATES)}; got {state!r}.")
@@ -260,17 +262,20 @@ class Reads:
         live = ((number_of(record.id), record) for record in records)
         candidates: Iterator[tuple[int, Any]] = heapq.merge(archived, live, key=_number_of_entry)
         page: list[dict[str, Any]] = []
-        looked_at = 0
+        looked_at = size = 0
         for number, entry in candidates:
-            if len(page) == limit:
+            if len(page) == limit or size >= self._page_bytes:
                 return {"queries": page, "cursor": page[-1]["id"]}
             if isinstance(entry, QueryRecord):
-                page += self._described(entry, state, query_filter)
+                described = self._described(entry, state, query_filter)
+                page += described
+                size += sum(map(_size_of, described))
                 continue
             looked_at += 1
             record = entry()
             if record is not None and (query_filter is None or query_filter.matches(record)):
                 page.append(record.describe())
+                size += _size_of(page[-1])
             elif looked_at >= MOST_LOOKED_AT:
                 return {"queries": page, "cursor": f"q-{number}"}
         return {"queries": page, "cursor": None}
@@ -397,6 +402,11 @@ def result_columns(query: Query) -> list[dict[str, str]]:
 
 def _number_of_entry(entry: tuple[int, Any]) -> int:
     return entry[0]
+
+
+def _size_of(described: dict[str, Any]) -> int:
+    """Return about how many bytes a query's description has in JSON."""
+    return _DESCRIPTION_BYTES + len(described["sql"]) + len(described["operator"]) + len(str(described["labels"]))
 
 
 def _is_id(text: str) -> bool:

@@ -93,6 +93,9 @@ class Settings:
     be reached from other machines; ``admin_key`` is the first key. With access on, no query is accepted that would have
     operators keep more than ``admission_cores`` cores busy; 0: nine tenths of the job's lanes.
 
+    An answer with rows, queries or dead letters ends early once it has ``max_page_bytes``; what follows is read with
+    its cursor.
+
     How large a statement may be is said by the settings from ``max_statement_tokens`` to ``max_tuple_bytes``
     (:class:`session.sql.statement_limits.StatementLimits`).
 
@@ -122,6 +125,7 @@ class Settings:
     result_retention_bytes: int = 20 * 1024**3
     max_body_bytes: int = 64 * 1024 * 1024
     push_backlog_bytes: int = 2 * 1024**3
+    max_page_bytes: int = 16 * 1024**2
     max_queries: int = 20000
     max_statement_tokens: int = StatementLimits.max_statement_tokens
     max_output_columns: int = StatementLimits.max_output_columns

@@ -40,7 +40,7 @@ class StatementLimits:
     max_conditions: int = 1000
     max_in_values: int = 10_000
     max_text_length: int = 10_000
-    max_tuple_bytes: int = 64 * 1024
+    max_tuple_bytes: int = 4096
 
     def check_select(self, select: Select) -> None:
         """Raise SqlNotAllowed for a SELECT that is too large to be planned; takes time linear in its text."""

@@ -138,6 +138,60 @@ def test_pages_cursors_restart_and_end(tmp_path: Path) -> None:
         assert numbers(rest.get(f"/queries/{other_query['id']}/results")) == [99]
 
 
+@pytest.mark.parametrize("form", ["application/json", "application/x-ndjson", "application/vnd.apache.arrow.stream"])
+def test_an_answer_ends_at_its_bytes_and_the_cursor_goes_on(tmp_path: Path, form: str) -> None:
+    with open_rest(tmp_path, max_page_bytes=20_000) as rest:
+        rest.stream()
+        query = rest.query()
+        # in JSON each character takes six
+        notes = ["\x01" * length for length in (10, 9000, 50_000, 1, 9000, 9000, 10)]
+        rest.select([tuple_at(n, user_id=n, note=note) for n, note in enumerate(notes)], [query["slot"]])
+        seen: list[str] = []
+        cursor, answers = None, 0
+        while len(seen) < len(notes):
+            url = f"/queries/{query['id']}/results?limit=1000" + (f"&after={cursor}" if cursor else "")
+            response = rest.client.get(url, headers={"accept": form})
+            assert response.status_code == 200
+            assert response.headers["braid-end"] == "false"
+            if form.endswith("/json"):
+                assert rest.read(response, 200)["end"] is False
+                rows = rest.read(response, 200)["rows"]
+            elif form.endswith("ndjson"):
+                rows = [orjson.loads(line) for line in response.content.splitlines()]
+            else:
+                rows = pa.ipc.open_stream(response.content).read_all().to_pylist()
+            assert rows
+            seen += [row["note"] for row in rows]
+            cursor, answers = response.headers["braid-cursor"], answers + 1
+        assert seen == notes
+        assert answers > 1
+
+
+def test_pages_of_dead_letters_and_of_queries_end_at_their_bytes(tmp_path: Path) -> None:
+    with open_rest(tmp_path, max_page_bytes=10_000) as rest:
+        stream = rest.stream()
+        letters = [{"reason": "malformed", "raw": str(n) * 3000} for n in range(9)]
+        rest.commit(dead_letters=[rest.batches.dead_letters(stream["id"], letters)])
+        raws: list[str] = []
+        cursor = ""
+        while len(raws) < len(letters):
+            answer = rest.get(f"/streams/purchases/dead-letters?limit=100{cursor}")
+            assert 0 < len(answer["rows"]) < len(letters)
+            raws += [row["raw"] for row in answer["rows"]]
+            cursor = f"&after={answer['cursor']}"
+        assert raws == [letter["raw"] for letter in letters]
+        ids = [rest.post("/queries", {"sql": f"SELECT user_id FROM purchases --{'x' * 3000}"})["id"] for _ in range(9)]
+        listed: list[str] = []
+        while len(listed) < len(ids):
+            page = rest.get(f"/queries?limit=100{f'&cursor={listed[-1]}' if listed else ''}")
+            assert 0 < len(page["queries"]) < len(ids)
+            listed += [query["id"] for query in page["queries"]]
+        assert listed == ids
+        assert page["cursor"] is None
+        refused = rest.client.get("/plan")
+        assert refused.status_code == 413 or len(refused.content) <= 10_000
+
+
 def test_a_query_that_does_not_run_yet_has_no_rows(rest: Rest) -> None:
     query = rest.post("/queries", {"sql": ALL})
     answer = rest.get(f"/queries/{query['id']}/results")

@@ -141,6 +141,45 @@ def test_selection_pages_are_the_rows_of_the_slot_between_its_epochs(
 
 @settings(max_examples=examples(25), deadline=None)
 @given(
+    st.lists(st.lists(st.integers(0, 300), max_size=8), min_size=1, max_size=6),
+    st.integers(1, 9),
+    st.integers(1, 2000),
+    st.integers(1, 4),
+)
+def test_pages_end_at_their_bytes_and_have_each_row_once(
+    batches: list[list[int]], limit: int, page_bytes: int, first_rows: int
+) -> None:
+    text = Call("repeat", (Column("s", VARCHAR), N), VARCHAR)
+    query = Selection(STREAM, None, (Output("text", text), Output("n", N)))
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(result_reader, "FIRST_ROWS", first_rows)
+        storage = Storage(folder)
+        writer, reader = BatchWriter(storage), ResultReader(storage, page_bytes=page_bytes)
+        for numbers in batches:
+            tuples = pa.table({"s": pa.array(["x"] * len(numbers)), "n": pa.array(numbers, pa.int64())})
+            reader.absorb(writer.commit(1, results=[writer.selection(STREAM, tuples, [{0}] * len(numbers))]))
+        deployed, cursor, rows = Deployed(0, 1, query=query), None, list[int]()
+        while True:
+            page = reader.read(deployed, cursor, limit)
+            lengths = page.table["text"].to_pylist()
+            assert list(map(len, lengths)) == page.table["n"].to_pylist()
+            rows += page.table["n"].to_pylist()
+            assert page.table.num_rows <= 1 or page.table.slice(0, page.table.num_rows - 1).nbytes <= 2 * page_bytes
+            for count in range(1, page.table.num_rows):
+                cut = page.first(count)
+                assert cut.has_more
+                assert cut.table.num_rows == sum(run for _, _, run in cut.runs) == count
+                assert cut.cursor == list(page.cursors())[count - 1]
+                assert cut.completed.keys() <= page.completed.keys()
+            cursor = page.cursor
+            if not page.has_more:
+                break
+            assert page.table.num_rows
+        assert rows == [n for numbers in batches for n in numbers]
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(
     st.lists(st.tuples(st.integers(0, 1), st.lists(st.integers(0, 99), max_size=4)), max_size=20),
     st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=4),
     st.integers(1, 7),
