@@ -55,7 +55,9 @@ async def replace_query(
         replacement = replacement_of(parse_json(body))
         return created(caller.begin_replace(id, replacement, drain).wait(), is_list=False)
 
-    return await once_running(service, caller, await answer_once(service, caller, request, body, replace), wait)
+    async with service.turns.turn(request, body):
+        response = await answer_once(service, caller, request, body, replace)
+    return await once_running(service, caller, response, wait)
 
 
 @router.post(

@@ -14,6 +14,7 @@ from api.access import CallerDep
 from api.bodies import answer_once, idempotency_key, outcome, parse_json, read_body, response_of
 from api.documents import QUERY_SCHEMA, answers, json_body
 from api.parameters import Drain, Wait
+from api.planning import QUICK_BYTES
 from api.service import Service, ServiceDep
 from api.settled import settled
 from session.access.tenant_session import TenantSession
@@ -26,8 +27,6 @@ from sources.errors import BraidError, Gone, MalformedRequest, TooLarge
 router = APIRouter(tags=["queries"])
 FIELDS = ("sql", "name", "sink", "ttl_seconds", "labels")
 QUERIES_SCHEMA = {"anyOf": [QUERY_SCHEMA, {"type": "array", "items": QUERY_SCHEMA}]}
-# bodies up to this size are planned on the event loop: handing them to a thread takes longer
-QUICK_BYTES = 2000
 
 
 @router.post(
@@ -50,14 +49,15 @@ QUICK_BYTES = 2000
 async def create_queries(request: Request, service: ServiceDep, caller: CallerDep, wait: Wait = 0.0) -> Response:
     """Register a query, or with a JSON array many: all or none. With `wait`, answer once they are RUNNING."""
     body = await read_body(request, service.settings.max_body_bytes)
-    # reading a table may take its time
+    # planned on the event loop where that is quick: handing it to a thread takes longer
     if idempotency_key(request) is None and len(body) <= QUICK_BYTES and not service.session.names_table(body):
         service.check_running()
         requests, is_list = requests_in(service, body)
         queries = await settled(lambda wake: caller.begin_create(requests, wake))
         response = response_of(created(queries, is_list))
     else:
-        response = await answer_once(service, caller, request, body, lambda: _create(service, caller, body))
+        async with service.turns.turn(request, body):
+            response = await answer_once(service, caller, request, body, lambda: _create(service, caller, body))
     return await once_running(service, caller, response, wait)
 
 
@@ -118,6 +118,8 @@ async def wait_running(service: Service, ids: list[str], seconds: float) -> None
         409,
         413,
         422,
+        429,
+        503,
     ),
     openapi_extra=json_body(QUERIES_SCHEMA, {"sql": documents.SELECT}),
 )
@@ -130,7 +132,8 @@ async def validate_query(request: Request, service: ServiceDep, caller: CallerDe
         explained = caller.validate(requests)
         return orjson.dumps(explained if is_list else explained[0])
 
-    return Response(await run_in_threadpool(validate), media_type="application/json")
+    async with service.turns.turn(request, body):
+        return Response(await run_in_threadpool(validate), media_type="application/json")
 
 
 @router.get(

@@ -13,6 +13,7 @@ from fastapi import Depends, Request
 from api.lag import Lag
 from api.metrics import Metrics
 from api.news import News
+from api.planning import Turns
 from api.pushes import Pushes
 from operators.job.job_files import BATCHES
 from router.dead_letter_reader import DeadLetterReader
@@ -47,7 +48,11 @@ class Service:
     access: Access
     why_not_ready: Callable[[], str | None]
     news: News = field(default_factory=News)
+    turns: Turns = field(init=False)
     readers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(READERS))
+
+    def __post_init__(self) -> None:
+        self.turns = Turns(self.settings, self.news)
 
     async def on_reader(self, work: Callable[[], T]) -> T:
         """Do work that forms rows or writes them out on a thread, no more at once than there are cores."""

@@ -28,4 +28,5 @@ async def execute(request: Request, service: ServiceDep, caller: CallerDep) -> R
     def run() -> Outcome:
         return outcome(200, execute_statement(caller, statement_of(body, "SHOW STREAMS")))
 
-    return await answer_once(service, caller, request, body, run)
+    async with service.turns.turn(request, body):
+        return await answer_once(service, caller, request, body, run)

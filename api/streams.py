@@ -25,7 +25,7 @@ router = APIRouter(tags=["streams"])
 @router.post(
     "/streams",
     status_code=201,
-    responses=answers(201, "The stream is declared.", documents.STREAM, 400, 409, 413, 422, 503),
+    responses=answers(201, "The stream is declared.", documents.STREAM, 400, 409, 413, 422, 429, 503),
     openapi_extra=sql_body(documents.CREATE_STREAM),
 )
 async def create_stream(request: Request, service: ServiceDep, caller: CallerDep) -> Response:
@@ -36,7 +36,8 @@ async def create_stream(request: Request, service: ServiceDep, caller: CallerDep
         stream = caller.create_stream(statement_of(body, "CREATE STREAM …"))
         return outcome(201, stream, Location=f"/streams/{quote(stream['name'])}")
 
-    return await answer_once(service, caller, request, body, create)
+    async with service.turns.turn(request, body):
+        return await answer_once(service, caller, request, body, create)
 
 
 @router.get("/streams", responses=answers(200, "All streams, oldest first.", {"streams": [documents.STREAM]}))

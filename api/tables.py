@@ -24,7 +24,7 @@ router = APIRouter(tags=["tables"])
 @router.post(
     "/tables",
     status_code=201,
-    responses=answers(201, "The table is declared.", documents.TABLE, 400, 409, 413, 422, 503),
+    responses=answers(201, "The table is declared.", documents.TABLE, 400, 409, 413, 422, 429, 503),
     openapi_extra=sql_body(documents.CREATE_TABLE),
 )
 async def create_table(request: Request, service: ServiceDep, caller: CallerDep) -> Response:
@@ -35,7 +35,8 @@ async def create_table(request: Request, service: ServiceDep, caller: CallerDep)
         table = caller.create_table(statement_of(body, "CREATE TABLE …"))
         return outcome(201, table, Location=f"/tables/{quote(table['name'])}")
 
-    return await answer_once(service, caller, request, body, create)
+    async with service.turns.turn(request, body):
+        return await answer_once(service, caller, request, body, create)
 
 
 @router.get("/tables", responses=answers(200, "All tables, oldest first.", {"tables": [documents.TABLE]}))

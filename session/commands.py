@@ -17,6 +17,7 @@ from typing import Any
 
 from operators.lookups import Lookup, rows_at_first
 from operators.queries import Join, Query, set_apart
+from session import planning
 from session.admission import NOBODY, Owner, Reservations
 from session.archive import Archive
 from session.deliveries import SinkDeliveries
@@ -301,7 +302,11 @@ class Commands(Reads):
         planned = self._plan(requests, owner)
         with self._lock:
             self._reservations.check_queries(self._state, planned, self._settings.max_queries, owner)
-        return [self._explain(p.query, p.streams) for p in planned]
+        explained = []
+        for p in planned:
+            planning.check()
+            explained.append(self._explain(p.query, p.streams))
+        return explained
 
     def _plan(
         self,

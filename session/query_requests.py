@@ -11,6 +11,7 @@ from typing import Any
 from operators.queries import Query, lookups_of
 from optimizer.optimizer import operator_of
 from router.sinks.connectors import SinkDefinition, read_sink
+from session import planning
 from session.catalog import Catalog
 from session.query_record import QueryRecord, full_name
 from session.sharing import shared_dict
@@ -166,6 +167,7 @@ def plan_requests(
     names = {definition.id: definition.name for definition in catalog.values()}
     base = inherited or Inherited()
     for position, request in enumerate(requests, start=1):
+        planning.check()
         try:
             parsed = read_query(request.sql, catalog, tables, limits)
             if parsed.or_replace and not may_replace:

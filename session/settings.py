@@ -96,6 +96,9 @@ class Settings:
     An answer with rows, queries or dead letters ends early once it has ``max_page_bytes``; what follows is read with
     its cursor.
 
+    Of requests with more than 2000 bytes of statements ``max_planning`` are planned at a time, ``max_planning_waiting``
+    may wait for that, and all of it ends after ``planning_seconds``, or once the client is gone.
+
     How large a statement may be is said by the settings from ``max_statement_tokens`` to ``max_tuple_bytes``
     (:class:`session.sql.statement_limits.StatementLimits`).
 
@@ -126,6 +129,9 @@ class Settings:
     max_body_bytes: int = 64 * 1024 * 1024
     push_backlog_bytes: int = 2 * 1024**3
     max_page_bytes: int = 16 * 1024**2
+    max_planning: int = 2
+    max_planning_waiting: int = 100
+    planning_seconds: float = 30.0
     max_queries: int = 20000
     max_statement_tokens: int = StatementLimits.max_statement_tokens
     max_output_columns: int = StatementLimits.max_output_columns

@@ -91,7 +91,7 @@ class StatementLimits:
         advice = "Split the aggregates over several queries, which share what they read."
         self._check(select, "max_measures", len(measures), "partial aggregates", advice)
         self._check(select, "max_distinct_measures", len(distinct), "different COUNT(DISTINCT …)", advice)
-        advice = "Use fewer or shorter keys and aggregates, or split them over several queries."
+        advice = "Use fewer keys, aggregates and conditions on several columns, or split it in several queries."
         self._check(select, "max_tuple_bytes", query_bytes(query), "bytes for each tuple that it adds up", advice)
 
     def _check(self, select: Select, setting: str, got: int, what: str, advice: str, at: int | None = None) -> None:
