@@ -28,6 +28,7 @@ from operators.job.job_files import (
     write_unavailable,
 )
 from operators.job.offsets import Offset
+from operators.job.processing_clock import ProcessingClock
 from operators.queries import query_from_json
 from sources.connector import Connector, Extent
 from sources.connectors import open_for_planner
@@ -71,6 +72,7 @@ class Planner:
         self._planned: _Planned | None = None
         self._rests: dict[str, _Rest] = {}
         self._idleness = Idleness()
+        self._clock = ProcessingClock()
         self._problems: dict[str, str] = {}
         self._told_problems: dict[str, str] | None = None
         self._heartbeat_due = 0.0
@@ -89,7 +91,7 @@ class Planner:
         skipped = _skipped(reached, available)
         self._find_cut_off(begins, available)
         self._tell_problems()
-        planned_us = max(now_us, start.planned_us)
+        now_us = planned_us = self._clock.time_us(now_us, start.planned_us)
         idle = self._idle(begins, available, planned_us)
         fire_to = {stream: us for stream, us in record.get("fire_to", {}).items() if stream in begins}
         streams = self._bounded(begins, available, fire_to)

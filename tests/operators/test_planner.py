@@ -24,6 +24,7 @@ from sources.record_log import RecordLog
 from sources.schema import StreamDefinition, StreamSchema
 from sources.storage import Storage
 from sources.waterline_options import WaterlineOptions
+from tests.kit.waiting import wait_until
 from tests.operators.pipeline import aggregation, changelog
 
 SECOND = 10**6
@@ -112,6 +113,17 @@ def test_a_delay_that_runs_out_makes_a_batch(folder: Folder) -> None:
     assert (second.seq, second.planned_us) == (2, 2 * SECOND)
     folder.commit(second, emit_due_us=None)
     assert folder.planner().latest(second, 9 * SECOND) is second
+
+
+def test_a_delay_runs_out_though_the_clock_of_the_machine_was_set_back(folder: Folder) -> None:
+    hour = 3600 * SECOND
+    folder.log()
+    planner = folder.planner()
+    first = planner.latest(Offset(), hour)
+    folder.commit(first, emit_due_us=hour + 1)
+    wait_until(lambda: planner.latest(first, SECOND) is not first, 60, "the delay has run out")
+    second = planner.latest(first, SECOND)
+    assert hour < second.planned_us
 
 
 def test_silence_is_broken_before_processes_end(folder: Folder) -> None:
