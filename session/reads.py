@@ -22,7 +22,7 @@ from session.active import SlotChange
 from session.archive import Archive
 from session.changelog_history import ChangelogHistory
 from session.deliveries import SinkDeliveries
-from session.query_record import PENDING, STATES, QueryRecord
+from session.query_record import DRAINING, PENDING, RETIRED, STATES, QueryRecord
 from session.query_table import number_of
 from session.session_state import SessionState
 from sources.errors import Gone, MalformedRequest, UnknownObject
@@ -50,8 +50,10 @@ class DeployedQuery:
 
     @classmethod
     def of(cls, record: QueryRecord) -> DeployedQuery:
-        """Return it for a query's record."""
-        return cls(record.id, record.query, record.state, record.all_deployments, record.last_seq)
+        """Return it for a query's record; one that is RETIRED drains for readers until a batch has freed its slot."""
+        is_held = record.state == RETIRED and record.slot is not None and record.last_seq is None
+        state = DRAINING if is_held else record.state
+        return cls(record.id, record.query, state, record.all_deployments, record.last_seq)
 
     @property
     def slot(self) -> int | None:

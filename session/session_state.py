@@ -157,6 +157,7 @@ class SessionState:
             if not drain and record.drain:
                 record.drain = False
                 self._stop_draining(record, at_us)
+                self._retire_undrained(record, at_us)
             return
         self.queries_deleted += 1
         was_ending = record.is_ending
@@ -164,12 +165,15 @@ class SessionState:
         if record.epoch is None:  # it waits for its creation, or was paused before it had any
             self.waiting.cancelled(query_id)
             self._retire(record, at_us)
-        elif not was_ending:
+            return
+        if not was_ending:
             self.waiting.deleted(query_id, at_us)
-        elif self.has_drained(record):
-            self._retire(record, at_us)
-        elif not drain:
+        elif not drain and not self.has_drained(record):
             self._stop_draining(record, at_us)
+        if was_ending and self.has_drained(record):
+            self._retire(record, at_us)
+        elif not drain and record.replaced_by is None:  # one that is replaced goes on until a batch has its successor
+            self._retire_undrained(record, at_us)
 
     def _replace(self, query_id: str, successor: str, drain: bool, at_us: int) -> None:
         record = self.queries.find(query_id)
@@ -337,7 +341,11 @@ class SessionState:
                     self._end_deployment(record, committed_us, seq)
                     if record.state == PENDING:  # it was resumed meanwhile
                         self._renew(record, committed_us)
-                elif record.deleted_epoch == changed_epoch and self.draining.add(record, self._fired):
+                elif (
+                    record.deleted_epoch == changed_epoch
+                    and not record.is_finished
+                    and self.draining.add(record, self._fired)
+                ):
                     self._end_deployment(record, committed_us, seq)
             for query_id, group in inactive.groups.items():
                 self.queries[query_id].group = group
@@ -364,6 +372,8 @@ class SessionState:
     def _end_deployment(self, record: QueryRecord, at_us: int, seq: int) -> None:
         """Note that no further row of a query's deployment will come."""
         if record.is_finished:
+            if record.last_seq is None:  # it was retired without draining
+                record.drained(seq)
             return
         self.draining.remove(record)
         record.drained(seq)
@@ -375,6 +385,11 @@ class SessionState:
     def _retire(self, record: QueryRecord, at_us: int) -> None:
         self._finish(record)
         self._move(record, record.retire, at_us)
+
+    def _retire_undrained(self, record: QueryRecord, at_us: int) -> None:
+        """Retire a query whose slot no batch has freed yet; the one that does will have its last rows."""
+        record.last_seq = None
+        self._retire(record, at_us)
 
     def _fail(self, query_id: str, error: str, at_us: int, seq: int) -> None:
         record = self.queries.find(query_id)

@@ -256,7 +256,7 @@ def test_many_queries_retire_together_or_not_at_all(rest: Rest) -> None:
     assert {query["state"] for query in rest.get("/queries")["queries"]} == {"RUNNING"}
     retired = rest.post("/queries/retire", {"ids": [ids[0], "sums", ids[0]], "drain": False}, 202)
     assert [query["id"] for query in retired] == [ids[0], ids[1], ids[0]]
-    assert {query["state"] for query in retired} == {"DRAINING"}
+    assert {query["state"] for query in retired} == {"RETIRED"}
     rest.wait_freed(ids[1])
     rest.commit()
     assert [query["state"] for query in rest.get("/queries")["queries"]] == ["RETIRED", "RETIRED", "RUNNING"]

@@ -60,18 +60,50 @@ def test_active_to_is_the_clock_at_the_start_of_the_batch_of_the_deletion(driver
     assert driver.session.query(query)["active_to"] == {"purchases": "2023-11-14T22:13:50.000000Z"}
 
 
-def test_without_drain_a_query_is_freed_at_once_and_retired_by_the_next_batch(driver: Driver) -> None:
+def test_without_drain_a_query_is_retired_at_once_and_its_slot_is_freed_by_the_next_batch(driver: Driver) -> None:
     (query,) = driver.run(SELECTION.format("purchases", 5))
     driver.batch({"s-1": 10})
-    driver.session.delete_query(query, drain=False)
+    assert driver.session.delete_query(query, drain=False)["state"] == "RETIRED"
+    assert driver.session.count_by_state()["RETIRED"] == 1
     driver.flush()
     last = driver.changelogs()[-1]
     assert last["deleted"] == [{"id": query, "slot": 0, "drain": False}]
     assert last["freed"] == [{"id": query, "slot": 0}]
-    assert driver.session.query(query)["state"] == "DRAINING"
+    # readers wait for the batch that frees it: until then there may be rows
+    assert driver.session.live_query(query).state == "DRAINING"
+    assert len(driver.session.slots()) == 1
+    assert driver.recovered() == driver.observed()
     driver.batch()
-    assert driver.session.query(query)["state"] == "RETIRED"
+    assert driver.session.live_query(query).state == "RETIRED"
+    assert driver.session.live_query(query).last_seq == driver.session.applied_seq
+    assert driver.session.slots() == []
     assert driver.session.live_query(query).deployments[-1].freed_epoch == last["epoch"]
+    assert driver.recovered() == driver.observed()
+
+
+def test_a_slot_of_a_query_that_is_retired_at_once_goes_to_the_next_one(driver: Driver) -> None:
+    first, second = driver.run(SELECTION.format("purchases", 5), SELECTION.format("purchases", 6))
+    driver.session.delete_query(first, drain=False)
+    (third,) = driver.create(SELECTION.format("purchases", 7))
+    driver.flush()
+    assert driver.session.query(third)["slot"] == 0
+    driver.batch()
+    assert {query: driver.session.query(query)["state"] for query in (first, second, third)} == {
+        first: "RETIRED",
+        second: "RUNNING",
+        third: "RUNNING",
+    }
+    assert driver.recovered() == driver.observed()
+
+
+def test_a_stream_can_be_dropped_as_soon_as_its_last_query_is_retired(driver: Driver) -> None:
+    (query,) = driver.run(SELECTION.format("purchases", 5))
+    driver.session.delete_query(query, drain=False)
+    driver.session.drop_stream("purchases")
+    driver.flush()
+    driver.batch()
+    assert driver.session.streams() == []
+    assert driver.recovered() == driver.observed()
 
 
 def test_a_drain_may_be_cut_short_by_a_second_deletion(driver: Driver) -> None:
@@ -112,9 +144,10 @@ def test_a_silent_drain_times_out_and_a_rising_waterline_restarts_the_timer(
     driver.session.delete_query(query, drain=False)  # it is freed already: nothing more to tell
     driver.flush()
     assert driver.changelogs()[-1] == last
-    assert driver.session.query(query)["state"] == "DRAINING"
-    driver.batch()
     assert driver.session.query(query)["state"] == "RETIRED"
+    assert driver.session.live_query(query).state == "DRAINING"
+    driver.batch()
+    assert driver.session.live_query(query).state == "RETIRED"
     assert driver.recovered() == driver.observed()
 
 
