@@ -1,8 +1,9 @@
 """Run the service: one process that answers REST and keeps the session, one child that runs the Spark job.
 
 Order of start: settings → lock on the data directory → Java → port → session → readers → job → REST. What was
-started is stopped in reverse, within ten seconds of SIGTERM or Ctrl-C. Whatever keeps it from starting is said in one
-sentence, and the exit status is 1, or 2 where settings are wrong.
+started is stopped in reverse after SIGTERM or Ctrl-C. Whatever does not stop within nine seconds is killed: all that
+was accepted is on disk. Whatever keeps it from starting is said in one sentence, and the exit status is 1, or 2 where
+settings are wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -43,6 +44,7 @@ from sources.storage import Storage
 GRACEFUL_SECONDS = 2
 JOB_STOP_SECONDS = 5.0
 DELIVERER_STOP_SECONDS = 4.0
+END_SECONDS = 9.0
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2048
 SPARE_DESCRIPTORS = 512
@@ -72,7 +74,8 @@ def serve(flags: Mapping[str, Any]) -> int:
             check_home(storage)
             check_java()
             listener = stack.enter_context(open_port(settings.host, settings.port))
-            answer(stack.enter_context(running(settings, storage, listener)), listener)
+            service, supervisors = stack.enter_context(running(settings, storage, listener))
+            answer(service, listener, partial(_end_in_time, supervisors))
         return 0
     except (BraidError, CannotStart) as error:
         return _say(error, NOT_STARTED)
@@ -121,8 +124,10 @@ def open_port(host: str, port: int) -> socket.socket:
 
 
 @contextlib.contextmanager
-def running(settings: Settings, storage: Storage, listener: socket.socket) -> Iterator[Service]:
-    """Start everything; stop it at the end."""
+def running(
+    settings: Settings, storage: Storage, listener: socket.socket
+) -> Iterator[tuple[Service, list[Supervisor]]]:
+    """Start everything, and give the service and the supervisors of its children; stop it all at the end."""
     settings.confinement.write(storage)
     supervisor, deliverers = supervise(settings, storage), supervise_deliverers(settings, storage)
     limits = settings.stall_seconds, settings.batch_limit_seconds
@@ -134,7 +139,7 @@ def running(settings: Settings, storage: Storage, listener: socket.socket) -> It
     url = _url(settings.host, listener.getsockname()[1])
     with contextlib.ExitStack() as stack:
         stack.callback(service.close)
-        stack.callback(_stop_all, deliverers)
+        stack.callback(_stop_all, deliverers, DELIVERER_STOP_SECONDS)
         service.session.deliveries.on_wanted = lambda: _start_all(deliverers)
         service.start()
         stack.callback(supervisor.stop, JOB_STOP_SECONDS)
@@ -145,7 +150,7 @@ def running(settings: Settings, storage: Storage, listener: socket.socket) -> It
         threading.Thread(target=_announce, args=(supervisor, url, stopped), name="ready", daemon=True).start()
         interpreter.tune()
         log.info("listening", extra={"fields": {"url": url, "data_dir": settings.data_dir}})
-        yield service
+        yield service, [supervisor, *deliverers]
         log.info("stopping")
 
 
@@ -171,8 +176,21 @@ def supervise_deliverers(settings: Settings, storage: Storage) -> list[Superviso
     return supervisors
 
 
-def _stop_all(supervisors: list[Supervisor]) -> None:
-    threads = [threading.Thread(target=supervisor.stop, args=(DELIVERER_STOP_SECONDS,)) for supervisor in supervisors]
+def _end_in_time(supervisors: list[Supervisor]) -> None:
+    """End the service and its children some seconds from now, whatever still goes on."""
+
+    def end() -> None:
+        time.sleep(END_SECONDS)
+        log.warning("what has not stopped by now is ended", extra={"fields": {"seconds": END_SECONDS}})
+        for supervisor in supervisors:
+            supervisor.kill()
+        os._exit(0)
+
+    threading.Thread(target=end, name="end", daemon=True).start()
+
+
+def _stop_all(supervisors: list[Supervisor], deadline: float) -> None:
+    threads = [threading.Thread(target=supervisor.stop, args=(deadline,)) for supervisor in supervisors]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -202,13 +220,16 @@ def _environment(settings: Settings) -> dict[str, str]:
 class _Server(uvicorn.Server):
     """Uvicorn that ends without raising the signal again, and lets waiting readers go at once."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, on_stop: Callable[[], None]) -> None:
         super().__init__(config)
         self._service = service
+        self._on_stop = on_stop
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         def stop(number: int, frame: FrameType | None) -> None:
+            if not self._service.news.stopping:
+                self._on_stop()
             self._service.news.stop()
             self.handle_exit(number, frame)
 
@@ -241,9 +262,9 @@ def server_config(service: Service) -> uvicorn.Config:
     )
 
 
-def answer(service: Service, listener: socket.socket) -> None:
-    """Answer REST on ``listener`` until a signal comes."""
-    _Server(server_config(service), service).run(sockets=[listener])
+def answer(service: Service, listener: socket.socket, on_stop: Callable[[], None]) -> None:
+    """Answer REST on ``listener`` until a signal comes; then ``on_stop`` is called first."""
+    _Server(server_config(service), service, on_stop).run(sockets=[listener])
 
 
 def most_connections(requests: int) -> int:

@@ -119,6 +119,16 @@ class Supervisor:
         if self._sink is not None:
             self._sink.close()
 
+    def kill(self) -> None:
+        """Make the child and all it started end at once; it is not started again."""
+        self._stopping.set()
+        process = self._process
+        if process is not None and process.returncode is None:
+            for member in _family(process.pid):
+                with contextlib.suppress(psutil.Error):
+                    member.kill()
+        self._end_leftovers()
+
     def _ended_within(self, seconds: float) -> bool:
         assert self._thread is not None
         self._thread.join(max(0.0, seconds))
