@@ -1,11 +1,13 @@
-"""What must hold before the service starts: Python, Java, and a data directory at its place that nobody else uses."""
+"""What must hold before the service starts: Python, Java, descriptors, a data directory of its own at its place."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -21,6 +23,10 @@ HOME_FILE = "home.json"
 OLDEST_JAVA = 17
 OLDEST_PYTHON = (3, 11)
 JAVA_SECONDS = 20
+# for files, and for as many connections as it takes to be looked at
+SPARE_DESCRIPTORS, LEAST_DESCRIPTORS = 512, 1024
+
+log = logging.getLogger("braid.serve")
 
 
 class CannotStart(Exception):
@@ -32,6 +38,29 @@ def check_python() -> None:
     if sys.version_info < OLDEST_PYTHON:
         raise CannotStart(
             f"Braid needs Python {'.'.join(map(str, OLDEST_PYTHON))} or newer; this is {sys.version.split()[0]}."
+        )
+
+
+def descriptors() -> int:
+    """Raise the limit of file descriptors of this process as far as the system lets it, and return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return sys.maxsize if hard == resource.RLIM_INFINITY else hard
+
+
+def check_descriptors(requests: int) -> None:
+    """Raise CannotStart when there are too few file descriptors to run; warn where there are too few for requests."""
+    limit, needed = descriptors(), SPARE_DESCRIPTORS + requests
+    if limit < LEAST_DESCRIPTORS:
+        raise CannotStart(
+            f"Braid needs {LEAST_DESCRIPTORS} file descriptors at least, and {needed} for {requests} requests at a"
+            f" time (setting max_connections), but the hard limit is {limit}; start it after `ulimit -n {needed}`."
+        )
+    if limit < needed:
+        log.warning(
+            f"{needed} file descriptors are needed for {requests} requests at a time (setting max_connections), but the"
+            f" hard limit is {limit}; connections beyond are refused. Start after `ulimit -n {needed}`."
         )
 
 

@@ -12,7 +12,6 @@ import contextlib
 import errno
 import logging
 import os
-import resource
 import signal
 import socket
 import sys
@@ -30,7 +29,16 @@ import uvicorn
 from api import interpreter, logs
 from api.app import create_app
 from api.connections import Connection
-from api.preconditions import CannotStart, check_home, check_java, check_python, lock_data_dir
+from api.preconditions import (
+    SPARE_DESCRIPTORS,
+    CannotStart,
+    check_descriptors,
+    check_home,
+    check_java,
+    check_python,
+    descriptors,
+    lock_data_dir,
+)
 from api.service import Service
 from operators.job.masters import is_one_machine
 from session.plan_snapshot import trim_plan_log
@@ -47,7 +55,6 @@ DELIVERER_STOP_SECONDS = 4.0
 END_SECONDS = 9.0
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2048
-SPARE_DESCRIPTORS = 512
 TRIM_SECONDS = 15.0
 READY_POLL_SECONDS = 0.05
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -68,6 +75,7 @@ def serve(flags: Mapping[str, Any]) -> int:
             os.environ.pop(f"BRAID_{name.upper()}", None)
         logs.configure(settings.log_level)
         check_python()
+        check_descriptors(settings.max_connections)
         with contextlib.ExitStack() as stack:
             storage = open_storage(settings.data_dir)
             stack.enter_context(lock_data_dir(storage))
@@ -268,14 +276,8 @@ def answer(service: Service, listener: socket.socket, on_stop: Callable[[], None
 
 
 def most_connections(requests: int) -> int:
-    """Return how many connections may be open: twice the requests, as far as there are descriptors for them.
-
-    The limit of descriptors of this process is raised as far as the system lets it.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return 2 * requests if hard == resource.RLIM_INFINITY else max(1, min(2 * requests, hard - SPARE_DESCRIPTORS))
+    """Return how many connections may be open: twice the requests, as far as there are descriptors for them."""
+    return max(1, min(2 * requests, descriptors() - SPARE_DESCRIPTORS))
 
 
 def _why_not_ready(supervisor: JobSupervisor) -> str | None:

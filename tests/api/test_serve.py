@@ -67,6 +67,25 @@ def test_python_must_not_be_old(monkeypatch: pytest.MonkeyPatch) -> None:
         check_python()
 
 
+@pytest.mark.parametrize(
+    ("limit", "status", "message"),
+    [
+        (300, 1, "but the hard limit is 300; start it after `ulimit -n 10512`."),
+        (2000, 0, "but the hard limit is 2000; connections beyond are refused. Start after `ulimit -n 10512`."),
+        (20_000, 0, ""),
+    ],
+)
+def test_too_few_file_descriptors_are_named(limit: int, status: int, message: str) -> None:
+    code = "import resource, sys; from api import preconditions\n"
+    code += f"resource.setrlimit(resource.RLIMIT_NOFILE, (100, {limit}))\n"
+    code += "try: preconditions.check_descriptors(10_000)\n"
+    code += "except preconditions.CannotStart as error: sys.exit(str(error))\n"
+    code += f"assert resource.getrlimit(resource.RLIMIT_NOFILE) == ({limit}, {limit})"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=Path(__file__).parents[2], text=True)
+    assert (ended.returncode, message in ended.stderr) == (status, True), ended.stderr
+    assert message or not ended.stderr
+
+
 def test_a_data_directory_has_one_service(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
     with (
