@@ -37,7 +37,10 @@ async def push_events(name: str, request: Request, service: ServiceDep, caller: 
         definition = caller.definition_to_push(name)  # it may have been dropped while the body came
         stream = service.pushes.stream(definition)
         outcome = stream.push(
-            lambda: decode(body, content_type, definition.schema), len(body), scoped, fingerprint(request, body)
+            lambda: decode(body, content_type, definition.schema, service.settings.body_limits),
+            len(body),
+            scoped,
+            fingerprint(request, body),
         )
         return orjson.dumps(outcome)
 

@@ -19,6 +19,7 @@ from router.progress import PARTS
 from session.sql.statement_limits import StatementLimits
 from sources.confinement import Confinement
 from sources.errors import NotAllowed
+from sources.formats.limits import DEFAULT, Limits
 from sources.locations import NOWHERE, check_no_secret
 from sources.outgoing import ANY, PUBLIC, Outgoing
 
@@ -59,7 +60,9 @@ class Settings:
     ``port`` 0 takes a free one. ``retention_seconds`` is how long a RETIRED or FAILED query is still known,
     ``idempotency_seconds`` how long the outcome of an Idempotency-Key is. Result rows are kept for
     ``result_retention_seconds``, and at most ``result_retention_bytes`` of them. Of a window of a join each lane keeps
-    ``join_row_limit`` rows. Of each stream ``push_backlog_bytes`` of pushed bodies may wait for the job. The files of
+    ``join_row_limit`` rows. Of each stream ``push_backlog_bytes`` of pushed bodies may wait for the job. A
+    pushed body of ``max_body_bytes`` has at most ``max_body_rows`` rows, ``max_body_unpacked_bytes`` once it is
+    unpacked, and ``max_body_malformed`` malformed rows (:class:`sources.formats.limits.Limits`). The files of
     static tables and of streams must lie below ``table_folder``, where it is not empty; other paths than URIs are
     relative to it. The same holds for the files of sinks and ``sink_folder``; ``none`` allows no files. By HTTP, sinks
     and schema registries may call what ``outgoing_allow`` lists (:mod:`sources.outgoing`). Where one of these three is
@@ -127,6 +130,9 @@ class Settings:
     result_retention_seconds: float = 86400.0
     result_retention_bytes: int = 20 * 1024**3
     max_body_bytes: int = 64 * 1024 * 1024
+    max_body_rows: int = DEFAULT.rows
+    max_body_unpacked_bytes: int = DEFAULT.unpacked_bytes
+    max_body_malformed: int = DEFAULT.malformed
     push_backlog_bytes: int = 2 * 1024**3
     max_page_bytes: int = 16 * 1024**2
     max_planning: int = 2
@@ -252,6 +258,11 @@ class Settings:
     def statement_limits(self) -> StatementLimits:
         """How large a statement may be."""
         return StatementLimits(**{limit.name: getattr(self, limit.name) for limit in fields(StatementLimits)})
+
+    @property
+    def body_limits(self) -> Limits:
+        """What a pushed body may bring."""
+        return Limits(self.max_body_rows, self.max_body_unpacked_bytes, self.max_body_malformed)
 
     @property
     def confinement(self) -> Confinement:

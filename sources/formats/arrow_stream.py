@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -13,112 +13,57 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from sources.columns import one_array
-from sources.errors import MalformedRequest, TooLarge
+from sources.errors import MalformedRequest
+from sources.formats.arrow_checks import is_text, read_columns, sound_array
 from sources.formats.coercion import complaint
 from sources.formats.columns import convert_text, convert_values, nulls, one_zero
-from sources.formats.decoded import Column, Decoded, assemble
+from sources.formats.decoded import Column, Decoded, Gathered, assemble
+from sources.formats.limits import DEFAULT, Limits
 from sources.formats.temporal import MAX_DAYS, MAX_US, MIN_DAYS, MIN_US
 from sources.schema import Field, Schema
 
-MOST_ROWS = 10_000_000
-MOST_BYTES = 1 << 30
+ROWS_AT_ONCE = 1 << 16
 DECIMALS = (pa.Decimal32Type, pa.Decimal64Type, pa.Decimal128Type, pa.Decimal256Type)
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
-def decode_arrow_stream(body: bytes, schema: Schema) -> Decoded:
+def decode_arrow_stream(body: bytes, schema: Schema, limits: Limits = DEFAULT) -> Decoded:
     """Decode an Arrow IPC stream.
 
     Raises MalformedRequest when the body is no readable stream or a column's type does not fit (values that do not fit
-    make only their row malformed), and TooLarge when it unpacks to more than MOST_ROWS or MOST_BYTES.
+    make only their row malformed), and TooLarge when there are too many rows or bytes once it is unpacked.
     """
-    table, names = _read(body)
-    columns: list[Column] = []
-    arrays: dict[str, pa.Array] = {}
-    for field in schema.fields:
-        position = _position(names, field.name)
-        if position is None:
-            columns.append(nulls(table.num_rows, field))
-            continue
-        array = _checked_array(table.column(position), field)
-        arrays[field.name] = array
-        columns.append(_convert(array, field))
-    return assemble(schema, columns, {}, lambda i: f"row {i + 1}", lambda i: i + 1, partial(_raw, arrays))
+    rows, columns = read_columns(body, schema, limits, check_castable)
+    arrays = {name: sound_array(column, name, limits) for name, column in columns.items()}
+    return decode_arrays(arrays, rows, schema, limits)
 
 
-def _read(body: bytes) -> tuple[pa.Table, list[str]]:
-    try:
-        source = pa.BufferReader(pa.py_buffer(body))
-        with pa.ipc.open_stream(source) as reader:
-            batches: list[pa.RecordBatch] = []
-            rows = size = 0
-            for batch in reader:
-                rows += batch.num_rows
-                size += batch.get_total_buffer_size()
-                if rows > MOST_ROWS or size > MOST_BYTES:
-                    raise TooLarge(
-                        f"An Arrow body must unpack to at most {MOST_ROWS} rows and {MOST_BYTES} bytes;"
-                        " send several smaller ones."
-                    )
-                batches.append(batch)
-            if source.tell() != len(body):
-                raise MalformedRequest(
-                    f"The body must be one Arrow IPC stream; it ends at byte {source.tell()} of {len(body)}."
-                    " Send each stream in a body of its own."
-                )
-            table = pa.Table.from_batches(batches, reader.schema)
-            return table, table.schema.names  # names are decoded here, as they may not be UTF-8
-    except (TooLarge, MalformedRequest):
-        raise
-    except Exception as problem:  # what garbage makes the library raise is not documented
-        raise MalformedRequest(f"The body must be an Arrow IPC stream: {_brief(problem)}.") from None
+def decode_arrays(arrays: Mapping[str, pa.Array], rows: int, schema: Schema, limits: Limits = DEFAULT) -> Decoded:
+    """Decode sound arrays of ``rows`` values each, by the names of the stream's columns; others are NULL.
+
+    Raises as :func:`decode_arrow_stream` does.
+    """
+    gathered = Gathered(schema, limits)
+    for first in range(0, max(rows, 1), ROWS_AT_ONCE):
+        length = min(ROWS_AT_ONCE, rows - first)
+        gathered.add(_decode_slice({n: a.slice(first, length) for n, a in arrays.items()}, first, length, schema))
+    return gathered.decoded()
 
 
-def _position(names: list[str], name: str) -> int | None:
-    """Return the position of column ``name``: of exactly that name, else one that differs in case only."""
-    for positions in (
-        [i for i, n in enumerate(names) if n == name],
-        [i for i, n in enumerate(names) if n.lower() == name.lower()],
-    ):
-        if len(positions) > 1:
-            raise MalformedRequest(f"The Arrow stream must have column {name!r} once, got it {len(positions)} times.")
-        if positions:
-            return positions[0]
-    return None
+def _decode_slice(arrays: Mapping[str, pa.Array], first: int, rows: int, schema: Schema) -> Decoded:
+    columns = [
+        _convert(arrays[field.name], field) if field.name in arrays else nulls(rows, field) for field in schema.fields
+    ]
+    number = first + 1
+    return assemble(schema, columns, {}, lambda i: f"row {i + number}", lambda i: i + number, partial(_raw, arrays))
 
 
-def _checked_array(column: pa.ChunkedArray, field: Field) -> pa.Array:
-    """Return a column as one checked array, dictionaries decoded."""
-    if converter_of(column.type, field) is None:
+def check_castable(arrow_type: pa.DataType, field: Field) -> None:
+    """Raise MalformedRequest unless a column of the stream may be of that type."""
+    if converter_of(arrow_type, field) is None:
         raise MalformedRequest(
-            f"Column {field.name!r} must be castable to {field.type}, got Arrow type {str(column.type)[:100]}."
+            f"Column {field.name!r} must be castable to {field.type}, got Arrow type {str(arrow_type)[:100]}."
         )
-    try:
-        column.validate(full=True)
-        if types.is_dictionary(column.type):
-            if _decoded_bytes(column) > MOST_BYTES:
-                raise TooLarge(f"Column {field.name!r} unpacks to more than {MOST_BYTES} bytes; send several bodies.")
-            column = column.cast(column.type.value_type)
-        if types.is_large_string(column.type) or types.is_string_view(column.type):
-            column = column.cast(pa.string())
-        array = one_array(column)
-    except TooLarge:
-        raise
-    except Exception as problem:  # as above
-        raise MalformedRequest(f"Column {field.name!r} of the Arrow stream is corrupt: {_brief(problem)}.") from None
-    return array
-
-
-def _decoded_bytes(column: pa.ChunkedArray) -> int:
-    if not (types.is_string(column.type.value_type) or types.is_large_string(column.type.value_type)):
-        return 8 * len(column)
-    total = 0
-    for chunk in column.chunks:
-        array: Any = chunk
-        lengths: Any = pc.binary_length(array.dictionary)
-        total += pc.sum(lengths.cast(pa.int64()).take(array.indices)).as_py() or 0
-    return total
 
 
 def _convert(array: pa.Array, field: Field) -> Column:
@@ -137,7 +82,7 @@ def converter_of(arrow_type: pa.DataType, field: Field) -> Converter | None:
     if types.is_null(arrow_type):
         return _nulls
     kind = field.type.kind
-    if types.is_string(arrow_type) or types.is_large_string(arrow_type) or types.is_string_view(arrow_type):
+    if is_text(arrow_type):
         return _from_text if kind in ("VARCHAR", "DATE", "TIMESTAMP", "DECIMAL") else None
     if kind == "BOOLEAN":
         return _cast if types.is_boolean(arrow_type) else None
@@ -235,20 +180,20 @@ def _in_range(
     return Column(pa.array(converted, mask=is_null).cast(field.type.arrow), errors)
 
 
-def _raw(arrays: dict[str, pa.Array], row: int) -> str:
-    """Return the columns of the stream in one row as JSON text."""
-    values: dict[str, Any] = {}
-    for name, array in arrays.items():
-        if types.is_timestamp(array.type):  # without the zone, whose name may be anything
-            array = array.slice(row, 1).view(pa.timestamp(array.type.unit)).cast(pa.string())
-        elif types.is_date(array.type):
-            array = array.slice(row, 1).cast(pa.string())
-        else:
-            array = array.slice(row, 1)
-        values[name] = array[0].as_py()
-    return orjson.dumps(values, default=str).decode()
+def _raw(arrays: Mapping[str, pa.Array], rows: Sequence[int]) -> list[str]:
+    """Return the columns of the stream in some rows as JSON texts."""
+    places = pa.array(rows, pa.int64())
+    columns = {name: _shown(array.take(places)) for name, array in arrays.items()}
+    return [
+        orjson.dumps({name: values[i] for name, values in columns.items()}, default=str).decode()
+        for i in range(len(rows))
+    ]
 
 
-def _brief(problem: Exception) -> str:
-    text = str(problem).splitlines()
-    return (text[0] if text else type(problem).__name__)[:200].rstrip(".")
+def _shown(array: pa.Array) -> list[Any]:
+    """Return values as JSON can show them."""
+    if types.is_timestamp(array.type):  # without the zone, whose name may be anything
+        array = array.view(pa.timestamp(array.type.unit)).cast(pa.string())
+    elif types.is_date(array.type):
+        array = array.cast(pa.string())
+    return list(array.to_pylist())

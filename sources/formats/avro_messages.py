@@ -171,5 +171,10 @@ def _assembled(
     schema: Schema, columns: Sequence[Column], unreadable: Mapping[int, str], values: Sequence[bytes | None]
 ) -> Decoded:
     return assemble(
-        schema, columns, unreadable, lambda i: f"line {i + 1}", lambda i: i + 1, lambda i: show_bytes(values[i])
+        schema,
+        columns,
+        unreadable,
+        lambda i: f"line {i + 1}",
+        lambda i: i + 1,
+        lambda wrong: [show_bytes(values[i]) for i in wrong],
     )

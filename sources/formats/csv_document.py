@@ -52,10 +52,10 @@ def decode_csv(body: bytes, schema: Schema, delimiter: str = ",") -> Decoded:
     places = [find_column(names, field.name) for field in schema.fields]
     columns = [convert_texts(f, rows.column(i).to_pylist()) for f, i in zip(schema.fields, places, strict=True)]
 
-    def raw(row: int) -> str:
-        return delimiter.join(column[row].as_py() or "" for column in rows.columns)
+    def raws(wrong: Sequence[int]) -> list[str]:
+        return [delimiter.join(column[row].as_py() or "" for column in rows.columns) for row in wrong]
 
-    return assemble(schema, columns, {}, lambda i: f"row {i + 1}", lambda i: i + 1, raw)
+    return assemble(schema, columns, {}, lambda i: f"row {i + 1}", lambda i: i + 1, raws)
 
 
 def convert_texts(field: Field, texts: Sequence[str | None]) -> Column:

@@ -130,10 +130,10 @@ def decode_records(
         for field, place in zip(schema.fields, layout.places, strict=True)
     ]
 
-    def raw(i: int) -> str:
-        return without_end(records[i][1]).decode(errors="replace")
+    def raws(wrong: Sequence[int]) -> list[str]:
+        return [without_end(records[i][1]).decode(errors="replace") for i in wrong]
 
-    return assemble(schema, columns, unreadable, lambda i: f"{unit} {records[i][0]}", lambda i: records[i][0], raw)
+    return assemble(schema, columns, unreadable, lambda i: f"{unit} {records[i][0]}", lambda i: records[i][0], raws)
 
 
 def read_fast(text: bytes, schema: Schema, layout: CsvLayout) -> pa.RecordBatch | None:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.formats.limits import DEFAULT, SHOWN_FAULTS, Limits
 from sources.schema import Schema
 
 
@@ -53,13 +54,13 @@ def assemble(
     unreadable: Mapping[int, str],
     place: Callable[[int], str],
     line: Callable[[int], int],
-    raw: Callable[[int], str],
+    raws: Callable[[Sequence[int]], Sequence[str]],
 ) -> Decoded:
     """Put converted columns together and set the inputs aside that do not fit.
 
     ``columns`` follow ``schema.fields`` and are equally long. ``unreadable`` maps inputs that have no columns at all
-    (index from 0) to the reason. ``place(i)`` names an input in messages ("line 3"), ``line(i)`` numbers it and
-    ``raw(i)`` is its text. Of several faults of one input the first column's is told.
+    (index from 0) to the reason. ``place(i)`` names an input in messages ("line 3"), ``line(i)`` numbers it, and
+    ``raws`` gives the texts of some, in ascending order. Of several faults of one input the first column's is told.
     """
     faults = {i: f"{place(i)}{reason}" for i, reason in unreadable.items()}
     for column in columns:
@@ -76,4 +77,35 @@ def assemble(
         fits = np.ones(tuples.num_rows, dtype=bool)
         fits[list(faults)] = False
         tuples = tuples.filter(pa.array(fits))
-    return Decoded(tuples, tuple(MalformedLine(line(i), faults[i], raw(i)) for i in sorted(faults)))
+    wrong = sorted(faults)
+    texts = raws(wrong) if wrong else ()
+    return Decoded(tuples, tuple(MalformedLine(line(i), faults[i], text) for i, text in zip(wrong, texts, strict=True)))
+
+
+class Gathered:
+    """What comes of a body piece by piece; each piece is counted, so that too much is refused as soon as it shows."""
+
+    def __init__(self, schema: Schema, limits: Limits = DEFAULT) -> None:
+        self._schema = schema
+        self._limits = limits
+        self._pieces: list[pa.RecordBatch] = []
+        self._malformed: list[MalformedLine] = []
+        self._rows = 0
+        self._bytes = 0
+
+    def add(self, piece: Decoded) -> None:
+        """Take the next piece; TooLarge or MalformedRequest when there is more than the limits allow."""
+        self._rows += piece.tuples.num_rows + len(piece.malformed)
+        self._limits.check_rows(self._rows)
+        self._bytes += piece.tuples.nbytes
+        self._limits.check_bytes(self._bytes)
+        self._malformed += piece.malformed
+        self._limits.check_malformed(len(self._malformed), [fault.detail for fault in self._malformed[:SHOWN_FAULTS]])
+        self._pieces.append(piece.tuples)
+
+    def decoded(self) -> Decoded:
+        """Return all pieces as one."""
+        if len(self._pieces) == 1:
+            return Decoded(self._pieces[0], tuple(self._malformed))
+        nothing = pa.RecordBatch.from_pylist([], schema=self._schema.arrow)
+        return Decoded(pa.concat_batches([nothing, *self._pieces]), tuple(self._malformed))

@@ -9,10 +9,11 @@ from sources.errors import MalformedRequest
 from sources.formats.arrow_stream import decode_arrow_stream
 from sources.formats.decoded import Decoded
 from sources.formats.json_document import decode_json
+from sources.formats.limits import DEFAULT, Limits
 from sources.formats.ndjson import decode_ndjson, read_carefully
 from sources.schema import Schema
 
-Decoder = Callable[[bytes, Schema], Decoded]
+Decoder = Callable[[bytes, Schema, Limits], Decoded]
 
 _DECODERS: dict[str, Decoder] = {
     "application/x-ndjson": decode_ndjson,
@@ -22,24 +23,24 @@ _DECODERS: dict[str, Decoder] = {
 CONTENT_TYPES = tuple(_DECODERS)
 
 
-def decode(body: bytes, content_type: str, schema: Schema) -> Decoded:
+def decode(body: bytes, content_type: str, schema: Schema, limits: Limits = DEFAULT) -> Decoded:
     """Decode ``body`` into tuples of ``schema`` and malformed inputs.
 
-    Raises MalformedRequest when the content type is unknown or the body cannot be read at all, and TooLarge for an
-    Arrow body that unpacks to too much; nothing else, whatever the bytes.
+    Raises MalformedRequest when the content type is unknown, the body cannot be read at all, or too much of it is
+    malformed, and TooLarge when it brings more than the limits allow; nothing else, whatever the bytes.
     """
     kind = content_type.partition(";")[0].strip().lower()
     decoder = _DECODERS.get(kind)
     if decoder is None:
         raise MalformedRequest(f"The content type must be one of {', '.join(CONTENT_TYPES)}; got {content_type!r}.")
     if decoder is decode_arrow_stream:
-        return decoder(body, schema)
+        return decoder(body, schema, limits)
     body = body.removeprefix(BOM_UTF8)
     if not body.isascii():
         try:
             body.decode()
         except UnicodeDecodeError as problem:
             if decoder is decode_ndjson:
-                return read_carefully(body, schema)  # which tells the lines that are not UTF-8
+                return read_carefully(body, schema, limits)  # which tells the lines that are not UTF-8
             raise MalformedRequest(f"The body must be UTF-8; byte {problem.start + 1} is not.") from None
-    return decoder(body, schema)
+    return decoder(body, schema, limits)

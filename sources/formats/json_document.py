@@ -9,17 +9,25 @@ import orjson
 
 from sources.errors import MalformedRequest
 from sources.formats.coercion import show
-from sources.formats.decoded import Decoded
+from sources.formats.decoded import Decoded, Gathered
 from sources.formats.json_rows import decode_rows, needs_exact_numbers, parse_json
-from sources.formats.ndjson import BLANKS, WORTH_BYTES, read_fast
+from sources.formats.limits import DEFAULT, Limits
+from sources.formats.ndjson import BLANKS, LINES_AT_ONCE, WORTH_BYTES, read_fast
 from sources.schema import Schema
 
 
-def decode_json(body: bytes, schema: Schema) -> Decoded:
-    """Decode a JSON object or an array of them; MalformedRequest when the body is neither."""
+def decode_json(body: bytes, schema: Schema, limits: Limits = DEFAULT) -> Decoded:
+    """Decode a JSON object or an array of them; MalformedRequest when the body is neither.
+
+    Also, or TooLarge, when there is more than the limits allow.
+    """
     lines = lines_of(body) if len(body) >= WORTH_BYTES else None
     tuples = None if lines is None else read_fast(lines, schema)
-    return Decoded(tuples, ()) if tuples is not None else read_document(body, schema)
+    if tuples is None:
+        return read_document(body, schema, limits)
+    gathered = Gathered(schema, limits)
+    gathered.add(Decoded(tuples, ()))
+    return gathered.decoded()
 
 
 def lines_of(body: bytes) -> bytes | None:
@@ -33,7 +41,7 @@ def lines_of(body: bytes) -> bytes | None:
     return text[1:-1].strip(BLANKS).replace(b"},{", b"}\n{").replace(b"}, {", b"}\n{")
 
 
-def read_document(body: bytes, schema: Schema) -> Decoded:
+def read_document(body: bytes, schema: Schema, limits: Limits = DEFAULT) -> Decoded:
     """Decode element by element, by the rules of :mod:`sources.formats.coercion`."""
     try:
         document = parse_json(body, needs_exact_numbers(schema))
@@ -42,7 +50,16 @@ def read_document(body: bytes, schema: Schema) -> Decoded:
     if not isinstance(document, (dict, list)):
         raise MalformedRequest(f"The body must be a JSON object or an array of objects, got {show(document)}.")
     elements = document if isinstance(document, list) else [document]
-    return decode_rows(schema, elements, "element", lambda i: i + 1, lambda i: _text_of(elements[i]))
+    limits.check_rows(len(elements))
+    gathered = Gathered(schema, limits)
+    for first in range(0, max(len(elements), 1), LINES_AT_ONCE):
+        some = elements[first : first + LINES_AT_ONCE]
+        gathered.add(_decode_some(schema, some, first))
+    return gathered.decoded()
+
+
+def _decode_some(schema: Schema, elements: list[Any], first: int) -> Decoded:
+    return decode_rows(schema, elements, "element", lambda i: first + i + 1, lambda i: _text_of(elements[i]))
 
 
 def _text_of(element: Any) -> str:

@@ -76,7 +76,9 @@ def decode_rows(
         else:
             unreadable[i] = f" must be a JSON object, got {show(row)}"
     columns = [convert_values(f, _values(objects, f.name)) for f in schema.fields]
-    return assemble(schema, columns, unreadable, lambda i: f"{unit} {line(i)}", line, raw)
+    return assemble(
+        schema, columns, unreadable, lambda i: f"{unit} {line(i)}", line, lambda wrong: [raw(i) for i in wrong]
+    )
 
 
 def _values(objects: Sequence[dict[str, Any]], name: str) -> list[Any]:

@@ -12,28 +12,42 @@ from pyarrow.json import ParseOptions, ReadOptions
 
 from sources.columns import one_array
 from sources.formats.columns import convert_text, one_zero
-from sources.formats.decoded import Decoded
+from sources.formats.decoded import Decoded, Gathered
 from sources.formats.json_rows import Unparsable, decode_rows, needs_exact_numbers, parse_json
+from sources.formats.limits import DEFAULT, Limits
 from sources.schema import ColumnType, Schema
 
 BLOCK_BYTES = 1 << 20
 WORTH_BYTES = 32 << 10  # starting Arrow's parser takes as long as reading this much carefully
 MOST_BRACKETS = 500  # fewer cannot nest deeper than the careful parser goes
+LINES_AT_ONCE = 4096
 CACHED_BYTES = 1 << 18  # what is gone through at a time, so that it stays in the processor's cache
 BLANKS = b" \t\r"
 
 
-def decode_ndjson(body: bytes, schema: Schema) -> Decoded:
-    """Decode lines of JSON in UTF-8."""
+def decode_ndjson(body: bytes, schema: Schema, limits: Limits = DEFAULT) -> Decoded:
+    """Decode lines of JSON in UTF-8; TooLarge or MalformedRequest when there is more than the limits allow."""
+    limits.check_rows(body.count(b"\n"))
     tuples = read_fast(body, schema) if len(body) >= WORTH_BYTES else None
-    return Decoded(tuples, ()) if tuples is not None else read_carefully(body, schema)
+    if tuples is None:
+        return read_carefully(body, schema, limits)
+    gathered = Gathered(schema, limits)
+    gathered.add(Decoded(tuples, ()))
+    return gathered.decoded()
 
 
-def read_carefully(body: bytes, schema: Schema) -> Decoded:
-    """Decode line by line, by the rules of :mod:`sources.formats.coercion`."""
+def read_carefully(body: bytes, schema: Schema, limits: Limits = DEFAULT) -> Decoded:
+    """Decode line by line, by the rules of :mod:`sources.formats.coercion`, some at a time."""
     exact = needs_exact_numbers(schema)
+    gathered = Gathered(schema, limits)
     lines: list[tuple[int, bytes]] = []
     rows: list[Any] = []
+
+    def decode_some() -> None:
+        gathered.add(decode_rows(schema, rows, "line", lambda i: lines[i][0], lambda i: _text(lines[i][1])))
+        lines.clear()
+        rows.clear()
+
     for number, text in enumerate(body.split(b"\n"), start=1):
         if not text.strip(BLANKS):
             continue
@@ -42,7 +56,10 @@ def read_carefully(body: bytes, schema: Schema) -> Decoded:
             rows.append(parse_json(text, exact))
         except ValueError as problem:
             rows.append(Unparsable(str(problem)))
-    return decode_rows(schema, rows, "line", lambda i: lines[i][0], lambda i: _text(lines[i][1]))
+        if len(rows) == LINES_AT_ONCE:
+            decode_some()
+    decode_some()
+    return gathered.decoded()
 
 
 def _text(line: bytes) -> str:

@@ -1,19 +1,20 @@
 """Record batches of another process: columns are matched by name, and taken over without a copy when their types fit.
 
-What does not fit goes the way of pushed Arrow bodies (:mod:`sources.formats.arrow_stream`), so both take the same.
+All goes the way of pushed Arrow bodies (:mod:`sources.formats.arrow_checks`, :mod:`sources.formats.arrow_stream`), so
+both take the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.errors import MalformedRequest
-from sources.formats.arrow_stream import decode_arrow_stream
+from sources.formats.arrow_checks import sound_array
+from sources.formats.arrow_stream import check_castable, decode_arrays
 from sources.formats.columns import find_column, one_zero
 from sources.formats.decoded import Decoded
 from sources.formats.temporal import MAX_DAYS, MAX_US, MIN_DAYS, MIN_US
@@ -37,19 +38,16 @@ class MatchedColumns:
     def decode(self, batch: pa.RecordBatch) -> Decoded:
         """Return the tuples of a batch of schema ``source``, and the rows that are none; rows are "lines", from 1.
 
-        Raises MalformedRequest when the batch is corrupt.
+        Raises MalformedRequest when the batch is corrupt, TooLarge when it is beyond :class:`sources.formats.limits`.
         """
-        arrays = [batch.column(position) for position in self.positions]
-        try:
-            for array in arrays:
-                array.validate(full=True)
-        except pa.ArrowInvalid as problem:
-            raise MalformedRequest(f"Columns must hold values of their types: {str(problem)[:200]}.") from None
+        arrays = [
+            sound_array(batch.column(position), field.name)
+            for position, field in zip(self.positions, self.schema.fields, strict=True)
+        ]
         tuples = _taken_over(arrays, self.schema) if self.direct else None
         if tuples is not None:
             return Decoded(tuples, ())
-        renamed = pa.RecordBatch.from_arrays(arrays, names=list(self.schema.names))
-        return decode_arrow_stream(_stream_of(renamed.schema, [renamed]), self.schema)
+        return decode_arrays(dict(zip(self.schema.names, arrays, strict=True)), batch.num_rows, self.schema)
 
 
 def match_columns(source: pa.Schema, schema: Schema) -> MatchedColumns:
@@ -57,8 +55,8 @@ def match_columns(source: pa.Schema, schema: Schema) -> MatchedColumns:
     positions = tuple(_position(source, field.name) for field in schema.fields)
     kinds = [source.field(position).type for position in positions]
     direct = all(_is_direct(kind, field) for kind, field in zip(kinds, schema.fields, strict=True))
-    if not direct:  # no row is enough to see whether types can be cast
-        decode_arrow_stream(_stream_of(pa.schema(list(zip(schema.names, kinds, strict=True))), []), schema)
+    for kind, field in zip(kinds, schema.fields, strict=True):
+        check_castable(kind, field)
     return MatchedColumns(source, schema, positions, direct)
 
 
@@ -101,12 +99,3 @@ def _lies_within(numbers: pa.Array, least: int, most: int) -> bool:
     bounds: dict[str, int | None] = pc.min_max(numbers).as_py()
     low, high = bounds["min"], bounds["max"]
     return low is None or high is None or (low >= least and high <= most)
-
-
-def _stream_of(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> Any:
-    """Return batches as an Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return sink.getvalue()

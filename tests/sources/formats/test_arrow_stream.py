@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -15,8 +17,9 @@ from hypothesis import strategies as st
 
 from sources.errors import BraidError, MalformedRequest, TooLarge
 from sources.formats import Decoded, decode
-from sources.formats.arrow_stream import MOST_ROWS
+from sources.formats.arrow_metadata import MOST_BATCHES
 from sources.formats.coercion import UnfitError, coerce
+from sources.formats.limits import DEFAULT, Limits
 from sources.schema import (
     BIGINT,
     BOOLEAN,
@@ -221,17 +224,116 @@ def test_texts_may_be_views() -> None:
     assert decode(body, ARROW, SCHEMA).tuples.column("s").to_pylist() == ["a", "b" * 50]
 
 
-def test_small_bodies_that_unpack_to_much_are_refused() -> None:
-    with pytest.raises(TooLarge, match="at most 10000000 rows"):
-        decode(to_body({"x": pa.nulls(MOST_ROWS + 1)}), ARROW, SCHEMA)
-    endless = to_body({"x": pa.nulls(MOST_ROWS + 1)}).replace(
-        (MOST_ROWS + 1).to_bytes(8, "little"), (2**60).to_bytes(8, "little")
-    )
-    with pytest.raises(TooLarge, match="at most 10000000 rows"):
+def test_rows_that_nobody_sent_are_refused() -> None:
+    most = DEFAULT.rows
+    with pytest.raises(TooLarge, match=rf"at most {most} rows \(setting max_body_rows\)"):
+        decode(to_body({"x": pa.nulls(most + 1)}), ARROW, SCHEMA)
+    endless = to_body({"x": pa.nulls(most)}).replace(most.to_bytes(8, "little"), (2**60).to_bytes(8, "little"))
+    with pytest.raises(TooLarge, match=f"at most {most} rows"):
         decode(endless, ARROW, SCHEMA)
+
+
+def test_more_malformed_rows_than_may_be_refuse_the_body() -> None:
+    with pytest.raises(MalformedRequest, match=r"100000 malformed rows \(setting max_body_malformed\).*row 1: column"):
+        decode(to_body({"x": pa.nulls(DEFAULT.rows)}), ARROW, SCHEMA)
+
+
+def test_a_column_that_unpacks_to_much_is_refused() -> None:
     swollen = pa.DictionaryArray.from_arrays(np.zeros(100_000, np.int32), pa.array(["x" * 100_000]))
-    with pytest.raises(TooLarge, match="Column 's' unpacks"):
+    with pytest.raises(TooLarge, match="Column 's' unpacks to 10000000000 bytes"):
         decode(to_body({"s": swollen}), ARROW, SCHEMA)
+    views = np.frombuffer(b"".join(struct.pack("<i4sii", 100_000, b"xxxx", 0, 0) for _ in range(100_000)), np.uint8)
+    shared = pa.Array.from_buffers(pa.string_view(), 100_000, [None, pa.py_buffer(views), pa.py_buffer(b"x" * 100_000)])
+    with pytest.raises(TooLarge, match="Column 's' unpacks to 10000000000 bytes"):
+        decode(to_body({"s": shared}), ARROW, SCHEMA)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+@pytest.mark.parametrize("name", ["n", "other"])
+def test_a_packed_body_is_refused_before_it_is_unpacked(compression: str, name: str) -> None:
+    body = to_body({name: pa.array(np.zeros(1_000_000, np.int64))}, compression=compression)
+    swollen = body.replace((8_000_000).to_bytes(8, "little"), (2**50).to_bytes(8, "little"))
+    assert swollen != body
+    with pytest.raises(TooLarge, match=rf"at most {DEFAULT.unpacked_bytes} bytes \(setting max_body_unp"):
+        decode(swollen, ARROW, SCHEMA)
+
+
+def test_bytes_that_several_columns_share_count_for_each() -> None:
+    limits = Limits(unpacked_bytes=1000)
+    names = ("b", "i", "n", "d", "m", "s", "day")
+    body = to_body({name: pa.array(["x" * 100]) for name in names})
+    with pytest.raises(TooLarge, match="at most 500 bytes"):
+        decode(body, ARROW, SCHEMA, replace(limits, unpacked_bytes=500))
+
+
+def test_rows_that_are_wider_as_columns_of_the_stream_are_counted() -> None:
+    body = to_body({"time": pa.array(np.zeros(1000, np.int64)).view(pa.timestamp("us"))})
+    with pytest.raises(TooLarge, match="at most 20000 bytes"):
+        decode(body, ARROW, SCHEMA, Limits(unpacked_bytes=20_000))
+
+
+def test_a_null_of_a_view_may_hide_anything() -> None:
+    views = struct.pack("<iiii", -65536, 0, 0, 0) + struct.pack("<i12s", 1, b"a")
+    hidden = pa.Array.from_buffers(pa.string_view(), 2, [pa.py_buffer(b"\x02"), pa.py_buffer(views)])
+    assert decoded(s=hidden).tuples.column("s").to_pylist() == [None, "a"]
+    as_dictionary = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), hidden)
+    assert decoded(s=as_dictionary).tuples.column("s").to_pylist() == [None, "a"]
+    with pytest.raises(MalformedRequest, match="Column 's' of the Arrow stream is corrupt"):
+        decoded(s=pa.Array.from_buffers(pa.string_view(), 2, [None, pa.py_buffer(views)]))
+
+
+def test_dictionaries_come_as_a_whole() -> None:
+    sink = pa.BufferOutputStream()
+    batches = [pa.record_batch({"s": pa.array(texts).dictionary_encode()}) for texts in (["a"], ["a", "b"])]
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    with pa.ipc.new_stream(sink, batches[0].schema, options=options) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    with pytest.raises(MalformedRequest, match="must come as a whole, got one in pieces"):
+        decode(sink.getvalue().to_pybytes(), ARROW, SCHEMA)
+
+
+def test_a_stream_of_very_many_batches_is_refused() -> None:
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch({"s": pa.array([], pa.string())})
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        for _ in range(MOST_BATCHES + 1):
+            writer.write_batch(batch)
+    with pytest.raises(TooLarge, match=f"at most {MOST_BATCHES} batches"):
+        decode(sink.getvalue().to_pybytes(), ARROW, SCHEMA)
+
+
+def test_a_dictionary_counts_with_each_batch_that_uses_it() -> None:
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch({"s": pa.array(["x" * 1000]).dictionary_encode()})
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        for _ in range(20):
+            writer.write_batch(batch)
+    with pytest.raises(TooLarge, match="at most 10000 bytes"):
+        decode(sink.getvalue().to_pybytes(), ARROW, SCHEMA, Limits(unpacked_bytes=10_000))
+
+
+def test_columns_that_the_stream_does_not_have_are_not_built() -> None:
+    body = to_body({"time": TIMES, "s": pa.array(["a", "b"]), "other": pa.array([["x"], ["y"]])})
+    broken = body.replace(struct.pack("<iii", 0, 1, 2), struct.pack("<iii", 0, 1, 1 << 30))
+    assert decode(body, ARROW, SCHEMA).tuples.column("s").to_pylist() == ["a", "b"]
+    with pytest.raises(MalformedRequest, match="'s' of the Arrow stream is corrupt"):
+        decode(broken, ARROW, SCHEMA)
+    without = StreamSchema((Field("time", TIMESTAMP),), "time", 0)
+    assert decode(broken, ARROW, without).tuples.num_rows == 2
+
+
+def test_numbers_of_the_other_end_are_refused() -> None:
+    body = bytearray(to_body({"time": TIMES}))
+    message = 8 + struct.unpack_from("<I", body, 8)[0]
+    fields = message - struct.unpack_from("<i", body, message)[0]
+    header = message + struct.unpack_from("<H", body, fields + 8)[0]
+    schema = header + struct.unpack_from("<I", body, header)[0]
+    places = schema - struct.unpack_from("<i", body, schema)[0]
+    assert struct.unpack_from("<H", body, places + 4)[0] == 0  # left out: little-endian
+    struct.pack_into("<H", body, places + 4, 4)
+    with pytest.raises(MalformedRequest, match="must be little-endian"):
+        decode(bytes(body), ARROW, SCHEMA)
 
 
 GOOD = to_body(

@@ -1,0 +1,169 @@
+"""The one way in for Arrow of others: nothing reads an array that did not come through here.
+
+What is not asked for is never built; sizes are known before anything is unpacked; and values are checked one by one,
+those included that Arrow's own validation passes over. An array that :func:`sound_array` gives can be read, cast and
+taken from without harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from sources.columns import one_array
+from sources.errors import MalformedRequest, TooLarge
+from sources.formats.arrow_metadata import check_stream
+from sources.formats.limits import DEFAULT, Limits
+from sources.schema import Field, Schema
+
+_VIEW_BYTES = 16
+
+
+def read_columns(
+    body: bytes, schema: Schema, limits: Limits, check_type: Callable[[pa.DataType, Field], None]
+) -> tuple[int, dict[str, pa.ChunkedArray]]:
+    """Return how many rows an Arrow IPC stream has, and those of its columns that ``schema`` names; nothing else.
+
+    ``check_type`` raises for types that a column cannot have. Values are not checked yet: see :func:`sound_array`.
+    Raises MalformedRequest when it is no readable stream, TooLarge when it is beyond the limits.
+    """
+    try:
+        rows = check_stream(body, limits)
+        with pa.ipc.open_stream(pa.BufferReader(pa.py_buffer(body))) as reader:
+            sent = reader.schema
+        names = sent.names  # decoded here, as they may not be UTF-8
+        positions = {field.name: position_of(names, field.name) for field in schema.fields}
+        for field in schema.fields:
+            position = positions[field.name]
+            if position is not None:
+                check_type(sent.field(position).type, field)
+        wanted = sorted(position for position in positions.values() if position is not None)
+        if not wanted:
+            return rows, {}
+        options = pa.ipc.IpcReadOptions(
+            included_fields=wanted, ensure_alignment=pa.ipc.Alignment.DataTypeSpecific, use_threads=False
+        )
+        with pa.ipc.open_stream(pa.BufferReader(pa.py_buffer(body)), options=options) as reader:
+            batches: list[pa.RecordBatch] = []
+            size = 0
+            for batch in reader:
+                size += batch.get_total_buffer_size()  # a dictionary counts with each batch that uses it
+                limits.check_bytes(size)
+                if any(len(column) != batch.num_rows for column in batch.columns):
+                    raise MalformedRequest("Each column of an Arrow batch must have as many rows as the batch.")
+                batches.append(batch)
+            table = pa.Table.from_batches(batches, reader.schema)
+    except (TooLarge, MalformedRequest):
+        raise
+    except Exception as problem:  # what garbage makes the library raise is not documented
+        raise MalformedRequest(f"The body must be an Arrow IPC stream: {brief(problem)}.") from None
+    return rows, {
+        name: table.column(wanted.index(position)) for name, position in positions.items() if position is not None
+    }
+
+
+def position_of(names: list[str], name: str) -> int | None:
+    """Return the position of column ``name``: of exactly that name, else one that differs in case only.
+
+    None when there is none; MalformedRequest when there are several.
+    """
+    for positions in (
+        [i for i, n in enumerate(names) if n == name],
+        [i for i, n in enumerate(names) if n.lower() == name.lower()],
+    ):
+        if len(positions) > 1:
+            raise MalformedRequest(f"The Arrow stream must have column {name!r} once, got it {len(positions)} times.")
+        if positions:
+            return positions[0]
+    return None
+
+
+def is_text(arrow_type: pa.DataType) -> bool:
+    """Whether values are texts."""
+    return bool(types.is_string(arrow_type) or types.is_large_string(arrow_type) or types.is_string_view(arrow_type))
+
+
+def sound_array(column: pa.Array | pa.ChunkedArray, name: str, limits: Limits = DEFAULT) -> pa.Array:
+    """Return column ``name`` as one array whose values are all checked: dictionaries decoded, texts as ``string``.
+
+    The type must be one that a stream can have. Raises MalformedRequest when a value is not one of its type, and
+    TooLarge when the column unpacks to too many bytes.
+    """
+    try:
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        return one_array(pa.chunked_array([_sound(chunk, name, limits) for chunk in chunks], _plain(column.type)))
+    except TooLarge:
+        raise
+    except Exception as problem:  # as above
+        raise MalformedRequest(f"Column {name!r} of the Arrow stream is corrupt: {brief(problem)}.") from None
+
+
+def _plain(arrow_type: Any) -> pa.DataType:
+    """Return the type that :func:`sound_array` makes of another."""
+    if types.is_dictionary(arrow_type):
+        return _plain(arrow_type.value_type)
+    return pa.string() if is_text(arrow_type) else arrow_type
+
+
+def _sound(array: Any, name: str, limits: Limits) -> pa.Array:
+    if types.is_dictionary(array.type):
+        values = _sound(array.dictionary, name, limits)
+        array.indices.validate(full=True)
+        array = pa.DictionaryArray.from_arrays(array.indices, values)  # which checks that they are within
+        _check_size(_decoded_bytes(array), name, limits)
+        return array.cast(values.type)
+    if types.is_string_view(array.type):
+        array = _with_empty_nulls(array)
+        array.validate(full=True)
+        _check_size(_viewed_bytes(array), name, limits)
+    else:
+        array.validate(full=True)
+    return array.cast(pa.string()) if is_text(array.type) and not types.is_string(array.type) else array
+
+
+def _check_size(size: int, name: str, limits: Limits) -> None:
+    if size > limits.unpacked_bytes:
+        raise TooLarge(
+            f"Column {name!r} unpacks to {size} bytes; a body must unpack to at most {limits.unpacked_bytes} (setting"
+            " max_body_unpacked_bytes). Send it in parts."
+        )
+
+
+def _decoded_bytes(array: Any) -> int:
+    if not types.is_string(array.type.value_type):
+        return 8 * len(array)
+    lengths: Any = pc.binary_length(array.dictionary)
+    return pc.sum(lengths.cast(pa.int64()).take(array.indices)).as_py() or 0
+
+
+def _with_empty_nulls(array: Any) -> pa.Array:
+    """Return views with those of NULLs empty: Arrow reads them, and validates only the others."""
+    validity, views, *data = array.buffers()
+    end = array.offset + len(array)
+    if validity is None or not len(array):
+        return array
+    if validity.size * 8 < end or views is None or views.size < end * _VIEW_BYTES:
+        raise MalformedRequest("its buffers are too short")
+    is_valid = np.unpackbits(np.frombuffer(validity, np.uint8), count=end, bitorder="little").astype(bool)
+    cleared = np.frombuffer(views, np.uint8, end * _VIEW_BYTES).reshape(end, _VIEW_BYTES) * is_valid[:, None]
+    buffers = [validity, pa.py_buffer(cleared), *data]
+    return pa.Array.from_buffers(array.type, len(array), buffers, offset=array.offset)
+
+
+def _viewed_bytes(array: Any) -> int:
+    """Return how long the texts of sound views are together, many of which may show the same bytes."""
+    if not len(array):
+        return 0
+    lengths = np.frombuffer(array.buffers()[1], "<i4")[:: _VIEW_BYTES // 4]
+    return int(lengths[array.offset : array.offset + len(array)].sum(dtype=np.int64))
+
+
+def brief(problem: Exception) -> str:
+    """Return what the library says of garbage, shortly."""
+    text = str(problem).splitlines()
+    return (text[0] if text else type(problem).__name__)[:200].rstrip(".")
