@@ -7,7 +7,7 @@ import math
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from router.progress import PARTS
 from session.sql.statement_limits import StatementLimits
 from sources.confinement import Confinement
 from sources.errors import NotAllowed
-from sources.formats.limits import DEFAULT, Limits
+from sources.formats.limits import BODY, Limits
 from sources.locations import NOWHERE, check_no_secret
 from sources.outgoing import ANY, PUBLIC, Outgoing
 
@@ -130,9 +130,9 @@ class Settings:
     result_retention_seconds: float = 86400.0
     result_retention_bytes: int = 20 * 1024**3
     max_body_bytes: int = 64 * 1024 * 1024
-    max_body_rows: int = DEFAULT.rows
-    max_body_unpacked_bytes: int = DEFAULT.unpacked_bytes
-    max_body_malformed: int = DEFAULT.malformed
+    max_body_rows: int = BODY.rows
+    max_body_unpacked_bytes: int = BODY.unpacked_bytes
+    max_body_malformed: int = BODY.malformed
     push_backlog_bytes: int = 2 * 1024**3
     max_page_bytes: int = 16 * 1024**2
     max_planning: int = 2
@@ -262,7 +262,12 @@ class Settings:
     @property
     def body_limits(self) -> Limits:
         """What a pushed body may bring."""
-        return Limits(self.max_body_rows, self.max_body_unpacked_bytes, self.max_body_malformed)
+        return replace(
+            BODY,
+            rows=self.max_body_rows,
+            unpacked_bytes=self.max_body_unpacked_bytes,
+            malformed=self.max_body_malformed,
+        )
 
     @property
     def confinement(self) -> Confinement:

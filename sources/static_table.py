@@ -10,20 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import fs
 
-from sources.errors import MalformedRequest, NotAllowed
+from sources.errors import MalformedRequest, NotAllowed, TooLarge
 from sources.formats.csv_document import check_delimiter, decode_csv
 from sources.formats.decoded import MalformedLine
 from sources.formats.json_document import decode_json
+from sources.formats.limits import PIECE
 from sources.formats.ndjson import decode_ndjson
+from sources.formats.parquet_rows import ParquetRows
 from sources.formats.record_batches import match_columns
 from sources.locations import locate
 from sources.schema import Schema, fields_from_json, fields_to_json
 
 CONNECTOR = "file"
 MOST_BYTES = 1 << 30
+ROWS_AT_ONCE = 1 << 16
 SHOWN_FAULTS = 3
 _OPTIONS = {"csv": ("path", "delimiter"), "json": ("path",), "parquet": ("path",)}
 FORMATS = tuple(_OPTIONS)
@@ -140,7 +142,7 @@ class TableReader:
             rows = _rows(definition, filesystem, path)
         except OSError as problem:
             raise NotAllowed(f"The file of table {definition.name!r} must be readable: {problem}.") from None
-        except MalformedRequest as problem:
+        except (MalformedRequest, TooLarge) as problem:
             raise NotAllowed(f"{path!r} does not fit table {definition.name!r}: {problem.detail}") from None
         version = TableVersion(definition, rows)
         self._versions[definition.id] = stamp, version
@@ -179,7 +181,7 @@ def _rows(definition: TableDefinition, filesystem: fs.FileSystem, path: str) -> 
 
 def _decode_json_text(definition: TableDefinition, body: bytes) -> Any:
     decode = decode_json if body.lstrip()[:1] == b"[" else decode_ndjson
-    return decode(body, definition.schema)
+    return decode(body, definition.schema, PIECE)
 
 
 _DECODERS: Mapping[str, Callable[[TableDefinition, bytes], Any]] = {
@@ -189,19 +191,16 @@ _DECODERS: Mapping[str, Callable[[TableDefinition, bytes], Any]] = {
 
 
 def _parquet_rows(schema: Schema, filesystem: fs.FileSystem, path: str) -> pa.Table:
-    try:
-        with filesystem.open_input_file(path) as source:
-            file = pq.ParquetFile(source)
-            names = match_columns(file.schema_arrow, schema).names
-            groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
-            unpacked = sum(group.total_byte_size for group in groups)
-            if unpacked > MOST_BYTES:
-                raise MalformedRequest(f"It must unpack to at most {MOST_BYTES} bytes; got {unpacked}.")
-            table = file.read(columns=names)
-    except pa.ArrowException as problem:
-        raise MalformedRequest(f"It must be Parquet: {str(problem)[:200]}.") from None
-    columns = match_columns(table.schema, schema)
-    decoded = [columns.decode(batch) for batch in table.to_batches()]
+    with filesystem.open_input_file(path) as source:
+        parquet = ParquetRows(source)
+        names = match_columns(parquet.schema, schema).names
+        if parquet.unpacked_bytes > MOST_BYTES:
+            raise MalformedRequest(f"It must unpack to at most {MOST_BYTES} bytes; got {parquet.unpacked_bytes}.")
+        decoded = [
+            match_columns(batch.schema, schema).decode(batch)
+            for group in range(len(parquet.groups))
+            for batch in parquet.batches(group, names, ROWS_AT_ONCE)
+        ]
     _check_malformed([line for part in decoded for line in part.malformed])
     return pa.Table.from_batches([part.tuples for part in decoded], schema=schema.arrow)
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from sources.errors import MalformedRequest
 from sources.files.index import IndexedFile
 from sources.files.reading import Piece, Scan
+from sources.formats.parquet_rows import ParquetRows
 from sources.formats.record_batches import match_columns
 from sources.schema import Schema
 
@@ -28,23 +25,19 @@ class ParquetFormat:
 
     def scan(self, source: Any, size: int) -> Scan:  # noqa: ARG002
         """Check the columns and read how many rows there are."""
-        try:
-            file = pq.ParquetFile(source)
-            match_columns(file.schema_arrow, self._schema)
-            return Scan(file.metadata.num_rows)
-        except pa.ArrowException as problem:
-            raise MalformedRequest(f"It must be Parquet: {str(problem)[:200]}.") from None
+        parquet = ParquetRows(source)
+        match_columns(parquet.schema, self._schema)
+        return Scan(sum(parquet.groups))
 
     def read(self, source: Any, file: IndexedFile, start: int, end: int) -> Iterator[Piece]:
         """Yield rows; of a row group what comes before ``start`` is decoded in vain."""
-        parquet = pq.ParquetFile(source)
-        names = match_columns(parquet.schema_arrow, self._schema).names
+        parquet = ParquetRows(source)
+        names = match_columns(parquet.schema, self._schema).names
         first = 0
-        for group in range(parquet.metadata.num_row_groups):
-            rows = parquet.metadata.row_group(group).num_rows
+        for group, rows in enumerate(parquet.groups):
             if first < end and start < first + rows:
                 row = first
-                for batch in parquet.iter_batches(self._rows_at_once, [group], names):
+                for batch in parquet.batches(group, names, self._rows_at_once):
                     low, high = max(start - row, 0), min(end - row, batch.num_rows)
                     if low < high:
                         columns = match_columns(batch.schema, self._schema)

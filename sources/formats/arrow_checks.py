@@ -18,7 +18,7 @@ from pyarrow import types
 from sources.columns import one_array
 from sources.errors import MalformedRequest, TooLarge
 from sources.formats.arrow_metadata import check_stream
-from sources.formats.limits import DEFAULT, Limits
+from sources.formats.limits import PIECE, Limits
 from sources.schema import Field, Schema
 
 _VIEW_BYTES = 16
@@ -88,7 +88,7 @@ def is_text(arrow_type: pa.DataType) -> bool:
     return bool(types.is_string(arrow_type) or types.is_large_string(arrow_type) or types.is_string_view(arrow_type))
 
 
-def sound_array(column: pa.Array | pa.ChunkedArray, name: str, limits: Limits = DEFAULT) -> pa.Array:
+def sound_array(column: pa.Array | pa.ChunkedArray, name: str, limits: Limits = PIECE) -> pa.Array:
     """Return column ``name`` as one array whose values are all checked: dictionaries decoded, texts as ``string``.
 
     The type must be one that a stream can have. Raises MalformedRequest when a value is not one of its type, and
@@ -115,23 +115,15 @@ def _sound(array: Any, name: str, limits: Limits) -> pa.Array:
         values = _sound(array.dictionary, name, limits)
         array.indices.validate(full=True)
         array = pa.DictionaryArray.from_arrays(array.indices, values)  # which checks that they are within
-        _check_size(_decoded_bytes(array), name, limits)
+        limits.check_bytes(_decoded_bytes(array), f"column {name!r}")
         return array.cast(values.type)
     if types.is_string_view(array.type):
         array = _with_empty_nulls(array)
         array.validate(full=True)
-        _check_size(_viewed_bytes(array), name, limits)
+        limits.check_bytes(_viewed_bytes(array), f"column {name!r}")
     else:
         array.validate(full=True)
     return array.cast(pa.string()) if is_text(array.type) and not types.is_string(array.type) else array
-
-
-def _check_size(size: int, name: str, limits: Limits) -> None:
-    if size > limits.unpacked_bytes:
-        raise TooLarge(
-            f"Column {name!r} unpacks to {size} bytes; a body must unpack to at most {limits.unpacked_bytes} (setting"
-            " max_body_unpacked_bytes). Send it in parts."
-        )
 
 
 def _decoded_bytes(array: Any) -> int:

@@ -11,6 +11,7 @@ from sources.errors import MalformedRequest, TooLarge
 from sources.formats.arrow_stream import decode_arrow_stream
 from sources.formats.binary import show_bytes
 from sources.formats.decoded import Decoded, MalformedLine
+from sources.formats.limits import MESSAGE
 from sources.schema import Schema
 
 
@@ -25,7 +26,7 @@ def decode_arrow_messages(values: Sequence[bytes | None], schema: Schema) -> Dec
             malformed.append(MalformedLine(number, f"line {number} must be an Arrow IPC stream, got no value", ""))
             continue
         try:
-            decoded = decode_arrow_stream(value, schema)
+            decoded = decode_arrow_stream(value, schema, MESSAGE)
         except (MalformedRequest, TooLarge) as problem:
             malformed.append(MalformedLine(number, f"line {number}: {problem.detail}", show_bytes(value)))
             continue

@@ -18,7 +18,7 @@ from sources.formats.arrow_checks import is_text, read_columns, sound_array
 from sources.formats.coercion import complaint
 from sources.formats.columns import convert_text, convert_values, nulls, one_zero
 from sources.formats.decoded import Column, Decoded, Gathered, assemble
-from sources.formats.limits import DEFAULT, Limits
+from sources.formats.limits import BODY, PIECE, Limits
 from sources.formats.temporal import MAX_DAYS, MAX_US, MIN_DAYS, MIN_US
 from sources.schema import Field, Schema
 
@@ -27,7 +27,7 @@ DECIMALS = (pa.Decimal32Type, pa.Decimal64Type, pa.Decimal128Type, pa.Decimal256
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
-def decode_arrow_stream(body: bytes, schema: Schema, limits: Limits = DEFAULT) -> Decoded:
+def decode_arrow_stream(body: bytes, schema: Schema, limits: Limits = BODY) -> Decoded:
     """Decode an Arrow IPC stream.
 
     Raises MalformedRequest when the body is no readable stream or a column's type does not fit (values that do not fit
@@ -38,7 +38,7 @@ def decode_arrow_stream(body: bytes, schema: Schema, limits: Limits = DEFAULT) -
     return decode_arrays(arrays, rows, schema, limits)
 
 
-def decode_arrays(arrays: Mapping[str, pa.Array], rows: int, schema: Schema, limits: Limits = DEFAULT) -> Decoded:
+def decode_arrays(arrays: Mapping[str, pa.Array], rows: int, schema: Schema, limits: Limits = PIECE) -> Decoded:
     """Decode sound arrays of ``rows`` values each, by the names of the stream's columns; others are NULL.
 
     Raises as :func:`decode_arrow_stream` does.

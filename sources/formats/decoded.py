@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.formats.limits import DEFAULT, SHOWN_FAULTS, Limits
+from sources.formats.limits import SHOWN_FAULTS, Limits
 from sources.schema import Schema
 
 
@@ -85,7 +85,7 @@ def assemble(
 class Gathered:
     """What comes of a body piece by piece; each piece is counted, so that too much is refused as soon as it shows."""
 
-    def __init__(self, schema: Schema, limits: Limits = DEFAULT) -> None:
+    def __init__(self, schema: Schema, limits: Limits) -> None:
         self._schema = schema
         self._limits = limits
         self._pieces: list[pa.RecordBatch] = []

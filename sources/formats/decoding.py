@@ -9,7 +9,7 @@ from sources.errors import MalformedRequest
 from sources.formats.arrow_stream import decode_arrow_stream
 from sources.formats.decoded import Decoded
 from sources.formats.json_document import decode_json
-from sources.formats.limits import DEFAULT, Limits
+from sources.formats.limits import BODY, Limits
 from sources.formats.ndjson import decode_ndjson, read_carefully
 from sources.schema import Schema
 
@@ -23,7 +23,7 @@ _DECODERS: dict[str, Decoder] = {
 CONTENT_TYPES = tuple(_DECODERS)
 
 
-def decode(body: bytes, content_type: str, schema: Schema, limits: Limits = DEFAULT) -> Decoded:
+def decode(body: bytes, content_type: str, schema: Schema, limits: Limits = BODY) -> Decoded:
     """Decode ``body`` into tuples of ``schema`` and malformed inputs.
 
     Raises MalformedRequest when the content type is unknown, the body cannot be read at all, or too much of it is

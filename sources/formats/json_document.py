@@ -11,12 +11,12 @@ from sources.errors import MalformedRequest
 from sources.formats.coercion import show
 from sources.formats.decoded import Decoded, Gathered
 from sources.formats.json_rows import decode_rows, needs_exact_numbers, parse_json
-from sources.formats.limits import DEFAULT, Limits
+from sources.formats.limits import BODY, Limits
 from sources.formats.ndjson import BLANKS, LINES_AT_ONCE, WORTH_BYTES, read_fast
 from sources.schema import Schema
 
 
-def decode_json(body: bytes, schema: Schema, limits: Limits = DEFAULT) -> Decoded:
+def decode_json(body: bytes, schema: Schema, limits: Limits = BODY) -> Decoded:
     """Decode a JSON object or an array of them; MalformedRequest when the body is neither.
 
     Also, or TooLarge, when there is more than the limits allow.
@@ -41,7 +41,7 @@ def lines_of(body: bytes) -> bytes | None:
     return text[1:-1].strip(BLANKS).replace(b"},{", b"}\n{").replace(b"}, {", b"}\n{")
 
 
-def read_document(body: bytes, schema: Schema, limits: Limits = DEFAULT) -> Decoded:
+def read_document(body: bytes, schema: Schema, limits: Limits = BODY) -> Decoded:
     """Decode element by element, by the rules of :mod:`sources.formats.coercion`."""
     try:
         document = parse_json(body, needs_exact_numbers(schema))

@@ -14,7 +14,7 @@ from sources.columns import one_array
 from sources.formats.columns import convert_text, one_zero
 from sources.formats.decoded import Decoded, Gathered
 from sources.formats.json_rows import Unparsable, decode_rows, needs_exact_numbers, parse_json
-from sources.formats.limits import DEFAULT, Limits
+from sources.formats.limits import BODY, Limits
 from sources.schema import ColumnType, Schema
 
 BLOCK_BYTES = 1 << 20
@@ -25,7 +25,7 @@ CACHED_BYTES = 1 << 18  # what is gone through at a time, so that it stays in th
 BLANKS = b" \t\r"
 
 
-def decode_ndjson(body: bytes, schema: Schema, limits: Limits = DEFAULT) -> Decoded:
+def decode_ndjson(body: bytes, schema: Schema, limits: Limits = BODY) -> Decoded:
     """Decode lines of JSON in UTF-8; TooLarge or MalformedRequest when there is more than the limits allow."""
     limits.check_rows(body.count(b"\n"))
     tuples = read_fast(body, schema) if len(body) >= WORTH_BYTES else None
@@ -36,7 +36,7 @@ def decode_ndjson(body: bytes, schema: Schema, limits: Limits = DEFAULT) -> Deco
     return gathered.decoded()
 
 
-def read_carefully(body: bytes, schema: Schema, limits: Limits = DEFAULT) -> Decoded:
+def read_carefully(body: bytes, schema: Schema, limits: Limits = BODY) -> Decoded:
     """Decode line by line, by the rules of :mod:`sources.formats.coercion`, some at a time."""
     exact = needs_exact_numbers(schema)
     gathered = Gathered(schema, limits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -209,3 +210,41 @@ def test_wrong_options_say_what_exists(form: str, options: dict[str, str], says:
     with pytest.raises(NotAllowed) as refused:
         validate_definition("s", SCHEMA, "file", form, {"path": "events", **options})
     assert says in refused.value.detail
+
+
+def test_times_of_int96_are_those_that_were_written_or_refused(files: Files) -> None:
+    path = files.folder / "a.parquet"
+    times = [datetime(1, 1, 1), datetime(1600, 2, 29), datetime(9999, 12, 31, 23, 59, 59, 999999)]
+    columns = {"k": pa.array([1, 2, 3], pa.int32()), "s": ["a"] * 3, "t": pa.array(times, pa.timestamp("us"))}
+    pq.write_table(pa.table(columns), path, use_deprecated_int96_timestamps=True)
+    files.set_age(path, 0)
+    discovered(files.planner("parquet"), 3)
+    (chunk,) = files.reader("parquet").read("0", 0, 3)
+    assert chunk.tuples.column("t").to_pylist() == times
+
+
+def test_times_of_int96_that_are_none_of_64_bits_are_refused(files: Files) -> None:
+    path = files.folder / "a.parquet"
+    columns = {"k": pa.array([1], pa.int32()), "s": ["a"], "t": pa.array([START], pa.timestamp("us"))}
+    pq.write_table(
+        pa.table(columns), path, use_deprecated_int96_timestamps=True, use_dictionary=False, compression=None
+    )
+    content = path.read_bytes()
+    day = (2440588 + (START - datetime(1970, 1, 1)).days).to_bytes(4, "little")
+    assert day in content
+    path.write_bytes(content.replace(day, (2**32 - 1).to_bytes(4, "little")))
+    files.set_age(path, 0)
+    discovered(files.planner("parquet"), 1)
+    with pytest.raises(NotReady, match="Times of column 't' must be of the years 1 to 9999; row 1"):
+        list(files.reader("parquet").read("0", 0, 1))
+
+
+def test_a_footer_that_counts_other_rows_than_its_groups_is_refused(files: Files) -> None:
+    path = files.folder / "a.parquet"
+    pq.write_table(pa.table({"k": pa.array(range(77), pa.int32()), "s": ["a"] * 77, "t": [START] * 77}), path)
+    content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    rows, more_rows = b"\x16\x9a\x01", b"\x16\xfe\x01"  # 77 and 127 as Thrift writes them; the file's come first
+    path.write_bytes(content[:footer] + content[footer:].replace(rows, more_rows, 1))
+    files.set_age(path, 0)
+    assert "the 127 rows of the file together; they say 77" in problem(files.planner("parquet"))
