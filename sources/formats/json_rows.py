@@ -14,7 +14,9 @@ from sources.formats.columns import convert_values
 from sources.formats.decoded import Decoded, assemble
 from sources.schema import Schema
 
-LONGEST_INT = 4000  # Python refuses to read integers beyond 4300 digits
+LONGEST_INT = 400  # beyond all columns; reading and showing an integer takes the square of its digits
+CROWDED_BYTES = 1 << 20
+BYTES_PER_CONTAINER = 16
 
 _MISSING = object()
 
@@ -36,8 +38,11 @@ def parse_json(text: bytes, exact: bool) -> Any:
 
     With ``exact`` fractions are Decimals. Without, the quick parser goes first; it refuses numbers beyond
     doubles and halves of surrogate pairs, which are good JSON and matter only in columns of the stream: then the
-    exact parse decides.
+    exact parse decides. A long text that is made of little but arrays and objects would take a hundred times its
+    bytes, and is refused.
     """
+    if len(text) > CROWDED_BYTES and (text.count(b"[") + text.count(b"{")) * BYTES_PER_CONTAINER > len(text):
+        raise ValueError(f"it has more arrays and objects than one for every {BYTES_PER_CONTAINER} bytes")
     if not exact:
         try:
             return orjson.loads(text)
