@@ -6,22 +6,25 @@ Invariants:
   the frames when a log is opened. Five hundred at a time, and before frames are trimmed, they go to the folder
   ``outcomes`` beside them, and of those there only digests are in memory.
 - A segment goes only when the batch that read it is :data:`BATCHES_KEPT` batches old: a replay never asks for it.
+- Where the folder of all logs is gone nothing is taken in, and no folder is made in its place.
 - What waits to be read is bounded: beyond, pushes are refused with 429 until the job has caught up.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from session.outcome_segments import SEGMENT_OUTCOMES, OutcomeSegments, Row
 from sources.errors import NotAllowed, NotReady, Overloaded
 from sources.formats.decoded import Decoded
-from sources.push import PARTITION, PushLog
+from sources.push import PARTITION, PushLog, folder_gone, is_file_at
 from sources.schema import StreamDefinition
 from sources.storage import Storage
 
@@ -164,6 +167,11 @@ class Pushes:
         ``offsets`` tells up to where batches have read the partitions of a stream, by its id.
         """
         self._storage = storage
+        self._folder: Path | None = None
+        if storage.local_root is not None:
+            self._folder = storage.local_path(FOLDER)
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._open_folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._keep_us = round(keep_seconds * 1e6)
         self._most_waiting = most_waiting
         self._offsets = offsets
@@ -176,13 +184,18 @@ class Pushes:
         self._closed = False
 
     def stream(self, definition: StreamDefinition) -> PushStream:
-        """Return the push stream of a definition; NotAllowed when the stream takes no pushes."""
+        """Return the push stream of a definition.
+
+        NotAllowed when the stream takes no pushes, NotReady when the folder of all is gone.
+        """
         if definition.connector != CONNECTOR:
             raise NotAllowed(
                 f"Tuples can be pushed to streams WITH (connector = 'push') only; {definition.name!r} has"
                 f" connector {definition.connector!r}.",
                 stream=definition.name,
             )
+        if self._folder is not None and not self._closed and not is_file_at(self._open_folder, self._folder):
+            raise folder_gone(self._folder)
         with self._lock:
             push_stream = self._opened(definition.id)
             opening = self._opening.setdefault(definition.id, threading.Lock())
@@ -261,6 +274,8 @@ class Pushes:
     def close(self) -> None:
         """Close all logs; later pushes raise NotReady."""
         with self._lock:
+            if self._folder is not None and not self._closed:
+                os.close(self._open_folder)
             self._closed = True
             for push_stream in self._streams.values():
                 push_stream.log.close()

@@ -7,6 +7,7 @@ Invariants:
   the flush, so readers never see a tuple that a power cut could take back, and asking for it costs one memory access.
 - What is at or after the durable offset may be torn by a crash; opening the log cuts it off. What is before it was
   acknowledged: if that does not read back, CorruptData is raised and nothing is cut.
+- Nothing is acknowledged that lies in a file which nobody could open any more, as its folder was removed or unmounted.
 """
 
 from __future__ import annotations
@@ -66,6 +67,22 @@ def stream_folder(storage: Storage, definition: StreamDefinition) -> Path:
     return storage.local_path(f"streams/{definition.id}")
 
 
+def is_file_at(file: int, path: Path) -> bool:
+    """Whether an open file, or folder, is what lies at ``path``."""
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except OSError:
+        return False
+
+
+def folder_gone(folder: Path) -> NotReady:
+    """Return the error for a folder that was removed, or whose file system was unmounted."""
+    return NotReady(
+        f"The folder {str(folder)!r} must stay where it is while the service runs; it was removed, unmounted or"
+        " replaced, so nothing can be kept. Put it back, and start the service again."
+    )
+
+
 class _PendingFrame:
     """A frame on its way to disk."""
 
@@ -120,7 +137,7 @@ class PushLog:
         """Add one frame and return the offset after it; it is on disk when this returns.
 
         Concurrent calls share a flush. A frame without tuples and malformed inputs is kept only when it has a ``key``.
-        Raises NotReady when the disk refuses; then nothing of the frame is kept.
+        Raises NotReady when the disk refuses, or the folder of the log is gone; then nothing of the frame is kept.
         """
         if tuples.schema != self._schema:
             raise ValueError(f"Tuples of {self._name!r} must have schema {self._schema}, got {tuples.schema}.")
@@ -172,6 +189,8 @@ class PushLog:
                 self._durable.close()
 
     def _refused(self, problem: BaseException) -> NotReady:
+        if isinstance(problem, NotReady):
+            return NotReady(problem.detail, stream=self._name)
         return NotReady(f"The log of stream {self._name!r} must be writable, got {problem}; free the disk and retry.")
 
     def _open_last_segment(self) -> None:
@@ -260,6 +279,8 @@ class PushLog:
             for piece in pieces:
                 position = _write_at(self._file, piece, position)
             _sync(self._file)
+            if not is_file_at(self._file, segment_path(self._folder, self._segment)):
+                raise folder_gone(self._folder)
         except BaseException as problem:
             try:
                 os.ftruncate(self._file, self._position)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -152,3 +153,30 @@ def test_nobody_waits_for_a_log_that_is_opened_but_who_pushes_to_it(
     all_pushes.close()
     with pytest.raises(NotReady):
         all_pushes.stream(DEFINITION)
+
+
+@pytest.mark.parametrize("lost", [".", "streams", f"streams/{DEFINITION.id}", f"streams/{DEFINITION.id}/segments"])
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_nothing_is_acknowledged_once_its_folder_is_gone(tmp_path: Path, lost: str, how: str) -> None:
+    storage = Storage(str(tmp_path / "data"))
+    pushes_of_all = Pushes(storage, 60.0, ROOM, lambda _: {})
+    other = replace(DEFINITION, id="s2", name="other")
+
+    def push(definition: StreamDefinition) -> Any:
+        return pushes_of_all.stream(definition).push(lambda: Decoded(tuples_of(1), ()), 10, None, "f")
+
+    assert push(DEFINITION)["accepted"] == 1
+    folder = storage.local_path(lost).resolve()
+    shutil.move(folder, tmp_path / "elsewhere")
+    if how == "replaced":
+        shutil.copytree(tmp_path / "elsewhere", folder)
+    for _ in range(2):
+        with pytest.raises(NotReady, match="must stay where it is while the service runs"):
+            push(DEFINITION)
+    if lost in (".", "streams"):
+        with pytest.raises(NotReady, match="must stay where it is while the service runs"):
+            push(other)
+        assert folder.exists() == (how == "replaced")
+    else:
+        assert push(other)["accepted"] == 1
+    pushes_of_all.close()
