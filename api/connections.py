@@ -4,7 +4,9 @@ A client must
 
 - send the head of a request within ``patience`` seconds after its first byte, and begin one as soon after it connected;
 - send a body at :data:`SLOWEST` bytes a second on the whole, after ``patience`` seconds of grace;
-- take an answer at the same pace.
+- take an answer at the same pace;
+- stop sending a body once it is answered: nothing more of it is kept, and the connection ends :data:`LINGER_SECONDS`
+  later.
 
 None of it takes a thread: a body is read on the event loop, and only whole ones go on from there.
 """
@@ -18,6 +20,7 @@ import sys
 from typing import Any
 
 import h11
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from api.headers import SAFE_HEADERS
@@ -25,6 +28,9 @@ from api.problems import MEDIA_TYPE, status_document
 
 SLOWEST = 4096
 """Bytes a second."""
+
+LINGER_SECONDS = 2.0
+"""How long a client that still sends has to read its answer: ended at once, it might never see it."""
 
 _AT_ONCE = struct.pack("ii", 1, 0)
 _DETAILS = {
@@ -48,10 +54,31 @@ class Connection(H11Protocol):
         self._body_began = 0.0
         self._body_bytes = 0
         self._unsent = 0
+        self._lingering: asyncio.TimerHandle | None = None
+        self.app = _ClosingEarly(self.app, self)
+
+    @property
+    def is_receiving(self) -> bool:
+        """Whether some of the body of a request is still to come."""
+        return self.conn.their_state is h11.SEND_BODY
+
+    @property
+    def is_lingering(self) -> bool:
+        """Whether the connection ends as soon as its client has read the answer."""
+        return self._lingering is not None
+
+    def linger(self) -> None:
+        """Say that nothing more is sent, and end the connection when the client has had time to read the answer."""
+        if self._lingering is None:
+            self._reading = cancelled(self._reading)
+            transport = self.transport
+            self._lingering = self.loop.call_later(LINGER_SECONDS, transport.abort)
+            self.flow.resume_reading()
+            transport.write_eof()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to watch, or refuse a connection too many."""
-        super().connection_made(transport)
+        super().connection_made(_Lingering(transport, self))  # type: ignore[arg-type]
         if len(self.connections) > self._most:
             self._refuse(503, {"Retry-After": "1"})
             return
@@ -61,10 +88,13 @@ class Connection(H11Protocol):
         """Stop watching."""
         self._reading = cancelled(self._reading)
         self._writing = cancelled(self._writing)
+        self._lingering = cancelled(self._lingering)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Take what came, and watch for what is missing."""
+        if self.is_lingering:
+            return
         was_body = self.conn.their_state is h11.SEND_BODY
         super().data_received(data)
         is_body = self.conn.their_state is h11.SEND_BODY
@@ -152,6 +182,46 @@ class Connection(H11Protocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.close()
+
+
+class _Lingering:
+    """A transport that ends a connection gently while its client sends, and says that it is closing meanwhile."""
+
+    def __init__(self, transport: asyncio.Transport, connection: Connection) -> None:
+        self._transport = transport
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._connection.is_receiving and not self._transport.is_closing():
+            self._connection.linger()
+        else:
+            self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Whether the connection ends."""
+        return self._transport.is_closing() or self._connection.is_lingering
+
+
+class _ClosingEarly:
+    """ASGI middleware: an answer that begins before its request has come as a whole is the last of its connection."""
+
+    def __init__(self, app: Any, connection: Connection) -> None:
+        self._app = app
+        self._connection = connection
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and its answer with a header that says so."""
+
+        async def send_closing(message: Message) -> None:
+            if message["type"] == "http.response.start" and self._connection.is_receiving:
+                message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+            await send(message)
+
+        await self._app(scope, receive, send_closing)
 
 
 def cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:

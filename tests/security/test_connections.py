@@ -198,6 +198,39 @@ def test_a_client_that_leaves_in_the_middle_is_no_defect(rest: Rest, caplog: pyt
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/streams/purchases/events", b"Transfer-Encoding: chunked\r\n", 413),
+        ("/streams/purchases/events", b"Content-Length: 10000000000\r\n", 413),
+        ("/streams/nobodys/events", b"Content-Length: 10000000000\r\n", 404),
+        ("/streams/purchases/events", b"Content-Length: 10000000000\r\nContent-Encoding: gzip\r\n", 400),
+    ],
+)
+def test_who_goes_on_sending_after_the_answer_is_cut_off(
+    tmp_path: Path, path: str, headers: bytes, status: int
+) -> None:
+    with open_rest(tmp_path, max_body_bytes=1000) as small, connected(small) as client:
+        small.stream(STREAM)
+        client.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\n".encode() + headers + b"\r\n")
+        piece = b"800\r\n" + b"x" * 0x800 + b"\r\n" if b"chunked" in headers else b"x" * 2048
+        client.sendall(piece)
+        code, answered, _ = answer(client)
+        assert code == status
+        assert answered["connection"] == "close"
+        wait_until(lambda: is_cut_off(client, piece), LONG, "nobody listens any more")
+        assert small.get("/healthz") == {"alive": True}
+
+
+def is_cut_off(client: socket.socket, piece: bytes) -> bool:
+    """Send a piece; whether the other end refuses it."""
+    try:
+        client.sendall(piece)
+    except OSError:
+        return True
+    return False
+
+
 def test_a_socket_is_not_upgraded(rest: Rest) -> None:
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "x"}
     assert rest.client.get("/healthz", headers=upgrade).status_code == 200
