@@ -16,7 +16,7 @@ define step
 	else status=$$?; printf '── %s: FAILED after %d s\n' '$(1)' $$(($$(date +%s) - began)) >&2; exit $$status; fi
 endef
 
-.PHONY: help setup demo test lint types unit test-more test-long test-bounds test-executors fuzz audit bench bench-quick bench-kernels \
+.PHONY: help setup demo test lint types unit test-more test-long test-bounds test-executors fuzz fuzz-formats audit bench bench-quick bench-kernels \
 	bench-control bench-kafka bench-push soak first-mark clean
 
 help: ## list the targets
@@ -60,6 +60,9 @@ test-bounds: setup ## the tests of operators with compiled kernels that check th
 
 fuzz: setup ## ten minutes of requests made from the OpenAPI document; SECONDS=3600 for more, SEED=… to do it again
 	$(call step,requests from the OpenAPI document,BRAID_FUZZ_SECONDS=$(or $(SECONDS),600) $(if $(SEED),BRAID_FUZZ_SEED=$(SEED)) $(PY) -m pytest tests/security/test_fuzz.py)
+
+fuzz-formats: setup ## 100 000 mutations of each format, decoded in other processes; COUNT=1000000 for more, SEED=… to do them again
+	$(call step,mutations of formats,BRAID_FORMAT_MUTATIONS=$(or $(COUNT),100000) $(if $(SEED),BRAID_FUZZ_SEED=$(SEED)) $(PY) -m pytest -s -m long tests/security/test_format_fuzz.py)
 
 audit: setup ## look for advisories about what requirements.lock pins; fails when that cannot be found out
 	@$(PY) -m tests.security.audit

@@ -26,7 +26,7 @@ class ParquetRows:
             metadata = self._file.metadata
             self.groups = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
             self.schema: pa.Schema = self._file.schema_arrow
-        except (pa.ArrowException, OSError) as problem:
+        except Exception as problem:  # what garbage makes the library raise is not documented
             raise _unreadable(problem) from None
         if min(self.groups, default=0) < 0 or sum(self.groups) != metadata.num_rows:
             raise MalformedRequest(
@@ -50,7 +50,9 @@ class ParquetRows:
                     _check_not_wrapped(batch, next(in_seconds))
                 rows += batch.num_rows
                 yield batch
-        except (pa.ArrowException, OSError) as problem:
+        except MalformedRequest:
+            raise
+        except Exception as problem:  # as above
             raise _unreadable(problem) from None
         if rows != self.groups[group]:
             raise MalformedRequest(f"Row group {group} of Parquet must have {self.groups[group]} rows; it has {rows}.")

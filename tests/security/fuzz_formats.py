@@ -1,0 +1,287 @@
+"""Decode mutations of good inputs in a process of its own: ``fuzz_formats FORMAT SEED A B FILE``.
+
+Decodes the mutations A to B. FILE says which one is under way, so that whoever waits can tell which one ended the
+process; what is accepted is read to its end. The last line printed is a JSON object: how many were accepted, and the
+most memory there was, in bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import struct
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import fastavro
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sources.errors import BraidError
+from sources.files.index import IndexedFile
+from sources.files.parquet import ParquetFormat
+from sources.formats.arrow_messages import decode_arrow_messages
+from sources.formats.avro_messages import decode_avro_messages
+from sources.formats.avro_schema import read_schema
+from sources.formats.csv_document import decode_csv
+from sources.formats.csv_messages import decode_csv_messages
+from sources.formats.csv_records import CsvLayout, read_carefully, read_fast
+from sources.formats.decoded import Decoded
+from sources.formats.decoding import decode
+from sources.formats.json_lines import decode_json_lines
+from sources.formats.limits import Limits
+from sources.formats.record_batches import match_columns
+from sources.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, VARCHAR, ColumnType, Field, StreamSchema
+from sources.segment import Frame, FrameHeader, encode_payload, read_tuples
+from tests.security.mutations import mutated
+
+SCHEMA = StreamSchema(
+    (
+        Field("b", BOOLEAN),
+        Field("i", INT),
+        Field("n", BIGINT),
+        Field("d", DOUBLE),
+        Field("m", ColumnType("DECIMAL", 6, 2)),
+        Field("s", VARCHAR),
+        Field("day", DATE),
+        Field("time", TIMESTAMP),
+    ),
+    "time",
+    0,
+)
+LIMITS = Limits(rows=20_000, unpacked_bytes=16 << 20, malformed=2_000)
+NOON = datetime(2024, 1, 31, 12, 0, 0, 123456)
+TIMES = pa.array([NOON, None, NOON], pa.timestamp("us"))
+AVRO = {
+    "type": "record",
+    "name": "r",
+    "fields": [
+        {"name": "b", "type": ["null", "boolean"]},
+        {"name": "i", "type": "int"},
+        {"name": "n", "type": "long"},
+        {"name": "d", "type": "double"},
+        {"name": "m", "type": {"type": "bytes", "logicalType": "decimal", "precision": 8, "scale": 3}},
+        {"name": "s", "type": ["null", "string"]},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "time", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "more", "type": {"type": "array", "items": "string"}},
+        {"name": "map", "type": {"type": "map", "values": "long"}},
+    ],
+}
+WRITER = read_schema(json.dumps(AVRO))
+
+
+def arrow_seeds(packed: bool = True) -> list[bytes]:
+    """Return Arrow streams with every type that a stream takes, and some that none does."""
+    views = pa.array(["x", None, "a text that is longer than twelve bytes"], pa.string_view())
+    columns: list[dict[str, Any]] = [
+        {
+            "time": TIMES,
+            "i": pa.array([1, 2, None], pa.int32()),
+            "s": pa.array(["x", "", None]),
+            "b": [True, None, False],
+        },
+        {
+            "time": TIMES.cast(pa.timestamp("ns")),
+            "n": pa.array([1, 2, 3], pa.uint64()),
+            "d": pa.array([1.5, None, 2], pa.float16()),
+            "m": pa.array([Decimal(1), None, Decimal("2.5")], pa.decimal256(50, 10)),
+            "day": pa.array([date(2024, 1, 31), None, date(1, 1, 1)], pa.date64()),
+            "list": [["a"], None, []],
+            "struct": [{"a": 1}, None, {"a": None}],
+        },
+        {"time": TIMES, "s": views, "other": views, "m": pa.array([1.25, None, 3.0])},
+        {"time": TIMES, "s": views.cast(pa.large_string()), "d": pa.array([1, 2, 3], pa.int8())},
+        {
+            "time": TIMES,
+            "s": pa.array(["x", None, "x"]).dictionary_encode(),
+            "i": pa.array([7, 7, 8]).dictionary_encode(),
+        },
+        {"time": TIMES, "s": pa.DictionaryArray.from_arrays(pa.array([0, 2, 1], pa.uint8()), views)},
+        {"time": ["2024-01-31T12:00:00Z", "x", None], "day": ["2024-01-31", None, "x"], "m": ["1.5", "x", None]},
+        {"time": TIMES, "run": pa.RunEndEncodedArray.from_arrays(pa.array([3], pa.int32()), pa.array([1], pa.int32()))},
+        {"time": pa.array([1, 2, 3], pa.timestamp("s", "Europe/Berlin")), "m": pa.array([1, 2, 3], pa.decimal32(7, 2))},
+        {"time": TIMES, "map": pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.int64())), "s": pa.nulls(3)},
+    ]
+    streams = []
+    for compression in (None, "zstd", "lz4") if packed else (None,):
+        for named in columns:
+            batch = pa.record_batch(named)
+            sink = pa.BufferOutputStream()
+            options = pa.ipc.IpcWriteOptions(compression=compression)
+            with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+                writer.write_batch(batch)
+                writer.write_batch(batch.slice(1))
+            streams.append(sink.getvalue().to_pybytes())
+    return streams
+
+
+JSON_SEEDS = [
+    b'{"b":true,"i":1,"n":2,"d":3.5,"m":1.25,"s":"x","day":"2024-01-31","time":"2024-01-31T12:00:00Z"}',
+    b'{"time":"2024-01-31 12:00:00.123456","s":"\\ud83d\\ude00 \xc3\xa9","m":"1e1","more":[1,{"a":[null]}]}',
+    b'{"TIME":"2024-01-31T12:00:00+01:00","i":-2147483648,"n":9223372036854775807,"d":1e308}',
+    b'{"time":"0001-01-01T00:00:00Z","d":-0.0,"s":null,"i":null}',
+]
+CSV_SEEDS = [
+    b"b,i,n,d,m,s,day,time\ntrue,1,2,3.5,1.25,x,2024-01-31,2024-01-31T12:00:00Z\n,,,,,,,2024-01-31 12:00:00\n",
+    b'b,i,n,d,m,s,day,time\r\nfalse,-1,9,1e3,"1.5","a ""b"", c\nd",,2024-01-31T12:00:00+01:00\r\n',
+]
+
+
+def avro_seeds() -> list[bytes]:
+    """Return records of Avro."""
+    seeds = []
+    for s in (None, "x" * 40):
+        row = {
+            "b": True,
+            "i": 1,
+            "n": -(2**62),
+            "d": 1.5,
+            "m": Decimal("1.25"),
+            "s": s,
+            "day": 19753,
+            "time": 1706702400123,
+        }
+        sink = BytesIO()
+        schema = fastavro.parse_schema(json.loads(json.dumps(AVRO)))
+        fastavro.schemaless_writer(sink, schema, {**row, "more": ["a", "b"], "map": {"k": 1}})
+        seeds.append(sink.getvalue())
+    return seeds
+
+
+def parquet_seeds() -> list[bytes]:
+    """Return small files of Parquet of several ways of writing."""
+    columns = {
+        "b": pa.array([True, None, False]),
+        "i": pa.array([1, 2, None], pa.int32()),
+        "n": pa.array([1, 2, 3]),
+        "d": pa.array([1.5, None, 2.0]),
+        "m": pa.array([Decimal("1.5"), None, Decimal(2)], pa.decimal128(6, 2)),
+        "s": pa.array(["x", "x", None]),
+        "day": pa.array([date(2024, 1, 31), None, date(1, 1, 1)]),
+        "time": pa.array([NOON, NOON, None], pa.timestamp("us")),
+        "more": [["a"], None, []],
+    }
+    options: list[dict[str, Any]] = [
+        {"compression": "snappy"},
+        {"compression": "none", "use_dictionary": False, "data_page_version": "2.0"},
+        {"compression": "zstd", "use_deprecated_int96_timestamps": True, "row_group_size": 2},
+        {"compression": "gzip", "use_dictionary": False, "column_encoding": {"i": "DELTA_BINARY_PACKED"}},
+    ]
+    seeds = []
+    for chosen in options:
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table(columns), sink, **chosen)
+        seeds.append(sink.getvalue().to_pybytes())
+    return seeds
+
+
+def _push(kind: str) -> Callable[[bytes], Iterable[Decoded]]:
+    return lambda body: [decode(body, kind, SCHEMA, LIMITS)]
+
+
+def _flight(body: bytes) -> Iterable[Decoded]:
+    """Decode as batches of a Flight server are, which pyarrow has read before anything else looks at them."""
+    options = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
+    try:
+        with pa.ipc.open_stream(body, options=options) as reader:
+            batches = [batch for batch in reader if batch.num_rows <= LIMITS.rows]
+            columns = match_columns(reader.schema, SMALL)
+    except (pa.ArrowException, OSError, ValueError, MemoryError):
+        return []
+    return [columns.decode(batch) for batch in batches]
+
+
+def _parquet(body: bytes) -> Iterable[Decoded]:
+    form = ParquetFormat(SCHEMA)
+    source = pa.BufferReader(body)
+    scan = form.scan(source, len(body))
+    file = IndexedFile("p", "p", "", len(body), 0, 0, 0, max(scan.records, 1))
+    return (piece.decoded for piece in form.read(source, file, 0, min(scan.records, LIMITS.rows)))
+
+
+def _csv(body: bytes) -> Iterable[Decoded]:
+    names, _, rest = body.partition(b"\n")
+    try:
+        yield decode_csv(body, SCHEMA)
+    except BraidError:
+        pass
+    except UnicodeDecodeError:  # whoever calls it has looked at that
+        assert not body.isascii()
+    yield decode_csv_messages([body, names, rest, None], SCHEMA, ",")
+    layout = CsvLayout.declared(SCHEMA, ",")
+    tuples = read_fast(rest, SCHEMA, layout)
+    yield Decoded(tuples, ()) if tuples is not None else read_carefully(rest, SCHEMA, layout)
+
+
+SMALL = StreamSchema((Field("s", VARCHAR), Field("time", TIMESTAMP)), "time", 0)
+
+FORMATS: dict[str, tuple[Callable[[], Sequence[bytes]], Callable[[bytes], Iterable[Decoded]]]] = {
+    "arrow": (arrow_seeds, _push("application/vnd.apache.arrow.stream")),
+    "arrow-messages": (arrow_seeds, lambda body: [decode_arrow_messages([body, None, body], SCHEMA)]),
+    "flight": (lambda: [arrow_seeds(packed=False)[i] for i in (0, 2, 3, 4, 5)], _flight),
+    "ndjson": (lambda: [b"\n".join(JSON_SEEDS), *JSON_SEEDS], _push("application/x-ndjson")),
+    "json-lines": (lambda: [b"\n".join(JSON_SEEDS)], lambda body: [decode_json_lines(body, SCHEMA)]),
+    "json": (lambda: [b"[" + b",".join(JSON_SEEDS) + b"]", *JSON_SEEDS], _push("application/json")),
+    "csv": (lambda: CSV_SEEDS, _csv),
+    "avro": (avro_seeds, lambda body: [decode_avro_messages([body, None], SCHEMA, WRITER)]),
+    "parquet": (parquet_seeds, _parquet),
+}
+
+
+def read_to_the_end(decoded: Decoded) -> None:
+    """Read all that was accepted, as it is kept and read back."""
+    tuples = decoded.tuples
+    tuples.validate(full=True)
+    payload = encode_payload(tuples, decoded.malformed)
+    kept = pa.py_buffer(b"".join(payload.parts))
+    header = FrameHeader(0, tuples.num_rows, 0, 0, 0, None, None, None, payload.tuple_bytes, 0)
+    again = read_tuples(kept, Frame(header, 0, 0, payload.size, payload.crc), tuples.schema)
+    assert again.equals(tuples)
+    for column in again.columns:
+        if pa.types.is_timestamp(column.type):
+            assert not len(column) or abs(np.asarray(column.view(pa.int64()).fill_null(0))).max() < 2**60
+        column.to_pylist()
+    for fault in decoded.malformed:
+        (fault.detail + fault.raw).encode()
+
+
+def most_memory() -> int:
+    """Return the most memory that this process had, in bytes; what the system counts includes who started it."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def main(form: str, seed: str, first: int, end: int, told: Path) -> None:
+    """Decode mutations; see the module."""
+    make_seeds, decode_all = FORMATS[form]
+    seeds, counts = make_seeds(), Counter[str]()
+    for body in seeds:
+        for decoded in decode_all(body):
+            read_to_the_end(decoded)
+    told.write_bytes(bytes(8))
+    with told.open("r+b") as file, mmap.mmap(file.fileno(), 8) as place:
+        for number in range(first, end):
+            struct.pack_into("<q", place, 0, number)
+            body = mutated(seeds, Random(f"{form} {seed} {number}"))
+            try:
+                for decoded in decode_all(body):
+                    read_to_the_end(decoded)
+                counts["accepted"] += 1
+            except BraidError as problem:
+                problem.detail.encode()
+                counts["refused"] += 1
+    print(orjson.dumps({**counts, "memory": most_memory()}).decode())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), Path(sys.argv[5]))
