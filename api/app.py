@@ -31,7 +31,7 @@ from api import (
 from api.access import caller_of
 from api.headers import SafeHeaders
 from api.heads import HeadAsGet
-from api.limits import RequestLimit
+from api.limits import BodyMemory, RequestLimit
 from api.origins import KnownOrigins, hosts_of
 from api.page import files as page
 from api.service import Service
@@ -70,6 +70,7 @@ def create_app(service: Service) -> FastAPI:
     settings = service.settings
     # the last one added is the first to see a request
     app.add_middleware(HeadAsGet)
+    app.add_middleware(BodyMemory, max(settings.body_memory_bytes, settings.max_body_bytes))
     app.add_middleware(RequestLimit, settings.max_connections)
     if settings.allowed_origins:
         app.add_middleware(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import orjson
+from anyio import to_thread
 from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from api.access import CallerDep
 from api.bodies import fingerprint, idempotency_key, read_body
@@ -13,6 +13,7 @@ from api.service import ServiceDep
 from sources.formats.decoding import decode
 
 router = APIRouter(tags=["streams"])
+LARGE_BYTES = 1 << 20
 _EXAMPLE = {"accepted": 1, "rejected": 1, "errors": [{"line": 2, "detail": "line 2: not a JSON object"}]}
 
 
@@ -44,4 +45,5 @@ async def push_events(name: str, request: Request, service: ServiceDep, caller: 
         )
         return orjson.dumps(outcome)
 
-    return Response(await run_in_threadpool(push), media_type="application/json")
+    limiter = service.decoders if len(body) > LARGE_BYTES else None
+    return Response(await to_thread.run_sync(push, limiter=limiter), media_type="application/json")

@@ -1,8 +1,8 @@
-"""How many requests may be under way at a time; those beyond are told to come again."""
+"""How many requests may be under way at a time, and how much their bodies take; those beyond are told to come again."""
 
 from __future__ import annotations
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.problems import document_of, headers_of, problem
 from sources.errors import Overloaded
@@ -35,3 +35,40 @@ class RequestLimit:
             await self._app(scope, receive, send)
         finally:
             self._under_way -= 1
+
+
+class BodyMemory:
+    """ASGI middleware: refuses what would have the bodies of all requests under way take more than ``most`` bytes.
+
+    A body counts as far as it has come, until its request is answered.
+    """
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self._app = app
+        self._most = most
+        self._held = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; whoever reads its body gets Overloaded when there is no room."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        held = 0
+
+        async def receive_counted() -> Message:
+            nonlocal held
+            message = await receive()
+            size = len(message.get("body", b""))
+            if self._held + size > self._most:
+                raise Overloaded(
+                    f"The bodies of all requests under way must have at most {self._most} bytes together (setting"
+                    " body_memory_bytes). Come again a little later, or send smaller ones."
+                )
+            held += size
+            self._held += size
+            return message
+
+        try:
+            await self._app(scope, receive_counted, send)
+        finally:
+            self._held -= held

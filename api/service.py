@@ -50,6 +50,8 @@ class Service:
     news: News = field(default_factory=News)
     turns: Turns = field(init=False)
     readers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(READERS))
+    decoders: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(READERS))
+    """For large bodies, each of which takes several times its bytes while it is decoded."""
 
     def __post_init__(self) -> None:
         self.turns = Turns(self.settings, self.news)

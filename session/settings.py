@@ -60,9 +60,10 @@ class Settings:
     ``port`` 0 takes a free one. ``retention_seconds`` is how long a RETIRED or FAILED query is still known,
     ``idempotency_seconds`` how long the outcome of an Idempotency-Key is. Result rows are kept for
     ``result_retention_seconds``, and at most ``result_retention_bytes`` of them. Of a window of a join each lane keeps
-    ``join_row_limit`` rows. Of each stream ``push_backlog_bytes`` of pushed bodies may wait for the job. A
-    pushed body of ``max_body_bytes`` has at most ``max_body_rows`` rows, ``max_body_unpacked_bytes`` once it is
-    unpacked, and ``max_body_malformed`` malformed rows (:class:`sources.formats.limits.Limits`). The files of
+    ``join_row_limit`` rows. Of each stream ``push_backlog_bytes`` of pushed bodies may wait for the job. The bodies of
+    all requests under way have at most ``body_memory_bytes`` together, or ``max_body_bytes`` if that is more. A pushed
+    body of ``max_body_bytes`` has at most ``max_body_rows`` rows, ``max_body_unpacked_bytes`` once it is unpacked, and
+    ``max_body_malformed`` malformed rows (:class:`sources.formats.limits.Limits`). The files of
     static tables and of streams must lie below ``table_folder``, where it is not empty; other paths than URIs are
     relative to it. The same holds for the files of sinks and ``sink_folder``; ``none`` allows no files. By HTTP, sinks
     and schema registries may call what ``outgoing_allow`` lists (:mod:`sources.outgoing`). Where one of these three is
@@ -130,6 +131,7 @@ class Settings:
     result_retention_seconds: float = 86400.0
     result_retention_bytes: int = 20 * 1024**3
     max_body_bytes: int = 64 * 1024 * 1024
+    body_memory_bytes: int = 256 * 1024 * 1024
     max_body_rows: int = BODY.rows
     max_body_unpacked_bytes: int = BODY.unpacked_bytes
     max_body_malformed: int = BODY.malformed

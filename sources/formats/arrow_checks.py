@@ -33,7 +33,7 @@ def read_columns(
     Raises MalformedRequest when it is no readable stream, TooLarge when it is beyond the limits.
     """
     try:
-        rows = check_stream(body, limits)
+        rows, _ = check_stream(body, limits)
         with pa.ipc.open_stream(pa.BufferReader(pa.py_buffer(body))) as reader:
             sent = reader.schema
         names = sent.names  # decoded here, as they may not be UTF-8

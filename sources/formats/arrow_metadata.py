@@ -58,8 +58,8 @@ class _Table(NamedTuple):
         return np.frombuffer(self.data, "<i8", 2 * self._number("<I", place), place + 4).reshape(-1, 2)
 
 
-def check_stream(body: bytes, limits: Limits) -> int:
-    """Return how many rows the batches of a stream say they have; nothing is built or unpacked.
+def check_stream(body: bytes, limits: Limits) -> tuple[int, int]:
+    """Return how many rows a stream says it has, and to how many bytes it unpacks; nothing is built or unpacked.
 
     Raises TooLarge when they, or what their buffers unpack to, are beyond the limits; MalformedRequest for big-endian
     numbers, for dictionaries that come piece by piece, and for bytes after the stream. What pyarrow raises for garbage
@@ -104,7 +104,7 @@ def check_stream(body: bytes, limits: Limits) -> int:
             f"The body must be one Arrow IPC stream; it ends at byte {source.tell()} of {len(body)}."
             " Send each stream in a body of its own."
         )
-    return rows
+    return rows, size
 
 
 def _messages(source: pa.NativeFile) -> Iterator[Any]:

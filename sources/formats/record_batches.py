@@ -40,6 +40,8 @@ class MatchedColumns:
 
         Raises MalformedRequest when the batch is corrupt, TooLarge when it is beyond :class:`sources.formats.limits`.
         """
+        if any(len(batch.column(position)) != batch.num_rows for position in self.positions):
+            raise MalformedRequest("Each column must have as many rows as its batch.")
         arrays = [
             sound_array(batch.column(position), field.name)
             for position, field in zip(self.positions, self.schema.fields, strict=True)

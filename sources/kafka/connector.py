@@ -28,6 +28,7 @@ PATIENCE_SECONDS = 5.0  # how long a read waits for the next messages before it 
 ASK_EVERY_SECONDS = 0.02
 POLL_SECONDS = 0.1
 MESSAGES_AT_ONCE = 50_000
+PORTION_BYTES = 256 << 20
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
 _LASTING = (
@@ -87,8 +88,8 @@ class KafkaConnector(WatchedConnector):
         while position < end:
             messages = consumer.consume(min(MESSAGES_AT_ONCE, end - position), POLL_SECONDS)
             messages, reached = self._messages_before(messages, partition, position, end)
-            if messages:
-                yield self._chunk(messages, partition)
+            for portion in self._portions(messages):
+                yield self._chunk(portion, partition)
             if reached > position:
                 position, waiting_since = reached, time.monotonic()
             elif time.monotonic() - waiting_since > self._patience:
@@ -160,6 +161,18 @@ class KafkaConnector(WatchedConnector):
         consumer, self._consumer, self._position = self._consumer, None, None
         if consumer is not None:
             consumer.close()
+
+    def _portions(self, messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+        """Yield messages in portions that take about PORTION_BYTES once they are decoded, or have a message each."""
+        first = size = 0
+        for number, message in enumerate(messages):
+            of_message = self._format.size(message.value())
+            if number > first and size + of_message > PORTION_BYTES:
+                yield messages[first:number]
+                first, size = number, 0
+            size += of_message
+        if messages:
+            yield messages[first:]
 
     def _chunk(self, messages: Sequence[Message], partition: str) -> Chunk:
         values: list[bytes | None] = [message.value() for message in messages]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from sources.errors import NotAllowed
-from sources.formats.arrow_messages import decode_arrow_messages
+from sources.formats.arrow_messages import decode_arrow_messages, unpacked_bytes
 from sources.formats.avro_messages import check_columns, decode_avro_messages, decode_framed_messages
 from sources.formats.avro_schema import read_schema
 from sources.formats.binary import show_bytes
@@ -30,10 +30,14 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {"csv": (DELIMITER,), "avro": (AVRO_SCH
 
 @dataclass(frozen=True)
 class MessageFormat:
-    """``decode`` gives the tuples of values, ``show`` a value as text for dead letters."""
+    """``decode`` gives the tuples of values, ``show`` a value as text for dead letters.
+
+    ``size`` is about how many bytes a value takes once it is decoded.
+    """
 
     decode: Callable[[Sequence[bytes | None]], Decoded]
     show: Callable[[bytes | None], str]
+    size: Callable[[bytes | None], int] = lambda value: len(value or b"")
 
 
 def format_of(name: str, options: Mapping[str, str], schema: Schema, outgoing: Outgoing = EVERYWHERE) -> MessageFormat:
@@ -45,7 +49,8 @@ def format_of(name: str, options: Mapping[str, str], schema: Schema, outgoing: O
     if name == "avro":
         return MessageFormat(_avro(options, schema, outgoing), show_bytes)
     if name == "arrow":
-        return MessageFormat(partial(decode_arrow_messages, schema=schema), show_bytes)
+        size = partial(unpacked_bytes, schema=schema)
+        return MessageFormat(partial(decode_arrow_messages, schema=schema), show_bytes, size)
     return MessageFormat(partial(decode_json_messages, schema=schema), _show_text)
 
 

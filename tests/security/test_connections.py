@@ -222,6 +222,24 @@ def test_who_goes_on_sending_after_the_answer_is_cut_off(
         assert small.get("/healthz") == {"alive": True}
 
 
+def test_bodies_have_so_much_room_together(tmp_path: Path) -> None:
+    with open_rest(tmp_path, max_body_bytes=100_000, body_memory_bytes=150_000) as small, connected(small) as client:
+        small.stream(STREAM)
+        client.sendall(HEAD + b"Content-Length: 90000\r\n\r\n" + b" " * 80_000)
+        body = b" " * 80_000
+        headers = {"Content-Type": "application/x-ndjson"}
+
+        def status() -> int:
+            return small.client.post("/streams/purchases/events", content=body, headers=headers).status_code
+
+        wait_until(lambda: status() == 429, LONG, "the first body has come")
+        refused = small.client.post("/streams/purchases/events", content=body, headers=headers)
+        assert "at most 150000 bytes together (setting body_memory_bytes)" in refused.json()["detail"]
+        assert refused.headers["retry-after"] == "1"
+        client.sendall(b" " * 10_000)
+        wait_until(lambda: status() == 200, LONG, "the first body is answered")
+
+
 def is_cut_off(client: socket.socket, piece: bytes) -> bool:
     """Send a piece; whether the other end refuses it."""
     try:

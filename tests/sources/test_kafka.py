@@ -47,6 +47,19 @@ def test_any_range_reads_the_same_at_every_call(broker: Broker, storage: Storage
     assert keys(source, "0", 500, 501) == [500]
 
 
+def test_messages_that_take_much_are_decoded_in_portions(
+    broker: Broker, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = broker.create_topic()
+    broker.produce(topic, [message(k) for k in range(20)])
+    source = connector(broker, topic, storage, **EARLIEST)
+    ends(source, {"0": 20})
+    monkeypatch.setattr("sources.kafka.connector.PORTION_BYTES", 3 * len(message(10)))
+    chunks = list(source.read("0", 0, 20))
+    assert max(chunk.tuples.num_rows for chunk in chunks) == 3
+    assert [k for chunk in chunks for k in chunk.tuples.column("k").to_pylist()] == list(range(20))
+
+
 def test_what_does_not_fit_is_malformed_and_says_where_it_is(broker: Broker, storage: Storage) -> None:
     topic = broker.create_topic()
     values = [

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sources.formats.arrow_messages import decode_arrow_messages
+from sources.formats.arrow_messages import decode_arrow_messages, unpacked_bytes
 from sources.schema import INT, TIMESTAMP, Field, StreamSchema
 
 SCHEMA = StreamSchema((Field("k", INT), Field("t", TIMESTAMP)), "t", 0)
@@ -35,6 +35,12 @@ def test_rows_of_many_messages() -> None:
     assert "must be an Arrow IPC stream" in decoded.malformed[1].detail
     assert decoded.malformed[1].raw == "eA=="
     assert decoded.malformed[2].detail.startswith("line 5, row 2: column 't' is the event time")
+
+
+def test_a_message_says_what_it_takes_before_it_is_decoded() -> None:
+    assert unpacked_bytes(stream_of([{"k": i, "t": i} for i in range(1000)]), SCHEMA) == 1000 * (8 + 8 + 4 + 8)
+    assert unpacked_bytes(b"garbage", SCHEMA) == 7
+    assert unpacked_bytes(None, SCHEMA) == 0
 
 
 def test_nothing_readable_is_no_tuples() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from sources.errors import TooLarge
 from sources.formats.record_batches import match_columns
 from sources.schema import BIGINT, DOUBLE, TIMESTAMP, ColumnType, Field, StreamSchema
 
@@ -84,3 +86,16 @@ def test_a_batch_with_one_bad_row_gives_what_a_pushed_body_gives() -> None:
         {"d": None, "time": datetime(1970, 1, 1, 0, 0, 0, 2)},
     ]
     assert [m.line for m in decoded.malformed] == [2, 4]
+
+
+def test_views_of_nulls_and_shared_texts_are_read_as_in_pushed_bodies() -> None:
+    schema = schema_of(s=ColumnType("VARCHAR"))
+    views = struct.pack("<iiii", -65536, 0, 0, 0) + struct.pack("<i12s", 1, b"a")
+    hidden = pa.Array.from_buffers(pa.string_view(), 2, [pa.py_buffer(b"\x02"), pa.py_buffer(views)])
+    batch = pa.record_batch({"s": hidden, "time": pa.array([0, 1], pa.timestamp("us"))})
+    assert match_columns(batch.schema, schema).decode(batch).tuples.column("s").to_pylist() == [None, "a"]
+    indexes = pa.array([0] * 20_000, pa.int32())
+    swollen = pa.DictionaryArray.from_arrays(indexes, pa.array(["x" * 100_000]))
+    batch = pa.record_batch({"s": swollen, "time": pa.array(range(20_000), pa.timestamp("us"))})
+    with pytest.raises(TooLarge, match="column 's' unpacks to 2000000000"):
+        match_columns(batch.schema, schema).decode(batch)
