@@ -49,7 +49,7 @@ def parse_json(text: bytes, exact: bool) -> Any:
         except orjson.JSONDecodeError:
             pass
     try:
-        return json.loads(text.decode(), parse_float=_fraction, parse_int=_whole, parse_constant=_refuse_constant)
+        return _EXACT.decode(text.decode())
     except UnicodeDecodeError as problem:
         raise ValueError(f"byte {problem.start + 1} is not UTF-8") from None
     except RecursionError:
@@ -111,3 +111,6 @@ def _fraction(text: str) -> Decimal | float:
 
 def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not JSON")
+
+
+_EXACT = json.JSONDecoder(parse_float=_fraction, parse_int=_whole, parse_constant=_refuse_constant)
