@@ -45,9 +45,7 @@ def read_columns(
         wanted = sorted(position for position in positions.values() if position is not None)
         if not wanted:
             return rows, {}
-        options = pa.ipc.IpcReadOptions(
-            included_fields=wanted, ensure_alignment=pa.ipc.Alignment.DataTypeSpecific, use_threads=False
-        )
+        options = pa.ipc.IpcReadOptions(included_fields=wanted, ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
         with pa.ipc.open_stream(pa.BufferReader(pa.py_buffer(body)), options=options) as reader:
             batches: list[pa.RecordBatch] = []
             size = 0

@@ -44,10 +44,36 @@ def decode_arrays(arrays: Mapping[str, pa.Array], rows: int, schema: Schema, lim
     Raises as :func:`decode_arrow_stream` does.
     """
     gathered = Gathered(schema, limits)
+    if rows > ROWS_AT_ONCE:
+        tuples = _take_over(arrays, rows, schema)
+        if tuples is not None:
+            gathered.add(Decoded(tuples, ()))
+            return gathered.decoded()
     for first in range(0, max(rows, 1), ROWS_AT_ONCE):
         length = min(ROWS_AT_ONCE, rows - first)
         gathered.add(_decode_slice({n: a.slice(first, length) for n, a in arrays.items()}, first, length, schema))
     return gathered.decoded()
+
+
+def _take_over(arrays: Mapping[str, pa.Array], rows: int, schema: Schema) -> pa.RecordBatch | None:
+    """Return all rows at once, or None when some do not fit, or values must be gone through one by one."""
+    columns: list[pa.Array] = []
+    for field in schema.fields:
+        values = _at_once(arrays[field.name], field) if field.name in arrays else nulls(rows, field).values
+        if values is None or (field.name in schema.required and values.null_count):
+            return None
+        columns.append(values)
+    return pa.RecordBatch.from_arrays(columns, schema=schema.arrow)
+
+
+def _at_once(array: pa.Array, field: Field) -> pa.Array | None:
+    """Return a column whose values all fit, None where that takes a closer look."""
+    converter = converter_of(array.type, field)
+    assert converter is not None
+    if converter in _CAREFUL:
+        return _CAREFUL[converter](array, field)
+    column = converter(array, field)
+    return None if column.errors else column.values
 
 
 def _decode_slice(arrays: Mapping[str, pa.Array], first: int, rows: int, schema: Schema) -> Decoded:
@@ -111,15 +137,24 @@ def _nulls(array: pa.Array, field: Field) -> Column:
 
 
 def _cast(array: pa.Array, field: Field) -> Column:
+    cast = _cast_at_once(array, field)
+    return Column(cast, {}) if cast is not None else _from_values(array, field)
+
+
+def _cast_at_once(array: pa.Array, field: Field) -> pa.Array | None:
     try:
-        return Column(array.cast(field.type.arrow), {})
+        return array.cast(field.type.arrow)
     except pa.ArrowException:  # some value is out of range: find out which
-        return _from_values(array, field)
+        return None
 
 
 def _from_text(array: pa.Array, field: Field) -> Column:
-    converted = None if field.type.kind == "DECIMAL" else convert_text(field.type, array)
+    converted = _text_at_once(array, field)
     return Column(converted, {}) if converted is not None else _from_values(array, field)
+
+
+def _text_at_once(array: pa.Array, field: Field) -> pa.Array | None:
+    return None if field.type.kind == "DECIMAL" else convert_text(field.type, array)
 
 
 def _from_values(array: pa.Array, field: Field) -> Column:
@@ -127,6 +162,14 @@ def _from_values(array: pa.Array, field: Field) -> Column:
     if types.is_floating(array.type):  # into DECIMAL: by the digits that JSON would show
         values = [v if v is None or not np.isfinite(v) else Decimal(repr(float(v))) for v in values]
     return convert_values(field, values)
+
+
+_CAREFUL: Mapping[Converter, Callable[[pa.Array, Field], pa.Array | None]] = {
+    _cast: _cast_at_once,
+    _from_text: _text_at_once,
+    _from_values: lambda array, field: None,  # noqa: ARG005
+}
+"""What goes through values one by one where they do not all fit at once, and what says whether they do."""
 
 
 def _numbers(array: pa.Array, field: Field) -> Column:

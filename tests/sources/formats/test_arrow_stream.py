@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from sources.errors import BraidError, MalformedRequest, TooLarge
 from sources.formats import Decoded, decode
 from sources.formats.arrow_metadata import MOST_BATCHES
+from sources.formats.arrow_stream import ROWS_AT_ONCE
 from sources.formats.coercion import UnfitError, coerce
 from sources.formats.limits import BODY, Limits
 from sources.schema import (
@@ -291,6 +292,21 @@ def test_dictionaries_come_as_a_whole() -> None:
             writer.write_batch(batch)
     with pytest.raises(MalformedRequest, match="must come as a whole, got one in pieces"):
         decode(sink.getvalue().to_pybytes(), ARROW, SCHEMA)
+
+
+@pytest.mark.parametrize("last", [7, 2**40])
+def test_many_rows_are_decoded_as_few_are(last: int) -> None:
+    rows = 2 * ROWS_AT_ONCE + 5
+    numbers = pa.array([*range(rows - 1), last])
+    times = numbers.cast(pa.int64()).view(pa.timestamp("us"))
+    texts = (["a", "b", "c"] * 50_000)[:rows]
+    body = to_body({"time": times, "i": numbers, "m": pa.array([0.25] * rows), "s": pa.array(texts)})
+    result = decode(body, ARROW, SCHEMA)
+    fitting = rows if last == 7 else rows - 1
+    assert [fault.line for fault in result.malformed] == [rows] * (rows - fitting)
+    assert result.tuples.column("i").to_pylist() == numbers.to_pylist()[:fitting]
+    assert result.tuples.column("s").to_pylist() == texts[:fitting]
+    assert set(result.tuples.column("m").to_pylist()) == {Decimal("0.25")}
 
 
 def test_a_stream_of_very_many_batches_is_refused() -> None:
