@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sources.errors import MalformedRequest
+
+TEXT_BYTES = 64 << 20  # that texts of dictionaries take at once
+PAGE_BYTES = 1 << 16
 
 
 class ParquetRows:
@@ -41,9 +45,13 @@ class ParquetRows:
         return sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
 
     def batches(self, group: int, names: Sequence[str], rows_at_once: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a row group; MalformedRequest when they cannot be read, or are not as many as it says."""
+        """Yield the rows of a row group, ``rows_at_once`` or fewer at a time.
+
+        Raises MalformedRequest when they cannot be read, or are not as many as the footer says.
+        """
         rows = 0
         try:
+            rows_at_once = max(min(rows_at_once, TEXT_BYTES // max(self._longest_texts(group, names), 1)), 1)
             in_seconds = self._int96_in_seconds(group, names, rows_at_once)
             for batch in self._file.iter_batches(rows_at_once, [group], list(names)):
                 if in_seconds is not None:
@@ -57,14 +65,45 @@ class ParquetRows:
         if rows != self.groups[group]:
             raise MalformedRequest(f"Row group {group} of Parquet must have {self.groups[group]} rows; it has {rows}.")
 
+    def _longest_texts(self, group: int, names: Sequence[str]) -> int:
+        """Return how many bytes the longest texts in the dictionaries of a row group have, one of each column.
+
+        A text in a dictionary takes few bytes in each row, and all of its own once the row is read. A first row is
+        enough to see the dictionary.
+        """
+        texts = self._flat_columns("BYTE_ARRAY", names)
+        if not texts or not self.groups[group]:
+            return 0
+        streamed = pq.ParquetFile(
+            self._source,
+            metadata=self._file.metadata,
+            read_dictionary=texts,
+            buffer_size=PAGE_BYTES,
+            pre_buffer=False,
+        )
+        first = next(streamed.iter_batches(1, [group], texts))
+        lengths = [
+            pc.max(pc.binary_length(array.dictionary)).as_py() or 0
+            for array in first.columns
+            if isinstance(array, pa.DictionaryArray)
+        ]
+        return int(sum(lengths))
+
     def _int96_in_seconds(self, group: int, names: Sequence[str], rows_at_once: int) -> Any:
         """Return the columns of INT96 in seconds, which hold all of its days; None without any."""
-        columns = [self._file.schema.column(i) for i in range(len(self._file.schema.names))]
-        wanted = [c.name for c in columns if c.physical_type == "INT96" and c.path == c.name and c.name in names]
+        wanted = self._flat_columns("INT96", names)
         if not wanted:
             return None
         coarse = pq.ParquetFile(self._source, coerce_int96_timestamp_unit="s")
         return coarse.iter_batches(rows_at_once, [group], wanted)
+
+    def _flat_columns(self, kind: str, names: Sequence[str]) -> list[str]:
+        """Return which of some columns are of one of Parquet's types.
+
+        Only the schema is asked: what the metadata says of the chunks of a column ends the process where it is wrong.
+        """
+        columns = [self._file.schema.column(number) for number in range(len(self._file.schema.names))]
+        return [c.name for c in columns if c.physical_type == kind and c.path == c.name and c.name in names]
 
 
 def _check_not_wrapped(batch: pa.RecordBatch, in_seconds: pa.RecordBatch) -> None:

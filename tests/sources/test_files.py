@@ -14,6 +14,7 @@ from sources.connectors import validate_definition
 from sources.errors import NotAllowed, NotReady
 from sources.files import index as file_index
 from sources.files.connector import DiscoveringFileConnector
+from sources.formats.parquet_rows import TEXT_BYTES
 from tests.kit.waiting import wait_until
 from tests.sources.file_folders import (
     DISCOVERED,
@@ -237,6 +238,21 @@ def test_times_of_int96_that_are_none_of_64_bits_are_refused(files: Files) -> No
     discovered(files.planner("parquet"), 1)
     with pytest.raises(NotReady, match="Times of column 't' must be of the years 1 to 9999; row 1"):
         list(files.reader("parquet").read("0", 0, 1))
+
+
+def test_long_texts_in_few_bytes_are_read_few_at_a_time(files: Files) -> None:
+    path = files.folder / "a.parquet"
+    rows, length = 50_000, 1 << 20
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), ["x" * length])
+    pq.write_table(pa.table({"k": pa.array(range(rows), pa.int32()), "s": texts, "t": [START] * rows}), path)
+    assert path.stat().st_size < length
+    files.set_age(path, 0)
+    discovered(files.planner("parquet"), rows)
+    chunks = files.reader("parquet").read("0", 0, rows)
+    for _ in range(3):
+        chunk = next(chunks)
+        assert chunk.tuples.nbytes <= 2 * TEXT_BYTES
+        assert chunk.tuples.column("s")[0].as_py() == "x" * length
 
 
 def test_a_footer_that_counts_other_rows_than_its_groups_is_refused(files: Files) -> None:
