@@ -105,6 +105,7 @@ class PushStream:
 
     def _append(self, decoded: Decoded, size: int, key: str | None, fingerprint: str | None) -> Any:
         now_us = _now_us()
+        size = max(size, decoded.tuples.nbytes)  # a packed body must not wait as if it had stayed small
         outcome = {
             "accepted": decoded.tuples.num_rows,
             "rejected": len(decoded.malformed),

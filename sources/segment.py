@@ -52,8 +52,9 @@ class MalformedInput(Protocol):
 class FrameHeader:
     """What a frame holds and where it belongs.
 
-    ``bytes`` is the size of the request's body; ``key``, ``fingerprint`` and ``outcome`` (JSON) make a retry of
-    the request answerable; ``tuple_bytes`` and ``malformed_bytes`` are the lengths of the two parts of the payload.
+    ``bytes`` is the size of the request's body, or of its tuples if that is more; ``key``, ``fingerprint`` and
+    ``outcome`` (JSON) make a retry of the request answerable; ``tuple_bytes`` and ``malformed_bytes`` are the lengths
+    of the two parts of the payload.
     """
 
     first: int

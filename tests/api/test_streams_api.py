@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -172,6 +173,40 @@ def test_what_waits_is_bounded_over_restarts_too(tmp_path: Path) -> None:
         assert statuses(rest, 1) == [429]
         rest.commit(streams={stream: counted | {"tuples": 3, "offsets": {"0": 4}}})
         assert statuses(rest, 4) == [200, 200, 200, 429]
+
+
+def test_what_waits_counts_as_it_is_unpacked(tmp_path: Path) -> None:
+    batch = pa.record_batch({"user_id": np.zeros(10_000, np.int64), "time": pa.array([0] * 10_000, pa.timestamp("us"))})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(batch)
+    body, headers = sink.getvalue().to_pybytes(), {"Content-Type": "application/vnd.apache.arrow.stream"}
+    assert len(body) < 2000
+    with open_rest(tmp_path, push_backlog_bytes=700_000) as rest:
+        rest.stream()
+        push = "/streams/purchases/events"
+        assert [rest.client.post(push, content=body, headers=headers).status_code for _ in range(3)] == [200, 200, 429]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "sent", "status"),
+    [
+        ("max_body_rows", 3, LINE * 4, 413),
+        ("max_body_unpacked_bytes", 100, LINE * 4, 413),
+        ("max_body_malformed", 2, LINE + b"x\n" * 3, 400),
+    ],
+)
+def test_a_body_that_brings_too_much_is_refused_as_a_whole(
+    tmp_path: Path, setting: str, value: int, sent: bytes, status: int
+) -> None:
+    push, headers = "/streams/purchases/events", {"Content-Type": NDJSON, "Idempotency-Key": "k"}
+    with open_rest(tmp_path, **{setting: value}) as rest:
+        rest.stream()
+        refused = rest.client.post(push, content=sent, headers=headers)
+        assert f"(setting {setting})" in rest.read(refused, status)["detail"]
+        assert pushed(rest) == []
+        assert rest.client.post(push, content=LINE, headers=headers).status_code == 200, "the key is not used up"
+        assert pushed(rest) == [1]
 
 
 def test_segments_go_once_they_are_read_and_keys_stay(rest: Rest) -> None:
