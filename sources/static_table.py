@@ -16,7 +16,7 @@ from sources.errors import MalformedRequest, NotAllowed, TooLarge
 from sources.formats.csv_document import check_delimiter, decode_csv
 from sources.formats.decoded import MalformedLine
 from sources.formats.json_document import decode_json
-from sources.formats.limits import PIECE
+from sources.formats.limits import TEXT_PIECE
 from sources.formats.ndjson import decode_ndjson
 from sources.formats.parquet_rows import ParquetRows
 from sources.formats.record_batches import match_columns
@@ -181,7 +181,7 @@ def _rows(definition: TableDefinition, filesystem: fs.FileSystem, path: str) -> 
 
 def _decode_json_text(definition: TableDefinition, body: bytes) -> Any:
     decode = decode_json if body.lstrip()[:1] == b"[" else decode_ndjson
-    return decode(body, definition.schema, PIECE)
+    return decode(body, definition.schema, TEXT_PIECE)
 
 
 _DECODERS: Mapping[str, Callable[[TableDefinition, bytes], Any]] = {

@@ -11,7 +11,7 @@ from sources.errors import MalformedRequest, TooLarge
 from sources.formats.arrow_metadata import check_stream
 from sources.formats.arrow_stream import decode_arrow_stream
 from sources.formats.binary import show_bytes
-from sources.formats.decoded import Decoded, MalformedLine
+from sources.formats.decoded import Decoded, MalformedLine, row_bytes
 from sources.formats.limits import MESSAGE
 from sources.schema import Schema
 
@@ -22,7 +22,7 @@ def unpacked_bytes(value: bytes | None, schema: Schema) -> int:
         rows, size = check_stream(value or b"", MESSAGE)
     except Exception:  # what garbage makes the library raise is not documented
         return len(value or b"")
-    return size + rows * sum(field.type.bit_width // 8 if field.type != pa.string() else 4 for field in schema.arrow)
+    return size + rows * row_bytes(schema)
 
 
 def decode_arrow_messages(values: Sequence[bytes | None], schema: Schema) -> Decoded:

@@ -17,7 +17,7 @@ from sources.errors import MalformedRequest
 from sources.formats.arrow_checks import is_text, read_columns, sound_array
 from sources.formats.coercion import complaint
 from sources.formats.columns import convert_text, convert_values, nulls, one_zero
-from sources.formats.decoded import Column, Decoded, Gathered, assemble
+from sources.formats.decoded import Column, Decoded, Gathered, assemble, row_bytes
 from sources.formats.limits import BODY, PIECE, Limits
 from sources.formats.temporal import MAX_DAYS, MAX_US, MIN_DAYS, MIN_US
 from sources.schema import Field, Schema
@@ -43,6 +43,7 @@ def decode_arrays(arrays: Mapping[str, pa.Array], rows: int, schema: Schema, lim
 
     Raises as :func:`decode_arrow_stream` does.
     """
+    limits.check_bytes(rows * row_bytes(schema), "the columns of the stream")
     gathered = Gathered(schema, limits)
     if rows > ROWS_AT_ONCE:
         tuples = _take_over(arrays, rows, schema)

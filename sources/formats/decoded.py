@@ -82,6 +82,11 @@ def assemble(
     return Decoded(tuples, tuple(MalformedLine(line(i), faults[i], text) for i, text in zip(wrong, texts, strict=True)))
 
 
+def row_bytes(schema: Schema) -> int:
+    """Return how many bytes a row takes at least, NULLs included: that of a text is where it ends."""
+    return sum(4 if f.type.kind == "VARCHAR" else f.type.arrow.bit_width // 8 for f in schema.fields)
+
+
 class Gathered:
     """What comes of a body piece by piece; each piece is counted, so that too much is refused as soon as it shows."""
 

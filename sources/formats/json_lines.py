@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sources.formats.decoded import Decoded, MalformedLine
-from sources.formats.limits import PIECE
+from sources.formats.limits import TEXT_PIECE
 from sources.formats.messages import decode_json_messages
 from sources.formats.ndjson import BLANKS, decode_ndjson
 from sources.formats.texts import is_utf8
@@ -13,7 +13,7 @@ from sources.schema import Schema
 def decode_json_lines(text: bytes, schema: Schema) -> Decoded:
     """Decode lines, which are numbered from 1; blank ones are skipped, and one that is not UTF-8 is malformed alone."""
     if is_utf8(text):
-        return decode_ndjson(text, schema, PIECE)
+        return decode_ndjson(text, schema, TEXT_PIECE)
     lines = [(number, line) for number, line in enumerate(text.split(b"\n"), 1) if line.strip(BLANKS)]
     decoded = decode_json_messages([line for _, line in lines], schema)
     numbers = [number for number, _ in lines]

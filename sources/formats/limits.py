@@ -34,12 +34,12 @@ class Limits:
                 " parts."
             )
 
-    def check_bytes(self, size: int, part: str = "it") -> None:
+    def check_bytes(self, size: int, part: str = "this one") -> None:
         """Raise TooLarge when something unpacks to too many bytes."""
         if size > self.unpacked_bytes:
             raise TooLarge(
                 f"A {self.of} must unpack to at most {self.unpacked_bytes} bytes{self._setting('unpacked_bytes')},"
-                f" {part} unpacks to {size} or more. Send it in parts."
+                f" {part} would take {size} or more. Send it in parts."
             )
 
     def check_malformed(self, faults: int, details: Sequence[str]) -> None:
@@ -58,4 +58,6 @@ class Limits:
 BODY = Limits(settings="max_body_")
 MESSAGE = Limits(of="message")
 PIECE = Limits(_NONE, 1 << 30, _NONE, of="piece")
-"""Of what was cut to a bounded number of bytes or rows before."""
+"""Of what was cut to a bounded number of rows before, which may unpack to much nevertheless."""
+TEXT_PIECE = Limits(_NONE, _NONE, _NONE, of="piece")
+"""Of text that was cut to a bounded number of bytes before."""

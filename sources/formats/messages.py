@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sources.formats.decoded import Decoded, MalformedLine
-from sources.formats.limits import PIECE
+from sources.formats.limits import TEXT_PIECE
 from sources.formats.ndjson import BLANKS, decode_ndjson
 from sources.formats.texts import is_utf8
 from sources.schema import Schema
@@ -24,7 +24,7 @@ def decode_json_messages(values: Sequence[bytes | None], schema: Schema) -> Deco
         elif not is_utf8(text):
             reasons[number] = " must be UTF-8"
         lines.append(NO_OBJECT if number in reasons else text)
-    decoded = decode_ndjson(b"\n".join(lines), schema, PIECE)
+    decoded = decode_ndjson(b"\n".join(lines), schema, TEXT_PIECE)
     malformed = [
         fault if fault.line not in reasons else _with_reason(fault, reasons, values) for fault in decoded.malformed
     ]

@@ -12,7 +12,7 @@ from pyarrow.json import ParseOptions, ReadOptions
 
 from sources.columns import one_array
 from sources.formats.columns import convert_text, one_zero
-from sources.formats.decoded import Decoded, Gathered
+from sources.formats.decoded import Decoded, Gathered, row_bytes
 from sources.formats.json_rows import Unparsable, decode_rows, needs_exact_numbers, parse_json
 from sources.formats.limits import BODY, Limits
 from sources.schema import ColumnType, Schema
@@ -27,7 +27,9 @@ BLANKS = b" \t\r"
 
 def decode_ndjson(body: bytes, schema: Schema, limits: Limits = BODY) -> Decoded:
     """Decode lines of JSON in UTF-8; TooLarge or MalformedRequest when there is more than the limits allow."""
-    limits.check_rows(body.count(b"\n"))
+    lines = body.count(b"\n")
+    limits.check_rows(lines)
+    limits.check_bytes(lines * row_bytes(schema), "the columns of the stream")
     tuples = read_fast(body, schema) if len(body) >= WORTH_BYTES else None
     if tuples is None:
         return read_carefully(body, schema, limits)

@@ -23,6 +23,7 @@ from sources.secret import check_secrets
 FORMATS = ("json", "csv", "avro", "arrow")
 DELIMITER = "csv.delimiter"
 AVRO_SCHEMA = "avro.schema"
+DECODED_AVRO = 32  # times its bytes that a record may take: items of arrays are objects
 REGISTRY = "avro.schema-registry.url"
 USER_INFO = "avro.schema-registry.basic-auth.user-info"
 OPTIONS: Mapping[str, tuple[str, ...]] = {"csv": (DELIMITER,), "avro": (AVRO_SCHEMA, REGISTRY, USER_INFO)}
@@ -47,7 +48,9 @@ def format_of(name: str, options: Mapping[str, str], schema: Schema, outgoing: O
         check_delimiter(delimiter)
         return MessageFormat(partial(decode_csv_messages, schema=schema, delimiter=delimiter), _show_text)
     if name == "avro":
-        return MessageFormat(_avro(options, schema, outgoing), show_bytes)
+        return MessageFormat(
+            _avro(options, schema, outgoing), show_bytes, lambda value: DECODED_AVRO * len(value or b"")
+        )
     if name == "arrow":
         size = partial(unpacked_bytes, schema=schema)
         return MessageFormat(partial(decode_arrow_messages, schema=schema), show_bytes, size)
