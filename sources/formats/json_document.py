@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -10,10 +12,12 @@ import orjson
 from sources.errors import MalformedRequest
 from sources.formats.coercion import show
 from sources.formats.decoded import Decoded, Gathered
-from sources.formats.json_rows import decode_rows, needs_exact_numbers, parse_json
+from sources.formats.json_rows import decode_rows, elements_of, needs_exact_numbers, parse_json
 from sources.formats.limits import BODY, Limits
 from sources.formats.ndjson import BLANKS, LINES_AT_ONCE, WORTH_BYTES, read_fast
 from sources.schema import Schema
+
+WHOLE_BYTES = 4 << 20
 
 
 def decode_json(body: bytes, schema: Schema, limits: Limits = BODY) -> Decoded:
@@ -22,7 +26,7 @@ def decode_json(body: bytes, schema: Schema, limits: Limits = BODY) -> Decoded:
     Also, or TooLarge, when there is more than the limits allow.
     """
     lines = lines_of(body) if len(body) >= WORTH_BYTES else None
-    tuples = None if lines is None else read_fast(lines, schema)
+    tuples = None if lines is None else read_fast(lines, schema, limits)
     if tuples is None:
         return read_document(body, schema, limits)
     gathered = Gathered(schema, limits)
@@ -42,20 +46,30 @@ def lines_of(body: bytes) -> bytes | None:
 
 
 def read_document(body: bytes, schema: Schema, limits: Limits = BODY) -> Decoded:
-    """Decode element by element, by the rules of :mod:`sources.formats.coercion`."""
+    """Decode element by element, by the rules of :mod:`sources.formats.coercion`, some at a time."""
+    gathered = Gathered(schema, limits)
+    first = 0
     try:
-        document = parse_json(body, needs_exact_numbers(schema))
+        elements = _elements(body, needs_exact_numbers(schema))
+        while some := list(islice(elements, LINES_AT_ONCE)):
+            gathered.add(_decode_some(schema, some, first))
+            first += len(some)
     except ValueError as problem:
         raise MalformedRequest(f"The body must be a JSON object or an array of objects: {problem}.") from None
+    return gathered.decoded()
+
+
+def _elements(body: bytes, exact: bool) -> Iterator[Any]:
+    """Return an iterator over an object, or the elements of an array; ValueError, or MalformedRequest, for others.
+
+    Of a large array they are made one by one, as all together may take thirty times its bytes.
+    """
+    if len(body) > WHOLE_BYTES and body.lstrip(BLANKS + b"\n").startswith(b"["):
+        return elements_of(body, exact)
+    document = parse_json(body, exact)
     if not isinstance(document, (dict, list)):
         raise MalformedRequest(f"The body must be a JSON object or an array of objects, got {show(document)}.")
-    elements = document if isinstance(document, list) else [document]
-    limits.check_rows(len(elements))
-    gathered = Gathered(schema, limits)
-    for first in range(0, max(len(elements), 1), LINES_AT_ONCE):
-        some = elements[first : first + LINES_AT_ONCE]
-        gathered.add(_decode_some(schema, some, first))
-    return gathered.decoded()
+    return iter(document if isinstance(document, list) else [document])
 
 
 def _decode_some(schema: Schema, elements: list[Any], first: int) -> Decoded:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
@@ -19,6 +21,7 @@ CROWDED_BYTES = 1 << 20
 BYTES_PER_CONTAINER = 16
 
 _MISSING = object()
+_BLANKS = re.compile(r"[ \t\n\r]*")
 
 
 class Unparsable:
@@ -41,8 +44,7 @@ def parse_json(text: bytes, exact: bool) -> Any:
     exact parse decides. A long text that is made of little but arrays and objects would take a hundred times its
     bytes, and is refused.
     """
-    if len(text) > CROWDED_BYTES and (text.count(b"[") + text.count(b"{")) * BYTES_PER_CONTAINER > len(text):
-        raise ValueError(f"it has more arrays and objects than one for every {BYTES_PER_CONTAINER} bytes")
+    _check_not_crowded(text)
     if not exact:
         try:
             return orjson.loads(text)
@@ -56,6 +58,44 @@ def parse_json(text: bytes, exact: bool) -> Any:
         raise ValueError("it is nested too deeply") from None
     except json.JSONDecodeError as problem:
         raise ValueError(f"{problem.msg} at character {problem.pos + 1}") from None
+
+
+def elements_of(text: bytes, exact: bool) -> Iterator[Any]:
+    """Yield the elements of a JSON array in UTF-8, each as :func:`parse_json` gives it; ValueError where it is none."""
+    _check_not_crowded(text)
+    decoded = text.decode()
+    scan = (_EXACT if exact else _DOUBLES).scan_once
+    at = _after_blanks(decoded, _after_blanks(decoded, 0) + 1)
+    if decoded[at : at + 1] != "]":
+        at -= 1
+        while True:
+            try:
+                element, at = scan(decoded, _after_blanks(decoded, at + 1))
+            except StopIteration as problem:
+                raise ValueError(f"Expecting value at character {problem.value + 1}") from None
+            except RecursionError:
+                raise ValueError("it is nested too deeply") from None
+            except json.JSONDecodeError as problem:
+                raise ValueError(f"{problem.msg} at character {problem.pos + 1}") from None
+            yield element
+            at = _after_blanks(decoded, at)
+            if decoded[at : at + 1] != ",":
+                break
+    if decoded[at : at + 1] != "]":
+        raise ValueError(f"Expecting ',' delimiter at character {at + 1}")
+    end = _after_blanks(decoded, at + 1)
+    if end != len(decoded):
+        raise ValueError(f"Extra data at character {end + 1}")
+
+
+def _after_blanks(text: str, at: int) -> int:
+    match = _BLANKS.match(text, at)
+    return at if match is None else match.end()
+
+
+def _check_not_crowded(text: bytes) -> None:
+    if len(text) > CROWDED_BYTES and (text.count(b"[") + text.count(b"{")) * BYTES_PER_CONTAINER > len(text):
+        raise ValueError(f"it has more arrays and objects than one for every {BYTES_PER_CONTAINER} bytes")
 
 
 def decode_rows(
@@ -109,8 +149,15 @@ def _fraction(text: str) -> Decimal | float:
         return float(text)
 
 
+def _double(text: str) -> Decimal | float:
+    """Return a double, and what is beyond doubles exactly."""
+    number = float(text)
+    return number if math.isfinite(number) else _fraction(text)
+
+
 def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not JSON")
 
 
-_EXACT = json.JSONDecoder(parse_float=_fraction, parse_int=_whole, parse_constant=_refuse_constant)
+_EXACT: Any = json.JSONDecoder(parse_float=_fraction, parse_int=_whole, parse_constant=_refuse_constant)
+_DOUBLES: Any = json.JSONDecoder(parse_float=_double, parse_int=_whole, parse_constant=_refuse_constant)

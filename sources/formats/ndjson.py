@@ -27,10 +27,8 @@ BLANKS = b" \t\r"
 
 def decode_ndjson(body: bytes, schema: Schema, limits: Limits = BODY) -> Decoded:
     """Decode lines of JSON in UTF-8; TooLarge or MalformedRequest when there is more than the limits allow."""
-    lines = body.count(b"\n")
-    limits.check_rows(lines)
-    limits.check_bytes(lines * row_bytes(schema), "the columns of the stream")
-    tuples = read_fast(body, schema) if len(body) >= WORTH_BYTES else None
+    limits.check_rows(body.count(b"\n"))
+    tuples = read_fast(body, schema, limits) if len(body) >= WORTH_BYTES else None
     if tuples is None:
         return read_carefully(body, schema, limits)
     gathered = Gathered(schema, limits)
@@ -68,15 +66,17 @@ def _text(line: bytes) -> str:
     return line.strip(BLANKS).decode(errors="replace")
 
 
-def read_fast(body: bytes, schema: Schema) -> pa.RecordBatch | None:
+def read_fast(body: bytes, schema: Schema, limits: Limits = BODY) -> pa.RecordBatch | None:
     """Decode with Arrow's parser, or return None when the careful way might give something else.
 
     Arrow also reads several objects on a line, one object over several lines, NaN and Inf, and objects nested without
-    bound; it knows no DECIMAL as a number and no names that differ in case.
+    bound; it knows no DECIMAL as a number and no names that differ in case. TooLarge when the tuples would be.
     """
     objects = _flat_objects(body)
     if objects is None or needs_exact_numbers(schema):
         return None
+    limits.check_rows(objects)
+    limits.check_bytes(objects * row_bytes(schema), "the columns of the stream")
     explicit = pa.schema([pa.field(f.name, _parsed_type(f.type)) for f in schema.fields])
     try:
         table = pyarrow.json.read_json(

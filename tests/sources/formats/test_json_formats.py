@@ -13,8 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sources.errors import MalformedRequest
-from sources.formats import decode, ndjson
+from sources.formats import decode, json_document, ndjson
 from sources.formats.json_document import lines_of, read_document
+from sources.formats.json_rows import elements_of, parse_json
 from sources.formats.ndjson import read_carefully, read_fast
 from sources.schema import (
     BIGINT,
@@ -344,3 +345,62 @@ def test_both_json_formats_agree(rows: list[dict[str, Any]], schema: StreamSchem
     assert [m.detail.partition(":")[2] for m in lines.malformed] == [
         m.detail.partition(":")[2] for m in document.malformed
     ]
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    st.lists(
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+            lambda inner: (
+                st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["d", "i", "s", "Time"]), inner)
+            ),
+            max_leaves=6,
+        ),
+        max_size=6,
+    ),
+    st.sampled_from(["", "x", ",", "]", "[", " ", "1e999", '{"d":1e999}', '{"d":-1.5e-400}']),
+    st.integers(0, 200),
+    st.booleans(),
+)
+def test_elements_one_by_one_are_those_of_the_whole(elements: list[Any], extra: str, at: int, exact: bool) -> None:
+    text = json.dumps(elements, ensure_ascii=False)
+    body = f" {text[:at]}{extra}{text[at:]}\n".encode(errors="replace")
+    if not body.lstrip().startswith(b"["):
+        return
+    try:
+        whole = parse_json(body, exact)
+    except ValueError:
+        whole = None
+    try:
+        one_by_one = list(elements_of(body, exact))
+    except ValueError:
+        one_by_one = None
+    assert (whole is None) == (one_by_one is None)
+    if whole is not None and one_by_one is not None:
+        assert list(map(repr, map(as_double, whole))) == list(map(repr, map(as_double, one_by_one)))
+
+
+def as_double(value: Any) -> Any:
+    """Return a JSON value whose numbers with fractions are all doubles: the whole is exact where one of it must be."""
+    if isinstance(value, dict):
+        return {name: as_double(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [as_double(member) for member in value]
+    return float(value) if isinstance(value, Decimal) or type(value) is int else value
+
+
+def test_a_large_array_is_decoded_as_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies = [b"[" + b",".join([GOOD] * 9000) + end for end in (b"]", b" , 7 ]", b",]", b"", b"]x")]
+    wholes = [outcome(body) for body in bodies]
+    monkeypatch.setattr(json_document, "WHOLE_BYTES", 0)
+    assert [outcome(body) for body in bodies] == wholes
+
+
+def outcome(body: bytes) -> Any:
+    """Return what is accepted of a JSON body, and told of the rest."""
+    try:
+        decoded = read_document(body, PURCHASES)
+    except MalformedRequest as problem:
+        return problem.detail
+    return decoded.tuples.num_rows, decoded.malformed
