@@ -225,7 +225,7 @@ def job() -> list[Part]:
                 "stalls": f"sum(increase({of('braid_job_stalls_total')}[$__rate_interval]))",
                 "restarts": f"sum(increase({of('braid_job_restarts_total')}[$__rate_interval]))",
             },
-            "How often the job showed no sign of life for stall_seconds, and how often it ended without being asked to.",
+            "How often the job showed no sign of life for stall_seconds, and how often it ended unasked.",
             units.Short,
             width=12,
         ),
