@@ -22,7 +22,7 @@ class Limits:
 
     rows: int = 2_000_000
     unpacked_bytes: int = 256 << 20
-    malformed: int = 100_000
+    malformed: int = 10_000
     of: str = "body"
     settings: str = ""
 

@@ -43,6 +43,17 @@ def test_a_message_says_what_it_takes_before_it_is_decoded() -> None:
     assert unpacked_bytes(None, SCHEMA) == 0
 
 
+def test_a_message_that_brings_too_much_is_malformed_alone() -> None:
+    sink = pa.BufferOutputStream()
+    many = pa.record_batch({"other": pa.nulls(10_000_000)})
+    with pa.ipc.new_stream(sink, many.schema) as writer:
+        writer.write_batch(many)
+    decoded = decode_arrow_messages([GOOD, sink.getvalue().to_pybytes(), GOOD], SCHEMA)
+    assert decoded.tuples.column("k").to_pylist() == [1, 2, 1, 2]
+    (fault,) = decoded.malformed
+    assert fault.detail.startswith("line 2: A message must have at most 2000000 rows, got 10000000")
+
+
 def test_nothing_readable_is_no_tuples() -> None:
     decoded = decode_arrow_messages([b"", None], SCHEMA)
     assert decoded.tuples.num_rows == 0

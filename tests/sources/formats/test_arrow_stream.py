@@ -246,7 +246,7 @@ def test_rows_that_nobody_sent_are_refused() -> None:
 
 
 def test_more_malformed_rows_than_may_be_refuse_the_body() -> None:
-    with pytest.raises(MalformedRequest, match=r"100000 malformed rows \(setting max_body_malformed\).*row 1: column"):
+    with pytest.raises(MalformedRequest, match=r"10000 malformed rows \(setting max_body_malformed\).*row 1: column"):
         decode(to_body({"x": pa.nulls(BODY.rows)}), ARROW, SCHEMA)
 
 
