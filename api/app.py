@@ -31,7 +31,7 @@ from api import (
 from api.access import caller_of
 from api.headers import SafeHeaders
 from api.heads import HeadAsGet
-from api.limits import BodyMemory, RequestLimit
+from api.limits import AnswerLimit, BodyMemory, RequestLimit
 from api.origins import KnownOrigins, hosts_of
 from api.page import files as page
 from api.service import Service
@@ -69,6 +69,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.service = service
     settings = service.settings
     # the last one added is the first to see a request
+    app.add_middleware(AnswerLimit, settings.max_answer_bytes)
     app.add_middleware(HeadAsGet)
     app.add_middleware(BodyMemory, max(settings.body_memory_bytes, settings.max_body_bytes))
     app.add_middleware(RequestLimit, settings.max_connections)

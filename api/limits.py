@@ -1,4 +1,4 @@
-"""How many requests may be under way at a time, and how much their bodies take; those beyond are told to come again."""
+"""How many requests may be under way at a time, and bytes of their bodies and answers; others are told to come again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from api.problems import document_of, headers_of, problem
 from sources.errors import Overloaded
 
 PROBES = ("/healthz", "/readyz")
+PIECE_BYTES = 64 * 1024
+"""Larger bodies are sent in pieces of so many bytes, each once the client has taken most of those before."""
 
 
 class RequestLimit:
@@ -72,3 +74,53 @@ class BodyMemory:
             await self._app(scope, receive_counted, send)
         finally:
             self._held -= held
+
+
+class AnswerLimit:
+    """ASGI middleware: answers 429 instead of a large answer while ``most_bytes`` of others wait for their clients.
+
+    One answer is sent however large it is.
+    """
+
+    def __init__(self, app: ASGIApp, most_bytes: int) -> None:
+        self._app = app
+        self._most = most_bytes
+        self._held = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and its answer in pieces."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start: Message | None = None
+        is_refused = False
+
+        async def send_pieces(message: Message) -> None:
+            nonlocal start, is_refused
+            if is_refused:
+                return
+            if message["type"] == "http.response.start":
+                start = message  # goes with the body, which may be too much
+                return
+            body = message.get("body", b"")
+            if start is not None:
+                if self._held and PIECE_BYTES < len(body) > self._most - self._held:
+                    is_refused = True
+                    error = Overloaded(
+                        f"At most {self._most} bytes of answers may wait for their clients (setting max_answer_bytes);"
+                        f" got {self._held + len(body)}. Come again a little later, or ask for less with limit."
+                    )
+                    await problem(document_of(error), headers_of(error))(scope, receive, send)
+                    return
+                await send(start)
+                start = None
+            self._held += len(body)
+            try:
+                for at in range(0, len(body) - PIECE_BYTES, PIECE_BYTES):
+                    await send({**message, "body": body[at : at + PIECE_BYTES], "more_body": True})
+                rest = (len(body) - 1) // PIECE_BYTES * PIECE_BYTES if body else 0
+                await send({**message, "body": body[rest:]})
+            finally:
+                self._held -= len(body)
+
+        await self._app(scope, receive, send_pieces)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from functools import partial
 
 from fastapi import APIRouter, Header, Request, Response
@@ -49,15 +50,24 @@ async def read_results(
     """
     form = rows.negotiate(accept)
     limit = caller.meters.rows_at_once(limit)
-    deployed, page = await next_page(service, caller, id, after, limit, wait, request)
-    page, body, end = await service.on_reader(partial(_write, service, form, deployed, page))
-    caller.meters.count_rows(page.table.num_rows)
+    answer = await next_answer(service, caller, id, form, after, limit, wait, request)
+    caller.meters.count_rows(answer.rows)
     headers = {
-        "Braid-Cursor": page.cursor,
-        "Braid-End": "true" if end else "false",
+        "Braid-Cursor": answer.cursor,
+        "Braid-End": "true" if answer.end else "false",
         "Cache-Control": "no-store",
     }
-    return Response(body, headers=headers, media_type=form)
+    return Response(answer.body, headers=headers, media_type=form)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A page as it is answered: how many ``rows`` it has, the place after them, whether none will follow."""
+
+    rows: int
+    cursor: str
+    end: bool
+    body: bytes
 
 
 async def deployed_query(service: Service, caller: TenantSession, query_id: str) -> DeployedQuery:
@@ -67,29 +77,30 @@ async def deployed_query(service: Service, caller: TenantSession, query_id: str)
     return await run_in_threadpool(caller.live_query, query_id)
 
 
-async def next_page(
+async def next_answer(
     service: Service,
     caller: TenantSession,
     query_id: str,
+    form: str,
     after: str | None,
     limit: int,
     wait: float,
     request: Request,
-) -> tuple[DeployedQuery, Page]:
-    """Return the next page, and the query as it was before that was read.
+) -> Answer:
+    """Return the next rows, in a form.
 
     Waits up to ``wait`` seconds for a first row, without a thread. Where the waiting ends early, because the client
-    left or the service stops, the page is empty.
+    left or the service stops, there is none.
     """
     deadline = time.monotonic() + wait
     while True:
         deployed = await deployed_query(service, caller, query_id)
-        page = await service.read_page(deployed, after, limit)
-        after = page.cursor
-        if page.table.num_rows or is_end(service, deployed, page):
-            return deployed, page
+        answer = await service.on_reader(partial(_answer, service, form, deployed, after, limit))
+        if answer.rows or answer.end:
+            return answer
+        after = answer.cursor
         if not await news_for(service, caller, deployed, after, deadline, request):
-            return deployed, page
+            return answer
 
 
 async def news_for(
@@ -117,9 +128,10 @@ def is_end(service: Service, deployed: DeployedQuery, page: Page) -> bool:
     return deployed.state == RETIRED and not page.has_more and seen_all
 
 
-def _write(service: Service, form: str, deployed: DeployedQuery, page: Page) -> tuple[Page, bytes, bool]:
-    """Return the part of a page that an answer has room for, its text, and whether it is the end."""
-    page, parts = rows.written(form, page, service.settings.max_page_bytes)
+def _answer(service: Service, form: str, deployed: DeployedQuery, after: str | None, limit: int) -> Answer:
+    """Read rows and write them out, at once: rows of requests that wait for a thread would fill the memory."""
+    page, parts = rows.written(form, service.results.read(deployed, after, limit), service.settings.max_page_bytes)
     end = is_end(service, deployed, page)
     service.note_page(deployed, page)
-    return page, rows.json_page(parts, page.cursor, end) if form == rows.JSON else b"".join(parts), end
+    body = rows.json_page(parts, page.cursor, end) if form == rows.JSON else b"".join(parts)
+    return Answer(page.table.num_rows, page.cursor, end, body)

@@ -98,7 +98,7 @@ class Settings:
     operators keep more than ``admission_cores`` cores busy; 0: nine tenths of the job's lanes.
 
     An answer with rows, queries or dead letters ends early once it has ``max_page_bytes``; what follows is read with
-    its cursor.
+    its cursor. Of all answers ``max_answer_bytes`` may wait for clients to take them.
 
     Of requests with more than 2000 bytes of statements ``max_planning`` are planned at a time, ``max_planning_waiting``
     may wait for that, and all of it ends after ``planning_seconds``, or once the client is gone.
@@ -137,6 +137,7 @@ class Settings:
     max_body_malformed: int = BODY.malformed
     push_backlog_bytes: int = 2 * 1024**3
     max_page_bytes: int = 16 * 1024**2
+    max_answer_bytes: int = 256 * 1024**2
     max_planning: int = 2
     max_planning_waiting: int = 100
     planning_seconds: float = 30.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import io
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -165,6 +166,30 @@ def test_an_answer_ends_at_its_bytes_and_the_cursor_goes_on(tmp_path: Path, form
             cursor, answers = response.headers["braid-cursor"], answers + 1
         assert seen == notes
         assert answers > 1
+
+
+def test_answers_that_clients_do_not_take_are_limited(tmp_path: Path) -> None:
+    with open_rest(tmp_path, max_answer_bytes=20_000_000) as rest:
+        rest.stream()
+        query = rest.query()
+        note = "x" * 3_000_000
+        rest.select([tuple_at(n, user_id=n, note=note) for n in range(5)], [query["slot"]])
+        url = httpx.URL(rest.client.base_url)
+        head = f"GET /queries/{query['id']}/results HTTP/1.1\r\nHost: {url.netloc.decode()}\r\n\r\n".encode()
+        with socket.create_connection((url.host, url.port)) as idle:
+            idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            idle.sendall(head)
+            assert idle.recv(1)  # its answer is under way
+
+            def is_refused() -> bool:
+                response = rest.client.get(f"/queries/{query['id']}/results")
+                assert response.is_success or "(setting max_answer_bytes)" in response.json()["detail"]
+                return response.status_code == 429
+
+            wait_until(is_refused, 30, "there is no room for another answer")
+            assert rest.client.get("/queries").is_success
+        wait_until(lambda: not is_refused(), 30, "there is room again")
+        assert len(rest.get(f"/queries/{query['id']}/results")["rows"]) == 5
 
 
 def test_pages_of_dead_letters_and_of_queries_end_at_their_bytes(tmp_path: Path) -> None:
