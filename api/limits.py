@@ -1,4 +1,4 @@
-"""How many requests may be under way at a time, and bytes of their bodies and answers; others are told to come again."""
+"""How many requests may be under way, and bytes of their bodies and answers; others are told to come again."""
 
 from __future__ import annotations
 
