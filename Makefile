@@ -16,7 +16,7 @@ define step
 	else status=$$?; printf '── %s: FAILED after %d s\n' '$(1)' $$(($$(date +%s) - began)) >&2; exit $$status; fi
 endef
 
-.PHONY: help setup demo test lint types unit test-more test-long test-bounds test-executors fuzz fuzz-formats audit bench bench-quick bench-kernels \
+.PHONY: chaos help setup demo test lint types unit test-more test-long test-bounds test-executors fuzz fuzz-formats audit bench bench-quick bench-kernels \
 	bench-control bench-kafka bench-push soak first-mark clean
 
 help: ## list the targets
@@ -81,6 +81,9 @@ bench-kernels: setup ## time the kernels of a source task and of a lane
 
 bench-control: setup ## what queries cost the control side: created, retired and looked at while 10 000 run
 	@$(PY) -m bench_driver.control_plane $(ARGUMENTS)
+
+chaos: setup ## hostile requests and faults beside queries that an oracle checks; SECONDS=3600, SEED=… to do it again
+	@$(PY) -m tests.chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 soak: setup ## 10 000 queries for 20 minutes: memory and batches; ARGUMENTS="--minutes 2" for less
 	@$(PY) -m bench_driver.soak $(ARGUMENTS)

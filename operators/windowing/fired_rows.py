@@ -263,12 +263,18 @@ def _having(rows: WindowRows, parts: Sequence[_Part], failures: dict[str, str]) 
         return rows
     queries = [part.due.space.queries[number] for part in parts for number in part.due.query.tolist()]
     table, count = rows.table(), rows.count.copy()
-    bounds = np.concatenate([[0], np.cumsum(rows.count)]).tolist()
+    first = np.cumsum(rows.count) - rows.count
     keep = np.ones(table.num_rows, dtype=np.bool_)
-    for number in tested.tolist():
-        low, high = bounds[number], bounds[number + 1]
-        keep[low:high] = _satisfies_having(table.slice(low, high - low), queries[number], failures)
-        count[number] = keep[low:high].sum()
+    runs_of: dict[str, list[int]] = {}
+    for run in tested.tolist():
+        runs_of.setdefault(queries[run].id, []).append(run)
+    for runs in runs_of.values():
+        lengths = rows.count[runs]
+        run_of = np.repeat(np.arange(len(runs)), lengths)
+        at = np.arange(len(run_of)) + np.repeat(first[runs] - (np.cumsum(lengths) - lengths), lengths)
+        own = table.slice(first[runs[0]], lengths[0]) if len(runs) == 1 else table.take(pa.array(at))
+        keep[at] = satisfied = _satisfies_having(own, queries[runs[0]], failures)
+        count[runs] = np.bincount(run_of[satisfied], minlength=len(runs))
     (values,) = rows.tables
     if values.num_columns:  # a table without columns has no rows, either
         values = values.filter(pa.array(keep))

@@ -24,9 +24,9 @@ from operators.windowing.sessions import LAST, gap_of
 from operators.windowing.slicing import Times, window_numbers
 from operators.windows import Window
 
-# what windows of an operator that end together cost, one query's window, one query's window of a join, an entry that a
-# window reads, and the end of a session (µs, rough: the planner learns by how much they are wrong)
-_END_US, _WINDOW_US, _JOINED_US, _ENTRY_US, _SESSION_US = 20.0, 1.0, 200.0, 0.02, 2.0
+# what it costs that windows of an operator end together, a query's window, one that counts distinct values, one of a
+# join, an entry that a window reads, and the end of a session (µs, rough: the planner learns by how much they are wrong)
+_END_US, _WINDOW_US, _DISTINCT_US, _JOINED_US, _ENTRY_US, _SESSION_US = 20.0, 1.0, 100.0, 1000.0, 0.02, 2.0
 # at how many times it is worked out how much there is to fire, and how often again between two of them
 _POINTS, _REFINEMENTS = 512, 3
 
@@ -63,12 +63,15 @@ class FiringLimit:
                 self._sessions[operator.stream].append(_SessionEnds(name, gap_us))
                 continue
             counted_apart = 1 + len(operator.distinct)
+            counting = {query.id for _, counting in operator.distinct.values() for query in counting}
             together: set[tuple[int, int]] = set()
             for window, members in operator.by_window.items():
                 comb = window.slide_us, (window.offset_us + window.size_us) % window.slide_us
                 end_us = 0.0 if comb in together else _END_US * counted_apart
                 together.add(comb)
-                self._ends[operator.stream].append(_Ends(name, window, end_us + _WINDOW_US * len(members)))
+                distinct = sum(query.id in counting for query in members) if counting else 0
+                cost_us = end_us + _WINDOW_US * len(members) + _DISTINCT_US * distinct
+                self._ends[operator.stream].append(_Ends(name, window, cost_us))
         for join in joins:
             if not join.is_sessions:
                 for window, members_of_window in join.by_window.items():
