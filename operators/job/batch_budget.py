@@ -18,11 +18,8 @@ _BYTES_OF_A_TUPLE = 1000
 # so many tuples are read of a stream before anything is known of their size
 FIRST_TUPLES = 10_000
 
-# lanes that took so much of the target say what the windows of a tuple cost; less is mostly what a batch costs anyway
-_TELLING = 0.1
-
 # what windows that fire in one batch may cost at first, and in the end (µs, as counted before they fire)
-_FIRST_FIRING_US, _LEAST_FIRING_US, _MOST_FIRING_US = 2e6, 2e3, 2e9
+_FIRST_FIRING_US, _LEAST_FIRING_US, _MOST_FIRING_US = 2e6, 2e5, 2e9
 
 
 class BatchBudget:
@@ -86,45 +83,48 @@ class TupleCosts:
     def learn(self, record: Mapping[str, Any]) -> None:
         """Take note of the record of a batch; streams that it does not name are forgotten.
 
-        What lanes did is put down to the streams by their tuples; where windows go on firing in further batches, all
-        that these do is, too.
+        Where windows of tuples go on firing in further batches, what lanes did in all of these is put down to the
+        tuples. Where they fit the batch, more may be read the next time.
         """
         streams, still_firing = record["streams"], record.get("fire_to", {})
         busy_us = max(record.get("operator_busy_us", ()), default=0)
         for costs in (self._reading, self._firing_us, self._unfired):
             for stream in costs.keys() - streams.keys():
                 del costs[stream]
-        all_read = sum(counts["tuples"] for counts in streams.values())
         for stream, counts in streams.items():
-            read = counts["tuples"] + counts.get("malformed", 0)
+            tuples = counts["tuples"]
+            read = tuples + counts.get("malformed", 0)
             if read:
                 self._reading[stream] = 1 + counts.get("bytes", 0) / read / _BYTES_OF_A_TUPLE
-            tuples, firing_us = self._unfired.pop(stream, (0, 0.0))
-            part = counts["tuples"] / all_read if all_read else float(tuples > 0)
-            tuples, firing_us = tuples + counts["tuples"], firing_us + busy_us * part
-            if stream in still_firing:
-                self._unfired[stream] = tuples, firing_us
-            elif tuples and firing_us >= _TELLING * self._target_us:
-                self._firing_us[stream] = firing_us / tuples
+            if stream in self._unfired or stream in still_firing:
+                unfired, firing_us = self._unfired.pop(stream, (0, 0.0))
+                unfired, firing_us = unfired + tuples, firing_us + busy_us
+                if stream in still_firing:
+                    self._unfired[stream] = unfired, firing_us
+                elif unfired:
+                    self._firing_us[stream] = firing_us / unfired
+            elif tuples and stream in self._firing_us:
+                self._firing_us[stream] /= 2
 
     def of(self, stream: str) -> float:
         """Return what it costs to read a tuple of a stream."""
         return self._reading.get(stream, 1.0)
 
     def most(self, stream: str, waiting: int) -> int:
-        """Return how many of the tuples that wait may be read: as many as have windows for the target to be fired.
+        """Return how many of the tuples that wait may be read: as many as have windows for `LONGEST_BATCH` to be fired.
 
         While nothing is known of a stream that is few.
         """
         if stream not in self._reading:
             return min(waiting, FIRST_TUPLES)
-        return min(waiting, max(1, int(self._target_us / self._firing_us.get(stream, 1e-9))))
+        return min(waiting, max(1, int(LONGEST_BATCH * self._target_us / self._firing_us.get(stream, 1e-9))))
 
 
 class FiringBudget:
-    """What the windows that fire in one batch may cost: so much that they take about the target.
+    """What the windows that fire in one batch may cost, so that they take between the target and `LONGEST_BATCH` times it.
 
     Costs are counted before windows fire (:mod:`operators.windowing.firing_limit`), roughly; ``us`` makes up for that.
+    Batches that take long whatever they do are not made smaller for it without end.
     """
 
     def __init__(self, target_seconds: float) -> None:
@@ -133,5 +133,7 @@ class FiringBudget:
 
     def learn(self, busy_us: float) -> None:
         """Take note of how long a batch took that fired as much as it may."""
-        factor = min(2.0, max(0.25, self._target_us / max(busy_us, 1.0)))
-        self.us = min(max(self.us * factor, _LEAST_FIRING_US), _MOST_FIRING_US)
+        if busy_us < self._target_us:
+            self.us = min(2 * self.us, _MOST_FIRING_US)
+        elif busy_us > LONGEST_BATCH * self._target_us:
+            self.us = max(self.us / 2, _LEAST_FIRING_US)

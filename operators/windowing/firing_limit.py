@@ -25,8 +25,8 @@ from operators.windowing.slicing import Times, window_numbers
 from operators.windows import Window
 
 # what it costs that windows of an operator end together, a query's window, one that counts distinct values, one of a
-# join, an entry that a window reads, and the end of a session (µs, rough: the planner learns by how much they are wrong)
-_END_US, _WINDOW_US, _DISTINCT_US, _JOINED_US, _ENTRY_US, _SESSION_US = 20.0, 1.0, 100.0, 1000.0, 0.02, 2.0
+# join, an entry that a window reads, the end of a session (µs, rough: the planner learns by how much they are wrong)
+_END_US, _WINDOW_US, _DISTINCT_US, _JOINED_US, _ENTRY_US, _SESSION_US = 8.0, 1.0, 100.0, 1000.0, 0.02, 2.0
 # at how many times it is worked out how much there is to fire, and how often again between two of them
 _POINTS, _REFINEMENTS = 512, 3
 

@@ -84,23 +84,31 @@ def test_large_tuples_count_as_several_and_few_are_read_of_a_stream_of_unknown_o
     assert costs.of("s") == 1.0, "it was dropped"
 
 
-def test_no_more_is_read_than_has_windows_for_the_target_to_be_fired() -> None:
+def test_no_more_is_read_than_has_windows_for_the_longest_batch_to_be_fired() -> None:
     costs = TupleCosts(1.0)
-    costs.learn(record(1000, busy_us=50_000))
-    assert costs.most("s", 10**9) == 10**9, "a batch costs that much anyway"
+    costs.learn(record(10, busy_us=5_000_000))
+    assert costs.most("s", 10**9) == 10**9, "its windows fit the batch: longer batches serve more"
     costs.learn(record(1000, busy_us=400_000, fire_to=["s"]))
     costs.learn(record(0, busy_us=500_000, fire_to=["s"]))
     assert costs.most("s", 10**9) == 10**9, "there is more to fire of what was read"
     costs.learn(record(0, busy_us=100_000))
-    assert costs.most("s", 10**9) == 1000, "1000 tuples had windows for a second"
-    costs.learn(record(1000, busy_us=200_000))
-    assert costs.most("s", 10**9) == 5000
+    assert costs.most("s", 10**9) == 4000, "1000 tuples had windows for a second"
+    costs.learn(record(1000, busy_us=900_000))
+    assert costs.most("s", 10**9) == 8000, "they fit"
+    costs.learn(record(0))
+    assert costs.most("s", 10**9) == 8000
 
 
-@pytest.mark.parametrize("us_each", [0.1, 1.0, 40.0])
+@pytest.mark.parametrize("us_each", [0.1, 1.0, 10.0])
 def test_what_fires_in_a_batch_comes_to_the_target_however_wrong_the_count_is(us_each: float) -> None:
     budget = FiringBudget(1.0)
     for _ in range(20):
-        busy_us = budget.us * us_each
-        budget.learn(busy_us)
-    assert budget.us * us_each == pytest.approx(1e6)
+        budget.learn(budget.us * us_each)
+    assert 1e6 <= budget.us * us_each <= LONGEST_BATCH * 1e6
+
+
+def test_batches_that_take_long_whatever_they_fire_still_fire_something() -> None:
+    budget = FiringBudget(1.0)
+    for _ in range(50):
+        budget.learn(9e6)
+    assert budget.us >= 1e5

@@ -469,7 +469,7 @@ def test_windows_that_wait_to_be_fired_make_batches_that_read_nothing_more_of_th
     folder.log(stream("a"), stream("b"))
     planner = folder.planner()
     first = planner.latest(Offset(), SECOND)
-    reached: dict[str, Any] = {"waterlines": {"a": 900, "b": 900}, "operator_busy_us": [10**6, 4 * 10**6]}
+    reached: dict[str, Any] = {"waterlines": {"a": 900, "b": 900}, "operator_busy_us": [10**6, 5 * 10**6]}
     folder.commit(first, **reached, fired={"a": 100, "b": 900}, fire_to={"a": 300})
     second = planner.latest(first, 9 * SECOND)
     assert (second.seq, second.fired, second.fire_to) == (2, {"a": 100, "b": 900}, {"a": 300})
@@ -478,7 +478,7 @@ def test_windows_that_wait_to_be_fired_make_batches_that_read_nothing_more_of_th
     folder.commit(second, **reached, fired={"a": 300, "b": 900}, fire_to={"a": 900})
     third = planner.latest(second, 9 * SECOND)
     assert third.fire_to == {"a": 900}
-    assert third.firing_budget_us == second.firing_budget_us / 4, "it took four times the target"
+    assert third.firing_budget_us == second.firing_budget_us / 2, "it took five times the target"
     folder.commit(third, **reached, fired={"a": 900, "b": 900}, fire_to={})
     fourth = planner.latest(third, 9 * SECOND)
     assert (fourth.fire_to, fourth.streams["a"] != third.streams["a"]) == ({}, True)
