@@ -42,13 +42,12 @@ def main() -> int:
                 for _ in range(ACTS_BESIDE_ONE):
                     if time.monotonic() - began >= options.seconds:
                         break
-                    act, arena = rng.choice(ACTS), Arena(service, random.Random(rng.randrange(2**31)))
-                    at = time.monotonic()
-                    act(arena)
-                    bystander.push()
-                    bystander.settle()
-                    arena.leave()
-                    arena.client.close()
+                    act, at = rng.choice(ACTS), time.monotonic()
+                    with Arena(service, random.Random(rng.randrange(2**31))) as arena:
+                        act(arena)
+                        bystander.push()
+                        bystander.settle()
+                        arena.leave()
                     counts[act.__name__] += 1
                     elapsed = time.monotonic() - began
                     print(f"{elapsed:6.0f} s  {act.__name__}: {time.monotonic() - at:.0f} s", flush=True)

@@ -7,7 +7,7 @@ import random
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 import psutil
@@ -115,6 +115,12 @@ class Arena:
         except psutil.NoSuchProcess:
             return []
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+
     def leave(self) -> None:
         """Retire what the act registered, and drop its streams."""
         for query in self._queries:
@@ -179,14 +185,12 @@ def bystanding(service: RunningService, seed: int) -> Iterator[Bystander]:
 
 def carry_out(act: Act, service: RunningService, seed: int) -> None:
     """Carry out an act beside a bystander, whose tuples go on coming."""
-    arena = Arena(service, random.Random(seed))
-    with bystanding(service, seed) as bystander:
+    with Arena(service, random.Random(seed)) as arena, bystanding(service, seed) as bystander:
         act(arena)
         bystander.push()
         bystander.settle()
         arena.leave()
         bystander.push()
-    arena.client.close()
 
 
 def confined(folder: Path, environment: dict[str, str]) -> ConfinedService:

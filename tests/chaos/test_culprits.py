@@ -36,8 +36,7 @@ def unbounded_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conf
 def test_a_query_that_takes_all_memory_fails_with_the_reason_and_others_go_on(
     unbounded_service: ConfinedService,
 ) -> None:
-    arena = Arena(unbounded_service, random.Random(1))
-    with bystanding(unbounded_service, seed=3) as bystander:
+    with Arena(unbounded_service, random.Random(1)) as arena, bystanding(unbounded_service, 3) as bystander:
         stream = arena.stream()
         many = ",".join(f"v+{n}" for n in range(12_000))
         answer = arena.query(f"SELECT COUNT(*) AS n FROM {stream} [RANGE 1 SECONDS] GROUP BY {many}")
@@ -60,8 +59,7 @@ def test_a_query_that_takes_all_memory_fails_with_the_reason_and_others_go_on(
 def test_a_service_that_was_killed_while_a_culprit_is_looked_for_looks_again(
     unbounded_service: ConfinedService,
 ) -> None:
-    arena = Arena(unbounded_service, random.Random(2))
-    with bystanding(unbounded_service, seed=4) as bystander:
+    with Arena(unbounded_service, random.Random(2)) as arena, bystanding(unbounded_service, 4) as bystander:
         stream = arena.stream()
         many = ",".join(f"v*{n}" for n in range(12_000))
         answer = arena.query(f"SELECT COUNT(*) AS n FROM {stream} [RANGE 1 SECONDS] GROUP BY {many}")
