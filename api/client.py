@@ -119,6 +119,11 @@ class BraidClient(Transport):
         query = {"after": after, "limit": limit}
         return self._object("GET", f"/streams/{segment(stream)}/dead-letters", query=query)
 
+    def refused_rows(self, query_id: str, after: str | None = None, limit: int | None = None) -> Object:
+        """Read the rows that a query's sink refused for good: `{"rows", "cursor"}`."""
+        query = {"after": after, "limit": limit}
+        return self._object("GET", f"/queries/{segment(query_id)}/dead-letters", query=query)
+
     def create_table(self, sql: str, key: str | None = None) -> Object:
         """Declare a static table with a CREATE TABLE statement."""
         return self._object("POST", "/tables", body={"sql": sql}, key=key)

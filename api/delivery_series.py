@@ -28,6 +28,7 @@ class DeliverySeries:
         self._latency = Histograms(most + 1)
         self._sink_rows = np.zeros(most + 1, np.int64)
         self._sink_errors = np.zeros(most + 1, np.int64)
+        self._sink_refused = np.zeros(most + 1, np.int64)
         # what each sink had told when it was asked last
         self._told: dict[str, Progress] = {}
         # for each query with readers, the newest batch that one of them has had
@@ -75,6 +76,7 @@ class DeliverySeries:
     def _add(self, row: int, previous: Progress, current: Progress) -> None:
         self._sink_rows[row] += current.rows - previous.rows
         self._sink_errors[row] += current.errors - previous.errors
+        self._sink_refused[row] += current.refused - previous.refused
         if current.latency_us != previous.latency_us:
             self._latency.counts[row] += np.subtract(current.latency_counts, previous.latency_counts)
             self._latency.sums[row] += (current.latency_us - previous.latency_us) / 1e6
@@ -88,7 +90,7 @@ class DeliverySeries:
         row = self._rows.pop(query_id, 0)
         if row:
             self._latency.clear(row)
-            self._sink_rows[row] = self._sink_errors[row] = 0
+            self._sink_rows[row] = self._sink_errors[row] = self._sink_refused[row] = 0
             self._free.append(row)
 
     def text(self, states: Mapping[str, str]) -> str:
@@ -115,6 +117,12 @@ class DeliverySeries:
                     "counter",
                     "Deliveries that failed and are tried again.",
                     self._sink_errors[series_rows],
+                ),
+                (
+                    "refused_total",
+                    "counter",
+                    "Rows that sinks refused for good, now dead letters of their queries.",
+                    self._sink_refused[series_rows],
                 ),
                 ("lag_seconds", "gauge", "Age of the oldest rows that are not delivered.", lag),
                 ("up", "gauge", "0 while rows wait because the sink fails or no deliverer runs, else 1.", up),

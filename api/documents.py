@@ -116,6 +116,19 @@ DEAD_LETTERS: Json = {
     ],
     "cursor": "AQAAAAAAAAABAAAAAAAAAAEAAAAA",
 }
+REFUSED_ROWS: Json = {
+    "rows": [
+        {
+            "reason": "refused",
+            "detail": "PostgreSQL: value too long for type character varying(3)",
+            "received_at": "2026-01-01T00:00:20.000000Z",
+            "query": "q-1",
+            "tuple": {"user_id": 1, "code": "abcd"},
+            "raw": None,
+        }
+    ],
+    "cursor": "AQAAAAAAAAABAAAAAAAAAAEAAAAA",
+}
 
 _REASONS = {
     400: "The request cannot be read.",

@@ -1,11 +1,16 @@
-"""``/queries/{id}/results``: the rows of a query, in pages; see :mod:`api.live` for the stream of them."""
+"""``/queries/{id}/results``: the rows of a query, in pages; see :mod:`api.live` for the stream of them.
+
+``/queries/{id}/dead-letters``: those of them that its sink refused for good.
+"""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
+import orjson
 from fastapi import APIRouter, Header, Request, Response
 from starlette.concurrency import run_in_threadpool
 
@@ -15,10 +20,13 @@ from api.documents import answers
 from api.news import POLL_SECONDS
 from api.parameters import After, Limit, Wait
 from api.service import Service, ServiceDep
+from router.cursor import Position, decode_cursor, encode_cursor
+from router.refused_rows import RefusedRow
 from router.result_reader import Page
 from session.access.tenant_session import TenantSession
 from session.query_record import RETIRED
 from session.reads import DeployedQuery
+from session.times import rfc3339
 
 router = APIRouter(tags=["results"])
 _EXAMPLES = answers(200, "Rows in order, each once.", documents.RESULTS, 400, 404, 406, 410, 429)
@@ -68,6 +76,41 @@ class Answer:
     cursor: str
     end: bool
     body: bytes
+
+
+@router.get(
+    "/queries/{id}/dead-letters",
+    responses=answers(200, "Refused rows in order.", documents.REFUSED_ROWS, 400, 404, 410),
+)
+async def read_dead_letters(
+    id: str, service: ServiceDep, caller: CallerDep, after: After = None, limit: Limit = 1000
+) -> Response:
+    """Read the rows that the query's sink refused for good.
+
+    There may be fewer than `limit` though more follow: an answer ends early once it is large.
+    """
+    query_id = (await deployed_query(service, caller, id)).id
+    owner = f"{query_id}/dead-letters"
+
+    def read() -> bytes:
+        place = Position(0) if after is None else decode_cursor(after, owner)
+        latest = service.results.index.latest
+        page = service.refused.read(query_id, place, latest, limit, service.settings.max_page_bytes)
+        letters = [orjson.dumps(_letter(query_id, refused)) for refused in page.rows]
+        return rows.json_page(letters, encode_cursor(page.end, owner))
+
+    return Response(await service.on_reader(read), media_type=rows.JSON)
+
+
+def _letter(query_id: str, refused: RefusedRow) -> dict[str, Any]:
+    return {
+        "reason": "refused",
+        "detail": refused.detail,
+        "received_at": rfc3339(refused.received_us),
+        "query": query_id,
+        "tuple": orjson.Fragment(refused.row),
+        "raw": None,
+    }
 
 
 async def deployed_query(service: Service, caller: TenantSession, query_id: str) -> DeployedQuery:

@@ -17,6 +17,7 @@ from api.planning import Turns
 from api.pushes import Pushes
 from operators.job.job_files import BATCHES
 from router.dead_letter_reader import DeadLetterReader
+from router.refused_rows import RefusedRows
 from router.result_reader import Page, ResultReader
 from router.retention import Retention
 from session.access.access import Access
@@ -42,6 +43,7 @@ class Service:
     settings: Settings
     results: ResultReader
     dead_letters: DeadLetterReader
+    refused: RefusedRows
     retention: Retention
     pushes: Pushes
     metrics: Metrics
@@ -105,6 +107,7 @@ class Service:
             settings=settings,
             results=results,
             dead_letters=dead_letters,
+            refused=RefusedRows(storage),
             retention=retention,
             pushes=Pushes(storage, settings.idempotency_seconds, settings.push_backlog_bytes, session.offsets),
             metrics=Metrics(

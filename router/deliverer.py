@@ -17,6 +17,7 @@ from router.courier import Courier
 from router.delivery import Delivery, News
 from router.delivery_log import DeliveredQuery, DeliveryFollower
 from router.progress import Progress, part_of, read_progress, tell_alive, write_progress
+from router.refused_rows import RefusedRows
 from router.result_reader import BatchIndex, ResultReader
 from router.share import Share, holding
 from router.sinks.sink import DelivererIdentity
@@ -27,6 +28,7 @@ from sources.storage import Storage
 POLL_SECONDS = 0.02
 SAVE_SECONDS = 0.5
 QUIET_SECONDS = 10.0
+TRIM_SECONDS = 30.0
 STOP_SECONDS = 3.0
 
 log = logging.getLogger("braid.deliverer")
@@ -49,12 +51,14 @@ class Deliverer:
         self._follower = DeliveryFollower(storage)
         self._batches = RecordLog(storage, BATCHES)
         self._reader = ResultReader(storage, BatchIndex(self._batches))
+        self._refused = RefusedRows(storage)
         self._progress: dict[str, Progress] = {}
         self._deliveries: dict[str, tuple[Delivery, Courier]] = {}
         self._couriers: dict[str, Courier] = {}
         self._dropped: set[int] = set()
         self._has_begun = False
         self._quiet_due = 0.0
+        self._trim_due = 0.0
 
     def run(self, stopping: threading.Event) -> None:
         """Deliver until ``stopping`` is set; then end what runs and save."""
@@ -90,6 +94,9 @@ class Deliverer:
             self._quiet_due = time.monotonic() + QUIET_SECONDS
             for courier in self._couriers.values():
                 courier.rest_quietly()
+        if time.monotonic() >= self._trim_due:
+            self._trim_due = time.monotonic() + TRIM_SECONDS
+            self._refused.trim(self._share.parts, self._oldest_seq)
 
     def _take_queries(self) -> None:
         queries = self._follower.deliveries.queries
@@ -113,7 +120,7 @@ class Deliverer:
             self._dropped.add(part_of(query_id))
 
     def _begin(self, query: DeliveredQuery) -> None:
-        delivery = Delivery(query, self._progress[query.id], self._reader.index.latest)
+        delivery = Delivery(query, self._progress[query.id], self._reader.index.latest, self._refused)
         destination = query.sink.destination
         if destination not in self._couriers:
             self._couriers[destination] = Courier(query.sink.connector, self._identity, self._reader, self._oldest_seq)

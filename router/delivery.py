@@ -2,7 +2,8 @@
 
 A delivery waits until it has rows enough, or they have waited long enough, or the query is over. Then it reads them off
 the result log and has the sink write them. When that fails, the sink is given up and opened again later: at the place
-that it knows, or else at the cursor that was kept.
+that it knows, or else at the cursor that was kept. Rows that the place refuses for good are set aside
+(:mod:`router.refused_rows`), and the rest goes on.
 
 Its courier's thread calls :meth:`Delivery.deliver`, which reads and writes, without a lock. All else waits for no disk
 and is called under the lock of the courier: by the courier, by whoever follows the logs, and by whoever saves progress.
@@ -16,11 +17,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import orjson
+
 from router.cursor import Position, decode_cursor, encode_cursor
 from router.delivery_log import DeliveredQuery
 from router.progress import DELIVERING, DONE, RETRYING, Progress
+from router.refused_rows import RefusedRow, RefusedRows, Suspects
 from router.result_reader import Page, ResultReader
-from router.sinks.sink import Destination, Rows, Sink, SinkDown
+from router.row_text import objects
+from router.sinks.sink import Destination, Rows, RowsRefused, Sink, SinkDown
 from sources.errors import Gone
 
 FIRST_REST_SECONDS = 0.5
@@ -50,17 +55,22 @@ class Readable(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """A page that was delivered; ``waiting_since_us`` is when the batch with the next rows was committed, if any."""
+    """A page that was delivered, or one row that was set aside.
+
+    ``waiting_since_us`` is when the batch with the next rows was committed, if any; ``refusal`` is why the place will
+    never take the row.
+    """
 
     readable: Readable
     page: Page
     waiting_since_us: int | None
+    refusal: str | None = None
 
 
 class Delivery:
     """The delivery of one query; ``latest`` is the newest batch that is visible when it begins."""
 
-    def __init__(self, query: DeliveredQuery, progress: Progress, latest: int) -> None:
+    def __init__(self, query: DeliveredQuery, progress: Progress, latest: int, refused: RefusedRows) -> None:
         self.query = query
         self.progress = progress
         self.is_dirty = True
@@ -78,6 +88,10 @@ class Delivery:
         self._sink: Sink | None = None
         self._opened_by: Destination | None = None
         self._cursor = ""
+        self._refused = refused
+        self._suspects = Suspects(query.sink.max_retries)
+        # the place after the last row that was set aside; None until it is looked up
+        self._aside_end: Position | None = None
 
     @property
     def due(self) -> float:
@@ -133,7 +147,23 @@ class Delivery:
         get_readable: Callable[[], Readable],
         oldest_seq: OldestSeq,
     ) -> Outcome:
-        """Deliver a page of what ``get_readable`` says once the sink is open. Raises what went wrong."""
+        """Deliver a page of what ``get_readable`` says once the sink is open, or set one row aside.
+
+        Raises what went wrong.
+        """
+        while True:
+            outcome = self._attempt(destination, reader, get_readable, oldest_seq)
+            if outcome is not None:
+                return outcome
+
+    def _attempt(
+        self,
+        destination: Destination,
+        reader: ResultReader,
+        get_readable: Callable[[], Readable],
+        oldest_seq: OldestSeq,
+    ) -> Outcome | None:
+        """Do as :meth:`deliver`; return None when fewer rows are to be tried at once."""
         is_behind = False
         if self._sink is None or self._opened_by is not destination:
             sink = destination.open(self.query.subject, self.query.sink.options)
@@ -144,26 +174,53 @@ class Delivery:
         # what the place has lost is delivered again, as far as it is kept
         from_seq = oldest_seq() if is_behind else readable.from_seq
         position = max(decode_cursor(self._cursor, query.id), Position(min(from_seq, readable.latest + 1)))
-        page = reader.read(query, encode_cursor(position, query.id), query.sink.flush_rows, readable.latest)
+        most_rows = self._suspects.at_most(query.sink.flush_rows)
+        page = reader.read(query, encode_cursor(position, query.id), most_rows, readable.latest)
+        refusal = None
         if len(page.table):
-            self._sink.write(Rows(page.table, page.cursor, page.runs))
+            try:
+                self._sink.write(Rows(page.table, page.cursor, page.runs))
+                self._suspects.take(len(page.table))
+            except RowsRefused as problem:
+                self._sink = None
+                if not (query.sink.sets_aside and self._suspects.refuse(len(page.table), time.monotonic())):
+                    raise
+                if len(page.table) > 1:
+                    return None
+                refusal = str(problem)
+                self._set_aside(page, refusal)
         self._cursor = page.cursor
         waiting_since_us = None
         if page.has_more:
             waiting_since_us = reader.index.entry(decode_cursor(page.cursor, query.id).seq).committed_us
-        return Outcome(readable, page, waiting_since_us)
+        return Outcome(readable, page, waiting_since_us, refusal)
+
+    def _set_aside(self, page: Page, refusal: str) -> None:
+        """Keep the only row of a page as a dead letter; it is durable when this returns."""
+        (row,) = objects(page.table)
+        seq, number, _ = page.runs[0]
+        refused = RefusedRow(Position(seq, number), refusal, time.time_ns() // 1000, orjson.dumps(row))
+        self._refused.keep(self.query.id, refused)
+        self._aside_end = max(self._aside_end or Position(0), Position(seq, number + 1))
+        self._suspects.set_aside()
 
     def _resumed(self, sink: Sink) -> tuple[str, bool]:
         """Return the cursor to go on at, and whether the place has less than it had, as one restored from a backup."""
         query_id, kept_cursor = self.query.id, self.progress.cursor
         sink_cursor = sink.resume() if sink.keeps_cursor else None
-        first_cursor = encode_cursor(Position(self.query.first_seq), query_id)
-        if sink_cursor is None:
-            return kept_cursor or first_cursor, False
-        is_behind = kept_cursor is not None and decode_cursor(sink_cursor, query_id) < decode_cursor(
-            kept_cursor, query_id
-        )
-        return sink_cursor, is_behind
+        if (
+            sink_cursor is not None
+            and kept_cursor is not None
+            and decode_cursor(sink_cursor, query_id) < decode_cursor(kept_cursor, query_id)
+        ):
+            return sink_cursor, True
+        cursor = sink_cursor or kept_cursor or encode_cursor(Position(self.query.first_seq), query_id)
+        # rows that were set aside last are in no cursor
+        if self._aside_end is None:
+            self._aside_end = self._refused.end(query_id)
+        if self._aside_end > decode_cursor(cursor, query_id):
+            cursor = encode_cursor(self._aside_end, query_id)
+        return cursor, False
 
     def note(self, outcome: Outcome, now: float) -> None:
         """Note that a page was delivered."""
@@ -173,7 +230,10 @@ class Delivery:
         self.is_dirty = True
         if progress.state == RETRYING:
             progress.error, progress.state = None, DELIVERING
-        if count:
+        if outcome.refusal is not None:  # the cursor says up to where rows are in the place
+            progress.refused += count
+            progress.refusal = outcome.refusal
+        elif count:
             progress.cursor = page.cursor
             progress.rows += count
             progress.delivered_us = time.time_ns() // 1000

@@ -31,7 +31,9 @@ class Progress:
     ``next_seq`` the query has no rows. ``waiting_since_us`` is when the oldest batch with rows that are not delivered
     was committed, None when there is none. ``errors`` counts attempts that failed, ``error`` is why the last one did,
     None once one succeeded. ``gaps`` counts how often rows had been removed from the result log before they were
-    delivered, ``gap`` is which. ``latency_counts`` tells how many batches were delivered within each bound of
+    delivered, ``gap`` is which. ``refused`` counts rows that the place will never take, which were set aside as dead
+    letters of the query (:mod:`router.refused_rows`), ``refusal`` is why the last one was. ``latency_counts`` tells how
+    many batches were delivered within each bound of
     :data:`~router.latency.LATENCY_SECONDS`, and after the last, from the commit of a batch until all its rows were
     written; ``latency_us`` is the sum. Times are in microseconds.
     """
@@ -48,6 +50,8 @@ class Progress:
     gap: str | None = None
     latency_counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_SECONDS) + 1))
     latency_us: int = 0
+    refused: int = 0
+    refusal: str | None = None
 
     def __post_init__(self) -> None:
         if len(self.latency_counts) != len(LATENCY_SECONDS) + 1:  # kept by a version that had other bounds

@@ -188,6 +188,8 @@ class SinkDeliveries:
             "error": progress.error,
             "gaps": progress.gaps,
             "gap": progress.gap,
+            "refused": progress.refused,
+            "refusal": progress.refusal,
         }
 
 

@@ -120,12 +120,21 @@ def sinks() -> list[Part]:
             {QUERY_LEGEND: named(greatest(each("braid_sink_rows_total")))},
             f"Rows written to sinks. {TOP_NOTE}",
             units.RowsPerSecond,
+            width=8,
         ),
         series(
             "Failed deliveries per second",
             {QUERY_LEGEND: named(greatest(each("braid_sink_errors_total")))},
             f"Attempts that failed and are made again; GET /queries/{{id}} says why. {TOP_NOTE}",
             units.OpsPerSecond,
+            width=8,
+        ),
+        series(
+            "Refused rows per second",
+            {QUERY_LEGEND: named(greatest(each("braid_sink_refused_total")))},
+            f"Rows that sinks refused for good; GET /queries/{{id}}/dead-letters has them. {TOP_NOTE}",
+            units.RowsPerSecond,
+            width=8,
         ),
     ]
 

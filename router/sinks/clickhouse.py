@@ -16,7 +16,7 @@ from operators.queries import Query
 from router.row_text import objects
 from router.sinks.http import LATER, Place, check_url, retry_after
 from router.sinks.options import check_options
-from router.sinks.sink import DelivererIdentity, Rows, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, SinkDown, SinkRefused, Subject
 from sources.confinement import Confinement
 from sources.errors import NotAllowed
 from sources.http_client import http_client
@@ -36,6 +36,31 @@ _DOWN_CODES = (
     252,  # TOO_MANY_PARTS
     319,  # UNKNOWN_STATUS_OF_INSERT
     425,  # SYSTEM_ERROR
+)
+_ROWS_CODES = (
+    6,  # CANNOT_PARSE_TEXT
+    25,  # CANNOT_PARSE_ESCAPE_SEQUENCE
+    26,  # CANNOT_PARSE_QUOTED_STRING
+    27,  # CANNOT_PARSE_INPUT_ASSERTION_FAILED
+    38,  # CANNOT_PARSE_DATE
+    41,  # CANNOT_PARSE_DATETIME
+    53,  # TYPE_MISMATCH
+    69,  # ARGUMENT_OUT_OF_BOUND
+    70,  # CANNOT_CONVERT_TYPE
+    72,  # CANNOT_PARSE_NUMBER
+    117,  # INCORRECT_DATA
+    130,  # CANNOT_READ_ARRAY_FROM_TEXT
+    131,  # TOO_LARGE_STRING_SIZE
+    321,  # VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE
+    349,  # CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN
+    376,  # CANNOT_PARSE_UUID
+    407,  # DECIMAL_OVERFLOW
+    441,  # CANNOT_PARSE_DOMAIN_VALUE_FROM_STRING
+    467,  # CANNOT_PARSE_BOOL
+    469,  # VIOLATED_CONSTRAINT
+    675,  # CANNOT_PARSE_IPV4
+    676,  # CANNOT_PARSE_IPV6
+    691,  # UNKNOWN_ELEMENT_OF_ENUM
 )
 _DOWN_ANSWERS = (*LATER, 502, 503, 504)  # of those that stand before the server
 _CODE = re.compile(r"\s*Code: (\d{1,9})\b")
@@ -135,12 +160,14 @@ class ClickHouseSink:
 
 
 def judge(place: Place, answer: httpx.Response) -> None:
-    """Raise SinkDown or SinkRefused unless a query is done: most answers of 500 are about its data."""
+    """Raise SinkDown, SinkRefused or RowsRefused unless a query is done: most answers of 500 are about its data."""
     code = _code(answer)
     if answer.is_success and code is None:
         return
     is_down = answer.status_code in _DOWN_ANSWERS if code is None else code in _DOWN_CODES
-    raise SinkDown(place.says(answer), retry_after(answer)) if is_down else SinkRefused(place.says(answer))
+    if is_down:
+        raise SinkDown(place.says(answer), retry_after(answer))
+    raise (RowsRefused if code in _ROWS_CODES else SinkRefused)(place.says(answer))
 
 
 def _code(answer: httpx.Response) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from operators.queries import Query
 from router.sinks import clickhouse, file, kafka, postgres, webhook
-from router.sinks.options import flush_rows, flush_seconds
+from router.sinks.options import flush_rows, flush_seconds, max_retries, sets_aside
 from router.sinks.sink import DelivererIdentity, Destination, SinkConnector
 from sources.confinement import Confinement
 from sources.errors import NotAllowed
@@ -50,6 +50,16 @@ class SinkDefinition:
         return flush_seconds(self.options, self._kind.flush_seconds)
 
     @property
+    def max_retries(self) -> int:
+        """How often rows that are refused are tried again before some are set aside."""
+        return max_retries(self.options)
+
+    @property
+    def sets_aside(self) -> bool:
+        """Whether rows that are refused for good are set aside, rather than tried until they are taken."""
+        return sets_aside(self.options)
+
+    @property
     def destination(self) -> str:
         """What is equal for sinks that share a destination."""
         return f"{self.connector}\n{self._kind.connector.destination(self.options)}"
@@ -60,6 +70,8 @@ class SinkDefinition:
             self._kind.connector.validate(self.options, query, confinement)
             flush_rows(self.options, self._kind.flush_rows)
             flush_seconds(self.options, self._kind.flush_seconds)
+            max_retries(self.options)
+            sets_aside(self.options)
         except ValueError as problem:
             raise NotAllowed(f"The options of sink {self.connector!r} must be readable, but: {problem}.") from None
 

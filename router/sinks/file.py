@@ -29,7 +29,7 @@ from router.materialize import schema_of
 from router.row_text import values
 from router.sinks.encoding import encode
 from router.sinks.options import check_options, choice, columns
-from router.sinks.sink import DelivererIdentity, Rows, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, SinkDown, SinkRefused, Subject
 from sources import locations
 from sources.confinement import Confinement
 from sources.errors import NotAllowed
@@ -146,6 +146,9 @@ class FileSink:
                 self._make_place(path)
             for name, table in tables.items():
                 self._storage.put(f"{self._aside}/{name}", encode(table, self._format))
+        except OSError as problem:
+            raise failure(problem, RowsRefused) from problem
+        try:
             self._storage.put(self._note, orjson.dumps(note))
             self._number = number
             self._move(note)
@@ -175,7 +178,7 @@ class FileSink:
     def _make_place(self, path: str) -> None:
         """Make the folder of a file, where there are folders."""
         if len(path) > LONGEST_PATH:
-            raise SinkRefused(f"The path of a file must have at most {LONGEST_PATH} bytes; got {path!r}.")
+            raise RowsRefused(f"The path of a file must have at most {LONGEST_PATH} bytes; got {path!r}.")
         if self._storage.local_root is not None:
             self._storage.local_path(path).parent.mkdir(parents=True, exist_ok=True)
 
@@ -214,10 +217,10 @@ def folder_of(column: str, value: Any) -> str:
     return f"{prefix}{_quoted(text[:characters])}~{digest}"
 
 
-def failure(problem: OSError) -> SinkDown | SinkRefused:
-    """Return what an error of files means: a name that cannot be is refused, all else may pass."""
+def failure(problem: OSError, refusal: type[SinkRefused] = SinkRefused) -> SinkDown | SinkRefused:
+    """Return what an error of files means: a name that cannot be is a ``refusal``, all else may pass."""
     text = f"Files must be written, but: {problem}."
-    return SinkRefused(text) if problem.errno in _NAME_ERRORS else SinkDown(text)
+    return refusal(text) if problem.errno in _NAME_ERRORS else SinkDown(text)
 
 
 def _folders(name: str, column: pa.ChunkedArray) -> pa.Array:

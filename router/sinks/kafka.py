@@ -25,7 +25,7 @@ from operators.queries import Query
 from router.materialize import schema_of
 from router.row_text import json_lines, objects
 from router.sinks.options import check_options, choice, columns
-from router.sinks.sink import DelivererIdentity, Rows, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, SinkDown, SinkRefused, Subject
 from sources.confinement import Confinement
 from sources.errors import NotAllowed
 from sources.kafka.options import (
@@ -64,6 +64,7 @@ _REFUSED = (
     KafkaError.POLICY_VIOLATION,
     KafkaError._INVALID_ARG,
 )
+_ROWS_REFUSED = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD)
 _NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _NOT_YET = (KafkaError.LEADER_NOT_AVAILABLE,)
 
@@ -171,7 +172,9 @@ class Brokers:
         if not isinstance(error, KafkaError):
             return SinkDown(hide(f"Brokers {self.where!r}: {problem}.", self._secrets))
         text = hide(f"Brokers {self.where!r}: {error.str()}.", self._secrets)
-        return SinkRefused(text) if error.code() in _REFUSED and not error.fatal() else SinkDown(text)
+        if error.fatal() or error.code() not in _REFUSED:
+            return SinkDown(text)
+        return RowsRefused(text) if error.code() in _ROWS_REFUSED else SinkRefused(text)
 
     def _check_topic(self, topic: str) -> None:
         """Raise SinkRefused for a topic that cannot be written, SinkDown when no broker answers."""
@@ -200,7 +203,7 @@ class Message:
     def __post_init__(self) -> None:
         size = len(self.value) + len(self.key or b"") + len(self.row_id) + _AROUND_BYTES
         if size > MESSAGE_BYTES:
-            raise SinkRefused(f"A message must have at most {MESSAGE_BYTES} bytes; row {self.row_id} has {size}.")
+            raise RowsRefused(f"A message must have at most {MESSAGE_BYTES} bytes; row {self.row_id} has {size}.")
 
 
 class KafkaSink:
@@ -254,7 +257,7 @@ class KafkaSink:
             raise failure from None
 
     def _messages(self, rows: Rows) -> list[Message]:
-        """Return rows as messages; SinkRefused for one that is too large, before any is sent."""
+        """Return rows as messages; RowsRefused for one that is too large, before any is sent."""
         parts = zip(rows.ids, _keys(rows.table, self._key), json_lines(rows.table), strict=True)
         return [Message(f"{self._delivery}-{row_id}", key, line[:-1]) for row_id, key, line in parts]
 

@@ -8,8 +8,13 @@ from collections.abc import Mapping
 from sources.errors import NotAllowed
 
 FLUSH_ROWS, FLUSH_SECONDS = "flush_rows", "flush_seconds"
+MAX_RETRIES, ON_ERROR = "sink.max_retries", "on_error"
+DEAD_LETTER, STOP = "dead_letter", "stop"
+DEFAULT_RETRIES = 5
+COMMON = (FLUSH_ROWS, FLUSH_SECONDS, MAX_RETRIES, ON_ERROR)
 _MOST_ROWS, _MOST_DIGITS = 1_000_000, 7
 _MOST_SECONDS = 86400.0
+_MOST_RETRIES = 1000
 
 
 def check_options(
@@ -21,10 +26,8 @@ def check_options(
             raise NotAllowed(f"Sink {connector!r} must have the option {option!r}.")
     endings = tuple(name.removesuffix("*") for name in known if name.endswith("*"))
     for option in options:
-        if option not in (*required, *known, FLUSH_ROWS, FLUSH_SECONDS) and not (
-            endings and option.startswith(endings)
-        ):
-            names = ", ".join(map(repr, (*required, *known, FLUSH_ROWS, FLUSH_SECONDS)))
+        if option not in (*required, *known, *COMMON) and not (endings and option.startswith(endings)):
+            names = ", ".join(map(repr, (*required, *known, *COMMON)))
             raise NotAllowed(f"Sink {connector!r} has the options {names}; got {option!r}.")
 
 
@@ -70,3 +73,19 @@ def flush_seconds(options: Mapping[str, str], default: float) -> float:
     if not 0 <= seconds <= _MOST_SECONDS:
         raise NotAllowed(f"Option {FLUSH_SECONDS!r} must be a number from 0 to {_MOST_SECONDS:g}; got {text!r}.")
     return seconds
+
+
+def max_retries(options: Mapping[str, str]) -> int:
+    """Return how often rows that a place refuses are tried again before it is found out which it will never take."""
+    text = options.get(MAX_RETRIES, str(DEFAULT_RETRIES))
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text) <= _MOST_RETRIES):
+        raise NotAllowed(f"Option {MAX_RETRIES!r} must be a whole number from 0 to {_MOST_RETRIES}; got {text!r}.")
+    return int(text)
+
+
+def sets_aside(options: Mapping[str, str]) -> bool:
+    """Return whether rows that a place will never take become dead letters of the query, so that the rest goes on."""
+    value = options.get(ON_ERROR, DEAD_LETTER)
+    if value not in (DEAD_LETTER, STOP):
+        raise NotAllowed(f"Option {ON_ERROR!r} must be {DEAD_LETTER!r} or {STOP!r}; got {value!r}.")
+    return value == DEAD_LETTER

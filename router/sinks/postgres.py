@@ -25,7 +25,7 @@ from operators.windowing.early_rows import RETRACT
 from router.materialize import schema_of
 from router.sinks.encoding import encode
 from router.sinks.options import check_options, choice, columns
-from router.sinks.sink import DelivererIdentity, Rows, SinkDown, SinkRefused, Subject, key_columns
+from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, SinkDown, SinkRefused, Subject, key_columns
 from sources.confinement import Confinement
 from sources.errors import NotAllowed
 from sources.locations import check_local_file
@@ -62,6 +62,9 @@ _NO_FILE = "/dev/null/none"
 _SECONDS = re.compile(r"[1-9]\d?")
 _DOWN_CLASSES = ("08", "53")  # the connection, resources
 _DOWN_STATES = ("57P01", "57P02", "57P03", "40001", "40P01")  # it stops, crashed or starts; transactions collided
+# values that do not fit, constraints, limits such as the size of an index row, a view's check, a trigger that objects
+_ROWS_CLASSES = ("22", "23", "54", "44")
+_ROWS_STATES = ("P0001",)
 
 
 def validate(options: Mapping[str, str], query: Query, confinement: Confinement) -> None:
@@ -319,14 +322,21 @@ def type_of(kind: pa.DataType) -> str:
 def failure(
     problem: psycopg.Error, *, is_closed: bool = False, secrets: tuple[str, ...] = ()
 ) -> SinkDown | SinkRefused:
-    """Return what an error means: a server that does not answer, or cannot now, is down; all else is of this query."""
+    """Return what an error means.
+
+    A server that does not answer, or cannot now, is down; what objects to values is of rows, all else of this query.
+    """
     text = hide(f"PostgreSQL: {str(problem).strip()}", secrets)
     state = problem.sqlstate
     if state is None:
         is_down = isinstance(problem, (psycopg.OperationalError, psycopg.InterfaceError))
+        is_of_rows = isinstance(problem, psycopg.DataError)
     else:
         is_down = state[:2] in _DOWN_CLASSES or state in _DOWN_STATES
-    return SinkDown(text) if is_down or is_closed else SinkRefused(text)
+        is_of_rows = state[:2] in _ROWS_CLASSES or state in _ROWS_STATES
+    if is_down or is_closed:
+        return SinkDown(text)
+    return RowsRefused(text) if is_of_rows else SinkRefused(text)
 
 
 def _names(names: list[str] | tuple[str, ...]) -> sql.Composed:

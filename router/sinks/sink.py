@@ -39,6 +39,10 @@ class SinkRefused(Exception):
     """The place answers, and does not take the rows of this query as they are."""
 
 
+class RowsRefused(SinkRefused):
+    """The place does not take these rows for what is in them: some would be refused at any time, others not."""
+
+
 @dataclass(frozen=True)
 class Subject:
     """Whose rows a sink takes; ``delivery_id`` differs from that of any other query, also of other services."""
@@ -84,7 +88,10 @@ class Sink(Protocol):
         ...
 
     def write(self, rows: Rows) -> None:
-        """Put rows there; they are, and stay there, when this returns. Raises SinkDown or SinkRefused."""
+        """Put rows there; they are, and stay there, when this returns.
+
+        Raises SinkDown or SinkRefused; RowsRefused, for what is in the rows, only where none of them is there.
+        """
         ...
 
 

@@ -24,7 +24,7 @@ from operators.queries import Query
 from router.row_text import objects
 from router.sinks.http import LATER, Place, check_url, retry_after
 from router.sinks.options import check_options
-from router.sinks.sink import DelivererIdentity, Rows, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, SinkDown, SinkRefused, Subject
 from sources.confinement import Confinement
 from sources.errors import NotAllowed
 from sources.http_client import http_client
@@ -38,6 +38,8 @@ HEADER = "header."
 SECRET_HEADERS = re.compile(r"auth|cookie|credential|key|passw|secret|signature|token", re.IGNORECASE)
 """Headers that hold secrets, by what is in their names."""
 TIMEOUT_SECONDS = 10.0
+ROWS_REFUSED = (400, 413, 422)
+"""Answers that are about the rows of a request, or how large they are."""
 _REFERENCE = re.compile(f"(?:^|(?<=[ =])){REFERENCE}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -148,13 +150,13 @@ class WebhookSink:
         self._judge(self._place.post(content, headers))
 
     def _judge(self, answer: httpx.Response) -> None:
-        """Raise SinkDown or SinkRefused unless the rows are taken."""
+        """Raise SinkDown, SinkRefused or RowsRefused unless the rows are taken."""
         if answer.is_success:
             return
         answer_text = self._place.says(answer)
         if answer.status_code in LATER or answer.is_server_error:
             raise SinkDown(answer_text, retry_after(answer))
-        raise SinkRefused(answer_text)
+        raise (RowsRefused if answer.status_code in ROWS_REFUSED else SinkRefused)(answer_text)
 
 
 def signing_key(secret: str) -> bytes:

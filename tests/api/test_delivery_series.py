@@ -22,15 +22,18 @@ def samples(series: DeliverySeries, states: dict[str, str] | None = None) -> dic
         (LATENCY, "histogram"),
         ("braid_sink_rows", "counter"),
         ("braid_sink_errors", "counter"),
+        ("braid_sink_refused", "counter"),
         ("braid_sink_lag_seconds", "gauge"),
         ("braid_sink_up", "gauge"),
     ]
     return {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
 
 
-def sink(rows: int = 0, latencies: tuple[int, ...] = (), errors: int = 0, state: str = DELIVERING) -> Progress:
+def sink(
+    rows: int = 0, latencies: tuple[int, ...] = (), errors: int = 0, refused: int = 0, state: str = DELIVERING
+) -> Progress:
     """Return what a deliverer tells that has delivered batches after some seconds each."""
-    progress = Progress(state=state, rows=rows, errors=errors)
+    progress = Progress(state=state, rows=rows, errors=errors, refused=refused)
     for seconds in latencies:
         progress.count_latency(seconds * SECOND)
     return progress
@@ -68,7 +71,7 @@ def test_sinks_are_told_as_deliverers_tell_them_until_all_is_delivered() -> None
     series = DeliverySeries(5)
     series.follow({"q-1": sink(), "q-2": sink(rows=9, state=DONE)})
     assert samples(series, {"q-1": DELIVERING})["braid_sink_up", "q-1"] == 1
-    series.follow({"q-1": sink(rows=7, latencies=(1, 4), errors=2, state=RETRYING)})
+    series.follow({"q-1": sink(rows=7, latencies=(1, 4), errors=2, refused=4, state=RETRYING)})
     series.leave("q-1")
     values = samples(series, {"q-1": RETRYING})
     assert {
@@ -76,6 +79,7 @@ def test_sinks_are_told_as_deliverers_tell_them_until_all_is_delivered() -> None
     } == {
         "braid_sink_rows_total": 7,
         "braid_sink_errors_total": 2,
+        "braid_sink_refused_total": 4,
         "braid_sink_lag_seconds": 0,
         "braid_sink_up": 0,
     }

@@ -63,6 +63,7 @@ NAMES = {
     "braid_sinks",
     "braid_sink_rows_total",
     "braid_sink_errors_total",
+    "braid_sink_refused_total",
     "braid_sink_lag_seconds",
     "braid_sink_up",
 }
@@ -291,6 +292,7 @@ def test_openapi_describes_every_call(rest: Rest) -> None:
         ("POST", "/queries/{id}/resume"),
         ("GET", "/queries/{id}/results"),
         ("GET", "/queries/{id}/results/stream"),
+        ("GET", "/queries/{id}/dead-letters"),
         ("GET", "/queries/{id}/plan"),
         ("GET", "/plan"),
         ("GET", "/changelogs"),

@@ -17,6 +17,8 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from router.cursor import Position
+from router.refused_rows import RefusedRow
 from session.archive import Archive
 from tests.api.rest import ALL, SUMS, Rest, open_rest, tuple_at
 from tests.kit.waiting import wait_until
@@ -355,3 +357,33 @@ def test_what_is_in_a_file_is_not_read_on_the_event_loop(rest: Rest, monkeypatch
             assert rest.client.post(f"/queries/{name}/{change}").status_code == 409
     assert len(read) >= 8
     assert not any(read)
+
+
+def test_rows_that_a_sink_refused_are_read_page_by_page(rest: Rest) -> None:
+    query, other = rest.query(), rest.query()
+    path = f"/queries/{query['id']}/dead-letters"
+    assert rest.get(path)["rows"] == []
+    rest.commit()
+    seq = rest.batches.seq
+    refused = rest.service.refused
+    for row in (0, 3):
+        content = orjson.dumps({"user_id": row, "price": 0.5})
+        refused.keep(query["id"], RefusedRow(Position(seq, row), "too long", 1_500_000, content))
+    refused.keep(query["id"], RefusedRow(Position(seq + 1), "of a batch that nobody sees yet", 0, b"{}"))
+    first = rest.get(f"{path}?limit=1")
+    assert first["rows"] == [
+        {
+            "reason": "refused",
+            "detail": "too long",
+            "received_at": "1970-01-01T00:00:01.500000Z",
+            "query": query["id"],
+            "tuple": {"user_id": 0, "price": 0.5},
+            "raw": None,
+        }
+    ]
+    second = rest.get(f"{path}?after={first['cursor']}")
+    assert [letter["tuple"]["user_id"] for letter in second["rows"]] == [3]
+    assert rest.get(f"{path}?after={second['cursor']}") == {"rows": [], "cursor": second["cursor"]}
+    assert rest.get(f"/queries/{other['id']}/dead-letters")["rows"] == []
+    rest.read(rest.client.get(f"/queries/{other['id']}/dead-letters?after={first['cursor']}"), 400)
+    rest.read(rest.client.get("/queries/q-999/dead-letters"), 404)

@@ -50,6 +50,7 @@ COUNTERS = {
     "braid_job_stalls_total": set(),
     "braid_sink_rows_total": {"query_id"},
     "braid_sink_errors_total": {"query_id"},
+    "braid_sink_refused_total": {"query_id"},
 }
 HISTOGRAMS = {
     "braid_query_event_time_latency_seconds": {"query_id"},

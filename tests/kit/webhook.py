@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
 class Receiver(ThreadingHTTPServer):
-    """Answers with ``answer``, a status and headers; ``posted`` are headers (in lower case) and bodies."""
+    """Answers with ``answer``, a status and headers; ``posted`` are headers (in lower case) and bodies.
+
+    A body that has a row which ``refuses`` says True of is answered 422.
+    """
 
     def __init__(self, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.answer: tuple[int, dict[str, str]] = (204, {})
+        self.refuses: Callable[[dict[str, Any]], bool] = lambda _: False
         self.posted: list[tuple[dict[str, str], bytes]] = []
         self.url = f"http://127.0.0.1:{self.server_address[1]}/rows"
 
@@ -32,6 +36,8 @@ class _Handler(BaseHTTPRequestHandler):
         receiver = self.server
         assert isinstance(receiver, Receiver)
         status, headers = receiver.answer
+        if status < 300 and any(map(receiver.refuses, json.loads(body).get("rows", ()))):
+            status = 422
         if status < 300:
             receiver.posted.append(({name.lower(): value for name, value in self.headers.items()}, body))
         self.send_response(status)

@@ -21,6 +21,7 @@ from router.delivery import Delivery
 from router.delivery_log import DeliveredQuery
 from router.deployment import Deployment
 from router.progress import DELIVERING, Progress
+from router.refused_rows import RefusedRows
 from router.result_reader import BatchIndex, Page, ResultReader
 from router.sinks.connectors import read_sink
 from router.sinks.sink import DelivererIdentity
@@ -64,7 +65,8 @@ def delivering(folder: Path, oldest_seq: Callable[[], int]) -> Iterator[tuple[Co
     selected = Selection("s-1", None, (Output("n", Column("n", BIGINT)),))
     query = DeliveredQuery("q-1", None, 1, selected, sink, (Deployment(0, 1, 1, {}),))
     reader = GoneOnce(storage, BatchIndex(RecordLog(storage, BATCHES), 1))
-    courier, delivery = Courier("file", DelivererIdentity("d"), reader, oldest_seq), Delivery(query, Progress(), 1)
+    courier = Courier("file", DelivererIdentity("d"), reader, oldest_seq)
+    delivery = Delivery(query, Progress(), 1, RefusedRows(storage))
     try:
         courier.add(delivery)
         yield courier, delivery

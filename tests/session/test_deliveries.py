@@ -194,6 +194,8 @@ def test_what_deliverers_tell_is_shown(driver: Driver, monkeypatch: pytest.Monke
         "errors": 1,
         "error": "down",
         "gaps": 0,
+        "refused": 0,
+        "refusal": None,
         "gap": None,
     }
 

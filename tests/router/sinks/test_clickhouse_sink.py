@@ -11,7 +11,7 @@ import pytest
 
 from router.sinks import clickhouse as connector
 from router.sinks.http import Place
-from router.sinks.sink import DelivererIdentity, Sink, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, RowsRefused, Sink, SinkDown, SinkRefused, Subject
 from sources.confinement import OPEN
 from sources.errors import NotAllowed
 from tests.kit.servers import ClickHouse
@@ -89,7 +89,7 @@ def test_values_that_do_not_fit_are_refused_and_others_go_on(clickhouse: ClickHo
     clickhouse.query(f"CREATE TABLE strict ({COLUMNS.replace('n Int64', 'n UUID')}) ENGINE = Memory")
     clickhouse.query(f"CREATE TABLE fits ({COLUMNS}) ENGINE = Memory")
     query = subject()
-    with opened(clickhouse, query, "strict") as sink, pytest.raises(SinkRefused, match="Code: "):
+    with opened(clickhouse, query, "strict") as sink, pytest.raises(RowsRefused, match="Code: "):
         sink.write(rows_of(query, selected(2), 1))
     with opened(clickhouse, query, "fits") as sink:
         sink.write(rows_of(query, selected(2), 1))
@@ -103,10 +103,10 @@ HIDDEN = "swordfish-17"
     ("status", "headers", "body", "means"),
     [
         (200, {}, "", None),
-        (200, {"x-clickhouse-exception-code": "27"}, "", SinkRefused),
+        (200, {"x-clickhouse-exception-code": "27"}, "", RowsRefused),
         (500, {}, f"Code: 60, e.displayText() = DB::Exception: {HIDDEN}", SinkRefused),
         (404, {"x-clickhouse-exception-code": "60"}, "", SinkRefused),
-        (500, {"x-clickhouse-exception-code": "27"}, "", SinkRefused),
+        (500, {"x-clickhouse-exception-code": "27"}, "", RowsRefused),
         (403, {"x-clickhouse-exception-code": "516"}, HIDDEN, SinkRefused),
         (500, {}, "anything", SinkRefused),
         (400, {}, "", SinkRefused),

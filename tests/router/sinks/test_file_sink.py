@@ -22,7 +22,7 @@ from operators.expressions import Column
 from operators.queries import Output, Selection
 from router.row_text import objects
 from router.sinks import file
-from router.sinks.sink import DelivererIdentity, Rows, Sink, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, Rows, RowsRefused, Sink, SinkDown, SinkRefused, Subject
 from sources.confinement import OPEN
 from sources.errors import NotAllowed
 from sources.schema import BIGINT, VARCHAR
@@ -130,7 +130,7 @@ def test_what_cannot_be_placed_does_not_count(tmp_path: Path) -> None:
     sink.write(rows_of(query, [{**selected(1)[0], "i": 1, "s": "a"}], 1))
     (tmp_path / "i=2").write_text("no folder")
     row = {**selected(1)[0], "i": 2, "s": "a"}
-    with pytest.raises(SinkRefused, match="i=2"):
+    with pytest.raises(RowsRefused, match="i=2"):
         sink.write(rows_of(query, [row], 2))
     again = opened(tmp_path, query, partition_by="i,s")
     assert again.resume() == "after 1"
@@ -146,7 +146,7 @@ def test_a_path_that_no_store_takes_is_refused(tmp_path: Path) -> None:
     query = subject(Selection("s-1", None, outputs))
     sink = opened(tmp_path, query, partition_by=",".join(names))
     sink.resume()
-    with pytest.raises(SinkRefused, match="at most 1000 bytes"):
+    with pytest.raises(RowsRefused, match="at most 1000 bytes"):
         sink.write(rows_of(query, [dict.fromkeys((*names, "rest"), "x" * 300)], 1))
     assert sink.resume() is None
 

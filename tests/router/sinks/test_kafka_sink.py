@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from bench_driver.kafka_broker import create_topic
 from router.sinks import kafka
-from router.sinks.sink import DelivererIdentity, Destination, Sink, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, Destination, RowsRefused, Sink, SinkDown, SinkRefused, Subject
 from sources.confinement import OPEN
 from sources.errors import NotAllowed
 from tests.kit.kafka import Broker
@@ -156,7 +156,7 @@ def test_a_row_that_is_too_large_for_the_client_sends_none_before_it(
     first.resume()
     second.resume()
     for _ in range(3):
-        with pytest.raises(SinkRefused, match=f"row {query.delivery_id}-1-2 has"):
+        with pytest.raises(RowsRefused, match=f"row {query.delivery_id}-1-2 has"):
             first.write(rows_of(query, [*selected(2), {**selected(1)[0], "s": "x" * kafka.MESSAGE_BYTES}], 1))
     second.write(rows_of(other_query, selected(2, 10), 1))
     destination.close()
@@ -207,7 +207,7 @@ HIDDEN = "swordfish-17"
 @pytest.mark.parametrize(
     ("error", "means"),
     [
-        (KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), SinkRefused),
+        (KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), RowsRefused),
         (KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), SinkRefused),
         (KafkaError(KafkaError._UNKNOWN_TOPIC), SinkRefused),
         (KafkaError(KafkaError.TOPIC_EXCEPTION), SinkRefused),

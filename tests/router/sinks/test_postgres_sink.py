@@ -17,7 +17,7 @@ from psycopg.rows import dict_row
 
 from operators.windows import Emit
 from router.sinks import postgres as connector
-from router.sinks.sink import DelivererIdentity, Destination, Sink, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, Destination, RowsRefused, Sink, SinkDown, SinkRefused, Subject
 from sources.confinement import OPEN
 from sources.errors import NotAllowed
 from tests.kit.servers import Postgres
@@ -243,8 +243,11 @@ HIDDEN = "swordfish-17"
         ("25006", SinkRefused),
         ("42P01", SinkRefused),
         ("42501", SinkRefused),
-        ("23514", SinkRefused),
-        ("22001", SinkRefused),
+        ("23514", RowsRefused),
+        ("22001", RowsRefused),
+        ("54000", RowsRefused),
+        ("44000", RowsRefused),
+        ("P0001", RowsRefused),
         ("28P01", SinkRefused),
         ("58030", SinkRefused),
     ],
@@ -260,7 +263,7 @@ def test_what_an_error_means(state: str, means: type[Exception]) -> None:
 def test_an_error_of_no_state_is_down_if_it_is_of_the_connection() -> None:
     assert isinstance(connector.failure(psycopg.OperationalError("gone")), SinkDown)
     assert isinstance(connector.failure(psycopg.InterfaceError("gone")), SinkDown)
-    assert isinstance(connector.failure(psycopg.DataError("odd")), SinkRefused)
+    assert isinstance(connector.failure(psycopg.DataError("odd")), RowsRefused)
 
 
 def test_a_server_that_is_not_there_is_down_and_no_secret_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,3 +349,28 @@ def test_a_url_may_say_how_to_connect() -> None:
 def test_bad_options_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(NotAllowed, match=message):
         connector.validate(options, SELECTION, OPEN)
+
+
+def test_values_that_no_retry_helps_are_refused_and_the_next_rows_taken(postgres: Postgres) -> None:
+    """A key too large for an index, however often it is sent, and a value too large for its column."""
+    query = subject(aggregation())
+    destination, sink = opened(postgres, query)
+    sink.resume()
+    row = {"window_start": START, "window_end": START + dt.timedelta(seconds=2), "name": "a", "n": 1}
+    large = {**row, "name": "".join(map(str, range(120_000)))}
+    with pytest.raises(RowsRefused, match="index row"):
+        sink.write(rows_of(query, [{**row, "name": "b"}, large], 1))
+    sink.write(rows_of(query, [row], 2))
+    assert [found["name"] for found in table_of(postgres, query)] == ["a"]
+    assert sink.resume() == "after 2"
+    destination.close()
+
+    narrow = subject()
+    destination, sink = opened(postgres, narrow, mode="append")
+    with psycopg.connect(postgres.url) as connection:
+        table = f"t_{narrow.delivery_id.replace('-', '_')}"
+        connection.execute(f'ALTER TABLE "{table}" ALTER COLUMN n TYPE smallint')  # type: ignore[arg-type]
+    sink.resume()
+    with pytest.raises(RowsRefused, match="smallint"):
+        sink.write(rows_of(narrow, selected(1, 40_000), 1))
+    destination.close()

@@ -15,7 +15,7 @@ import pytest
 
 from router.sinks import webhook
 from router.sinks.http import Place, retry_after
-from router.sinks.sink import DelivererIdentity, Sink, SinkDown, SinkRefused, Subject
+from router.sinks.sink import DelivererIdentity, RowsRefused, Sink, SinkDown, SinkRefused, Subject
 from sources.confinement import OPEN
 from sources.errors import NotAllowed, NotReady
 from tests.kit.service import free_port
@@ -80,7 +80,9 @@ HIDDEN = "swordfish-17"
         (429, SinkDown),
         (425, SinkDown),
         (408, SinkDown),
-        (400, SinkRefused),
+        (400, RowsRefused),
+        (413, RowsRefused),
+        (422, RowsRefused),
         (401, SinkRefused),
         (404, SinkRefused),
         (302, SinkRefused),
