@@ -6,12 +6,12 @@ latency at a little less than that ("90 %-workload", thesis 3.6.2.1): a saturate
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from bench_driver.measure import latency, steps, throughput
+from bench_driver.measure.clock import MACHINE, Clock
 from bench_driver.measure.result import Measured, Progress, series_of
 from bench_driver.measure.search import SearchPlan, StepResult, search
 from bench_driver.query_spec import QuerySpec
@@ -110,14 +110,16 @@ def measure(
     settings: RunSettings,
     tell: Tell,
     next_queries: Sequence[QuerySpec] = (),
+    clock: Clock = MACHINE,
 ) -> Measured:
     """Measure a system that is not started yet, and stop it.
 
     `queues` has the running queue of every stream of the workload. While queries come and go, those of `next_queries`
     come; without them the same again. A system that fails gives a result with `error`, one that cannot run the queries
-    one with `unsupported`; only what is wrong with the driver itself raises.
+    one with `unsupported`; only what is wrong with the driver itself raises. `clock` is that of the system and the
+    queues.
     """
-    return _Run(system, workload, queries, queues, settings, tell, next_queries).measure()
+    return _Run(system, workload, queries, queues, settings, tell, next_queries, clock).measure()
 
 
 class _Run:
@@ -132,13 +134,14 @@ class _Run:
         settings: RunSettings,
         tell: Tell,
         next_queries: Sequence[QuerySpec],
+        clock: Clock,
     ) -> None:
         streams_read = {stream for query in (*queries, *next_queries) for stream in query.streams}
         missing = {stream.name for stream in workload.streams} - set(queues)
         if not queries or missing:
             raise ValueError(f"there must be queries, and a queue of every stream; {sorted(missing)} have none")
         self._locations = {name: queue.location for name, queue in queues.items()}
-        self._rig = steps.Rig(system, {name: queues[name] for name in sorted(streams_read)}, time.time())
+        self._rig = steps.Rig(system, {name: queues[name] for name in sorted(streams_read)}, clock.now(), clock)
         # with twice the tuples a join has four times the rows: its windows would never end
         self._takes_what_it_can = not self._rig.pulls_from_queues and not any(query.is_join for query in queries)
         self._step_seconds, self._lengthened = settings.step_seconds, 0
@@ -188,19 +191,20 @@ class _Run:
         """Offer the rate that the search begins with for a step that does not count: compilers and caches are cold."""
         if not self._rig.pulls_from_queues or self._settings.quick:
             return
-        deadline = time.monotonic() + ADAPTING_SECONDS
+        deadline = self._rig.clock.now() + ADAPTING_SECONDS
         while True:
             self._run([(self._step_seconds, self._workload.start_rate)], "warm-up", self._workload.start_rate)
             adapts = self._settings.adapts and self._workload.churn(len(self._queries)) is None
-            if not adapts or self._rig.system.has_adapted() or time.monotonic() > deadline:
+            if not adapts or self._rig.system.has_adapted() or self._rig.clock.now() > deadline:
                 return
 
     def _search(self) -> float:
         """Note the sustainable throughput and return it."""
         settings = self._settings
         if not self._takes_what_it_can:
-            deadline = time.monotonic() + settings.search_seconds
-            result = search(self._workload.start_rate, self._probe, settings.plan, lambda: time.monotonic() >= deadline)
+            now = self._rig.clock.now
+            deadline = now() + settings.search_seconds
+            result = search(self._workload.start_rate, self._probe, settings.plan, lambda: now() >= deadline)
             best, last = result.best, result.steps[-1]
         else:
             run = steps.run_unlimited(
@@ -261,11 +265,11 @@ class _Run:
     def _look_at_latency(self, sustainable: float) -> None:
         """Note latencies and series at a little less than the sustainable throughput."""
         rate = max(1, int(sustainable * self._settings.latency_load))
-        busy_before, began = self._rig.system.processor_seconds(), time.monotonic()
+        busy_before, began = self._rig.system.processor_seconds(), self._rig.clock.now()
         run = self._run([(self._latency_seconds, rate)], "latency", rate)
         if busy_before is not None:
             busy_seconds = (self._rig.system.processor_seconds() or busy_before) - busy_before
-            self._note(processor_cores=busy_seconds / (time.monotonic() - began))
+            self._note(processor_cores=busy_seconds / (self._rig.clock.now() - began))
         result = steps.judge(run, rate) if run.logs else steps.judge_own_generator(run, rate)
         self._note(
             steps=(*self._measured.steps, result),

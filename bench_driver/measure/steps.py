@@ -7,12 +7,12 @@ what their windows cost grows with the square of the rate.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from bench_driver.measure import latency, throughput
+from bench_driver.measure.clock import MACHINE, Clock
 from bench_driver.measure.search import StepResult
 from bench_driver.systems.system import QUEUE, Output, System, SystemFailedError
 
@@ -55,12 +55,14 @@ class Queue(Protocol):
 class Rig:
     """A system and the queues of the streams that its queries read.
 
-    Who pulled before `since` is not this system: only consumers that pulled later count.
+    Who pulled before `since` is not this system: only consumers that pulled later count. `clock` is that of the system
+    and the queues.
     """
 
     system: System
     queues: Mapping[str, Queue]
     since: float
+    clock: Clock = MACHINE
 
     @property
     def pulls_from_queues(self) -> bool:
@@ -100,7 +102,7 @@ def start_load(rig: Rig, rate: int) -> None:
         rig.system.offer(rate)
         return
     for queue in rig.queues.values():
-        queue.run(_us(time.time()), [(None, rate)])
+        queue.run(_us(rig.clock.now()), [(None, rate)])
 
 
 def stop_load(rig: Rig) -> None:
@@ -116,35 +118,35 @@ def run_step(rig: Rig, profile: Profile, warm_up_share: float, tell: Tell) -> St
     """
     if not rig.pulls_from_queues:
         rig.system.offer(profile[0][1])  # it may start again for that, which is not part of the step
-    begin = time.time() + LEAD_SECONDS
+    begin = rig.clock.now() + LEAD_SECONDS
     end = begin + sum(seconds for seconds, _ in profile)
     if rig.pulls_from_queues:
         forever = [*profile[:-1], (None, profile[-1][1])]
         for queue in rig.queues.values():
             queue.run(_us(begin), forever)
-        wait_until(end, begin, end, tell)
+        wait_until(rig.clock, end, begin, end, tell)
     else:
         at = begin
         for number, (seconds, rate) in enumerate(profile):
             if number:
                 rig.system.offer(rate)
             at += seconds
-            wait_until(at, begin, end, tell)
+            wait_until(rig.clock, at, begin, end, tell)
     return _observe(rig, begin, end, warm_up_share, tuple(profile))
 
 
 def go_on(rig: Rig, run: StepRun, tell: Tell) -> StepRun:
     """Go on with the last rate of a step for as long again, and return what was seen of that."""
     end = run.end + (run.end - run.begin)
-    wait_until(end, run.end, end, tell)
+    wait_until(rig.clock, end, run.end, end, tell)
     return _observe(rig, run.end, end, 0.0, run.profile[-1:])
 
 
 def run_unlimited(rig: Rig, seconds: float, warm_up_share: float, tell: Tell) -> StepRun:
     """Let a system with a generator of its own take as much as it can."""
     rig.system.offer(None)
-    begin = time.time()
-    wait_until(begin + seconds, begin, begin + seconds, tell)
+    begin = rig.clock.now()
+    wait_until(rig.clock, begin + seconds, begin, begin + seconds, tell)
     return _observe(rig, begin, begin + seconds, warm_up_share, ((seconds, None),))
 
 
@@ -158,10 +160,10 @@ def settle(rig: Rig, rate: int, most_seconds: float) -> None:
         return
     low = max(1, int(rate * SETTLING_SHARE))
     start_load(rig, low)
-    begin = time.time()  # samples of before still have the backlog that is dropped now
-    while time.time() < begin + most_seconds:
-        time.sleep(LOOK_SECONDS)
-        if all(_has_settled(log, begin, low) for log in _logs(rig).values()):
+    begin = rig.clock.now()  # samples of before still have the backlog that is dropped now
+    while rig.clock.now() < begin + most_seconds:
+        rig.clock.sleep(LOOK_SECONDS)
+        if all(_has_settled(log, begin, rig.clock.now(), low) for log in _logs(rig).values()):
             return
 
 
@@ -171,7 +173,7 @@ def wait_until_pulled(rig: Rig, most_seconds: float) -> None:
     Raises:
         SystemFailedError: it does not within `most_seconds`.
     """
-    deadline = time.time() + most_seconds
+    deadline = rig.clock.now() + most_seconds
     while True:
         if rig.pulls_from_queues:
             missing = [name for name, log in _logs(rig).items() if not log.consumers]
@@ -179,19 +181,19 @@ def wait_until_pulled(rig: Rig, most_seconds: float) -> None:
             missing = [] if any(count for _, count in rig.system.taken()) else ["its own generator"]
         if not missing:
             return
-        if time.time() > deadline:
+        if rig.clock.now() > deadline:
             raise SystemFailedError(
                 f"{rig.system.name} must take tuples within {most_seconds:g} s of its queries' deployment,"
                 f" and took none of {', '.join(map(repr, missing))}; look at its log"
             )
-        time.sleep(LOOK_SECONDS)
+        rig.clock.sleep(LOOK_SECONDS)
 
 
-def wait_until(at: float, begin: float, end: float, tell: Tell) -> None:
+def wait_until(clock: Clock, at: float, begin: float, end: float, tell: Tell) -> None:
     """Sleep until `at`, telling now and then which share of `[begin, end]` is over."""
-    while (seconds_left := at - time.time()) > 0:
-        time.sleep(min(seconds_left, LOOK_SECONDS))
-        tell(min(1.0, max(0.0, (time.time() - begin) / (end - begin))))
+    while (seconds_left := at - clock.now()) > 0:
+        clock.sleep(min(seconds_left, LOOK_SECONDS))
+        tell(min(1.0, max(0.0, (clock.now() - begin) / (end - begin))))
 
 
 def judge(run: StepRun, rate: int) -> StepResult:
@@ -256,9 +258,9 @@ def _logs(rig: Rig) -> dict[str, QueueLog]:
     return logs
 
 
-def _has_settled(log: QueueLog, begin: float, rate: int) -> bool:
+def _has_settled(log: QueueLog, begin: float, now: float, rate: int) -> bool:
     """Tell whether the system has pulled what came after `begin`, and does so soon after it comes."""
-    points = throughput.queue_points(log.samples, begin, time.time(), log.consumers)
+    points = throughput.queue_points(log.samples, begin, now, log.consumers)
     if not points or points[-1].pulled <= log.schedule.generated(_us(begin)):
         return False
     return points[-1].length <= rate * SETTLED_SECONDS

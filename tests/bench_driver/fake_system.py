@@ -1,17 +1,22 @@
-"""Systems under test whose speed is known, to see whether the driver measures it."""
+"""Systems under test whose speed is known, to see whether the driver measures it.
+
+They and their queues live on a :class:`FakeClock`: its time goes by only while the driver sleeps, so what is measured
+depends on no machine.
+"""
 
 from __future__ import annotations
 
-import json
-import threading
-import time
-from collections.abc import Mapping, Sequence
+import heapq
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.flight as fl
-
 from bench_driver.query_spec import QuerySpec
+from bench_driver.queues.datasets import find_dataset
+from bench_driver.queues.process import Pull, QueueSample
+from bench_driver.queues.ring import Ring
+from bench_driver.queues.schedule import RatePart, Schedule
+from bench_driver.queues.tuple_queue import TupleQueue
 from bench_driver.systems.system import (
     OWN_GENERATOR,
     QUEUE,
@@ -23,17 +28,88 @@ from bench_driver.systems.system import (
 from bench_driver.workload import Churn, Workload
 
 CHUNK_SECONDS = 0.02
-STOP_SECONDS = 10.0
+LOOK_SECONDS = 0.001
+SAMPLE_SECONDS = 0.1
+RING_ROWS = 10_000
+BEGIN = 1_700_000_000.0
+
+
+class FakeClock:
+    """Time that goes by only while somebody sleeps, and what is to happen meanwhile."""
+
+    def __init__(self) -> None:
+        self._now = BEGIN
+        self._numbers = itertools.count()
+        self._calls: list[tuple[float, int, Callable[[], None]]] = []
+        self.queues: dict[str, FakeQueue] = {}
+
+    def now(self) -> float:
+        """Return the seconds since 1970."""
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time go by, and do what is due in it, in order."""
+        end = self._now + seconds
+        while self._calls and self._calls[0][0] <= end:
+            at, _, call = heapq.heappop(self._calls)
+            self._now = max(self._now, at)
+            call()
+        self._now = end
+
+    def call_at(self, at: float, call: Callable[[], None]) -> None:
+        """Have something happen at a time, or next if that is over."""
+        heapq.heappush(self._calls, (at, next(self._numbers), call))
+
+
+class FakeQueue:
+    """A real queue of tuples in this process, on a fake clock."""
+
+    def __init__(self, clock: FakeClock, stream: str = "a") -> None:
+        self.clock = clock
+        self.location = f"fake:{stream}"
+        self.tuples = TupleQueue(
+            Ring(find_dataset("astream"), {}, 1, stream, RING_ROWS), lambda: round(clock.now() * 1e6)
+        )
+        clock.queues[self.location] = self
+        self._sample()
+
+    @property
+    def schedule(self) -> Schedule:
+        """When its tuples are generated."""
+        return self.tuples.schedule
+
+    def run(self, at_us: int, profile: Sequence[tuple[float | None, int]]) -> None:
+        """Generate by a profile."""
+        self.tuples.run(at_us, [RatePart(seconds, rate) for seconds, rate in profile])
+
+    def stop_generating(self) -> None:
+        """Generate no more."""
+        self.tuples.stop()
+
+    def samples(self) -> list[QueueSample]:
+        """Return all samples so far."""
+        return [QueueSample(at / 1e6, generated, pulled) for at, generated, pulled in self.tuples.samples(0)[0]]
+
+    def pulls(self) -> list[Pull]:
+        """Return all pulls so far."""
+        return [Pull(at / 1e6, consumer, start, end) for at, consumer, start, end in self.tuples.pulls(0)[0]]
+
+    def event_time_of(self, offset: int) -> float | None:
+        """Return when a tuple was generated."""
+        time_us = self.schedule.time_of(offset)
+        return None if time_us is None else time_us / 1e6
+
+    def _sample(self) -> None:
+        self.tuples.sample()
+        self.clock.call_at(self.clock.now() + SAMPLE_SECONDS, self._sample)
 
 
 class FakeSystem:
-    """Pulls from a real queue and takes `1 / tuples_per_second` for each tuple, one after the other.
+    """Pulls from a queue and takes `1 / tuples_per_second` for each tuple, one after the other.
 
-    When it is done with a chunk is worked out from when its tuples came, not from when this process gets the processor:
-    delayed by other programs, it catches up at once. So its speed is exact on a busy machine, too. It pulls small
-    chunks, or all there is when it works in `batches`. `pulling` is False for one that takes nothing; `fails_in` names
-    the method that fails, `refuses` the reason not to run the queries, `unread` rows that nobody gets, `left_out` why
-    there are none.
+    It pulls small chunks, or all there is when it works in `batches`. It lives on `clock`, that of its queues.
+    `pulling` is False for one that takes nothing; `fails_in` names the method that fails, `refuses` the reason not to
+    run the queries, `unread` rows that nobody gets, `left_out` why there are none.
     """
 
     name = "fake"
@@ -49,6 +125,7 @@ class FakeSystem:
         unread: str | None = None,
         left_out: str | None = None,
     ) -> None:
+        self.clock = FakeClock()
         self._unread = unread
         self._left_out = left_out
         self.tuples_per_second = tuples_per_second
@@ -72,7 +149,9 @@ class FakeSystem:
         if self._refuses is not None:
             raise UnsupportedError(self._refuses)
         if self._pulling:
-            self._pullers = [_Puller(self, *place, self._outputs) for place in self._locations.items()]
+            self._pullers = [
+                _Puller(self, self.clock.queues[location], self._outputs) for location in self._locations.values()
+            ]
         return Deployment(len(queries), tuple(0.1 * (i + 1) for i in range(len(queries))), 1.0)
 
     def begin_churn(self, queries: Sequence[QuerySpec], churn: Churn) -> None:
@@ -95,8 +174,6 @@ class FakeSystem:
     def outputs(self) -> list[Output]:
         """Return an output for every chunk."""
         self._called("outputs")
-        for puller in self._pullers:
-            puller.check()
         return list(self._outputs)
 
     def left_out(self) -> str | None:
@@ -116,7 +193,7 @@ class FakeSystem:
 
     def processor_seconds(self) -> float:
         """Return half of the time that goes by."""
-        return time.monotonic() / 2
+        return self.clock.now() / 2
 
     def settings(self) -> dict[str, Any]:
         """Return its speed."""
@@ -136,62 +213,44 @@ class FakeSystem:
 
 
 class _Puller:
-    """A thread that works off one stream."""
+    """Works off one stream."""
 
-    def __init__(self, system: FakeSystem, stream: str, location: str, outputs: list[Output]) -> None:
-        self._system, self._stream, self._location, self._outputs = system, stream, location, outputs
-        self._lock = threading.Lock()
-        self._reader: fl.FlightStreamReader | None = None
-        self._stopping = threading.Event()
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._work, name=f"fake-{stream}", daemon=True)
-        self._thread.start()
-
-    def check(self) -> None:
-        """Raise SystemFailedError when it ended by itself."""
-        if self._error is not None:
-            raise SystemFailedError(f"the fake system ended: {self._error}")
+    def __init__(self, system: FakeSystem, queue: FakeQueue, outputs: list[Output]) -> None:
+        self._system, self._queue, self._outputs = system, queue, outputs
+        self._at, self._free = queue.tuples.generated(), 0.0
+        self._stopped = False
+        system.clock.call_at(system.clock.now(), self._pull)
 
     def stop(self) -> None:
-        """End the thread, also while it waits for tuples."""
-        self._stopping.set()
-        deadline = time.monotonic() + STOP_SECONDS
-        while self._thread.is_alive() and time.monotonic() < deadline:
-            with self._lock:
-                if self._reader is not None:
-                    self._reader.cancel()
-            self._thread.join(0.1)
-        assert not self._thread.is_alive(), "the fake system does not end"
+        """Pull no more."""
+        self._stopped = True
 
-    def _work(self) -> None:
-        try:
-            with fl.FlightClient(self._location) as client:
-                self._pull(client)
-        except Exception as error:
-            if not self._stopping.is_set():
-                self._error = error
+    def _pull(self) -> None:
+        """Pull what comes next, once it is all there, and have it worked off when that takes."""
+        if self._stopped:
+            return
+        clock, tuples = self._system.clock, self._queue.tuples
+        rate = self._system.tuples_per_second
+        generated = tuples.generated()
+        end = self._at + max(1, int(rate * CHUNK_SECONDS))
+        if self._system.batches:
+            end = max(end, generated)
+        if generated < end:
+            clock.call_at(clock.now() + LOOK_SECONDS, self._pull)
+            return
+        for _ in tuples.read(self._at, end, "fake"):
+            pass
+        newest_us = self._queue.schedule.time_of(end - 1)
+        assert newest_us is not None
+        newest = newest_us / 1e6
+        self._free = max(self._free, newest) + (end - self._at) / rate
+        self._at = end
+        clock.call_at(self._free, lambda: self._put_out(newest))
 
-    def _pull(self, client: fl.FlightClient) -> None:
-        at, free = self._generated(client), 0.0
-        while not self._stopping.is_set():
-            rate = self._system.tuples_per_second
-            end = at + max(1, int(rate * CHUNK_SECONDS))
-            if self._system.batches:
-                end = max(end, self._generated(client))
-            ticket = {"path": self._stream, "partition": "0", "start": at, "end": end, "consumer": "fake"}
-            reader = client.do_get(fl.Ticket(json.dumps(ticket).encode()))
-            with self._lock:
-                self._reader = reader
-            # not read_all(): when it is cancelled, pyarrow interrupts the main thread
-            newest = max(chunk.data["time"].cast(pa.int64())[-1].as_py() for chunk in reader) / 1e6
-            free = max(free, newest) + (end - at) / rate
-            self._stopping.wait(max(0.0, free - time.time()))
-            self._outputs.append(Output(time.time(), newest, 1))
-            at = end
-
-    def _generated(self, client: fl.FlightClient) -> int:
-        [answer] = client.do_action(("offsets", json.dumps({"path": self._stream, "consumer": "fake"}).encode()))
-        return int(json.loads(answer.body.to_pybytes())["partitions"]["0"]["end"])
+    def _put_out(self, newest: float) -> None:
+        if not self._stopped:
+            self._outputs.append(Output(self._system.clock.now(), newest, 1))
+            self._pull()
 
 
 class FakeOwnGenerator(FakeSystem):
@@ -206,13 +265,13 @@ class FakeOwnGenerator(FakeSystem):
 
     def offer(self, tuples_per_second: int | None) -> None:
         """Take so many from now on."""
-        self.offers.append((time.time(), tuples_per_second))
+        self.offers.append((self.clock.now(), tuples_per_second))
 
     def taken(self) -> list[tuple[float, int]]:
         """Return what it took by now, ten times a second since the first offer."""
         if not self._takes:
             return []
-        end, count, points = time.time(), 0.0, []
+        end, count, points = self.clock.now(), 0.0, []
         begin = self.offers[0][0] if self.offers else end - 1.0
         for tick in range(int((end - begin) * 10)):
             at = begin + tick / 10
@@ -224,4 +283,4 @@ class FakeOwnGenerator(FakeSystem):
 
     def outputs(self) -> list[Output]:
         """Return an output a tenth of a second after each count."""
-        return [Output(at + 0.1, at, 1) for at, _ in self.taken() if at + 0.1 <= time.time()]
+        return [Output(at + 0.1, at, 1) for at, _ in self.taken() if at + 0.1 <= self.clock.now()]

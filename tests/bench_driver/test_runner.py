@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +12,10 @@ from bench_driver.measure import steps
 from bench_driver.measure.result import Measured, Progress
 from bench_driver.measure.search import StepResult
 from bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
-from bench_driver.queues.process import QueueProcess
 from bench_driver.runner import RunSettings, measure
 from bench_driver.systems.system import Output
 from bench_driver.workload import Churn, StreamSpec, Workload
-from tests.bench_driver.fake_system import FakeOwnGenerator, FakeSystem
+from tests.bench_driver.fake_system import FakeClock, FakeOwnGenerator, FakeQueue, FakeSystem
 
 SERVICE = 200_000
 QUERY = QuerySpec(("a",), WindowSpec(200, 200), keys=(ColumnRef("a", "key"),), measure=ColumnRef("a", "field0"))
@@ -31,24 +29,23 @@ KEYS = {
 }
 
 
-@pytest.fixture(scope="module")
-def queues() -> Iterator[dict[str, QueueProcess]]:
-    with QueueProcess("a", "astream", {}, seed=1) as queue:
-        yield {"a": queue}
+@pytest.fixture
+def queues() -> dict[str, FakeQueue]:
+    return {"a": FakeQueue(FakeClock())}
 
 
-def run(
-    system: FakeSystem, queues: dict[str, QueueProcess], settings: RunSettings = SHORT, **arguments: Any
-) -> Measured:
-    """Measure without looking at the progress."""
+def run(system: FakeSystem, queues: dict[str, FakeQueue], settings: RunSettings = SHORT, **arguments: Any) -> Measured:
+    """Measure on the clock of the queues, without looking at the progress."""
+    clock = system.clock = queues["a"].clock
     queries = arguments.pop("queries", [QUERY])
     workload = arguments.pop("workload", WORKLOAD)
-    measured = measure(system, workload, queries, queues, settings, arguments.pop("tell", lambda _: None), **arguments)
+    tell = arguments.pop("tell", lambda _: None)
+    measured = measure(system, workload, queries, queues, settings, tell, clock=clock, **arguments)
     assert system.calls[-1] == "stop", "it must be stopped whatever happens"
     return measured
 
 
-def test_a_known_service_rate_is_measured_within_five_percent(queues: dict[str, QueueProcess]) -> None:
+def test_a_known_service_rate_is_measured_within_five_percent(queues: dict[str, FakeQueue]) -> None:
     progresses: list[Progress] = []
     settings = RunSettings(seconds=3.0, most_steps=2, refinements=0, seed=7, ready_seconds=20.0)
     row = run(FakeSystem(SERVICE), queues, settings, queries=[QUERY] * 3, tell=progresses.append).row()
@@ -74,7 +71,7 @@ def test_a_known_service_rate_is_measured_within_five_percent(queues: dict[str, 
     assert {progress.step for progress in progresses if progress.phase == "search"} == {1, 2}
 
 
-def test_with_a_given_rate_it_is_offered_until_the_system_has_adapted_to_it(queues: dict[str, QueueProcess]) -> None:
+def test_with_a_given_rate_it_is_offered_until_the_system_has_adapted_to_it(queues: dict[str, FakeQueue]) -> None:
     system = FakeSystem(2 * SERVICE)
     system.adapts_in = 2
     row = run(system, queues, replace(SHORT, adapts=True, latency_load=1.0)).row()
@@ -87,7 +84,7 @@ def test_with_a_given_rate_it_is_offered_until_the_system_has_adapted_to_it(queu
     assert "has_adapted" not in coming.calls, "nobody adapts to what never stays"
 
 
-def test_while_queries_come_and_go_their_throughput_is_measured_too(queues: dict[str, QueueProcess]) -> None:
+def test_while_queries_come_and_go_their_throughput_is_measured_too(queues: dict[str, FakeQueue]) -> None:
     settings = replace(SHORT, seconds=1.0)
     system, coming = FakeSystem(SERVICE), [replace(QUERY, window=WindowSpec(400, 200))]
     churning = replace(WORKLOAD, shape="churn", churns=(Churn(1, 5.0),), start_rate=50_000)
@@ -102,7 +99,7 @@ def test_while_queries_come_and_go_their_throughput_is_measured_too(queues: dict
     assert overloaded["sustainable_tuples_per_second"] == pytest.approx(SERVICE, rel=0.3), "what it took"
 
 
-def test_the_rate_goes_through_the_profile_of_a_fluctuating_workload(queues: dict[str, QueueProcess]) -> None:
+def test_the_rate_goes_through_the_profile_of_a_fluctuating_workload(queues: dict[str, FakeQueue]) -> None:
     workload = replace(WORKLOAD, shape="fluctuating", profile=(0.8, 0.2, 0.8), start_rate=100_000)
     row = run(FakeSystem(SERVICE), queues, workload=workload).row()
     offered = [rate for _, rate in row["series"]["rate"]]
@@ -111,7 +108,7 @@ def test_the_rate_goes_through_the_profile_of_a_fluctuating_workload(queues: dic
     assert row["event_time_latency_seconds"] is not None
 
 
-def test_a_generator_of_its_own_needs_no_search(queues: dict[str, QueueProcess]) -> None:
+def test_a_generator_of_its_own_needs_no_search(queues: dict[str, FakeQueue]) -> None:
     system = FakeOwnGenerator(80_000)
     row = run(system, queues).row()
     assert row["source"] == "own generator"
@@ -123,7 +120,7 @@ def test_a_generator_of_its_own_needs_no_search(queues: dict[str, QueueProcess])
     assert row["steps"][0]["sustained"]
 
 
-def test_windows_that_do_not_end_within_the_step_give_null(queues: dict[str, QueueProcess]) -> None:
+def test_windows_that_do_not_end_within_the_step_give_null(queues: dict[str, FakeQueue]) -> None:
     class Silent(FakeSystem):
         def outputs(self) -> list[Output]:
             return []
@@ -137,7 +134,7 @@ def test_windows_that_do_not_end_within_the_step_give_null(queues: dict[str, Que
 
 
 @pytest.mark.parametrize("method", ["start", "deploy", "outputs", "begin_churn", "end_churn", "stop"])
-def test_a_system_that_fails_gives_a_row_that_says_so(method: str, queues: dict[str, QueueProcess]) -> None:
+def test_a_system_that_fails_gives_a_row_that_says_so(method: str, queues: dict[str, FakeQueue]) -> None:
     system = FakeSystem(SERVICE, fails_in=method)
     workload = replace(WORKLOAD, shape="churn", churns=(Churn(1, 5.0),)) if "churn" in method else WORKLOAD
     row = run(system, queues, workload=workload).row()
@@ -146,20 +143,20 @@ def test_a_system_that_fails_gives_a_row_that_says_so(method: str, queues: dict[
     assert set(row) == KEYS
 
 
-def test_a_system_that_takes_nothing_fails(queues: dict[str, QueueProcess]) -> None:
+def test_a_system_that_takes_nothing_fails(queues: dict[str, FakeQueue]) -> None:
     row = run(FakeSystem(SERVICE, pulling=False), queues, replace(SHORT, ready_seconds=0.3)).row()
     assert "fake must take tuples within 0.3 s" in row["error"]
     assert row["sustainable_tuples_per_second"] is None
 
 
-def test_a_step_whose_rows_are_not_read_is_not_sustained(queues: dict[str, QueueProcess]) -> None:
+def test_a_step_whose_rows_are_not_read_is_not_sustained(queues: dict[str, FakeQueue]) -> None:
     system = FakeSystem(SERVICE, unread="7 rows were not read")
     row = run(system, queues, workload=replace(WORKLOAD, start_rate=50_000)).row()
     assert not row["sustained"]
     assert (row["steps"][0]["sustained"], row["steps"][0]["missing"]) == (False, "7 rows were not read")
 
 
-def test_a_step_that_leaves_rows_out_is_not_sustained(queues: dict[str, QueueProcess]) -> None:
+def test_a_step_that_leaves_rows_out_is_not_sustained(queues: dict[str, FakeQueue]) -> None:
     system = FakeSystem(SERVICE, left_out="A window is left out.")
     row = run(system, queues, workload=replace(WORKLOAD, start_rate=50_000)).row()
     assert not row["sustained"]
@@ -167,7 +164,7 @@ def test_a_step_that_leaves_rows_out_is_not_sustained(queues: dict[str, QueuePro
 
 
 def test_a_step_that_its_batches_outlast_is_made_longer(
-    queues: dict[str, QueueProcess], monkeypatch: pytest.MonkeyPatch
+    queues: dict[str, FakeQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge, lengths = steps.judge, []
 
@@ -186,7 +183,7 @@ def test_a_step_that_its_batches_outlast_is_made_longer(
 
 
 def test_a_step_that_took_nearly_all_is_looked_at_once_more(
-    queues: dict[str, QueueProcess], monkeypatch: pytest.MonkeyPatch
+    queues: dict[str, FakeQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge, runs = steps.judge, list[steps.StepRun]()
 
@@ -205,7 +202,7 @@ def test_a_step_that_took_nearly_all_is_looked_at_once_more(
 
 
 def test_a_queue_that_goes_on_growing_is_not_sustained(
-    queues: dict[str, QueueProcess], monkeypatch: pytest.MonkeyPatch
+    queues: dict[str, FakeQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge, results = steps.judge, list[StepResult]()
 
@@ -221,14 +218,14 @@ def test_a_queue_that_goes_on_growing_is_not_sustained(
     assert not row["sustained"]
 
 
-def test_what_a_system_does_not_support_has_its_reason_and_no_row(queues: dict[str, QueueProcess]) -> None:
+def test_what_a_system_does_not_support_has_its_reason_and_no_row(queues: dict[str, FakeQueue]) -> None:
     measured = run(FakeSystem(SERVICE, refuses="no such join"), queues)
     assert measured.unsupported == "no such join"
     with pytest.raises(ValueError, match="no such join"):
         measured.row()
 
 
-def test_there_must_be_queries_and_a_queue_of_every_stream(queues: dict[str, QueueProcess]) -> None:
+def test_there_must_be_queries_and_a_queue_of_every_stream(queues: dict[str, FakeQueue]) -> None:
     for given_queues, name in (({}, "a"), (queues, "queries")):
         with pytest.raises(ValueError, match=name):
             measure(FakeSystem(1), WORKLOAD, [] if given_queues else [QUERY], given_queues, SHORT, lambda _: None)

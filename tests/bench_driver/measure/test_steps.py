@@ -1,34 +1,30 @@
-"""Single steps on a real queue and a system that really pulls from it."""
+"""Single steps on a queue and a system that pulls from it, on a fake clock."""
 
 from __future__ import annotations
-
-import time
-from collections.abc import Iterator
 
 import pytest
 
 from bench_driver.measure import latency, steps
 from bench_driver.measure.result import series_of
 from bench_driver.query_spec import ColumnRef, QuerySpec, WindowSpec
-from bench_driver.queues.process import QueueProcess
 from bench_driver.statistics import median
 from bench_driver.systems.system import SystemFailedError
 from bench_driver.workload import StreamSpec, Workload
-from tests.bench_driver.fake_system import FakeOwnGenerator, FakeSystem
+from tests.bench_driver.fake_system import FakeClock, FakeOwnGenerator, FakeQueue, FakeSystem
 
 QUERY = QuerySpec(("a",), WindowSpec(1000, 1000), keys=(ColumnRef("a", "key"),), measure=ColumnRef("a", "field0"))
 WORKLOAD = Workload("fake", "", "", (StreamSpec("a", "astream"),), "aggregation", {}, (1,), 400_000)
 
 
 @pytest.fixture
-def queue() -> Iterator[QueueProcess]:
-    with QueueProcess("a", "astream", {}, seed=1) as queue:
-        yield queue
+def queue() -> FakeQueue:
+    return FakeQueue(FakeClock())
 
 
-def started(system: FakeSystem, queue: QueueProcess) -> steps.Rig:
+def started(system: FakeSystem, queue: FakeQueue) -> steps.Rig:
     """Start a system on a queue that already generates a little."""
-    rig = steps.Rig(system, {"a": queue}, time.time())
+    system.clock = queue.clock
+    rig = steps.Rig(system, {"a": queue}, queue.clock.now(), queue.clock)
     steps.start_load(rig, 10_000)
     system.start(WORKLOAD, {"a": queue.location})
     system.deploy([QUERY], 1.0)
@@ -36,7 +32,7 @@ def started(system: FakeSystem, queue: QueueProcess) -> steps.Rig:
     return rig
 
 
-def test_a_system_that_slows_down_gets_late_while_its_processing_time_stays_flat(queue: QueueProcess) -> None:
+def test_a_system_that_slows_down_gets_late_while_its_processing_time_stays_flat(queue: FakeQueue) -> None:
     """Thesis 3.4.1.1: processing time omits what waits in the queue, event time does not."""
     system = FakeSystem(200_000)
     rig = started(system, queue)
@@ -72,15 +68,15 @@ def test_a_system_that_slows_down_gets_late_while_its_processing_time_stays_flat
     assert series["rate"] == [[0.0, 100_000.0], [4.0, 100_000.0]]
 
 
-def test_settling_waits_for_a_system_that_is_busy_with_what_it_pulled(queue: QueueProcess) -> None:
+def test_settling_waits_for_a_system_that_is_busy_with_what_it_pulled(queue: FakeQueue) -> None:
     system = FakeSystem(100_000, batches=True)
     rig = started(system, queue)
     try:
         # four times what it can do: each batch takes four times as long as the one before
         steps.run_step(rig, [(1.0, 400_000)], 0.0, lambda _: None)
-        begin = time.time()
+        begin = queue.clock.now()
         steps.settle(rig, 100_000, 30.0)
-        elapsed = time.time() - begin
+        elapsed = queue.clock.now() - begin
         assert elapsed < 30.0
         newest = queue.pulls()[-1]
         assert newest.at > begin
@@ -92,29 +88,30 @@ def test_settling_waits_for_a_system_that_is_busy_with_what_it_pulled(queue: Que
         system.stop()
 
 
-def test_settling_does_not_wait_for_ever(queue: QueueProcess) -> None:
+def test_settling_does_not_wait_for_ever(queue: FakeQueue) -> None:
     system = FakeSystem(100_000)
     rig = started(system, queue)
     system.stop()
-    begin = time.time()
+    begin = queue.clock.now()
     steps.settle(rig, 100_000, 0.6)
-    assert time.time() - begin >= 0.6
+    assert queue.clock.now() - begin >= 0.6
 
 
-def test_who_pulled_before_does_not_count(queue: QueueProcess) -> None:
+def test_who_pulled_before_does_not_count(queue: FakeQueue) -> None:
     first, second = FakeSystem(100_000), FakeSystem(100_000)
     try:
         started(first, queue)
     finally:
         first.stop()
-    rig = steps.Rig(second, {"a": queue}, time.time())
+    queue.clock.sleep(1.0)
+    rig = steps.Rig(second, {"a": queue}, queue.clock.now(), queue.clock)
     with pytest.raises(SystemFailedError, match=r"fake must take tuples within 0\.3 s .* none of 'a'"):
         steps.wait_until_pulled(rig, 0.3)
 
 
 def test_a_generator_of_its_own_tells_what_the_system_takes() -> None:
     system = FakeOwnGenerator(80_000)
-    rig = steps.Rig(system, {}, time.time())
+    rig = steps.Rig(system, {}, system.clock.now(), system.clock)
     steps.wait_until_pulled(rig, 5.0)
     steps.settle(rig, 1000, 5.0)
     shares: list[float] = []
@@ -133,6 +130,7 @@ def test_a_generator_of_its_own_tells_what_the_system_takes() -> None:
 
 
 def test_a_generator_that_nobody_takes_from_is_a_failure() -> None:
-    rig = steps.Rig(FakeOwnGenerator(80_000, pulling=False), {}, time.time())
+    system = FakeOwnGenerator(80_000, pulling=False)
+    rig = steps.Rig(system, {}, system.clock.now(), system.clock)
     with pytest.raises(SystemFailedError, match="its own generator"):
         steps.wait_until_pulled(rig, 0.3)
