@@ -4,12 +4,16 @@
 its own, gives it the queries of a workload at a constant rate of tuples, and prints a line a minute: memory of all its
 processes, tuples that wait, batches. The first quarter of the time is warm-up; what memory does after it, of all
 processes and of each kind, is the result.
+
+With `--churn 20` as many queries a second are created, one by one, and the oldest deleted. `--retention 120` has the
+service forget results and finished queries after so many seconds: a shorter soak then shows what a longer one would.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -49,6 +53,8 @@ class Minute:
     batches: int
     batch_p50: float | None
     batch_p95: float | None
+    replaced: int = 0
+    """How many queries were created and deleted since the beginning."""
 
     @property
     def memory_bytes(self) -> int:
@@ -70,8 +76,35 @@ def trend(minutes: Sequence[Minute], kind: str | None = None) -> float:
     return float(slope)
 
 
-def soak(workload_name: str, queries: int, rate: int, minutes: float) -> list[Minute]:
+class Churn:
+    """Creates queries one by one, `rate` a second, and deletes as many, the oldest first."""
+
+    def __init__(self, client: BraidClient, texts: Sequence[str], ids: Sequence[str], rate: float) -> None:
+        self._client = client
+        self._texts = texts
+        self._ids = deque(ids)
+        self._rate = rate
+        self._began = time.monotonic()
+        self.replaced = 0
+
+    def until(self, deadline: float) -> None:
+        """Go on until a time of :func:`time.monotonic`; what the service takes too long for is not made up for."""
+        while (due := max(self._began + self.replaced / self._rate, time.monotonic())) < deadline:
+            time.sleep(max(0.0, due - time.monotonic()))
+            created = self._client.create_query(self._texts[self.replaced % len(self._texts)])
+            self._ids.append(created["id"])
+            self._client.delete_query(self._ids.popleft())
+            self.replaced += 1
+        time.sleep(max(0.0, deadline - time.monotonic()))
+
+
+def soak(
+    workload_name: str, queries: int, rate: int, minutes: float, churn_rate: float = 0.0, retention: float = 0.0
+) -> list[Minute]:
     """Run the queries of a workload with one stream for so long.
+
+    With a `churn_rate` so many of them are replaced a second. A `retention` above 0 is how many seconds results and
+    finished queries are kept.
 
     Raises:
         ServiceFailedError, QueueFailedError, BraidError, TimeoutError: it could not go on.
@@ -80,24 +113,33 @@ def soak(workload_name: str, queries: int, rate: int, minutes: float) -> list[Mi
     (stream,) = workload.streams
     query_specs = generate_queries(workload, queries, SEED)
     seen: list[Minute] = []
+    environment = {"BRAID_MAX_QUERIES": str(2 * queries)}
+    if retention:
+        environment |= {f"BRAID_{name}RETENTION_SECONDS": str(retention) for name in ("", "RESULT_")}
     with (
         QueueProcess(stream.name, stream.dataset, stream.options, SEED) as queue,
-        ServiceProcess("soak", {"BRAID_MAX_QUERIES": str(2 * queries)}) as service,
+        ServiceProcess("soak", environment) as service,
         BraidClient(service.url, timeout=60) as client,
     ):
         service.wait_ready(READY_SECONDS)
         columns = find_dataset(stream.dataset).columns
         client.create_stream(stream_sql(stream.name, columns, queue.location, stream.name))
         queue.run(time.time_ns() // 1000, [(None, rate)])
+        texts = [query_sql(query, probe=False) for query in query_specs]
+        ids: list[str] = []
         for first in range(0, queries, ARRAY):
-            client.create_queries(
-                [{"sql": query_sql(query, probe=False)} for query in query_specs[first : first + ARRAY]]
-            )
+            created = client.create_queries([{"sql": text} for text in texts[first : first + ARRAY]])
+            ids += [query["id"] for query in created]
         wait_running(client, RUNNING_SECONDS)
         began = time.monotonic()
+        churn = Churn(client, texts, ids, churn_rate) if churn_rate else None
         histogram_before = scrape_histogram(service.url, BATCH_DURATION)
         while time.monotonic() < began + 60 * minutes:
-            time.sleep(max(0.0, min(began + LINE_SECONDS * (len(seen) + 1), began + 60 * minutes) - time.monotonic()))
+            minute_ends = min(began + LINE_SECONDS * (len(seen) + 1), began + 60 * minutes)
+            if churn is None:
+                time.sleep(max(0.0, minute_ends - time.monotonic()))
+            else:
+                churn.until(minute_ends)
             service.check_alive()
             queue.check_alive()
             histogram = scrape_histogram(service.url, BATCH_DURATION)
@@ -112,6 +154,7 @@ def soak(workload_name: str, queries: int, rate: int, minutes: float) -> list[Mi
                     round(durations.count),
                     durations.quantile(0.5),
                     durations.quantile(0.95),
+                    0 if churn is None else churn.replaced,
                 )
             )
             say(line(seen[-1]))
@@ -124,7 +167,8 @@ def line(minute: Minute) -> str:
     return (
         f"{minute.at_seconds / 60:5.1f} min  {minute.memory_bytes / 2**30:5.2f} GiB  "
         f"{minute.data_bytes / 2**30:5.1f} GiB on disk  "
-        f"{minute.waiting:>9,} tuples wait  {minute.batches:>4} batches, p50 {p50}, p95 {p95}"
+        f"{minute.waiting:>9,} tuples wait  {minute.batches:>4} batches, p50 {p50}, p95 {p95}  "
+        f"{minute.replaced:,} replaced; " + ", ".join(f"{kind} {size >> 20}" for kind, size in minute.memory.items())
     )
 
 
@@ -167,15 +211,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--queries", type=int, default=10_000, help="how many run (10000)")
     parser.add_argument("--rate", type=int, default=200_000, help="tuples a second (200000)")
     parser.add_argument("--minutes", type=float, default=20.0, help="how long (20)")
+    parser.add_argument("--churn", type=float, default=0.0, help="queries created and deleted a second (0)")
+    parser.add_argument("--retention", type=float, default=0.0, help="seconds that the service keeps things (a day)")
     options = parser.parse_args(arguments)
 
     def measure() -> dict[str, Any]:
-        minutes = soak(options.workload, options.queries, options.rate, options.minutes)
+        minutes = soak(
+            options.workload, options.queries, options.rate, options.minutes, options.churn, options.retention
+        )
         return {
             "workload": options.workload,
             "queries": options.queries,
             "tuples_per_second": options.rate,
             "seed": SEED,
+            "replaced_per_second": options.churn,
+            "retention_seconds": options.retention or None,
             "growth_bytes_per_minute": trend(minutes),
             "minutes": [asdict(minute) for minute in minutes],
         }

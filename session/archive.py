@@ -20,6 +20,7 @@ import orjson
 import pyarrow as pa
 
 from session.archive_index import ArchiveIndex, Level, Place
+from session.compact import compact
 from session.query_record import FAILED, RETIRED, QueryRecord
 from session.query_table import number_of
 from sources.errors import CorruptData
@@ -97,7 +98,7 @@ class Archive:
             [record.finished_us for record in records],
             [record.state == FAILED for record in records],
             [record.full_name for record in records],
-            [orjson.dumps(record.to_json()) for record in records],
+            [compact(orjson.dumps(record.to_json())) for record in records],
         ]
         table = pa.table(columns, schema=_SCHEMA)
         sink = pa.BufferOutputStream()

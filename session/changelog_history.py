@@ -8,12 +8,15 @@ from typing import Any
 
 import orjson
 
+from session.compact import compact
 from session.times import rfc3339
 from sources.record_log import RecordLog
 
 MOST_CHANGELOGS = 1000
 MOST_BYTES = 2 << 20
 KEPT_BYTES = 8 << 20
+_ENTRY_BYTES = 300
+"""What one more changelog takes in memory besides its JSON."""
 
 
 class ChangelogHistory:
@@ -28,12 +31,12 @@ class ChangelogHistory:
 
     def append(self, epoch: int, record: dict[str, Any]) -> None:
         """Keep a changelog that was just written."""
-        encoded = _encode(record)
+        encoded = compact(_encode(record))
         with self._lock:
             self._newest[epoch] = encoded
-            self._newest_bytes += len(encoded)
+            self._newest_bytes += len(encoded) + _ENTRY_BYTES
             while self._newest_bytes > self._kept_bytes:
-                self._newest_bytes -= len(self._newest.popitem(last=False)[1])
+                self._newest_bytes -= len(self._newest.popitem(last=False)[1]) + _ENTRY_BYTES
 
     def after(self, epoch: int) -> list[bytes]:
         """Return the changelogs after an epoch, one at least if there is one: as many as a page holds."""

@@ -1,16 +1,15 @@
-"""Rows by Idempotency-Key on disk: in segments that are written once, with a digest of each key in memory."""
+"""Rows by Idempotency-Key on disk: in segments that are written once, with a hash of each key in memory."""
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from session.key_index import KeyIndex
 from sources.record_log import file_number
 from sources.storage import Storage, not_read_back
 
@@ -21,20 +20,15 @@ Row = list[Any]
 """``[key, fingerprint, at_us, …]``: JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Segment:
-    newest_us: int
-    digests: list[bytes]
-
-
 class OutcomeSegments:
     """The segments of one folder; of the rows of a key the one added last is found. Safe for many threads."""
 
     def __init__(self, storage: Storage, folder: str) -> None:
         self._storage = storage
         self._folder = folder
-        self._segment_of: dict[bytes, int] = {}
-        self._segments: dict[int, _Segment] = {}
+        self._keys = KeyIndex()
+        # by segment, when its newest row is of
+        self._newest_us: dict[int, int] = {}
         self._next = 1
         self._lock = threading.Lock()
 
@@ -55,30 +49,31 @@ class OutcomeSegments:
     def find(self, key: str) -> Row | None:
         """Return the row of a key, which may have expired; None when there is none."""
         with self._lock:
-            number = self._segment_of.get(_digest(key))
-        if number is None:
-            return None
-        try:
-            return next((row for row in reversed(self._read(number)) if row[0] == key), None)
-        except FileNotFoundError:  # it has just expired
-            return None
+            numbers = self._keys.find(key)
+        for number in numbers:
+            try:
+                rows = self._read(number)
+            except FileNotFoundError:  # it has just expired
+                continue
+            if (found := next((row for row in reversed(rows) if row[0] == key), None)) is not None:
+                return found
+        return None
 
     def expire(self, before_us: int) -> None:
         """Remove the segments whose rows are all from ``before_us`` or before."""
         with self._lock:
-            expired = [number for number, segment in self._segments.items() if segment.newest_us <= before_us]
+            expired = [number for number, newest_us in self._newest_us.items() if newest_us <= before_us]
             for number in expired:
-                for digest in self._segments.pop(number).digests:
-                    if self._segment_of.get(digest) == number:
-                        del self._segment_of[digest]
+                del self._newest_us[number]
+            if expired:
+                self._keys.remove(expired)
         for number in expired:
             self._storage.delete(self._path(number))
 
     def _index(self, number: int, rows: Sequence[Row]) -> None:
-        digests = [_digest(row[0]) for row in rows]
         with self._lock:
-            self._segments[number] = _Segment(max(row[2] for row in rows), digests)
-            self._segment_of.update(dict.fromkeys(digests, number))
+            self._newest_us[number] = max(row[2] for row in rows)
+            self._keys.add(number, [row[0] for row in rows])
 
     def _read(self, number: int) -> list[Row]:
         path = self._path(number)
@@ -90,7 +85,3 @@ class OutcomeSegments:
 
     def _path(self, number: int) -> str:
         return f"{self._folder}/{number:012d}.json.zlib"
-
-
-def _digest(key: str) -> bytes:
-    return hashlib.blake2b(key.encode(), digest_size=12).digest()

@@ -11,6 +11,7 @@ from operators.job.job_files import ACTIVATIONS, CHANGELOGS, PLANS
 from operators.joins.key_splits import OperatorSplits
 from operators.live_queries import LiveQueries, LiveQuery
 from operators.lookups import Refreshed
+from session.compact import compact
 from session.session_state import SessionState
 from sources.record_log import RecordLog, file_number
 from sources.schema import StreamDefinition
@@ -78,7 +79,7 @@ def write(storage: Storage, snapshot: PlanSnapshot) -> None:
     live = LiveQueries()
     live.epoch, live.capacity, live.streams = snapshot.epoch, snapshot.capacity, snapshot.streams
     live.splits, live.refreshed = snapshot.splits, snapshot.refreshed
-    queries = [orjson.Fragment(orjson.dumps(LiveQuery(*fields).to_json())) for fields in snapshot.queries]
+    queries = [orjson.Fragment(compact(orjson.dumps(LiveQuery(*fields).to_json()))) for fields in snapshot.queries]
     storage.put(f"{PLANS}/{live.epoch:012d}.json", orjson.dumps(live.to_json() | {"queries": queries}))
 
 

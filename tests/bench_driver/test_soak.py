@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import pytest
 
-from bench_driver.soak import Minute, render, trend
+from bench_driver.soak import Churn, Minute, render, trend
 
 MIB = 2**20
 
@@ -32,3 +35,30 @@ def test_the_text_has_the_most_and_the_growth() -> None:
     assert "At most 1.00 GiB; after the warm-up it grew by +0.0 MiB a minute." in text
     assert "70" in text
     assert "1.0 GiB" in text
+
+
+class Queries:
+    """What a client is asked for."""
+
+    def __init__(self) -> None:
+        self.created: list[str] = []
+        self.deleted: list[str] = []
+
+    def create_query(self, sql: str) -> dict[str, Any]:
+        """Take a query."""
+        self.created.append(sql)
+        return {"id": f"q-{len(self.created)}"}
+
+    def delete_query(self, query_id: str) -> None:
+        """Note that one goes."""
+        self.deleted.append(query_id)
+
+
+def test_churn_replaces_the_oldest_and_never_faster_than_it_is_told() -> None:
+    queries, began = Queries(), time.monotonic()
+    churn = Churn(queries, ["a", "b"], ["old-1", "old-2"], rate=1000.0)  # type: ignore[arg-type]
+    while churn.replaced < 3:
+        churn.until(time.monotonic() + 0.01)
+    assert churn.replaced <= (time.monotonic() - began) * 1000 + 1
+    assert queries.created == ["a", "b"] * (churn.replaced // 2) + ["a"] * (churn.replaced % 2)
+    assert queries.deleted == ["old-1", "old-2", *(f"q-{n}" for n in range(1, churn.replaced - 1))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +88,18 @@ def test_a_page_is_bounded_and_never_empty_before_the_end(log: RecordLog, monkey
 def test_trimmed_changelogs_are_skipped(log: RecordLog) -> None:
     log.trim(25)
     assert epochs(ChangelogHistory(log), 3) == [26, 27, 28, 29, 30]
+
+
+def test_memory_stays_below_the_bound_however_many_changelogs_come(log: RecordLog) -> None:
+    """Counted is what Python allocates: JSON just encoded takes more memory than it is long."""
+    kept_bytes = 1 << 20
+    history = ChangelogHistory(log, kept_bytes)
+    record = changelog(40)
+    tracemalloc.start()
+    try:
+        for epoch in range(1, 10_000):
+            history.append(epoch, record)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0.5 * kept_bytes < size < 1.1 * kept_bytes
