@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,19 @@ def test_the_index_has_few_levels_however_many_segments_come() -> None:
     index.add(Level.of_segment(400, range(400, 900), [400] * 500, [False] * 500, [None] * 500))
     assert len(index) == 599, "what expired goes when levels are merged"
     assert sum(len(level.names) for level in index._levels) == 99
+
+
+@pytest.mark.parametrize(("names", "most_bytes"), [(False, 26), (True, 42)])
+def test_a_query_that_is_over_takes_few_bytes_of_memory(names: bool, most_bytes: int) -> None:
+    queries, index = 100_000, ArchiveIndex()
+    tracemalloc.start()
+    try:
+        for segment in range(1, 201):
+            first = segment * 500
+            numbers = range(first, first + 500)
+            texts = [f"name {number}" if names else None for number in numbers]
+            index.add(Level.of_segment(segment, list(numbers), [segment] * 500, [False] * 500, texts))
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size < most_bytes * queries
