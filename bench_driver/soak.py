@@ -36,6 +36,8 @@ READY_SECONDS = 240.0
 RUNNING_SECONDS = 300.0
 WARM_UP_SHARE = 0.25
 LINE_SECONDS = 60.0
+DRAINING_SECONDS = 120.0
+"""For so long after its deletion a query may drain where the machine is busy."""
 SEED = 1
 
 
@@ -113,7 +115,8 @@ def soak(
     (stream,) = workload.streams
     query_specs = generate_queries(workload, queries, SEED)
     seen: list[Minute] = []
-    environment = {"BRAID_MAX_QUERIES": str(2 * queries)}
+    # queries that were deleted count until they have drained
+    environment = {"BRAID_MAX_QUERIES": str(2 * queries + round(DRAINING_SECONDS * churn_rate))}
     if retention:
         environment |= {f"BRAID_{name}RETENTION_SECONDS": str(retention) for name in ("", "RESULT_")}
     with (
