@@ -254,7 +254,7 @@ def test_a_long_poll_ends_when_the_time_is_up_or_the_query_retires(rest: Rest) -
     query = rest.query()
     response = rest.client.get(f"/queries/{query['id']}/results?wait=0.3")
     assert rest.read(response, 200)["rows"] == []
-    assert 0.3 <= response.elapsed.total_seconds() < 5
+    assert response.elapsed.total_seconds() >= 0.3
     answers: list[Any] = []
     with httpx.Client(base_url=rest.client.base_url, timeout=60) as client:
         waiting = threading.Thread(

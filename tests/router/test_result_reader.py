@@ -407,11 +407,13 @@ def test_a_page_out_of_a_million_rows_costs_a_slice(storage: Storage) -> None:
     tuples = pa.table({"n": pa.array(np.arange(count)), "unused": pa.array(np.arange(count))})
     members = [{0}] * count
     reader.absorb(writer.commit(1, results=[writer.selection(STREAM, tuples, members)]))
+    began = time.thread_time()  # of the processor: what else the machine does must not count
     cursor = reader.read(Deployed(0, 1), None, count // 2).cursor
+    half_seconds = time.thread_time() - began
     allocated = pa.total_allocated_bytes()
-    began = time.perf_counter()
+    began = time.thread_time()
     for _ in range(100):
         page = reader.read(Deployed(0, 1), cursor, 100)
         assert page.table["n"][0].as_py() == count // 2
     assert pa.total_allocated_bytes() - allocated < 1 << 20
-    assert time.perf_counter() - began < 5, "100 pages of 100 rows must not cost 100 blocks"
+    assert time.thread_time() - began < 50 * half_seconds, "100 pages of 100 rows must not cost 100 blocks"
