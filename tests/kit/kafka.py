@@ -26,6 +26,7 @@ with warnings.catch_warnings():
     from kafka import KafkaProducer
 
 GIVEN = "BRAID_TEST_KAFKA"
+STOPPED_SECONDS = 20.0
 
 
 class Broker:
@@ -51,6 +52,9 @@ class Broker:
         """Have the broker answer nothing for a while."""
         assert self.process is not None
         self.process.process.send_signal(signal.SIGSTOP)
+        # on a busy machine its threads go on for a moment
+        pid = self.process.process.pid
+        wait_until(lambda: _is_stopped(pid), STOPPED_SECONDS, "all threads of the broker stop")
         try:
             yield
         finally:
@@ -117,3 +121,9 @@ def produce(servers: str, topic: str, values: Iterable[bytes | None], partition:
             delivery.get(30)
     finally:
         producer.close()
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether all threads of a process are stopped."""
+    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
